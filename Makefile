@@ -61,13 +61,7 @@ check-docs: .venv/ready ## fail when these pages are not what the code gives
 protos: .venv-protoc/ready ## generate the wire's code anew
 	@$(PROTOC) tools/generate_protos.py
 
-check-docs: .venv/ready ## generate the pages of docs/reference anew
-	@$(BIN)/python tools/make_reference.py
-
-check-docs: .venv/ready ## fail when these pages are not what the code gives
-	@$(BIN)/python tools/make_reference.py --check
-
-protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
+check-protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
 	@$(PROTOC) tools/generate_protos.py --check
 
 bench: .venv/ready .venv-bench/ready ## measure, and print the figures

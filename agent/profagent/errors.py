@@ -16,20 +16,7 @@ ProfagentError            1  the answer is 'no', or something went wrong
 
 from __future__ import annotations
 
-__all__ = [
-    "DiskFullError",
-    "FormatError",
-    "IncompleteError",
-    "ProfagentError",
-    "ProtocolError",
-    "RefusedError",
-    "SameBoardError",
-    "StoreError",
-    "UnreachableError",
-    "UnsupportedBoardError",
-    "UsageError",
-    "WorkspaceBusyError",
-]
+UNKNOWN_NAME = "no host of that name is found"
 
 
 class ProfagentError(Exception):
@@ -84,7 +71,7 @@ class UnreachableError(ProfagentError):
     def unresolved(cls, address: str) -> UnreachableError:
         """The error for a board whose host has no address."""
         return UnreachableError(
-            f"cannot reach the board at {address}: no host of that name is found",
+            f"cannot reach the board at {address}: {UNKNOWN_NAME}",
             hint="`profagent boards` lists the boards that have a name; check the spelling, or take the IP address",
         )
 

@@ -13,7 +13,7 @@ import stat
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from profagent.errors import DiskFullError, ProfagentError
 
@@ -198,7 +198,14 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def write_atomically(target: Path, pieces: Iterable[bytes], *, durably: bool = False) -> None:
-    """Write the pieces beside `target` and rename; the old file stays on any error. Raises ProfagentError.
+    """Write the pieces as a file, as `written_atomically`."""
+    with written_atomically(target, durably=durably) as file:
+        file.writelines(pieces)
+
+
+@contextmanager
+def written_atomically(target: Path, *, durably: bool = False) -> Iterator[BinaryIO]:
+    """A file beside `target` that takes its name in the end; the old file stays on any error. Raises ProfagentError.
 
     `durably`: once this has returned, the new file is there after a loss of power, too.
     """
@@ -206,7 +213,7 @@ def write_atomically(target: Path, pieces: Iterable[bytes], *, durably: bool = F
     try:
         try:
             with temporary.open("xb", buffering=WRITE_BYTES) as file:
-                file.writelines(pieces)
+                yield file
                 if durably:
                     file.flush()
                     os.fsync(file.fileno())

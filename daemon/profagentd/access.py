@@ -161,9 +161,10 @@ class AccessControl(grpc.aio.ServerInterceptor):
 
     async def watch_over(self, caller: Caller) -> None:
         """Raises Refusal as soon as the caller's certificate is revoked; runs until cancelled."""
-        while True:
+        while self._revocations:
             self.check(caller)
             await asyncio.sleep(LOOK_S)
+        await asyncio.Event().wait()
 
     async def _admit(self, context: Any) -> None:
         caller = caller_of(context)

@@ -18,9 +18,8 @@ from profagentd.loop import in_time
 from profagentd.retention.losses import space_of
 from profagentd.sources.acl_json import candidates, load_json
 from profagentd.sources.files import Place, is_remote_kind, kind_at, open_directory, remote_mounts
-from profagentd.sources.job import DATA_DIRECTORY
 from profagentd.sources.state import JobState, npu_processes
-from profagentd.sources.walk import find_jobs
+from profagentd.sources.walk import directories_of, find_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -218,7 +217,7 @@ def _job_facts(place: Place) -> wire.JobFacts:
     except OSError as error:
         found.error = error.strerror or str(error)
         return found
-    found.error = _why_not(place) or _why_not(Place(place.root, os.path.join(place.path, DATA_DIRECTORY)))
+    found.error = next(filter(None, (_why_not(place.below(inside)) for inside in directories_of(place))), "")
     return found
 
 

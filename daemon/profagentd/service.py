@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# How often the status and a sign of life are told at most; the unit's watchdog waits for longer.
-STATUS_S = 2.0
+# How often a status that changed is told; a sign of life is told twice in the time that systemd waits for one.
+STATUS_S = 3.0
 # Threads for reading files and directories.
 THREADS = 4
 # Where the daemon keeps what it must not forget.
@@ -82,10 +82,15 @@ class Notifier:
 
     async def keep_telling(self, clock: Clock, status: Callable[[], str]) -> None:
         """Tell the status, and that the loop and its threads work, until cancelled."""
+        alive_s = int(os.environ.get("WATCHDOG_USEC") or 30 * US_PER_S) / US_PER_S / 2
+        told, due_s = "", 0.0
         while self._socket:
-            await asyncio.to_thread(os.getpid)  # any work
-            self.tell("WATCHDOG=1", f"STATUS={status()}")
-            await clock.sleep(STATUS_S)
+            now_s, line = clock.monotonic(), status()
+            if line != told or now_s >= due_s:
+                await asyncio.to_thread(os.getpid)  # any work
+                self.tell("WATCHDOG=1", f"STATUS={line}")
+                told, due_s = line, now_s + alive_s - STATUS_S
+            await clock.sleep(min(STATUS_S, alive_s))
         await asyncio.Event().wait()
 
 

@@ -1,1 +1,0 @@
-"""The wire contract between board and host, and the code generated from it."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
-from profagentd.simulate import SimulationOptions
 from profagentd.simulate.npu import Npu
+from profagentd.simulate.run import SimulationOptions
 
 
 def run(options: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.daemon.daemon_process import Daemon, environment, serving
 
 ENDED_S_AGO = 60.0

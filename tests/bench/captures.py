@@ -12,8 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from profagent.store.database import CACHE_KIB
-from profagent.store.rows import RECORDS_PER_PART
+from profagent.store.database import CACHE_KIB, RECORDS_PER_PART
 from tests.bench.measure import CHECKOUT, PROFAGENT, Run, environment, run
 
 RECORD_ALL = ("--backlog", "--until-finished", "--new")

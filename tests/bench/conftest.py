@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.bench.measure import PROFAGENT, machine, report, run
 
 LAYERS, INFERENCES = 100, 10_000

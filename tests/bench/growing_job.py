@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from profagentd.simulate.npu import Npu
 
 if TYPE_CHECKING:
-    from profagentd.simulate import SimulationOptions
+    from profagentd.simulate.run import SimulationOptions
 
 US_PER_S = 1_000_000
 

@@ -7,7 +7,7 @@ import string
 from contextlib import closing
 from pathlib import Path
 
-from profagent.store.rows import RECORDS_PER_PART
+from profagent.store.database import RECORDS_PER_PART
 
 # Tables of a JOB's rows, each with the columns whose numbers are shifted by the rows that there are of that kind.
 TABLES = ("job", "session_job", "model", "layer", "log", "part", "inference", "segment", "aicore")

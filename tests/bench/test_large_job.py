@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from profagentd.simulate import SimulationOptions
+from profagentd.simulate.run import SimulationOptions
 from tests.bench.growing_job import GrowingJob
 from tests.bench.measure import PROFAGENT, Child, percentile, report, size_text, started
 from tests.bench.probes import Answers, PrintedLines, asking, until

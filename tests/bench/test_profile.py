@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from aiosqlite import core
 
+from profagentd.loop import _Pool
 from tests.bench.boards import board, finished_job
 from tests.bench.captures import RECORD_ALL
 from tests.bench.measure import CHECKOUT, PROFAGENT, environment, report
@@ -18,8 +22,18 @@ PY_SPY = CHECKOUT / ".venv-bench/bin/py-spy"
 LAYERS, INFERENCES = 100, 3000
 SAMPLES_A_SECOND = "250"
 SHOWN = 12
+
+
+def _waits_at(function: Callable[..., object], call: str) -> int:
+    """The line of a function at which its thread waits in a call."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(place for place, line in enumerate(lines) if call in line)
+
+
 # Threads that wait for work stand here; py-spy does not know all of them as idle.
 WAITING = (
+    f"_connection_worker_thread (aiosqlite/core.py:{_waits_at(core._connection_worker_thread, 'tx.get()')})",
+    f"_Pool._work (profagentd/loop.py:{_waits_at(_Pool._work, '.get(')})",
     "_worker (concurrent",
     "select (selectors",
     "_poll_wrapper",
@@ -30,6 +44,7 @@ WAITING = (
 # By the first of these that the path of a frame holds, from the innermost frame outwards.
 PARTS = {
     "profagent/store/": "rows into SQLite",
+    "aiosqlite/": "rows into SQLite",
     "profagent/ingest/mirror.py": "files of the mirror",
     "profagent/files.py": "files of the mirror",
     "profagent/ingest/": "decoding",

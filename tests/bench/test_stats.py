@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.bench.measure import PROFAGENT, report, run, size_text, spread
 
 REPEATS = 5

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CHECKOUT = Path(__file__).parents[2]
 PATIENCE_S = 90.0

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 CHECKOUT = Path(__file__).parents[2]
 UNITS = CHECKOUT / "systemd"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.integration.host import COMMAND, ENVIRONMENT, Ended
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PATIENCE_S = 600.0
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import functools
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.deploy.wheels import PROBE, fetch_wheels, read_probe
+from profagent.deploy.daemon_tree import PROBE, fetch_wheels, read_probe
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.board.bare import debian_tree
 from tests.board.bench import Bench
 from tests.board.booted import Booted, booted
 from tests.board.bundling import bundled
-from tests.board.sshd import PATH_OF_TESTS, Sshd, running_sshd
+from tests.board.sshd import PATH_OF_TESTS, Sshd, login_settings, running_sshd
 from tests.integration.board import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -35,11 +40,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """A server that takes its key."""
-    with running_sshd(tmp_path_factory.mktemp("sshd")) as server:
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Sshd]]:
+    """The one server of a worker for each kind of board: with GNU's programs and the tests' Python, or BusyBox's."""
+    with ExitStack() as stack:
+
+        @functools.cache
+        def server(programs: str) -> Sshd:
+            folder = tmp_path_factory.mktemp(programs)
+            return stack.enter_context(running_sshd(folder, settings=login_settings(folder, programs)))
+
         yield server
+
+
+@pytest.fixture(scope="session")
+def sshd(request: pytest.FixtureRequest, servers: Callable[[str], Sshd]) -> Sshd:
+    """A server that takes its key; a test is parametrised with the kind of board."""
+    return servers(getattr(request, "param", "gnu"))
 
 
 @pytest.fixture
@@ -141,4 +158,4 @@ def bundle(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _little_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """When a program is gone, a shorter silence tells that nothing more comes."""
-    monkeypatch.setattr("profagent.record.made_jobs.REST_S", 0.5)
+    monkeypatch.setattr("profagent.record.beginnings.REST_S", 0.5)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.board.sshd import PATH_OF_TESTS, Sshd, public_key, running_sshd
@@ -15,6 +14,10 @@ from tests.daemon.daemon_process import CHECKOUT
 from tests.fakes.ports import own_port
 from tests.faults.proxy import Ending, FaultProxy
 from tests.integration.host import Ended, processed, profagent, started
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
 # Leads to this machine, and does not look like a loopback address.
 HOST = "0.0.0.0"
@@ -151,17 +154,3 @@ def another_version(folder: Path, main: str = "") -> dict[str, str]:
     if main:
         (folder / "profagentd" / "main.py").write_text(main)
     return {"PYTHONPATH": os.pathsep.join([str(folder), *(str(CHECKOUT / root) for root in ROOTS)])}
-
-
-def busybox(folder: Path, **scripts: str) -> Path:
-    """A directory with what BusyBox has, and other programs, as shell scripts."""
-    folder.mkdir()
-    program = shutil.which("busybox")
-    assert program, "the tests need busybox: apt-get install busybox"
-    for name in subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout.split():
-        (folder / name).symlink_to(program)
-    for name, script in scripts.items():
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-    return folder

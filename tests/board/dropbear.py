@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.board.bare import debian_tree
 from tests.board.deployed import mounted
 from tests.board.sshd import Sshd, listening, make_key, public_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 PACKAGES = ("dropbear-bin", "libtomcrypt1", "libtommath1", "libgmp10")
 

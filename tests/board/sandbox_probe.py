@@ -10,10 +10,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profagentd.sources.state import is_npu_open, since_boot_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PTRACE_SEIZE = 0x4206

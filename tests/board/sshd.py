@@ -9,9 +9,61 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+
+class Nobody:
+    """Nobody is there to answer."""
+
+    async def confirm(self, question: str) -> bool | None:
+        return None
+
+    async def secret(self, prompt: str) -> str | None:
+        return None
+
+
+class Ready:
+    """Gives one secret, and yes; keeps what was asked."""
+
+    def __init__(self, secret: str | None = None) -> None:
+        self.asked: list[str] = []
+        self._secret = secret
+
+    async def confirm(self, question: str) -> bool | None:
+        self.asked.append(question)
+        return True
+
+    async def secret(self, prompt: str) -> str | None:
+        self.asked.append(prompt)
+        return self._secret
+
+
+def busybox(folder: Path, **scripts: str) -> Path:
+    """A directory with what BusyBox has, and other programs, as shell scripts."""
+    folder.mkdir()
+    program = shutil.which("busybox")
+    assert program, "the tests need busybox: apt-get install busybox"
+    for name in subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout.split():
+        (folder / name).symlink_to(program)
+    for name, script in scripts.items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def login_settings(folder: Path, programs: str) -> str:
+    """Settings for sshd: `gnu` (with the tests' Python) or `busybox`, and a home and a TMPDIR of its own."""
+    path = busybox(folder / "bin") if programs == "busybox" else PATH_OF_TESTS
+    for name in ("home", "tmp"):
+        (folder / name).mkdir()
+    return f'SetEnv {AS_OF_A_BOARD} "PATH={path}" "HOME={folder / "home"}" "TMPDIR={folder / "tmp"}"'
+
 
 START_S = 20.0
 POLL_S = 0.02
@@ -25,7 +77,7 @@ PATH_OF_TESTS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 AS_OF_A_BOARD = "SHLVL=2"
 
 # For a server that asks by PAM: a password, and nothing of what a system's own session needs.
-_PAM = "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
+_PAM = "auth required pam_unix.so nodelay\naccount required pam_permit.so\nsession required pam_permit.so\n"
 
 
 class Sshd:
@@ -69,7 +121,7 @@ def public_key(private: Path) -> str:
 
 def make_key(path: Path, passphrase: str = "", kind: str = "ed25519") -> Path:
     """A key of a person or a host."""
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", path], check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-a", "1", "-N", passphrase, "-C", "test", "-f", path], check=True)
     return path
 
 

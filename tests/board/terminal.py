@@ -10,17 +10,20 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from tests.daemon.daemon_process import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TIMEOUT_S = 60.0
 LOGIN = """
 import asyncio, sys
 from profagent.errors import ProfagentError
 from profagent.ssh.connection import connect
-from profagent.ssh.passwords import Person
+from profagent.ssh.connection import Person
 
 async def main():
     async with connect(sys.argv[1], Person()) as remote:

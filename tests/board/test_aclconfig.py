@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.board.busybox_path import login_settings
-from tests.board.sshd import Sshd, running_sshd
 from tests.integration.host import Ended, profagent
 
+if TYPE_CHECKING:
+    from tests.board.sshd import Sshd
 
-@pytest.fixture(scope="module", params=["gnu", "busybox"])
-def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    folder = tmp_path_factory.mktemp("sshd")
-    with running_sshd(folder, settings=login_settings(folder, request.param)) as server:
-        yield server
+pytestmark = pytest.mark.parametrize("sshd", ["gnu", "busybox"], indirect=True)
 
 
 def aclconfig(verb: str, friend: Sshd, *arguments: str | Path) -> Ended:

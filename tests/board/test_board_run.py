@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,19 +16,17 @@ from profagent.collect.board_run import BoardRun, PatientSsh, RunEnd
 from profagent.collect.explain import LOST
 from profagent.collect.look import Place
 from profagent.errors import ProfagentError
-from tests.board.askers import Nobody
-from tests.board.busybox_path import login_settings
-from tests.board.sshd import Sshd, running_sshd
+from tests.board.sshd import Nobody
 from tests.integration.board import eventually
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.board.sshd import Sshd
+
+pytestmark = pytest.mark.parametrize("sshd", [pytest.param("gnu", marks=pytest.mark.long), "busybox"], indirect=True)
+
 LIMIT_S = 60.0
-
-
-@pytest.fixture(scope="module", params=[pytest.param("gnu", marks=pytest.mark.long), "busybox"])
-def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    folder = tmp_path_factory.mktemp("sshd")
-    with running_sshd(folder, settings=login_settings(folder, request.param)) as server:
-        yield server
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ class Board:
         (directory / "bin").mkdir(parents=True)
         self.directory = directory
         self.friend = friend
-        self.place = Place.of(str(directory), "bin/main")
+        self.place = Place(str(directory), "bin/main")
         self.acl = directory / "acl.json"
         self.shown = {False: b"", True: b""}
         self.told: list[str] = []

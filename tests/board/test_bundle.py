@@ -7,9 +7,9 @@ import shutil
 import socket
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,6 +22,9 @@ from tests.board.booted import booted
 from tests.board.bundling import bundled
 from tests.integration.board import content, eventually, simulated
 from tests.integration.host import profagent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 # Packages and wheels are fetched, and a bundle is 50 MB.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
-from collections.abc import Iterator
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.collect.board_run import LOCK
-from tests.board.busybox_path import login_settings
-from tests.board.sshd import Sshd, running_sshd
-from tests.integration.board import content, eventually
+from profagent.link.boards_file import BoardEntry, BoardsFile
+from profagent.link.credentials import own_consumer
+from tests.integration.board import content, eventually, running
 from tests.integration.host import Host, profagent, started
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.board.bench import Bench
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """A board whose Python is the tests' own."""
-    folder = tmp_path_factory.mktemp("sshd")
-    with running_sshd(folder, settings=login_settings(folder, "gnu")) as server:
-        yield server
+    from tests.board.sshd import Sshd
 
 
 def test_a_job_lands_byte_for_byte(bench: Bench) -> None:
@@ -57,15 +53,30 @@ def test_all_imports_and_exports(served: Bench) -> None:
 
 
 def test_release_deletes_what_has_come(bench: Bench) -> None:
-    ended = bench.collect("--interval", "1", "--release", "--", "10", "0.1", "unload")
-    assert ended.code == 0, ended.err
+    """By a daemon that is brought for the run; or by the board's own, where that deletes."""
+    ended = bench.collect("--interval", "1", "--release", "--json", "--", "10", "0.1", "unload")
+    assert (ended.code, ended.document["causes"]) == (0, []), ended.err
     (job,) = bench.jobs
     assert len(list((job / "data").glob("aicore*.done"))) == 10
     assert not bench.board_jobs
-    again = bench.collect("--interval", "1", "--release", "--json")
-    assert (again.code, len(again.document["jobs"]), again.document["causes"]) == (0, 1, [])
 
 
+def test_a_daemon_that_deletes_by_itself_is_used_for_a_release(bench: Bench, home: Path) -> None:
+    retains = ("--retain", "delivered", "--retain-for", own_consumer())
+    with running("--root", bench.remote.parent, *retains) as daemon:
+        know(home, bench, daemon.address)
+        ended = bench.collect("--board", "euler", "--interval", "1", "--release")
+    assert ended.code == 0, ended.err
+    assert "bringing a daemon" not in ended.err
+    assert (len(bench.jobs), bench.board_jobs) == (1, [])
+
+
+def know(home: Path, bench: Bench, address: str) -> None:
+    entry = BoardEntry("euler", address, ssh=bench.friend.target)
+    BoardsFile(home / ".config" / "profagent" / "boards.toml").put(entry)
+
+
+@pytest.mark.parametrize("sshd", ["gnu", "busybox"], indirect=True)
 def test_ctrl_c_ends_the_program_and_fetches_what_it_made(served: Bench) -> None:
     with started(*served.arguments("--interval", "1", "--", "1000", "0.1", "unload"), **served.variables) as host:
         host.out.until("inference 3")
@@ -154,3 +165,54 @@ def test_the_vendors_ini(served: Bench) -> None:
     assert "boards add" in ended.err
     assert not (served.remote / "ssh.ini").exists()
     assert len(served.jobs) == 1
+
+
+def test_a_program_of_the_board_with_an_absolute_path(served: Bench) -> None:
+    ended = served.collect("-m", served.project / "main", "--acl-json", served.project / "acl.json", "--env", "A=b c")
+    assert ended.code == 0, ended.err
+    assert len(served.jobs) == 1
+    (session,) = profagent("sessions", "--json", "--workspace", served.workspace, **served.variables).document
+    digest = hashlib.sha256((served.project / "main").read_bytes()).hexdigest()
+    assert session["labels_by_key"] == {"main": digest[:16]}
+    assert (served.project / "acl.json").read_text() == '{"other": "stays"}\n'
+    assert sys.executable in (served.project / "main").read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize("still_served", [pytest.param(True, marks=pytest.mark.long), False])
+def test_jobs_of_other_programs_are_not_taken_for_its_own(
+    bench: Bench, home: Path, tmp_path: Path, still_served: bool
+) -> None:
+    """One that a `record` left open: the daemon that serves the run knows of it, or serves another directory."""
+    for folder in (tmp_path / "other", bench.remote):
+        folder.mkdir()
+    roots = ("--root", tmp_path / "other", *(("--root", bench.remote) if still_served else ()))
+    with running("--simulate", "--rate", "5", *roots) as daemon:
+        record = ("record", "--board", daemon.address, "--workspace", bench.workspace, "--inferences", "2")
+        assert profagent(*record, **bench.variables).code == 0
+        know(home, bench, daemon.address)
+        ended = bench.collect("--interval", "1", "--json", "--board", "euler")
+    assert ended.code == 0, ended.err
+    assert ("bringing a daemon" in ended.err) is not still_served
+    document = ended.document
+    assert (len(document["jobs"]), document["causes"]) == (1, []), document
+    session = document["session"]
+    assert (len(session["jobs"]), session["ledger"]["loss"], session["earlier"]) == (1, {}, []), session
+    (job,), (board_job,) = bench.jobs, bench.board_jobs
+    assert content(job) == content(board_job)
+
+
+@pytest.mark.long
+def test_two_jobs_of_which_nobody_can_tell_which_is_the_programs(served: Bench) -> None:
+    """The other one goes on growing."""
+    with started(*served.arguments("--json", "--release", "--", "20", "0.1", "unload"), **served.variables) as host:
+        host.err.until("inference 3")
+        output = served.remote / "profiling"
+        with running("--simulate", "--rate", "2", "--root", output):
+            ended = host.ended()
+    assert ended.code == 0, ended.err
+    first, second = [cause["text"] for cause in ended.document["causes"]][:2]
+    names = sorted(path.name for path in served.board_jobs)
+    assert len(names) == 2
+    assert all(name in first for name in names)
+    assert "which of them are its own cannot be told" in first
+    assert "was written to after the program had ended" in second

@@ -5,29 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.collect.board_run import LEASH_S
-from tests.board.busybox_path import login_settings
-from tests.board.sshd import Sshd, running_sshd
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually
 from tests.integration.host import started
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.board.bench import Bench
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """A board whose Python is the tests' own."""
-    folder = tmp_path_factory.mktemp("sshd")
-    with running_sshd(folder, settings=login_settings(folder, "gnu")) as server:
-        yield server
 
 
 def script(bench: Bench, text: str) -> None:

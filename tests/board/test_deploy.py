@@ -6,18 +6,22 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.link.credentials import Certificate
-from tests.board.collected import make_project
-from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, busybox, deploy_board
+from tests.board.bench import make_project
+from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, deploy_board
+from tests.board.sshd import busybox
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually, simulated
 from tests.integration.host import profagent, started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.timeout(300)
 MIB = 1 << 20
@@ -62,28 +66,16 @@ def test_a_board_is_deployed_to_and_known_by_name(board: DeployBoard, tmp_path: 
     shutil.rmtree(job)
 
 
+@pytest.mark.long
 def test_a_program_is_collected_by_the_name_alone(bare: DeployBoard, tmp_path: Path) -> None:
     """Though the prefix is another than the usual one, where the board's identity is."""
     bare.deploy_first()
     assert bare.entry.prefix == str(bare.prefix)
     make_project(tmp_path / "app")
-    for more in ((), ("--release",)):
-        here = ("--project", tmp_path / "app", "--output", tmp_path / "out", "--workspace", tmp_path / "ws")
-        run: tuple[str | Path, ...] = (
-            "-m",
-            "main",
-            "--remote-dir",
-            tmp_path / "there",
-            *more,
-            "--",
-            "3",
-            "0",
-            "unload",
-        )
-        ended = profagent("collect", "--board", "euler", *here, *run, **bare.variables)
-        assert ended.code == 0, ended.err
-        # Its own daemon deletes nothing.
-        assert ("bringing a daemon" in ended.err) is bool(more)
+    here = ("--project", tmp_path / "app", "--output", tmp_path / "out", "--workspace", tmp_path / "ws")
+    run = ("-m", "main", "--remote-dir", tmp_path / "there", "--", "3", "0", "unload")
+    ended = profagent("collect", "--board", "euler", *here, *run, **bare.variables)
+    assert ended.code == 0, ended.err
 
 
 def test_a_second_time_there_is_nothing_to_do(board: DeployBoard) -> None:
@@ -114,16 +106,59 @@ def test_a_dry_run_writes_nothing_anywhere(bare: DeployBoard) -> None:
     assert not (bare.home / ".config").exists()
 
 
-def test_what_was_deployed_is_removed_and_jobs_stay(board: DeployBoard) -> None:
-    daemon = board.daemon
-    job = simulated(board.roots)
-    ended = board.deploy("--remove")
-    assert ended.code == 0, ended.err
-    assert not board.prefix.exists()
-    assert not Path(f"/proc/{daemon}").exists()
-    assert (job / "info.json.0").exists()
-    assert "euler" not in (board.home / ".config/profagent/boards.toml").read_text()
-    assert "nothing is deployed there" in board.deploy("--remove").out
+@pytest.fixture
+def leading_back(board: DeployBoard) -> Iterator[DeployBoard]:
+    """A board that serves, and does so again, as it did, when the test has ended."""
+    version, given = board.version(), board.given()
+    yield board
+    assert eventually(lambda: not (board.prefix / "trial.json").exists())
+    assert board.version() == version
+    assert board.given() == given
+    again = board.deploy()
+    assert again.code == 0, again.err
+    assert "nothing to do" in again.out
+
+
+@pytest.fixture
+def mute(tmp_path: Path) -> dict[str, str]:
+    return another_version(tmp_path / "mute", MUTE)
+
+
+def others(folder: Path) -> tuple[str | Path, ...]:
+    """Options that give a board the keys of another CA."""
+    return "--upgrade", "--replace", "--keys", folder / "keys"
+
+
+def test_a_link_that_drops_before_it_answers_has_the_board_lead_back(
+    leading_back: DeployBoard, tmp_path: Path, mute: dict[str, str]
+) -> None:
+    running = leading_back.version()
+    with leading_back.cut_off(*others(tmp_path), **mute) as cut:
+        assert eventually(lambda: leading_back.version() != running)
+        ended = cut()
+    assert ended.code == 3, ended.err
+    assert f"leads back by itself within 60 s: {running} runs again then" in ended.err
+
+
+@pytest.mark.long
+def test_so_does_a_host_that_dies(leading_back: DeployBoard, tmp_path: Path, mute: dict[str, str]) -> None:
+    running = leading_back.version()
+    with started(*leading_back.arguments(*others(tmp_path)), **leading_back.variables, **mute) as host:
+        assert eventually(lambda: leading_back.version() != running)
+        host.process.kill()
+
+
+@pytest.mark.long
+def test_of_a_first_deployment_that_fails_no_keys_stay(tmp_path: Path, cache: Path, mute: dict[str, str]) -> None:
+    with deploy_board(tmp_path, cache) as board:
+        first = ("--listen", f"0.0.0.0:{board.port}", "--root", board.roots)
+        with started(*board.arguments(*first), **board.variables, **mute) as host:
+            assert eventually((board.prefix / "current").is_symlink)
+            ended = host.interrupt()
+        assert ended.code == 130, ended.err
+        assert not (board.prefix / "current").is_symlink()
+        assert board.given() == {}
+        assert not (board.prefix / "profagentd.init").exists()
 
 
 def test_another_version_takes_its_place_only_when_told_and_leads_back(board: DeployBoard, tmp_path: Path) -> None:
@@ -138,11 +173,10 @@ def test_another_version_takes_its_place_only_when_told_and_leads_back(board: De
     assert new != old
     assert board.version("previous") == old
     assert (board.prefix / "current/lib/profagentd/other.py").exists()
-    for expected in (old, new):
-        daemon = board.daemon
-        assert board.deploy("--rollback").code == 0
-        assert board.version() == expected
-        assert board.daemon != daemon
+    daemon = board.daemon
+    assert board.deploy("--rollback").code == 0
+    assert (board.version(), board.version("previous")) == (old, new)
+    assert board.daemon != daemon
 
 
 @pytest.mark.long
@@ -177,6 +211,7 @@ def test_ctrl_c_before_it_answers_has_the_version_before_run_again_and_no_other_
     assert eventually((board.prefix / "run/profagentd.daemon.pid").exists)
 
 
+@pytest.mark.long
 def test_a_link_that_drops_in_mid_upload_leaves_what_runs(board: DeployBoard, tmp_path: Path) -> None:
     daemon, old, other = board.daemon, board.version(), another_version(tmp_path / "later")
     with board.cut_off("--upgrade", **other) as cut:
@@ -225,3 +260,15 @@ def test_ways_that_exclude_each_other_are_refused(bare: DeployBoard) -> None:
     assert bare.deploy("--rollback").code == 2
     assert bare.deploy("--upgrade").code == 2
     assert bare.deploy("--retain-for", "x").code == 2
+
+
+def test_what_was_deployed_is_removed_and_jobs_stay(board: DeployBoard) -> None:
+    daemon = board.daemon
+    job = simulated(board.roots)
+    ended = board.deploy("--remove")
+    assert ended.code == 0, ended.err
+    assert not board.prefix.exists()
+    assert not Path(f"/proc/{daemon}").exists()
+    assert (job / "info.json.0").exists()
+    assert "euler" not in (board.home / ".config/profagent/boards.toml").read_text()
+    assert "nothing is deployed there" in board.deploy("--remove").out

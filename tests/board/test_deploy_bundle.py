@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.deploy.daemon_tree import DaemonTree, pack, unpack
-from tests.board.deployed import DeployBoard, busybox, deploy_board
+from tests.board.deployed import DeployBoard, deploy_board
+from tests.board.sshd import busybox
 from tests.integration.board import content, simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # The bundle is made first.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

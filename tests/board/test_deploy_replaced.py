@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +12,10 @@ from tests.board.deployed import DeployBoard, deploy_board, mounted
 from tests.board.sshd import public_key
 from tests.board.terminal import at_terminal
 from tests.integration.host import COMMAND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.board.booted import Booted, booted
 from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, deploy_board, mounted
 from tests.integration.board import eventually, simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 PATH = f"{sys.base_prefix}/bin:/usr/sbin:/usr/bin:/sbin:/bin"

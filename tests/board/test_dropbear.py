@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.board.deployed import HOST, DeployBoard, busybox
+from tests.board.deployed import HOST, DeployBoard
 from tests.board.dropbear import Dropbear
+from tests.board.sshd import busybox
 from tests.board.tunnelled import folders, know, record
 from tests.integration.board import content, simulated
 from tests.integration.host import profagent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.board.sshd import Sshd
 
 
@@ -41,6 +43,7 @@ def test_a_temporary_daemon_serves_and_leaves_nothing(
     assert not folders(root)
 
 
+@pytest.mark.long
 def test_a_daemon_is_deployed_and_removed(sshd: Sshd, cache: Path, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind((HOST, 0))

@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.board.booted import UNITS
 from tests.daemon.daemon_process import command, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PATIENCE_S = 90.0
 SCRIPT = UNITS / "profagentd.init"

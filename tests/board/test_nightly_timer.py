@@ -38,7 +38,7 @@ def host(one_board: Booted) -> Booted:
     return one_board
 
 
-@pytest.mark.parametrize("manager", ["system", "user"])
+@pytest.mark.parametrize("manager", [pytest.param("system", marks=pytest.mark.long), "user"])
 def test_the_timer_fires_and_a_night_is_run(host: Booted, manager: str) -> None:
     (host.root / "root/nightly.toml").write_text(SETTINGS.format(manager=manager))
     drop_in = host.root / FOLDERS[manager] / "profagent-nightly.timer.d"

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.collect.project import Uploaded, upload_project
 from profagent.ssh.connection import connect
-from tests.board.askers import Nobody
-from tests.board.busybox_path import busybox_path
-from tests.board.sshd import AS_OF_A_BOARD, Sshd, running_sshd
+from tests.board.sshd import Nobody
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-@pytest.fixture(scope="module", params=["gnu", "busybox"])
-def sshd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    folder = tmp_path_factory.mktemp("sshd")
-    settings = ""
-    if request.param != "gnu":
-        path = busybox_path(folder / "bin")
-        settings = f'SetEnv {AS_OF_A_BOARD} "PATH={path}"'
-    with running_sshd(folder, settings=settings) as server:
-        yield server
+    from tests.board.sshd import Sshd
+
+pytestmark = pytest.mark.parametrize("sshd", ["gnu", "busybox"], indirect=True)
 
 
 @pytest.fixture

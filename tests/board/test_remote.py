@@ -6,7 +6,6 @@ import asyncio
 import io
 import os
 import tarfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +13,13 @@ import pytest
 
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.ssh.connection import connect
-from tests.board.askers import Nobody
-from tests.board.sshd import Sshd, public_key
+from tests.board.sshd import Nobody, Sshd, public_key
 from tests.fakes.small_disk import small_disk
 from tests.faults.proxy import Ending, FaultProxy
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     from profagent.ssh.remote import Remote
 
 MIB = 1 << 20
@@ -42,7 +42,7 @@ def archive(**files: bytes) -> bytes:
     return made.getvalue()
 
 
-async def pieces(data: bytes) -> AsyncIterator[bytes]:
+def pieces(data: bytes) -> Iterator[bytes]:
     for start in range(0, len(data), 64 << 10):
         yield data[start : start + (64 << 10)]
 

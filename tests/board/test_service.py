@@ -6,13 +6,16 @@ import json
 import os
 import re
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.board.booted import CHECKOUT, CONFIG, PATIENCE_S, SERVICE, UNITS, Booted, add_program
 from tests.daemon.daemon_process import AICORE_DONE, make_job
 from tests.daemon.wire_client import following
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Of 10, by systemd's own scale.
 HIGHEST = 2.5

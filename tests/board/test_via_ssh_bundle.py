@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.board.deployed import busybox
-from tests.board.sshd import Sshd, running_sshd
+from tests.board.sshd import Sshd, busybox, running_sshd
 from tests.board.tunnelled import ENDED_S, assert_gone, begun, commands, folders, know, record
 from tests.integration.board import eventually
 from tests.integration.host import profagent, started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,8 @@ from tests.integration.board import content, running, simulated
 from tests.integration.host import profagent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.board.sshd import Sshd
     from tests.daemon.daemon_process import Daemon
 

@@ -52,13 +52,6 @@ def begun(host: Host, root: Path) -> Path:
     return folder
 
 
-def socket_folder_of(host: Host) -> Path:
-    """Where a command has the sockets of its tunnels: it has a file there open."""
-    opened = (each.readlink() for each in Path(f"/proc/{host.process.pid}/fd").iterdir())
-    (folder,) = {path.parent for path in opened if path.parent.name.startswith("profagent-ssh-")}
-    return folder
-
-
 def assert_gone(folder: Path, root: Path) -> None:
     """Neither the directory nor a process is left."""
     gone = eventually(lambda: not folder.exists() and folder not in folders(root), ENDED_S)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
 import struct
 from pathlib import Path
 
 MODELS = Path(__file__).parents[2] / "daemon" / "profagentd" / "simulate" / "models"
-
-IN_CREATE, IN_CLOSE_WRITE = 0x100, 0x8
 
 
 class TurnedClock:
@@ -34,26 +30,6 @@ class TurnedClock:
         await asyncio.sleep(0)
 
 
-class FileEvents:
-    """What the kernel saw in a directory, in order: (file name, 'created' or 'closed')."""
-
-    def __init__(self, directory: Path) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._descriptor = libc.inotify_init1(os.O_NONBLOCK)
-        assert libc.inotify_add_watch(self._descriptor, os.fsencode(directory), IN_CREATE | IN_CLOSE_WRITE) >= 0
-
-    def read(self) -> list[tuple[str, str]]:
-        data = os.read(self._descriptor, 1 << 20)
-        os.close(self._descriptor)
-        events, offset = [], 0
-        while offset < len(data):
-            _, mask, _, length = struct.unpack_from("<iIII", data, offset)
-            name = data[offset + 16 : offset + 16 + length].rstrip(b"\0").decode()
-            events.append((name, "created" if mask & IN_CREATE else "closed"))
-            offset += 16 + length
-        return events
-
-
 def only_job(root: Path) -> Path:
     (job,) = root.iterdir()
     return job
@@ -75,17 +51,6 @@ def aicore(data: bytes) -> list[tuple[int, ...]]:
     return [
         struct.unpack_from("<II", data, offset) + struct.unpack_from("<I", data, offset + 0xFC)
         for offset in range(0, len(data), 256)
-    ]
-
-
-def aicpu(data: bytes) -> list[tuple[int, ...]]:
-    """Records of aicpu as (sequence, begin, end, segment begin, segment end, segment)."""
-    assert len(data) % 128 == 0
-    return [
-        struct.unpack_from("<I", data, offset)
-        + struct.unpack_from("<QQQQ", data, offset + 8)
-        + struct.unpack_from("<I", data, offset + 0x7C)
-        for offset in range(0, len(data), 128)
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import pytest
 
 from profagentd.follow.log import FileEvent
 from profagentd.follow.registry import Job, JobStateTracker
-from profagentd.retention import acks
-from profagentd.retention.acks import DIRECTORY_NAME, RECORD_BYTES, AckTracker
+from profagentd.retention import policy as acks
+from profagentd.retention.policy import DIRECTORY_NAME, RECORD_BYTES, AckTracker
 from profagentd.sources.files import Fingerprint, Place
 from tests.daemon.daemon_process import job_name
 
@@ -58,12 +57,6 @@ async def test_a_log_is_delivered_when_every_named_consumer_has_this_very_file()
     assert not tracker.has(PLACE, DATA, SEEN)
 
 
-async def test_where_no_consumer_is_named_anyone_counts() -> None:
-    tracker = AckTracker((), None)
-    tracker.delivered("whoever", PLACE, DATA, SEEN)
-    assert tracker.has(PLACE, DATA, SEEN)
-
-
 @pytest.mark.parametrize("touch", [FileEvent.WRITTEN, FileEvent.MADE, FileEvent.DELETED, FileEvent.MOVED])
 async def test_whatever_happens_to_a_log_takes_its_delivery_back(tmp_path: Path, touch: FileEvent) -> None:
     await delivered(tmp_path, "a", "b")
@@ -71,14 +64,6 @@ async def test_whatever_happens_to_a_log_takes_its_delivery_back(tmp_path: Path,
     tracker.names_changed(Job(PLACE, 0, 0, JobStateTracker(0.0, 60.0), is_scanned=False), {DATA: touch})
     assert not tracker.has(PLACE, DATA, SEEN)
     assert tracker.has(PLACE, DONE, SEEN)
-
-
-async def test_a_jobs_news_are_taken_once() -> None:
-    tracker = await delivered(None, "c")
-    assert not tracker.take_news(PLACE)
-    tracker.delivered("a", PLACE, DATA, SEEN)
-    assert tracker.take_news(PLACE)
-    assert not tracker.take_news(PLACE)
 
 
 async def test_what_each_consumer_has_adds_up_over_restarts(tmp_path: Path) -> None:
@@ -121,26 +106,3 @@ async def test_what_is_told_again_and_what_is_gone_does_not_pile_up(
     assert (await restarted(tmp_path)).has(PLACE, DATA, SEEN)
     await tracker.drop(PLACE)
     assert not records(file)
-
-
-async def test_the_jobs_that_were_written_to_earliest_are_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(acks, "JOBS_LIMIT", 2)
-    names = [job_name(number) for number in range(4)]
-    for age, name in enumerate(names):
-        tracker = AckTracker(("a",), tmp_path)
-        tracker.delivered("a", Place(b"/r", name.encode()), DATA, SEEN)
-        await tracker.keep()
-        os.utime(tmp_path / DIRECTORY_NAME / name, (age, age))
-    assert {file.name for file in (tmp_path / DIRECTORY_NAME).iterdir()} == {*names[2:]}
-
-
-async def test_where_nothing_can_be_kept_it_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / DIRECTORY_NAME).write_bytes(b"")
-    with caplog.at_level(logging.WARNING):
-        tracker = await delivered(tmp_path, "a", "b")
-        tracker.delivered("a", PLACE, DATA, OTHER)
-        await tracker.keep()
-    assert tracker.has(PLACE, DONE, SEEN)
-    assert [record.getMessage().endswith("are known in memory only") for record in caplog.records] == [True]

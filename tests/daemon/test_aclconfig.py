@@ -70,11 +70,6 @@ def test_either_spelling_is_read_and_the_runtimes_own_goes_first() -> None:
     assert parse_acl_config(b'{"profiler":{%s}}' % both.encode()) == AclConfig("/out", "", "on", "", "Y")
 
 
-def test_a_comma_inside_a_string_stays() -> None:
-    data = rb'{"profiler":{"switch":"on","output":"/a,}\" ,]",}}'
-    assert parse_acl_config(data).output == '/a,}" ,]'
-
-
 def test_an_output_leads_to_the_directory_that_holds_the_job(tmp_path: Path) -> None:
     real = tmp_path / "profiling"
     real.mkdir()

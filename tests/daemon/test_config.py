@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from profagentd.config import DaemonConfig, examine, lie_together, real_root
-from profagentd.retention.policy import Policy, Retain
+from profagentd.config import DaemonConfig, examine, lie_together
 
 TLS = {"tls_cert": "c.pem", "tls_key": "c.key", "tls_ca": "ca.pem"}
 
@@ -29,31 +27,11 @@ def mistakes(path: Path | None, settings: dict[str, object], *, needs_root: bool
     return [str(each) for each in examine(path, settings, needs_root=needs_root).mistakes]
 
 
-def test_without_anything_the_defaults_hold() -> None:
-    assert configured(None, {"listen": None}) == DaemonConfig((), "127.0.0.1:50151", 60.0, 4, False, "info")
-    assert configured(None, {}).policy == Policy()
-
-
 def test_every_key_can_stand_in_the_file_and_arguments_win(tmp_path: Path) -> None:
     text = "roots = ['/a', '/b']\nlisten = '[::1]:0'\nquiet_after_s = 5\ndepth = 2\nscan = true\nlog_level = 'debug'\n"
     path = written(tmp_path, text)
     assert configured(path, {}) == DaemonConfig(("/a", "/b"), "[::1]:0", 5, 2, True, "debug")
     assert configured(path, {"depth": 3, "roots": None}).depth == 3
-
-
-def test_retention_can_stand_in_the_file(tmp_path: Path) -> None:
-    text = "retain = 'min_free'\nretain_for = ['record-host']\nmin_free = '10%'\ndelete_undelivered = true\n"
-    config = configured(written(tmp_path, text + "state = '/var/lib/x'\n"), {})
-    assert config.state == "/var/lib/x"
-    assert config.policy == Policy(Retain.MIN_FREE, ("record-host",), 0, 0.1, True)
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("200MB", 200_000_000), ("1.5GB", 1_500_000_000), ("64kB", 64_000), ("7B", 7), ("1TB", 10**12)]
-)
-def test_sizes_are_decimal(text: str, size: int) -> None:
-    policy = configured(None, {"retain": "min_free", "min_free": text, "retain_for": ["a"]}).policy
-    assert (policy.min_free_bytes, policy.min_free_share) == (size, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +106,6 @@ def test_what_does_not_go_together_is_refused(settings: dict[str, object], word:
     assert any(word in each.hint for each in examine(None, settings).mistakes)
 
 
-@pytest.mark.parametrize("listen", ["127.9.9.9:0", "[::1]:5", "localhost:5", "unix:/run/profagentd.sock"])
-def test_loopback_addresses_are_fine(listen: str) -> None:
-    assert not configured(None, {"listen": listen}).is_open
-
-
 @pytest.mark.parametrize("listen", ["0.0.0.0:50151", "192.168.1.20:50151", "[::]:50151", "board:50151", "[fe80::1]:1"])
 def test_any_other_address_needs_tls_or_is_open(listen: str) -> None:
     (mistake,) = examine(None, {"listen": listen}).mistakes
@@ -140,11 +113,6 @@ def test_any_other_address_needs_tls_or_is_open(listen: str) -> None:
     assert "ssh -L" in mistake.hint
     assert configured(None, {"listen": listen, "insecure": True}).is_open
     assert not configured(None, {"listen": listen, **TLS, "tls_revoked": "revoked.txt"}).is_open
-
-
-def test_a_daemon_has_a_root(tmp_path: Path) -> None:
-    assert mistakes(None, {}, needs_root=True) == ["the arguments: roots: no root is given"]
-    assert mistakes(None, {"roots_d": str(tmp_path)}, needs_root=True) == []
 
 
 def test_each_line_of_each_conf_file_is_a_root_after_the_named_ones(tmp_path: Path) -> None:
@@ -170,13 +138,6 @@ def test_roots_that_will_not_do_are_named_with_their_file(tmp_path: Path) -> Non
     (tmp_path / "a.conf").write_bytes(b"\xff")
     (mistake,) = mistakes(None, {"roots_d": str(tmp_path)})
     assert mistake.startswith("the arguments: roots_d: ")
-
-
-def test_roots_become_real_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    monkeypatch.chdir(tmp_path)
-    assert [real_root("link"), real_root("later")] == [os.fsencode(tmp_path / "real"), os.fsencode(tmp_path / "later")]
 
 
 @pytest.mark.parametrize(

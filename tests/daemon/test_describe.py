@@ -41,22 +41,3 @@ def test_a_deployed_identity_comes_first(board: Path) -> None:
     identity = identify(filesystem=board)
     assert identity.identity == "5f0c8f5e-1111-4222-8333-444444444444"
     assert identity.source is IdentitySource.DEPLOYED
-
-
-def test_what_cannot_be_read_is_empty(board: Path) -> None:
-    (board / "etc/machine-id").unlink()
-    (board / "etc/machine-id").mkdir()
-    (board / "proc/device-tree/model").write_bytes(b"\xff\xfe\0")
-    identity = identify(filesystem=board)
-    assert identity.identity == ""
-    assert identity.model == "��"
-
-
-def test_a_configured_identity_is_a_deployed_one(board: Path) -> None:
-    identity = identify("5c21f0de", board)
-    assert (identity.identity, identity.source) == ("5c21f0de", IdentitySource.DEPLOYED)
-
-
-def test_a_host_name_that_is_no_text_can_be_told(board: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "gethostname", lambda: "board\udcff")
-    assert identify(filesystem=board).hostname == "board\ufffd"

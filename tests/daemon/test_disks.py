@@ -47,31 +47,12 @@ def gate() -> Iterator[Gate]:
     made.event.set()
 
 
-async def test_work_gives_its_value_or_raises() -> None:
-    def fail() -> None:
-        raise FileNotFoundError(2, "gone")
-
-    assert await on_disk(b"/a", os.path.basename, "/x/y") == "y"
-    with pytest.raises(FileNotFoundError):
-        await on_disk(b"/a", fail)
-
-
 async def test_a_root_that_hangs_holds_up_no_other(gate: Gate) -> None:
     hanging = [asyncio.ensure_future(on_disk(b"/hung", gate.work)) for _ in range(3 * THREADS)]
     assert await asyncio.wait_for(on_disk(b"/other", os.path.basename, "/x"), SOON_S) == "x"
     assert gate.most <= THREADS
     gate.event.set()
     assert await asyncio.gather(*hanging) == ["done"] * len(hanging)
-
-
-async def test_whoever_is_cancelled_does_not_wait_for_the_thread(gate: Gate) -> None:
-    hanging = asyncio.ensure_future(on_disk(b"/hung", gate.work))
-    await asyncio.sleep(0)
-    hanging.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(hanging, SOON_S)
-    gate.event.set()
-    assert await asyncio.wait_for(on_disk(b"/hung", os.path.basename, "/x"), SOON_S) == "x"
 
 
 async def test_what_is_late_is_not_asked_again_until_it_is_over(gate: Gate) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import threading
@@ -17,12 +16,10 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd import examine as facts
-from profagentd.examine import ACL_BYTES, KEEP_S, Examiner, root_facts
+from profagentd.examine import ACL_BYTES, KEEP_S, Examiner
 from tests.daemon.board_files import BOOTED_S, UMAP_SAMPLE, add_process, make_board, write
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import Daemon, environment, make_job, serving
-from tests.daemon.privileges import public_directory, without_privileges
 from tests.fakes.hung_mount import hung_mount
 
 PATIENCE_S = 60.0
@@ -126,30 +123,6 @@ def test_acl_json_comes_from_where_the_daemon_is_told(board: Path, tmp_path: Pat
     assert (len(found["two.json"].data), found["two.json"].size) == (ACL_BYTES, ACL_BYTES + 5)
 
 
-def test_what_may_not_be_read_is_told_with_its_reason() -> None:
-    with public_directory() as root:
-        (root / "closed").mkdir(mode=0o700)
-        with without_privileges():
-            (found,) = root_facts(Path("/"), str(root).encode(), 4, (), 0).roots
-        assert [(each.path, each.error) for each in found.unreadable] == [(str(root / "closed"), "Permission denied")]
-        (root / "closed").chmod(0o755)
-        root.chmod(0o700)
-        with without_privileges():
-            (found,) = root_facts(Path("/"), str(root).encode(), 4, (), 0).roots
-        assert found.error == "Permission denied"
-
-
-def test_a_process_that_hides_is_told() -> None:
-    with public_directory() as shown:
-        make_board(shown)
-        hidden = add_process(shown, 7)
-        (hidden / "fd").chmod(0)
-        with without_privileges():
-            found = facts.processes(shown).processes
-        (hidden / "fd").chmod(0o755)
-    assert (found.count, found.are_all_seen) == (0, False)
-
-
 def test_a_root_that_hangs_is_told_and_the_rest_is_there(board: Path, tmp_path: Path) -> None:
     make_job(tmp_path / "output")
     with (
@@ -202,31 +175,3 @@ async def test_a_source_that_hangs_holds_up_no_other_and_is_asked_again_when_it_
     while not found.npu.has_device:
         clock.now += KEEP_S
         found = await examiner.examine()
-
-
-async def test_a_source_that_cannot_be_read_says_why() -> None:
-    def fail() -> wire.Examination:
-        raise PermissionError(13, "Permission denied")
-
-    def nonsense() -> wire.Examination:
-        return wire.Examination(inotify=wire.InotifyFacts(watches=int(b"many")))
-
-    examiner = Sources(FakeClock(), {"closed": fail, "odd": nonsense, "fast": free(5)}, PATIENCE_S)
-    found = await examiner.examine()
-    assert found.daemon.uid == 5
-    assert [each.source for each in found.unknown] == ["closed", "odd"]
-    assert found.unknown[0].why == "Permission denied"
-
-
-async def test_the_board_is_looked_at_no_more_often_than_is_said() -> None:
-    looks: list[int] = []
-
-    def look() -> wire.Examination:
-        looks.append(1)
-        return wire.Examination(daemon=wire.DaemonFacts(uid=len(looks)))
-
-    clock = FakeClock()
-    examiner = Sources(clock, {"daemon": look}, PATIENCE_S)
-    assert [found.daemon.uid for found in await asyncio.gather(*(examiner.examine() for _ in range(5)))] == [1] * 5
-    clock.now += KEEP_S
-    assert (await examiner.examine()).daemon.uid == 2

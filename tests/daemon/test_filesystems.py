@@ -35,10 +35,6 @@ def test_the_kind_at_a_directory_is_read_from_the_mounts(directory: bytes, kind:
     assert kind_at(directory, MOUNTS) == kind
 
 
-def test_without_mounts_nothing_is_known() -> None:
-    assert kind_at(b"/opt", b"") is None
-
-
 @pytest.mark.parametrize(
     ("kind", "remote"),
     [
@@ -64,18 +60,6 @@ def test_file_systems_of_others_are_remote(
     assert is_remote(os.fsencode(tmp_path)) is remote
 
 
-def test_what_cannot_be_seen_is_not_called_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "missing")
-    assert not is_remote(os.fsencode(tmp_path))
-
-
-def test_this_machine_can_be_asked(tmp_path: Path) -> None:
-    assert not is_remote(os.fsencode(tmp_path))
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    assert is_local(descriptor)
-    os.close(descriptor)
-
-
 @pytest.mark.parametrize("kind", ["nfs4", "cifs", "9p", "fuse.sshfs"])
 def test_an_open_directory_of_others_is_not_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     descriptor = os.open(tmp_path, os.O_RDONLY)
@@ -84,11 +68,3 @@ def test_an_open_directory_of_others_is_not_local(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "mountinfo")
     assert not is_local(descriptor)
     os.close(descriptor)
-
-
-def test_what_cannot_be_seen_is_not_called_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "missing")
-    assert not is_local(descriptor)
-    os.close(descriptor)
-    assert not is_local(descriptor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import grpc
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
     from profagent_wire.health.v1.health_pb2_grpc import HealthAsyncStub
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with running("--root", tmp_path) as started:
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running("--root", tmp_path_factory.mktemp("root")) as started:
         yield started
 
 
@@ -43,6 +42,13 @@ def status_of(reply: object) -> HealthCheckResponse.ServingStatus.ValueType:
     return reply.status
 
 
+async def test_a_watch_of_an_unknown_service_says_so(daemon: Daemon) -> None:
+    async with grpc.aio.insecure_channel(daemon.address) as channel:
+        watch = cast("HealthAsyncStub", HealthStub(channel)).Watch(HealthCheckRequest(service="other"), timeout=30)
+        assert status_of(await watch.read()) == HealthCheckResponse.SERVICE_UNKNOWN
+        watch.cancel()
+
+
 async def test_a_watch_sees_the_end_coming(daemon: Daemon) -> None:
     async with grpc.aio.insecure_channel(daemon.address) as channel:
         watch = cast("HealthAsyncStub", HealthStub(channel)).Watch(HealthCheckRequest(), timeout=30)
@@ -51,10 +57,3 @@ async def test_a_watch_sees_the_end_coming(daemon: Daemon) -> None:
         assert status_of(await watch.read()) == HealthCheckResponse.NOT_SERVING
         assert await watch.read() is grpc.aio.EOF
         assert await stopped == 0
-
-
-async def test_a_watch_of_an_unknown_service_says_so(daemon: Daemon) -> None:
-    async with grpc.aio.insecure_channel(daemon.address) as channel:
-        watch = cast("HealthAsyncStub", HealthStub(channel)).Watch(HealthCheckRequest(service="other"), timeout=30)
-        assert status_of(await watch.read()) == HealthCheckResponse.SERVICE_UNKNOWN
-        watch.cancel()

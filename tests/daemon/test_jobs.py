@@ -56,12 +56,6 @@ def test_jobs_are_found_down_to_the_depth(tmp_path: Path, below: str) -> None:
     assert found(root(tmp_path)) == {path(job, tmp_path)}
 
 
-def test_a_job_below_the_depth_is_not_looked_for(tmp_path: Path) -> None:
-    make_job(tmp_path / "a/b/c/d")
-    assert found(root(tmp_path)) == set()
-    assert len(found(root(tmp_path), 5)) == 1
-
-
 def test_a_job_in_a_job_is_none(tmp_path: Path) -> None:
     job = make_job(tmp_path, 1)
     make_job(job / "data", 2)
@@ -74,10 +68,6 @@ def test_hidden_and_large_trees_are_not_searched(tmp_path: Path, name: str) -> N
     assert found(root(tmp_path)) == set()
 
 
-def test_the_systems_own_trees_are_not_searched() -> None:
-    assert Place(b"/", b"proc") not in find_jobs(Place(b"/", b""), 2).directories
-
-
 def test_links_are_not_followed(tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     job = make_job(outside)
@@ -85,25 +75,6 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (inside / "link").symlink_to(outside)
     (inside / job.name).symlink_to(job)
     assert found(root(inside)) == set()
-
-
-def test_a_file_with_a_jobs_name_is_none(tmp_path: Path) -> None:
-    (tmp_path / job_name()).write_bytes(b"")
-    assert found(root(tmp_path)) == set()
-    assert found(Place(os.fsencode(tmp_path), job_name().encode())) == set()
-
-
-def test_directories_in_which_jobs_may_appear_are_listed(tmp_path: Path) -> None:
-    (tmp_path / "a/b/c/d").mkdir(parents=True)
-    make_job(tmp_path / "a")
-    assert {each.path for each in find_jobs(root(tmp_path), DEPTH).directories} == {b"", b"a", b"a/b", b"a/b/c"}
-
-
-def test_a_search_may_begin_below_the_root(tmp_path: Path) -> None:
-    inside, _ = make_job(tmp_path / "a", 1), make_job(tmp_path / "b", 2)
-    assert found(Place(os.fsencode(tmp_path), b"a")) == {path(inside, tmp_path)}
-    assert found(Place(os.fsencode(tmp_path), path(inside, tmp_path))) == {path(inside, tmp_path)}
-    assert found(Place(os.fsencode(tmp_path), b"a/" + job_name(9).encode())) == set()
 
 
 def test_what_cannot_be_read_is_listed_and_the_rest_is_found() -> None:
@@ -116,36 +87,8 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_found() -> None:
         assert [each.path for each in result.jobs] == [path(job, directory)]
 
 
-def test_a_job_that_may_not_be_read_is_found_all_the_same() -> None:
-    with public_directory() as directory:
-        job = make_job(directory)
-        job.chmod(0)
-        with without_privileges():
-            assert found(root(directory)) == {path(job, directory)}
-        job.chmod(0o700)
-
-
-def test_a_missing_root_is_unreadable(tmp_path: Path) -> None:
-    start = root(tmp_path / "missing")
-    assert find_jobs(start, DEPTH).unreadable == [start]
-
-
 def test_a_job_is_as_old_as_its_directory_and_as_new_as_its_newest_name(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     os.utime(job / "data", ns=(9_000_000, 9_000_000))
     os.utime(job, ns=(5_000_000, 5_000_000))
     assert job_times(Place(os.fsencode(tmp_path), os.fsencode(job.name))) == (5_000, 9_000)
-
-
-def test_a_job_without_data_yet_has_times_too(tmp_path: Path) -> None:
-    job = make_job(tmp_path)
-    (job / "data").rmdir()
-    os.utime(job, ns=(5_000_000, 5_000_000))
-    assert job_times(Place(os.fsencode(tmp_path), os.fsencode(job.name))) == (5_000, 5_000)
-
-
-def test_a_job_that_is_dated_before_1970_is_of_1970(tmp_path: Path) -> None:
-    job = make_job(tmp_path)
-    for directory in (job / "data", job):
-        os.utime(directory, ns=(-5_000_000, -5_000_000))
-    assert job_times(Place(os.fsencode(tmp_path), os.fsencode(job.name))) == (0, 0)

@@ -26,12 +26,6 @@ def test_what_is_taken_is_told_and_what_is_free_stays_so(tmp_path: Path) -> None
     check_address(f"unix:{tmp_path / 'free.sock'}")
 
 
-def test_a_socket_that_was_left_over_is_no_hindrance(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(tmp_path / "left.sock"))
-    check_address(f"unix:{tmp_path / 'left.sock'}")
-
-
 def test_a_port_of_roots_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def bind(_: socket.socket, where: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", where)

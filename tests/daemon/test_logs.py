@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.job import api_model, done_length, done_of, ended_by, group_of, is_table, kind_of, tables_of
+from profagentd.sources.job import done_length, ended_by, group_of, is_table, kind_of, tables_of
 from profagentd.sources.source import LogKind
 
 JOBS = Path(__file__).parents[1] / "data" / "jobs"
@@ -52,20 +52,6 @@ def test_everything_else_is_a_snapshot(name: bytes) -> None:
     assert kind_of(name) is LogKind.SNAPSHOT
 
 
-def test_a_done_belongs_to_its_data() -> None:
-    assert done_of(AICORE) == AICORE + b".done"
-    assert ended_by(AICORE + b".done") == AICORE
-
-
-@pytest.mark.parametrize("path", [AICORE, b"model.done", b".done", AICORE + b".done.done"])
-def test_other_names_end_nothing(path: bytes) -> None:
-    assert ended_by(path) is None
-
-
-def test_a_done_with_every_key_parses() -> None:
-    assert done_length(AICORE, b"\n".join(AICORE_KEYS) + b"\n") == 1
-
-
 @pytest.mark.parametrize("missing", AICORE_KEYS)
 def test_a_done_without_a_key_does_not_parse(missing: bytes) -> None:
     assert done_length(AICORE, b"\n".join(line for line in AICORE_KEYS if line != missing)) is None
@@ -74,11 +60,6 @@ def test_a_done_without_a_key_does_not_parse(missing: bytes) -> None:
 @pytest.mark.parametrize("end", range(len(b"\n".join(AICORE_KEYS)) - 1))
 def test_no_torn_done_parses(end: int) -> None:
     assert done_length(AICORE, b"\n".join(AICORE_KEYS)[:end]) is None
-
-
-@pytest.mark.parametrize("value", [b"", b"x", b"1.5", b"0x1"])
-def test_a_value_that_is_no_integer_does_not_count(value: bytes) -> None:
-    assert done_length(AICORE, b"\n".join([*AICORE_KEYS[:-1], b"cache_mis:" + value])) is None
 
 
 def test_negative_counters_and_a_last_line_of_batches_are_fine() -> None:
@@ -91,15 +72,6 @@ def test_a_length_is_any_integer(value: bytes, length: int) -> None:
     assert done_length(AICORE, b"\n".join([b"file_len:" + value, *AICORE_KEYS[1:]])) == length
 
 
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [(b"aicpu.0.m.3.0.1.1.0", []), (b"acl_api.0.m.0", [b"pid:7", b"tid:8"]), (AICORE, AICORE_KEYS[3:])],
-)
-def test_each_kind_has_its_keys(name: bytes, more: list[bytes]) -> None:
-    assert done_length(name, b"\n".join(AICORE_KEYS[:3] + more)) is not None
-    assert not more or done_length(name, b"\n".join(AICORE_KEYS[:3])) is None
-
-
 def test_every_done_of_the_runtime_parses() -> None:
     dones = list(JOBS.rglob("*.done"))
     assert len(dones) > 50
@@ -107,20 +79,6 @@ def test_every_done_of_the_runtime_parses() -> None:
         data = ended_by(done.name.encode("utf-8", "surrogateescape"))
         assert data is not None
         assert done_length(data, done.read_bytes()) is not None, done
-
-
-@pytest.mark.parametrize(
-    ("path", "model"),
-    [
-        (b"data/acl_api.0.a.b.3", b"a.b.3"),
-        (b"data/AclModule.0.m.0", b"m.0"),
-        (b"data/acl_api.0..1", b".1"),
-        (b"data/acl_api.0.m.0.done", None),
-        (AICORE, None),
-    ],
-)
-def test_an_acl_api_log_names_its_model(path: bytes, model: bytes | None) -> None:
-    assert api_model(path) == model
 
 
 @pytest.mark.parametrize(
@@ -134,16 +92,6 @@ def test_an_acl_api_log_names_its_model(path: bytes, model: bytes | None) -> Non
 def test_an_inference_has_four_files(core: bytes, cpu: bytes) -> None:
     group = core, cpu, core + b".done", cpu + b".done"
     assert {group_of(path) for path in group} == {group}
-
-
-@pytest.mark.parametrize("path", [b"acl_api.0.m.0", b"aiCore.0.m.3.0.1.1.0"])
-def test_what_has_no_other_unit_has_a_done(path: bytes) -> None:
-    assert group_of(path) == group_of(path + b".done") == (path, path + b".done")
-
-
-@pytest.mark.parametrize("path", [b"info.json.0", b"data/m.0.net.info", b"data/x.done", b"data/cont.0.m.1.4.6.6"])
-def test_other_files_are_alone(path: bytes) -> None:
-    assert group_of(path) == (path,)
 
 
 @pytest.mark.parametrize(
@@ -161,12 +109,3 @@ def test_data_are_read_with_the_tables_of_their_model_and_device(path: bytes, mo
     own = b"data/" + model
     assert tables_of(path) == (b"simulated", b"info.json.0", own + b".net.info", own + b".layer.info")
     assert all(map(is_table, tables_of(path)))
-
-
-def test_a_name_with_too_few_numbers_has_tables_that_cannot_stand() -> None:
-    assert not any(map(is_table, tables_of(b"aicore.0.4.5")[1:]))
-
-
-@pytest.mark.parametrize("path", [b"data/info.json.0", b"m.0.net.info", b"data/notes", b"data/aicore.0.m.3.0.1.1.0"])
-def test_others_are_no_tables(path: bytes) -> None:
-    assert not is_table(path)

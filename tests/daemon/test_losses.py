@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ from profagentd.follow.log import LossReason
 from profagentd.follow.registry import JobRegistry
 from profagentd.loop import Roots
 from profagentd.retention.losses import (
-    FILE_NAME,
     LOSSES_LIMIT,
     MERGE_S,
     TELL_S,
@@ -68,40 +66,6 @@ async def test_the_newest_are_kept_over_a_restart(tmp_path: Path) -> None:
     assert len(after.since(0)) == LOSSES_LIMIT
     assert after.since(0)[0].job == "JOB5"
     assert (await loaded(tmp_path / "missing")).since(0) == []
-
-
-async def test_what_is_not_saved_yet_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    losses = await saved(tmp_path)
-    whole = (tmp_path / FILE_NAME).read_bytes()
-
-    def fail(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    losses.begin(FULL, "JOB", 5)
-    await losses.save()
-    assert (tmp_path / FILE_NAME).read_bytes() == whole
-    monkeypatch.undo()
-    await losses.save()
-    assert (await loaded(tmp_path)).since(0) == losses.since(0)
-
-
-async def test_where_nothing_can_be_written_they_are_in_memory_which_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    with caplog.at_level(logging.WARNING):
-        losses = await saved(tmp_path / "file", 2)
-        losses.begin(FULL, "JOB", 5)
-        await losses.save()
-    assert len(losses.since(0)) == 3
-    assert ["in memory only" in record.message for record in caplog.records] == [True]
-
-
-async def test_a_file_that_is_none_of_ours_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / FILE_NAME).write_text('{"id": 1}\n')
-    assert (await loaded(tmp_path)).since(0) == []
-    assert "earlier losses are not known" in caplog.text
 
 
 def space(free: int, superuser_free: int | None = None, *, total: int = 10**9, inodes: bool = True) -> Space:

@@ -58,23 +58,6 @@ def test_it_prints_one_line_when_it_serves_and_logs_to_stderr(tmp_path: Path) ->
         assert daemon.process.stdout.read() == ""
 
 
-def test_its_file_is_read(tmp_path: Path) -> None:
-    (tmp_path / "root").mkdir()
-    config = tmp_path / "daemon.toml"
-    config.write_text(f"roots = ['{tmp_path / 'root'}']\nquiet_after_s = 3\n")
-    with running("--config", config) as daemon:
-        description = describe(daemon.address)
-    assert list(description.roots) == [str(tmp_path / "root")]
-    assert description.quiet_after_us == 3_000_000
-
-
-def test_it_listens_on_a_unix_socket(tmp_path: Path) -> None:
-    address = f"unix:{tmp_path / 'd.sock'}"
-    with running("--root", tmp_path, listen=address) as daemon:
-        assert daemon.address == address
-        assert describe(address).daemon_version == __version__
-
-
 def refused(root: Path, *arguments: str) -> str:
     """What a daemon that cannot serve says, of which not a line is gRPC's."""
     result = run("--root", str(root), "--state", str(root / "state"), *arguments)
@@ -88,23 +71,6 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
         told = refused(tmp_path, "--listen", daemon.address)
     assert f"cannot listen on {daemon.address}: Address already in use" in told
     assert "another program has it" in told
-
-
-@pytest.mark.parametrize(
-    ("address", "reason", "hint"),
-    [
-        ("192.0.2.1:0", "Cannot assign requested address", "no address of this machine"),
-        ("no-such-host.invalid:0", "", "name an address of this machine"),
-        ("unix:/no/such/directory/d.sock", "No such file", "a directory that is there"),
-    ],
-    ids=["not local", "unknown name", "no directory"],
-)
-def test_an_address_that_cannot_be_had_is_told_with_its_reason(
-    tmp_path: Path, address: str, reason: str, hint: str
-) -> None:
-    told = refused(tmp_path, "--insecure", "--listen", address)
-    assert f"cannot listen on {address}: {reason}" in told
-    assert hint in told
 
 
 def test_two_daemons_do_not_share_a_state_directory(tmp_path: Path) -> None:
@@ -143,14 +109,6 @@ async def test_a_simulated_board_is_served_and_marked(tmp_path: Path) -> None:
     assert jobs_in(tmp_path) == 1
 
 
-def test_a_simulated_board_without_a_root_leaves_nothing_behind() -> None:
-    with running("--simulate", "--rate", "5") as daemon:
-        (root,) = describe(daemon.address).roots
-        assert Path(root).is_dir()
-        assert daemon.stop() == 0
-    assert not Path(root).exists()
-
-
 def test_settings_that_are_fine_are_called_so(tmp_path: Path) -> None:
     config = tmp_path / "daemon.toml"
     config.write_text(f"roots = ['{tmp_path}']\n")
@@ -168,12 +126,6 @@ def test_it_ends_when_its_leash_is_let_go(tmp_path: Path) -> None:
         process.stdin.flush()
         assert process.poll() is None
         process.stdin.close()
-        assert process.wait(PATIENCE_S) == 0
-
-
-def test_it_ends_when_its_leash_is_silent(tmp_path: Path) -> None:
-    started = command("--root", str(tmp_path), "--listen", "127.0.0.1:0", "--state", str(tmp_path), "--leash", "0.5")
-    with subprocess.Popen(started, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         assert process.wait(PATIENCE_S) == 0
 
 

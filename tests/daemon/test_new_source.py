@@ -33,12 +33,11 @@ def _text_logs() -> Iterator[None]:
     source_of.cache_clear()
 
 
-@pytest.mark.parametrize("scan", [False, True], ids=["inotify", "scan"])
-async def test_logs_of_a_new_source_are_followed(tmp_path: Path, scan: bool) -> None:
+async def test_logs_of_a_new_source_are_followed(tmp_path: Path) -> None:
     job, logs = make_job(tmp_path), tmp_path / "app" / "server.logs"
     logs.mkdir(parents=True)
     (logs / "old.log").write_bytes(b"one\n")
-    async with own_daemon(tmp_path, scan=scan) as (address, _), following(address) as client:
+    async with own_daemon(tmp_path) as (address, _), following(address) as client:
         await client.start()
         key = (logs.name, b"old.log")
         await client.until(lambda: key in client.copies and client.copies[key].is_complete)

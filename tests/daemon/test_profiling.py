@@ -58,25 +58,10 @@ def test_no_other_place_is_looked_at(project: Project, place: str) -> None:
     assert project.found() is None
 
 
-def test_a_job_right_below_its_root_has_nothing_above_it(tmp_path: Path) -> None:
-    root = tmp_path.resolve() / "root"
-    (root / JOB).mkdir(parents=True)
-    written(tmp_path / "acl.json", root)
-    place = Place(os.fsencode(root), os.fsencode(JOB))
-    assert find_profiling(place, MADE_US, MADE_US) is None
-    written(root / "acl.json", root)
-    assert find_profiling(place, MADE_US, MADE_US) is not None
-
-
 @pytest.mark.parametrize("output", ["profiling", "../profiling", "./profiling/"])
 def test_a_relative_output_begins_at_the_file_or_one_above_it(project: Project, output: str) -> None:
     written(project.root / "app/src/acl.json", output)
     assert project.found() == "10"
-
-
-def test_a_file_whose_output_is_elsewhere_is_not_the_jobs(project: Project) -> None:
-    written(project.root / "app/acl.json", project.root)
-    assert project.found() is None
 
 
 def test_configured_files_are_looked_at_wherever_they_are_and_nothing_else(project: Project, tmp_path: Path) -> None:
@@ -85,12 +70,6 @@ def test_configured_files_are_looked_at_wherever_they_are_and_nothing_else(proje
     assert project.found(str(file)) == "2"
     assert project.found(str(tmp_path / "elsewhere/*/acl.json")) == "2"
     assert project.found(str(tmp_path / "nothing/acl.json")) is None
-
-
-def test_two_files_that_say_the_same_are_as_good_as_one(project: Project) -> None:
-    written(project.root / "app/acl.json", project.holder)
-    written(project.root / "app/src/acl.json", project.holder)
-    assert project.found() == "10"
 
 
 def test_two_files_that_differ_tell_nothing(project: Project, caplog: pytest.LogCaptureFixture) -> None:

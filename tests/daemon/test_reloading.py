@@ -96,19 +96,6 @@ def test_what_takes_a_restart_is_named_each_time(reloaded: Reloaded) -> None:
             assert "another listen" not in said
 
 
-def test_a_root_that_lies_together_with_one_takes_a_restart(reloaded: Reloaded) -> None:
-    with served(reloaded):
-        reloaded.write(roots=".")
-        assert "lies together with a root: to change this takes a restart" in reloaded.reload()
-
-
-def test_the_log_says_more_when_it_is_told_to(reloaded: Reloaded) -> None:
-    reloaded.write("log_level = 'error'\n")
-    with served(reloaded):
-        reloaded.write("log_level = 'info'\n")
-        assert "INFO" in reloaded.reload()
-
-
 async def test_another_retention_is_told_anew_by_clients_that_come_back(reloaded: Reloaded) -> None:
     with served(reloaded) as daemon:
         async with following(daemon.address) as client:

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,21 +17,22 @@ from profagentd.retention.policy import (
     UNSEEN_REST_S,
     Deletion,
     JobFacts,
-    Part,
     Policy,
     Retain,
     Stored,
     is_over,
-    part_of,
     plan,
 )
 from profagentd.retention.reaper import Look, check, remove, remove_directories
 from profagentd.sources.files import Fingerprint, Place, fingerprint
+from profagentd.sources.job import JobSource
+from profagentd.sources.source import Part
 from profagentd.sources.state import JobState
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job
 
 JOBS_FOLDER = Path(__file__).parents[1] / "data" / "jobs"
 JOB = Place(b"/root", b"JOB")
+SOURCE = JobSource()
 DELIVERED = Policy(Retain.DELIVERED, ("a",))
 ROOM = Policy(Retain.MIN_FREE, ("a",), min_free_bytes=1)
 ROOM_AT_ANY_PRICE = dataclasses.replace(ROOM, delete_undelivered=True)
@@ -50,13 +50,6 @@ def stored(
 def gone(policy: Policy, *logs: Stored, over: bool = True, whole: bool = True, short: int = 0) -> list[bytes]:
     deletions = plan(policy, [JobFacts(logs, whole, over)], short)
     return [path for each in deletions for path, _ in each.stored.files]
-
-
-def test_keep_deletes_nothing_and_nobodys_delivery_counts() -> None:
-    assert not Policy(retain_for=("a",)).counts("a")
-    assert gone(Policy(), stored(), short=10**9) == []
-    assert (DELIVERED.counts("a"), DELIVERED.counts("b")) == (True, False)
-    assert dataclasses.replace(ROOM_AT_ANY_PRICE, retain_for=()).counts("whoever")
 
 
 def test_what_is_delivered_goes_and_calls_when_the_job_is_over() -> None:
@@ -80,16 +73,6 @@ def test_tables_go_last_with_all_the_rest(other: Stored | None, over: bool, whol
     names = gone(DELIVERED, stored(b"t", part=Part.TABLE), *([other] if other else []), over=over, whole=whole)
     assert (b"t" in names) == goes
     assert not goes or names[-1] == b"t"
-
-
-def test_room_is_made_by_the_oldest_that_are_delivered() -> None:
-    logs = stored(b"new", age=1), stored(b"old", age=9), stored(b"other", age=99, delivered=False)
-    assert gone(ROOM, *logs, short=0) == []
-    assert gone(ROOM, *logs, short=4096) == [b"old"]
-    assert gone(ROOM, *logs, short=4097) == [b"old", b"new"]
-    assert gone(ROOM, *logs, short=10**9) == [b"old", b"new"]
-    assert Policy(Retain.MIN_FREE, min_free_bytes=5).wanted_bytes(1000) == 5
-    assert Policy(Retain.MIN_FREE, min_free_share=0.1).wanted_bytes(1000) == 100
 
 
 def test_others_go_after_them_when_that_is_allowed_and_are_losses() -> None:
@@ -163,7 +146,7 @@ def place_of(job: Path) -> Place:
 
 
 def looked(job: Path, *, delivered: bool = False, undelivered: bool = False, now_ns: int = LONG_AFTER_NS) -> JobFacts:
-    look = Look(place_of(job), lambda *_: delivered, now_ns, with_undelivered=undelivered)
+    look = Look(place_of(job), SOURCE, lambda *_: delivered, now_ns, with_undelivered=undelivered)
     return look.facts(is_over=True)
 
 
@@ -186,7 +169,7 @@ def found(facts: JobFacts) -> dict[bytes, tuple[Part, int]]:
     ],
 )
 def test_the_runtimes_files_are_known_by_name_and_place(path: bytes, part: Part | None) -> None:
-    assert part_of(path) is part
+    assert SOURCE.part(path) is part
 
 
 @pytest.mark.parametrize("folder", ["runtime-api", "runtime-json", "runtime-reload", "runtime-misc", "runtime-edge"])
@@ -215,14 +198,6 @@ def test_what_nobody_has_may_go_when_its_done_parses(job: Path) -> None:
     assert DATA not in found(looked(job, undelivered=True))
 
 
-def test_an_empty_log_without_a_done_goes_with_the_tables_and_a_done_alone(job: Path) -> None:
-    (job / os.fsdecode(DATA)).unlink()
-    (job / "data" / "acl_api.0.raw.name.0").touch()
-    facts = found(looked(job, delivered=True))
-    assert facts[b"data/acl_api.0.raw.name.0"] == (Part.TABLE, 1)
-    assert facts[DONE] == (Part.WORK, 1)
-
-
 @pytest.mark.parametrize("foreign", ["data/notes.txt", "op_summary.csv", "data/deep/x", "sqlite/x", "data/link", "f"])
 def test_foreign_files_stay_and_are_seen(job: Path, foreign: str) -> None:
     (job / foreign).parent.mkdir(exist_ok=True)
@@ -235,18 +210,6 @@ def test_foreign_files_stay_and_are_seen(job: Path, foreign: str) -> None:
     facts = looked(job, delivered=True)
     assert not facts.is_all
     assert set(found(facts)) == {b"info.json.0", DATA}
-
-
-def test_of_very_many_the_oldest_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reaper, "LOGS_LIMIT", 2)
-    job = make_job(tmp_path)
-    for number in range(4):
-        file = job / "data" / f"cont.0.m.0.1.1.{number}"
-        file.write_bytes(b"x")
-        os.utime(file, (1000 - number, 1000 - number))
-    facts = looked(job, delivered=True)
-    assert sorted(found(facts)) == [b"data/cont.0.m.0.1.1.2", b"data/cont.0.m.0.1.1.3"]
-    assert not facts.is_all
 
 
 # Deleting
@@ -313,14 +276,3 @@ def test_nothing_is_deleted_on_a_file_system_of_others(
     with pytest.raises(OSError, match="network file system"):
         remove_directories(place_of(job))
     assert content(job) == before
-
-
-@pytest.mark.parametrize("linked", ["job", "data"])
-def test_a_link_in_place_of_a_directory_leads_nowhere(job: Path, tmp_path: Path, linked: str) -> None:
-    log = seen(job, DATA)
-    directory = job if linked == "job" else job / "data"
-    directory.rename(tmp_path / "elsewhere")
-    directory.symlink_to(tmp_path / "elsewhere")
-    with suppress(NotADirectoryError):
-        assert remove(place_of(job), [log]) == set()
-    assert list(tmp_path.glob("elsewhere/**/aicore*0"))

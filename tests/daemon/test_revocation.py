@@ -27,16 +27,6 @@ def test_a_line_is_a_fingerprint_and_a_remark(path: Path) -> None:
     assert not revocations.has("")
 
 
-def test_a_change_holds_at_once(path: Path) -> None:
-    path.write_text("# nobody\n")
-    revocations = Revocations(str(path))
-    assert not revocations.has(ONE)
-    path.write_text(ONE)
-    assert revocations.has(ONE)
-    path.write_text("# nobody\n")
-    assert not revocations.has(ONE)
-
-
 def test_a_list_that_is_gone_revokes_what_it_did(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.write_text(ONE)
     revocations = Revocations(str(path))
@@ -47,20 +37,6 @@ def test_a_list_that_is_gone_revokes_what_it_did(path: Path, caplog: pytest.LogC
     assert "what was revoked stays so" in caplog.text
     path.write_text(OTHER)
     assert revocations.has(OTHER)
-    assert not revocations.has(ONE)
-
-
-@pytest.mark.parametrize("content", ["", "\n \n"])
-def test_an_emptied_list_revokes_what_it_did(path: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
-    path.write_text(f"# revoked\n{ONE}\n")
-    revocations = Revocations(str(path))
-    path.write_text(content)
-    with caplog.at_level(logging.ERROR):
-        assert all(revocations.has(ONE) for _ in range(5))
-    assert [record.message for record in caplog.records] == [
-        f"{path}: it is empty, without even its first line; what was revoked stays so"
-    ]
-    path.write_text("# revoked\n")
     assert not revocations.has(ONE)
 
 

@@ -51,8 +51,3 @@ def test_where_no_certificate_is_demanded_everybody_is_an_operator() -> None:
     caller = caller_of(Context())
     assert (caller.fingerprint, caller.role) == ("", Role.OPERATOR)
     assert str(caller) == "a client without a certificate"
-
-
-def test_a_name_that_is_no_text_is_shown_all_the_same() -> None:
-    assert caller_of(Context(x509_pem_cert=[PEM], x509_common_name=[b"\xff"])).name == "\\xff"
-    assert caller_of(Context(x509_pem_cert=[PEM], x509_common_name=[b"a\n\x1b[2J"])).name == "a\ufffd\ufffd[2J"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagentd.errors import DaemonError
-from profagentd.simulate import SimulationOptions, SimulationReport, encode, simulate, write_job
-from profagentd.simulate.draw import Drawing, kept
-from profagentd.simulate.encode import MAP_FILE, load_counters
+from profagentd.simulate import draw as encode
+from profagentd.simulate.draw import MAP_FILE, Drawing, load_counters
 from profagentd.simulate.network import (
     AICORE,
     AICPU,
@@ -26,12 +24,18 @@ from profagentd.simulate.network import (
     load_network,
     resized,
 )
-from profagentd.simulate.npu import LOAD_US, JobWriter, LoadedModel, Npu, Sampling
-from profagentd.simulate.run import add_simulation_arguments, options_from
+from profagentd.simulate.npu import JobWriter, LoadedModel, Npu, Sampling
+from profagentd.simulate.run import (
+    SimulationOptions,
+    SimulationReport,
+    add_simulation_arguments,
+    options_from,
+    simulate,
+    write_job,
+)
 from tests.daemon.simulated_job import (
     BATCHED,
     THREE_SEGMENTS,
-    FileEvents,
     TurnedClock,
     aicore,
     api,
@@ -84,16 +88,6 @@ def test_the_same_seed_writes_the_same_job_byte_for_byte(tmp_path: Path) -> None
     assert contents(first)["data/aicore.0.yolov5s.3.0.1.1.0"] != contents(other)["data/aicore.0.yolov5s.3.0.1.1.0"]
 
 
-def test_a_load_makes_the_job_with_its_clock_and_the_mark_of_simulation(tmp_path: Path) -> None:
-    npu = Npu(SimulationOptions(root=tmp_path, layers=7, rate=2.5, interval=3, seed=4))
-    assert npu.load(1_000) == 1_000 + LOAD_US
-    files = contents(only_job(tmp_path))
-    assert files["info.json.0"] == b'{"DeviceInfo": [{"aic_frequency": "700"}]}'
-    assert files["simulated"].decode() == (
-        "made by profagentd --simulate --model yolov5s --layers 7 --rate 2.5 --interval 3 --pictures 1 --seed 4\n"
-    )
-
-
 def test_more_run_time_batches_than_a_done_can_hold_are_refused(tmp_path: Path) -> None:
     model = write_network(tmp_path / "batched.toml", BATCHED)
     Npu(SimulationOptions(model=model, pictures=16, root=tmp_path))
@@ -101,11 +95,6 @@ def test_more_run_time_batches_than_a_done_can_hold_are_refused(tmp_path: Path) 
         Npu(SimulationOptions(model=model, pictures=17, root=tmp_path))
     assert "--pictures 17" in str(caught.value)
     assert "16 pictures" in caught.value.hint
-
-
-def test_an_inference_of_too_many_records_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DaemonError, match="too large"):
-        Npu(SimulationOptions(layers=10_000, pictures=6, root=tmp_path))
 
 
 # One model in a JOB
@@ -129,29 +118,6 @@ class Loaded:
         return {path.name for path in self.data.iterdir()}
 
 
-def test_a_sampled_inference_writes_calls_then_segments_then_their_done(tmp_path: Path) -> None:
-    loaded = Loaded(tmp_path, THREE_SEGMENTS)
-    events = FileEvents(loaded.data)
-    assert loaded.model.execute(loaded.draw, 10_000)
-    aicore_log, aicpu_log = "aicore.0.three.3.0.1.1.0", "aicpu.0.three.3.0.1.1.0"
-    assert [name for name, what in events.read() if what == "closed"] == [
-        "acl_api.0.three.0",
-        aicore_log,
-        aicpu_log,
-        aicore_log,
-        f"{aicore_log}.done",
-        f"{aicpu_log}.done",
-    ]
-
-
-def test_run_time_batches_are_named_in_the_done_and_counted_in_pictures(tmp_path: Path) -> None:
-    loaded = Loaded(tmp_path, BATCHED, pictures=3)
-    loaded.model.execute(loaded.draw, 10_000)
-    loaded.model.execute(loaded.draw, 20_000)
-    assert loaded.read("aicore.0.batched.3.0.2.3.0.done").endswith(b"\nonline_batch_num:2,1")
-    assert done(loaded.read("aicore.0.batched.3.0.2.3.3.done"))["file_len"] == str(14 * 256)
-
-
 def test_calls_are_flushed_at_the_next_sample_and_at_the_unload(tmp_path: Path) -> None:
     loaded = Loaded(tmp_path, THREE_SEGMENTS)
     loaded.model.execute(loaded.draw, 10_000)
@@ -165,19 +131,6 @@ def test_calls_are_flushed_at_the_next_sample_and_at_the_unload(tmp_path: Path) 
     assert all(outer[1] < inner[1] < inner[2] < outer[2] for inner, outer in (calls[1:3], calls[3:5]))
     assert {call[3:] for call in calls} == {(77, 77)}
     assert loaded.read("acl_api.0.three.0.done") == (b"file_len:192\nstart_time:1000\nend_time:30900\npid:77\ntid:77\n")
-
-
-@pytest.mark.parametrize(("inferences", "kept"), [(509, 510), (510, 511), (600, 511)])
-def test_calls_between_two_flushes_beyond_the_ring_are_gone(tmp_path: Path, inferences: int, kept: int) -> None:
-    loaded = Loaded(tmp_path, BATCHED, interval=0)
-    for number in range(inferences):
-        assert loaded.model.execute(loaded.draw, 10_000 * (number + 1)) == (number == 0)
-    loaded.model.unload(9_000_000, 9_000_900)
-    calls = api(loaded.read("acl_api.0.batched.0"))
-    assert [call[0] for call in calls[:2]] == [0, 2]
-    assert len(calls) == 1 + kept
-    assert calls[1][1] == 10_000 * (inferences - kept + 2)
-    assert done(loaded.read("acl_api.0.batched.0.done"))["file_len"] == str(32 * (1 + kept))
 
 
 @pytest.mark.parametrize(
@@ -196,34 +149,11 @@ def test_sampled_inferences_of_sixteen(interval: int, sampled: list[int]) -> Non
     assert [number for number in range(16) if sampling.takes_next()] == sampled
 
 
-def test_the_simulated_writer_is_busy_after_each_tenth_sample() -> None:
-    sampling = Sampling(2, 5)
-    taken = [number for number in range(50) if sampling.takes_next()]
-    assert taken == [*range(0, 20, 2), *range(23, 42, 2), 46, 48]
-
-
 # What the hardware leaves
 
 
 def drawing(model: str, pictures: int = 1, seed: int = 0, *, gaps: bool = True) -> Drawing:
     return Drawing(load_network(model), pictures, load_counters(), Random(seed), chosen_facts(()), gaps=gaps)
-
-
-def filtered(sequences: list[int], ticks: int = 5) -> list[int]:
-    return [sequence for sequence, _, _ in kept((sequence, ticks, b"") for sequence in sequences)]
-
-
-def test_the_filter_drops_what_the_real_library_dropped() -> None:
-    assert filtered([0, 5, 4, 14, 25, 24, 24, 25, 26, 27, 28, 38, 49, 48]) == [0, 5, 14, 24, 24, 25, 26, 27, 28, 38, 48]
-    assert filtered([10, 11]) == [10, 11]
-    assert filtered([11, 12]) == []
-
-
-def test_the_filter_drops_records_without_ticks_and_goes_on_from_the_last_kept() -> None:
-    records = [(number, 0 if number in (1, 2) else 9, b"") for number in range(4)]
-    assert [sequence for sequence, _, _ in kept(records)] == [0, 3]
-    too_many = [(number, 0 if 0 < number <= 10 else 9, b"") for number in range(14)]
-    assert [sequence for sequence, _, _ in kept(too_many)] == [0]
 
 
 def test_batches_run_on_through_one_sequence_and_a_batch_layer_takes_its_pictures_time(tmp_path: Path) -> None:
@@ -284,17 +214,6 @@ def test_layers_cuts_from_the_end_or_repeats_in_the_last_segment(layers: int, ex
     assert sum(len(s.runs) for s in resized(FIVE_RUNS, layers).segments if s.unit == AICORE) == layers
 
 
-def test_a_users_file_is_read_whole(tmp_path: Path) -> None:
-    network = load_network(write_network(tmp_path / "three.toml", THREE_SEGMENTS))
-    assert (network.name, network.batch_num, network.online_batch) == ("three", 1, False)
-    first = network.segments[0].runs[0]
-    assert first.layers == (Layer("conv", "Convolution"), Layer("relu", "Relu"), Layer("split", "Split", 2))
-    assert (first.time_us, first.is_batch) == (100.0, False)
-    assert first.counters["mac_ppen"] == 0.25
-    assert first.counters["ddr_read_bytes"] == 640.0
-    assert set(network.segments[0].runs[1].counters.values()) == {0.0}
-
-
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
@@ -324,14 +243,6 @@ def test_a_wrong_file_is_told_by_file_and_key(tmp_path: Path, old: str, new: str
         load_network(path)
     assert str(caught.value).startswith(f"{path}: {key}")
     assert "docs/reference/simulated-board.md" in caught.value.hint
-
-
-def test_a_model_that_is_neither_built_in_nor_a_file_is_told_with_the_names(tmp_path: Path) -> None:
-    with pytest.raises(DaemonError) as caught:
-        load_network("yolov99")
-    assert "yolov5s" in caught.value.hint
-    with pytest.raises(DaemonError, match=str(tmp_path)):
-        load_network(str(tmp_path))
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
@@ -390,19 +301,6 @@ async def test_it_runs_for_the_time_at_the_rate_and_unloads(tmp_path: Path) -> N
     assert int(done(files[f"{API_LOG}.done"])["end_time"]) >= began_us + 2_000_000
 
 
-async def test_a_rate_that_cannot_be_kept_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    clock = TurnedClock()
-    with caplog.at_level(logging.WARNING):
-        report = await simulate(SimulationOptions(rate=5_000.0, for_s=0.5, root=tmp_path), clock)
-    assert 100 < report.inferences < 300
-    assert report.late > 90
-    assert "the rate was not kept" in str(report)
-    assert [record.message for record in caplog.records] == ["the simulated board cannot keep 5000 inferences a second"]
-    calls = executes(contents(only_job(tmp_path)))
-    assert all(earlier[2] <= later[1] + 1 for earlier, later in zip(calls, calls[1:]))
-    assert clock.now < 50.6
-
-
 async def cancelled(options: SimulationOptions, clock: Clock) -> None:
     """Run until something cancels it, and hold that it stays cancelled."""
     with pytest.raises(asyncio.CancelledError):
@@ -430,10 +328,3 @@ async def test_cancelled_at_any_step_the_job_is_finished(tmp_path: Path, sleeps:
     files = contents(only_job(tmp_path))
     assert api(files[API_LOG])[-1][0] == 1
     assert done(files[f"{API_LOG}.done"])["file_len"] == str(len(files[API_LOG]))
-
-
-async def test_a_root_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DaemonError) as caught:
-        await simulate(SimulationOptions(for_s=1.0, root=tmp_path / "absent"), TurnedClock())
-    assert str(tmp_path / "absent") in str(caught.value)
-    assert "--root" in caught.value.hint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagentd.follow.registry import FINISHED_AFTER_S, NPU_LOOK_S, JobStateTracker
+from profagentd.follow.registry import NPU_LOOK_S, JobStateTracker
 from profagentd.sources.state import JobState
 
 QUIET_S = 60.0
@@ -21,32 +21,11 @@ def state(activity: JobStateTracker) -> JobState:
     return activity.state
 
 
-def test_a_job_that_has_just_changed_is_open(activity: JobStateTracker) -> None:
-    assert state(activity) is JobState.OPEN
-    assert not activity.wants_survey
-
-
-def test_a_job_at_rest_wants_a_survey(activity: JobStateTracker) -> None:
-    activity.see(100.0 + FINISHED_AFTER_S - 0.01)
-    assert not activity.wants_survey
-    activity.see(100.0 + FINISHED_AFTER_S)
-    assert activity.wants_survey
-
-
 def test_it_is_finished_when_all_is_complete(activity: JobStateTracker) -> None:
     activity.see(102.0)
     activity.survey(complete=True, begun=102.0)
     assert state(activity) is JobState.FINISHED
     assert activity.is_settled
-
-
-def test_it_stays_open_when_not_all_is_complete_and_is_surveyed_once(activity: JobStateTracker) -> None:
-    activity.see(102.0)
-    activity.survey(complete=False, begun=102.0)
-    activity.see(150.0)
-    assert state(activity) is JobState.OPEN
-    assert not activity.wants_survey
-    assert not activity.is_settled
 
 
 def test_a_survey_that_began_before_a_change_says_nothing(activity: JobStateTracker) -> None:
@@ -66,17 +45,6 @@ def test_it_is_quiet_after_its_time(activity: JobStateTracker) -> None:
     assert activity.is_settled
 
 
-def test_a_quiet_job_that_is_complete_is_finished(activity: JobStateTracker) -> None:
-    activity.see(100.0 + QUIET_S)
-    activity.survey(complete=True, begun=160.0)
-    assert state(activity) is JobState.FINISHED
-
-
-def test_rest_that_nobody_saw_does_not_count(activity: JobStateTracker) -> None:
-    activity.survey(complete=True, begun=100.0)
-    assert state(activity) is JobState.OPEN
-
-
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_change_makes_it_open_again(activity: JobStateTracker, complete: bool) -> None:
     activity.see(200.0)
@@ -85,12 +53,6 @@ def test_a_change_makes_it_open_again(activity: JobStateTracker, complete: bool)
     activity.change(201.0)
     assert state(activity) is JobState.OPEN
     activity.see(203.0)
-    assert activity.wants_survey
-
-
-def test_an_old_change_told_late_changes_nothing_back(activity: JobStateTracker) -> None:
-    activity.change(90.0)
-    activity.see(102.0)
     assert activity.wants_survey
 
 
@@ -103,19 +65,6 @@ def test_a_program_with_the_npu_open_keeps_it_from_being_quiet(activity: JobStat
     assert activity.wants_npu(160.0 + NPU_LOOK_S)
     activity.npu(is_open=False, at=165.0)
     assert state(activity) is JobState.QUIET
-
-
-def test_a_program_with_the_npu_open_does_not_keep_it_from_being_finished(activity: JobStateTracker) -> None:
-    activity.see(100.0 + QUIET_S)
-    activity.npu(is_open=True, at=160.0)
-    activity.survey(complete=True, begun=160.0)
-    assert state(activity) is JobState.FINISHED
-    assert not activity.wants_npu(999.0)
-
-
-def test_who_has_the_npu_open_is_not_asked_while_it_does_not_matter(activity: JobStateTracker) -> None:
-    activity.see(130.0)
-    assert not activity.wants_npu(130.0)
 
 
 def test_a_removed_job_stays_removed(activity: JobStateTracker) -> None:

@@ -46,21 +46,29 @@ def operator(authority: Authority) -> Pair:
     return authority.issue("operator", OPERATOR)
 
 
+@pytest.fixture(scope="module")
+def served(board: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Path]]:
+    """A daemon, and its list of what is revoked."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "root").mkdir()
+    rewrite(folder / "revoked.txt")
+    with running("--root", folder / "root", *board.arguments, "--tls-revoked", folder / "revoked.txt") as started:
+        yield started, folder / "revoked.txt"
+
+
 @pytest.fixture
-def revoked(tmp_path: Path) -> Path:
+def revoked(served: tuple[Daemon, Path]) -> Iterator[Path]:
     """A list on which nobody is."""
-    (tmp_path / "revoked.txt").write_text("# nobody\n")
-    return tmp_path / "revoked.txt"
+    yield served[1]
+    rewrite(served[1])
 
 
 @pytest.fixture
-def daemon(board: Pair, revoked: Path, tmp_path: Path) -> Iterator[Daemon]:
-    (tmp_path / "root").mkdir()
-    with running("--root", tmp_path / "root", *board.arguments, "--tls-revoked", revoked) as started:
-        yield started
+def daemon(served: tuple[Daemon, Path]) -> Daemon:
+    return served[0]
 
 
-def rewrite(path: Path, text: str) -> None:
+def rewrite(path: Path, text: str = "# nobody\n") -> None:
     path.write_text(text)
 
 
@@ -128,23 +136,6 @@ def test_older_versions_are_refused(daemon: Daemon, operator: Pair, offer: tuple
     assert "Cipher is (NONE)" in told
 
 
-def first_byte(address: str, *arguments: object) -> bytes:
-    """What a daemon sends first after a handshake of TLS 1.3; nothing when it ends the connection instead."""
-    line = ["openssl", "s_client", "-connect", address, "-alpn", "h2", "-quiet", *map(str, arguments)]
-    process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    try:
-        return process.stdout.read(1)
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_openssl_is_not_heard_without_a_certificate(daemon: Daemon, operator: Pair) -> None:
-    assert first_byte(daemon.address) == b""
-    assert first_byte(daemon.address, "-cert", operator.cert, "-key", operator.key) != b""
-
-
 async def test_a_client_without_a_certificate_is_not_heard(daemon: Daemon, operator: Pair) -> None:
     nobody = grpc.ssl_channel_credentials(operator.ca.read_bytes())
     assert (await refusal_of(daemon.address, nobody)).code() is grpc.StatusCode.UNAVAILABLE
@@ -192,7 +183,7 @@ async def test_a_stream_ends_when_its_certificate_is_revoked_and_comes_back_when
         rewrite(revoked, operator.fingerprint.upper())
         assert await client.until_ended() is grpc.StatusCode.UNAUTHENTICATED
         assert "is revoked on this board" in await client.call.details()
-    rewrite(revoked, "# nobody\n")
+    rewrite(revoked)
     assert (await welcome_of(daemon.address, operator.client)).role == wire.ROLE_OPERATOR
 
 
@@ -209,12 +200,6 @@ async def test_an_open_listener_warns_at_its_start_and_of_each_client(tmp_path: 
             assert welcome.description.insecure
             assert welcome.role == wire.ROLE_OPERATOR
     assert len(re.findall(r"WARNING .* is served without TLS", log.read_text())) == 2
-
-
-async def test_tls_opens_a_listener_for_others(board: Pair, operator: Pair, tmp_path: Path) -> None:
-    with running("--root", tmp_path, *board.arguments, listen="0.0.0.0:0") as daemon:
-        address = f"127.0.0.1:{daemon.address.rpartition(':')[2]}"
-        assert not (await welcome_of(address, operator.client)).description.insecure
 
 
 def refused(tmp_path: Path, *arguments: object) -> str:

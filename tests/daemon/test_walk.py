@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.files import OpenJob, Place
-from profagentd.sources.job import JobSource, group_of
-from profagentd.sources.source import LogKind
+from profagentd.sources.files import Place
+from profagentd.sources.job import JobSource
 from profagentd.sources.walk import Page, Walk, look
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
-from tests.daemon.test_opening import open_descriptors
 
 JOB = JobSource()
 
@@ -54,39 +52,6 @@ def test_every_file_comes_once(job: Path, limit: int) -> None:
     assert all(len(page.logs) <= limit + 3 for page in found)
 
 
-@pytest.mark.parametrize("limit", [1, 1000])
-def test_the_files_of_an_inference_come_together_and_data_first(job: Path, limit: int) -> None:
-    names = [f"{unit}.0.m.3.0.1.1.{number}" for number in range(8) for unit in ("aicore", "aicpu")]
-    for name in (*names, *(f"{name}.done" for name in names[:-2])):
-        (job / "data" / name).write_bytes(b"")
-    found = [page for page in pages(Walk(place(job), JOB), limit) if page.logs[-1:] and b"aic" in page.logs[-1].path]
-    groups = [[path for path in paths([page]) if b"aic" in path] for page in found]
-    for path in (path for group in groups for path in group if path.endswith(b".done")):
-        (group,) = (group for group in groups if path in group)
-        assert group.index(path) > max(map(group.index, group_of(path)[:2]))
-    assert sum(map(len, groups)) == len(names) * 2 - 2
-
-
-@pytest.mark.parametrize("looks", range(8))
-def test_data_that_is_made_before_its_done_while_both_are_looked_at_comes_first(
-    job: Path, monkeypatch: pytest.MonkeyPatch, looks: int
-) -> None:
-    core, cpu = (f"data/{unit}.0.m.3.0.1.1.0" for unit in ("aicore", "aicpu"))
-    coming = [core, cpu, f"{core}.done"]
-    status = OpenJob.status
-
-    def made_before(files: OpenJob, path: bytes) -> os.stat_result:
-        while coming and len(seen) >= looks:
-            (job / coming.pop(0)).write_bytes(b"")
-        seen.append(path)
-        return status(files, path)
-
-    seen: list[bytes] = []
-    monkeypatch.setattr(OpenJob, "status", made_before)
-    found = [path.decode() for path in paths([look(place(job), JOB, [f"{core}.done".encode()])]) if b"aic" in path]
-    assert f"{core}.done" not in found or found == [core, cpu, f"{core}.done"]
-
-
 def test_tables_that_are_made_behind_the_walks_back_come_before_their_data(job: Path) -> None:
     walk = Walk(place(job), JOB)
     assert paths([walk.page(1)]) == [b"info.json.0"]
@@ -107,32 +72,6 @@ def test_a_look_brings_what_must_be_announced_before(job: Path) -> None:
     assert paths([look(place(job), JOB, [core + b".done"], told={core, b"info.json.0"})]) == [cpu, core + b".done"]
 
 
-def test_a_done_comes_right_after_its_data(job: Path) -> None:
-    fill(job, 30)
-    (job / "data" / "aicpu.0.m.3.0.1.1.9.done").write_bytes(b"")
-    found = paths(pages(Walk(place(job), JOB), 1000))
-    data = [path for path in found if path.startswith(b"data/aicore") and not path.endswith(b".done")]
-    assert len(data) == 30
-    assert all(found[found.index(path) + 1] == path + b".done" for path in data)
-    assert found.count(b"data/aicpu.0.m.3.0.1.1.9.done") == 1
-
-
-def test_what_explains_the_data_comes_before_it(job: Path) -> None:
-    fill(job, 30)
-    for name in ("m.0.net.info", "m.0.layer.info", "notes"):
-        (job / "data" / name).write_bytes(b"x")
-    first = paths(pages(Walk(place(job), JOB), 5))[:4]
-    assert set(first) == {b"info.json.0", b"data/m.0.net.info", b"data/m.0.layer.info", b"data/notes"}
-
-
-def test_a_sighting_has_kind_size_and_time(job: Path) -> None:
-    path = job / "data" / "aicore.0.m.3.0.1.1.0"
-    path.write_bytes(b"abc")
-    os.utime(path, ns=(5_000_000, 5_000_000))
-    (found,) = look(place(job), JOB, [b"data/aicore.0.m.3.0.1.1.0"], None).logs
-    assert (found.kind, found.size, found.changed_wall_us) == (LogKind.DATA, 3, 5_000)
-
-
 def test_what_is_no_file_wants_look_and_the_data_directory_is_not(job: Path) -> None:
     (job / "deeper").mkdir()
     (job / "data" / "deeper").mkdir()
@@ -140,19 +79,6 @@ def test_what_is_no_file_wants_look_and_the_data_directory_is_not(job: Path) -> 
     (job / "data" / "link").symlink_to("/etc/passwd")
     (page,) = pages(Walk(place(job), JOB), 100)
     assert sorted(page.odd) == [b"data/data", b"data/deeper", b"data/link", b"deeper"]
-
-
-def test_a_link_in_the_place_of_the_data_directory_wants_look(job: Path) -> None:
-    (job / "data").rmdir()
-    (job / "data").symlink_to("/etc")
-    (page,) = pages(Walk(place(job), JOB), 100)
-    assert page.odd == [b"data"]
-    assert [each.path for each in page.logs] == [b"info.json.0"]
-
-
-def test_a_job_without_data_yet_is_walked(job: Path) -> None:
-    (job / "data").rmdir()
-    assert paths(pages(Walk(place(job), JOB), 100)) == [b"info.json.0"]
 
 
 def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:
@@ -172,13 +98,3 @@ def test_a_job_that_may_not_be_read_says_so() -> None:
         job.chmod(0o700)
     assert page.unreadable == "Permission denied"
     assert page.is_last
-
-
-def test_a_walk_that_is_given_up_leaves_nothing_open(job: Path) -> None:
-    fill(job, 10)
-    before = open_descriptors()
-    walk = Walk(place(job), JOB)
-    walk.page(2)
-    assert open_descriptors() > before
-    del walk
-    assert open_descriptors() == before

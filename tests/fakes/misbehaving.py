@@ -48,6 +48,8 @@ class Door:
         return await asyncio.open_connection(host, int(port))
 
 
+# Turns of the loop in which what was accepted becomes a connection.
+ACCEPTING_TURNS = 3
 # Turns of the loop in which what was begun, or cancelled, comes to its end.
 ENDING_TURNS = 50
 
@@ -79,6 +81,10 @@ async def from_address(source: str, target: str) -> AsyncIterator[str]:
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
+        # A connection that was accepted this moment needs an open server: asyncio would leave its socket unclosed.
+        asyncio.get_running_loop().remove_reader(server.sockets[0].fileno())
+        for _ in range(ACCEPTING_TURNS):
+            await asyncio.sleep(0)
         server.close()
         for _ in range(ENDING_TURNS):
             for task in relays:

@@ -16,15 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from profagent.record.recording import Recording
-from profagent.record.recording_options import RecordingOptions
+from profagent.link.messages import JobStatus
+from profagent.record.recording import Recording, RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.fakes.small_job import RELOADED, SMALL_JOB, aicore_done
 from tests.faults.scripted_board import BOARD, IDENTITIES, JOB, ScriptedBoard
 
 if TYPE_CHECKING:
-    from profagent.ingest.commit import Step
+    from profagent.ingest.changes import Step
     from profagent.link.messages import Acknowledgement
 
 # What these files were before: garbage in a file that is made anew, the `.done` of a first load, another clock.
@@ -73,7 +73,7 @@ async def record_board(recording: Recording, identity: str, seed: int, told: Tex
         told.flush()
 
     await recording.begin(replace(BOARD, identity=identity), f"scripted {identity}")
-    recording.know_job(JOB, "/board/" + JOB)
+    recording.know_job(JobStatus(1, JOB, "/board/" + JOB, "open", caught_up=False))
     for batch in board.batches(await recording.holdings(board.announced())):
         await recording.take(batch, acknowledge)
     await recording.change_state(JOB, "finished", caught_up=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.ingest.commit import Step
+from profagent.ingest.changes import Step
 from tests.daemon.daemon_process import environment
 from tests.fakes.dumps import Dump, check, dump, files_of, imported, without_states
 from tests.fakes.small_job import SMALL_JOB

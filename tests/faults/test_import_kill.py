@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.ingest.commit import Step
+from profagent.ingest.changes import Step
 from tests.fakes.dumps import Dump, check, dump, files_of, imported, write_files
 from tests.fakes.small_job import SMALL_JOB
 from tests.faults.scripted_board import JOB

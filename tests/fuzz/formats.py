@@ -10,13 +10,19 @@ import atheris
 
 with atheris.instrument_imports(include=["profagent"]):
     from profagent.errors import FormatError, UnsupportedBoardError
-    from profagent.formats.board_files import parse_info_json
+    from profagent.formats.board_files import parse_done, parse_info_json
     from profagent.formats.countermap import parse_counter_map
-    from profagent.formats.done import parse_done
     from profagent.formats.model_info import parse_layer_info, parse_net_info
     from profagent.formats.names import LogKind, parse_log_name
-    from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, API_DTYPE, Records, api_magic_faults, view_records
-    from profagent.formats.segments import Splitter
+    from profagent.formats.records import (
+        AICORE_DTYPE,
+        AICPU_DTYPE,
+        API_DTYPE,
+        Records,
+        Splitter,
+        api_magic_faults,
+        view_records,
+    )
 
 FILE = "data/x"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from profagent.export.export import SummaryOptions, export_summary, export_timeline
 from profagent.importing.importing import import_job
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 
 GOLDEN = Path(__file__).parent / "exports"
 SAMPLES = Path(__file__).parents[1] / "data" / "jobs"
@@ -30,13 +30,17 @@ VERSIONS = re.compile(rb'"(profagent|daemon_version)": ?"[^"]*",\s*')
 def export_job(name: str, folder: Path) -> Path:
     """Import a copy of the JOB and export it; gives the JOB directory."""
     job = job_copy(name, folder)
-    database = asyncio.run(import_job(job)).database
-    export_summary(database, job / "summary", job=job.name)
-    export_summary(database, job / "aggregate", job=job.name, options=SummaryOptions("json", aggregate=True))
-    export_timeline(database, job / "timeline", job=job.name)
+    asyncio.run(_exported(job))
     for file in {*job.glob("*/metadata.json"), *job.glob("timeline/*.json")}:
         _leave_out_versions(file)
     return job
+
+
+async def _exported(job: Path) -> None:
+    database = (await import_job(job)).database
+    await export_summary(database, job / "summary", job=job.name)
+    await export_summary(database, job / "aggregate", job=job.name, options=SummaryOptions("json", aggregate=True))
+    await export_timeline(database, job / "timeline", job=job.name)
 
 
 def job_copy(name: str, folder: Path) -> Path:

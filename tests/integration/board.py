@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.daemon.daemon_process import content, job_name, running
 
 __all__ = ["SAMPLES", "content", "eventually", "job_name", "running", "sample", "simulated", "write_done"]

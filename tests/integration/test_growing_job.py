@@ -139,30 +139,3 @@ def test_files_that_are_made_anew_replace_what_was_copied(
         assert {path for path, _, _ in told} == {recreated, shrunk}
         assert {row[1:] for row in told} <= {("note", "recreated"), ("note", "different")}
         assert follower.superseded(job.directory.name).count(earlier) == 2
-
-
-@pytest.mark.parametrize("seed", [6, pytest.param(7, marks=pytest.mark.long)])
-def test_a_model_loaded_again_appends_to_complete_files(seed: int, root: Path, tmp_path: Path) -> None:
-    first = simulated(tmp_path / "first", 3, seed=seed)
-    both = simulated(tmp_path / "both", 3, loads=2, seed=seed)
-    assert first.name == both.name
-    with following(root, tmp_path / "workspace") as follower:
-        job = GrowingJob(both, root, seed)
-        sizes = {os.fsdecode(path): len(data) for path, data in content(first).items()}
-        data = [*job.paths("data/aicore*"), *job.paths("data/aicpu*"), *job.paths("data/acl_api*")]
-        for path in (*job.paths("*"), *job.paths("data/*.info")):
-            job.write(path)
-        for _ in job.grow(data, until=sizes):
-            pass
-        for path in job.paths("data/*.done"):
-            job.write(path, (first / path).read_bytes())
-        assert follower.holds(job)
-        complete = "SELECT count(*) FROM log WHERE complete = 1 AND kind = 'aicore'"
-        assert eventually(lambda: query(follower.database, complete) == [(3,)])
-        for step, _ in enumerate(job.grow(data)):
-            if step % STEPS_BETWEEN_LOOKS == 0:
-                assert follower.holds(job)
-        for path in job.paths("data/*.done"):
-            job.write(path)
-        _end(follower, job, tmp_path)
-        assert {row[2] for row in follower.rows(job.directory.name)["ledger"]} >= {"appended"}

@@ -137,27 +137,6 @@ def test_a_live_record_of_the_same_board_goes_on_from_it(tmp_path: Path) -> None
     assert query(database, "SELECT max(generation) FROM log") == [(1,)]
 
 
-def test_a_link_in_the_job_is_told_and_not_followed(tmp_path: Path) -> None:
-    job = made("runtime-api", tmp_path / "root")
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"not yours")
-    (job / "data" / "aicore.0.linked.3.0.1.1.0").symlink_to(secret)
-    copy = imported(job, tmp_path / "workspace")
-    assert copy.code == 0
-    assert copy.document["ledger"]["note"]["not-a-file"] == 1
-    assert b"not yours" not in content(Path(copy.document["mirror"]) / job.name).values()
-
-
-def test_export_show_and_sessions_take_it(tmp_path: Path) -> None:
-    imported(made("simulated", tmp_path / "root"), tmp_path / "workspace", "--board", BOARD)
-    arguments = ("--session", "1", "--workspace", tmp_path / "workspace")
-    assert profagent("export", "summary", *arguments).code == 0
-    assert list((tmp_path / "workspace" / "exports").rglob("op_summary*.csv"))
-    assert profagent("show", *arguments, "--json").document[0]["board"] == BOARD
-    (session,) = profagent("sessions", "--workspace", tmp_path / "workspace", "--json").document
-    assert (session["source"], session["board"], session["jobs"]) == ("import", BOARD, 1)
-
-
 def test_what_cannot_be_imported_is_refused(tmp_path: Path) -> None:
     job = made("runtime-api", tmp_path / "root")
     misnamed = shutil.copytree(job, tmp_path / "root" / "copy")
@@ -210,14 +189,6 @@ def test_another_counter_map_than_before_is_refused(tmp_path: Path) -> None:
     )
     assert other.code == 2
     assert "counter map" in other.err
-
-
-def test_what_is_no_identity_of_a_board_is_refused(tmp_path: Path) -> None:
-    job = made("small", tmp_path / "root")
-    for identity in ("", "../x", "a b", "x" * 65, "address "):
-        ended = imported(job, tmp_path / "workspace", "--board", identity)
-        assert (ended.code, "is no board's identity" in ended.err, "64 of A-Z" in ended.err) == (2, True, True)
-    assert not (tmp_path / "workspace").exists()
 
 
 def test_of_a_copy_that_is_not_whole_it_is_told_what_has_no_figures(tmp_path: Path) -> None:

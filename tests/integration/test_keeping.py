@@ -147,7 +147,7 @@ def test_logs_that_are_passed_over_count_as_delivered_on_the_board(root: Path, w
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--schedule", "wait=1"), "active must be given"),
+        (("--schedule", "wait=1"), "active of at least 1, must be given"),
         (("--schedule", "wait=1,active=1", "--every", "2"), "exclude each other"),
         (("--every", "0"), "0 is not in the range"),
     ],

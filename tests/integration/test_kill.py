@@ -162,29 +162,6 @@ def test_a_begun_log_that_is_removed_while_nobody_records_is_a_loss(root: Path, 
     assert link_ledger(workspace / "profagent.db", source.name) == [(begun, "loss", "removed-unread")]
 
 
-def test_a_daemon_that_is_killed_and_comes_back_is_followed_on(root: Path, tmp_path: Path) -> None:
-    workspace, moments = tmp_path / "workspace", random.Random(21)
-    with simulating(root, 300) as board, running("--root", root) as first:
-        arguments = ("--board", first.address, "--workspace", workspace, "--until-finished", "--json")
-        with started("record", *arguments) as host:
-            host.err.until("recording")
-            time.sleep(moments.uniform(0.1, 1.0))
-            first.process.kill()
-            first.process.wait()
-            for restart in range(2, KILLS + 1):
-                # It is killed when the context is left.
-                with running("--root", root, listen=first.address):
-                    host.err.until("recording", restart)
-                    time.sleep(moments.uniform(0.0, 0.6))
-            with running("--root", root, listen=first.address):
-                # Asked to end, the simulated board finishes its JOB first.
-                assert board.stop() == 0
-                ended = host.ended()
-    assert ended.code == 0, ended.err
-    assert ended.err.count("retrying in") >= KILLS
-    _check(root, workspace, RATE)
-
-
 def test_both_are_killed_and_go_on(root: Path, tmp_path: Path) -> None:
     workspace, moments = tmp_path / "workspace", random.Random(22)
     with simulating(root, 300) as board, running("--root", root) as first:

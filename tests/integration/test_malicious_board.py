@@ -148,43 +148,15 @@ def after_select(*messages: Message) -> Script:
     return play
 
 
-LOGS = [b"data/aicore.0.m.3.0.1.1.%d" % number for number in range(5000)]
-MANY = [announced(*LOGS[first : first + 1000], first=first + 1) for first in range(0, 5000, 1000)]
-LOSS = wire.Event(loss=wire.Loss())
-STRAY = wire.AnnouncedLog(handle=1, job=9, path=b"a", kind=wire.LOG_KIND_DATA)
+# What breaks the contract on the real wire; the other cases are those of a session alone.
 BREACHES: dict[str, tuple[Script, str]] = {
-    "a message before Welcome": (after_open(listed()), "came before Welcome"),
-    "two Welcomes": (after_open(welcome(), welcome()), "Welcome came twice"),
     "another major": (after_open(welcome(protocol=wire.ProtocolVersion(major=7))), "protocol 7.0"),
     "a clock beyond time": (after_open(welcome(clocks=wire.Clocks(wall_us=LARGEST))), f"{LARGEST} microseconds"),
     "a false JOB name": (after_open(welcome(), job("../../evil")), "names a JOB '../../evil'"),
-    "a JOB name with a newline": (after_open(welcome(), job(JOB + "\n")), "names a JOB"),
-    "a handle of another JOB": (after_select(job("JOB" + "B" * 29)), "changed its name"),
-    "a log of no JOB": (after_select(Message(announced=wire.Announced(logs=[STRAY]))), "unknown JOB"),
     "a kind of log that is none": (after_select(announced(b"data/a", kind=77)), "kind 77"),
-    "a path of 1,025 bytes": (after_select(announced(b"a/" * 512 + b"b")), "path of 1025 bytes"),
     "a page of 1,001 logs": (after_select(announced(*(b"%d" % n for n in range(1001)))), "1,001 entries"),
-    "a batch of 1,001 events": (after_select(batch(*[LOSS] * 1001)), "1,001 entries"),
-    "1,001 released logs": (after_select(Message(released=wire.Released(handles=range(1, 1002)))), "1,001 entries"),
-    "too many logs": (after_select(*MANY), "more than 4,096 logs"),
-    "two logs of one path": (after_select(announced(GOOD, GOOD)), "two handles"),
-    "a handle used twice": (after_log(announced(b"data/other")), "announced twice"),
-    "a start at 2^63": (after_log(batch(started(offset=2**63))), "started at"),
-    "a generation of 2^64-1": (after_log(batch(started(generation=LARGEST))), "started at"),
-    "a chunk before its start": (after_log(batch(chunk(RECORDS))), "goes on at byte 0"),
-    "an offset out of order": (after_log(batch(started(), chunk(RECORDS, 256))), "byte 256 instead of 0"),
-    "bytes that overlap": (after_log(batch(started(), chunk(RECORDS), chunk(RECORDS, 512))), "byte 512 instead of 768"),
-    "an offset of 2^63": (after_log(batch(started(), chunk(RECORDS, 2**63))), f"byte {2**63}"),
-    "a negative offset": (after_log(batch(started(), chunk(RECORDS, LARGEST - 255))), f"byte {LARGEST - 255}"),
-    "a chunk of 300 KiB": (after_log(batch(started(), chunk(bytes(300 << 10)))), "chunk of 307200 bytes"),
     "a size that lies": (after_log(batch(started(), chunk(RECORDS), completed(RECORDS, size=2**62))), "768 came"),
-    "a removal that lies": (
-        after_log(batch(wire.Event(removed=wire.Removed(handle=1, generation=1, sent=0, size=LARGEST)))),
-        f"removed with {LARGEST} bytes",
-    ),
-    "events of no log": (after_log(batch(started(77))), "unknown log handle 77"),
     "a message of 5 MiB": (after_log(batch(started(), chunk(bytes(5 << 20)))), "larger than max"),
-    "a path that ends in escapes": (after_log(announced(*([b"data/\x1b[2J"] * 2), first=5)), "two handles"),
 }  # fmt: skip
 
 
@@ -196,19 +168,6 @@ def test_what_breaks_the_protocol_ends_the_session_with_what_it_was(breach: str,
             assert ended.code == 3
             assert text in ended.err
             assert len(ended.err) < 10_000
-
-
-def test_a_board_that_does_it_again_and_again_is_left(scene: Scene) -> None:
-    def play(talk: Talk) -> Iterator[Message]:
-        yield from with_log(talk)
-        yield batch(started(), chunk(RECORDS, 2**63))
-        yield from talk.beats()
-
-    with malicious(play) as board:
-        ended = scene.record(board.address)
-        assert board.streams == 5
-    assert ended.code == 3
-    assert ended.err.count("broke the protocol") == 5
 
 
 BAD_PATHS = [
@@ -257,7 +216,7 @@ def test_paths_that_cannot_both_be_are_told(collision: str, kind: int, scene: Sc
 
     with malicious(play) as board:
         ended = scene.record(board.address, "--for", "5")
-    assert re.search("stands where|the board has logs below this name", ended.err)
+    assert re.search("Not a directory|Is a directory|File exists", ended.err)
 
 
 OWN_NAMES = [b"profagent.db", b"lock", b"sqlite/profagent.db", b".generation", b"data/a", b"data/a.1", b"data/a.1.1"]
@@ -321,26 +280,6 @@ def replace_directory(message: Message) -> Message:
     return message
 
 
-@pytest.mark.parametrize("role", [wire.ROLE_VIEWER, wire.ROLE_OPERATOR, 99])
-def test_a_role_that_is_claimed_changes_nothing_here(role: int, scene: Scene) -> None:
-    def play(talk: Talk) -> Iterator[Message]:
-        talk.until("open")
-        yield welcome(role=role, heartbeat_us=2**60)
-        yield job()
-        yield listed()
-        talk.until("select")
-        yield announced(GOOD)
-        talk.until("holdings")
-        yield whole()
-        yield Message(released=wire.Released(handles=[5, 6, 7]))
-        yield job(state=wire.JOB_STATE_FINISHED, caught_up=True)
-        yield from talk.beats()
-
-    with malicious(play) as board:
-        assert scene.record(board.address, "--until-finished").code == 0
-    assert scene.mirrored() == [GOOD.decode()]
-
-
 @pytest.mark.long
 def test_a_heartbeat_of_ages_does_not_make_the_host_deaf(scene: Scene) -> None:
     def play(talk: Talk) -> Iterator[Message]:
@@ -361,25 +300,3 @@ def test_a_clock_that_is_none_is_told_or_kept_and_breaks_nothing(wall_us: int, s
         assert scene.record(board.address, "--for", "3").code in (0, 3)
     samples = query(scene.database, "SELECT count(*) FROM clock_sample")
     assert samples == [(0,)] or wall_us < LARGEST
-
-
-def test_garbage_in_files_of_good_names_is_kept_as_it_is(scene: Scene) -> None:
-    garbage = bytes(range(256)) * 5 + b"\xff" * 77
-    paths = [
-        GOOD, GOOD + b".done", b"data/aicpu.0.m.3.0.1.1.18446744073709551615", b"data/acl_api.0.m.3",
-        b"data/acl_api.0.n.4", b"data/acl_api.0.m.3.done", b"data/acl_api.0.n.4.done", b"info.json.0",
-        b"data/m.0.net.info", b"data/m.0.layer.info", b"data/cont.0.m.0.1.1.0",
-    ]  # fmt: skip
-    huge = b"file_len:9223372036854775807\nstart_time:9223372036854775807\nend_time:9223372036854775807\npid:1\ntid:1\n"
-
-    def play(talk: Talk) -> Iterator[Message]:
-        yield from with_log(talk, *paths)
-        for handle, path in enumerate(paths, 1):
-            yield whole(huge if b"acl_api" in path and path.endswith(b".done") else garbage, handle)
-        yield job(state=wire.JOB_STATE_FINISHED, caught_up=True)
-        yield from talk.beats()
-
-    with malicious(play) as board:
-        assert scene.record(board.address, "--until-finished").code in (0, 4)
-        scene.watch(board.address, until="watching")
-    assert scene.mirrored() == sorted(path.decode() for path in paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from profagent.record import record
 from tests.integration.board import (
     SAMPLES,
     GrowingJob,
@@ -63,25 +65,6 @@ def test_the_summary_has_the_promised_keys(root: Path, workspace: Path) -> None:
     assert (Path(summary["mirror"]) / job.name).is_dir()
 
 
-def test_a_summary_for_people_names_session_jobs_and_places(root: Path, workspace: Path) -> None:
-    job = simulated(root, 2)
-    with running("--root", root, *FAST) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished")
-        ended = profagent("record", *arguments)
-    assert ended.out.startswith("session 1 of ")
-    assert "[simulated]: complete" in ended.out
-    for text in (job.name, str(workspace / "profagent.db"), str(workspace / "mirror"), "sequence-gap"):
-        assert text in ended.out
-
-
-def test_it_stops_after_a_duration(root: Path, workspace: Path) -> None:
-    sample(root, "small")
-    with running("--root", root) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--json")
-        ended = profagent("record", *arguments, "--for", "1.5s")
-    assert (ended.code, len(ended.document["jobs"])) == (0, 1)
-
-
 def test_until_finished_waits_for_a_first_job(root: Path, workspace: Path, tmp_path: Path) -> None:
     source = simulated(tmp_path / "source", 2)
     with running("--root", root) as board:
@@ -106,16 +89,6 @@ def test_jobs_that_have_ended_are_taken_only_with_backlog(root: Path, workspace:
             assert host.ended().code == 0
         assert query(workspace / "profagent.db", "SELECT name FROM job") == [(new.name,)]
         assert sorted(profagent("record", *arguments, "--backlog").document["jobs"]) == sorted([old.name, new.name])
-
-
-def test_a_session_ends_with_its_record_and_the_next_one_is_another(root: Path, workspace: Path) -> None:
-    simulated(root, 2)
-    with running("--root", root, *FAST) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished", "--json")
-        first, second = profagent("record", *arguments).document, profagent("record", *arguments).document
-    assert (first["session"], second["session"]) == (1, 2)
-    assert first["records"]["aicore"] > 0
-    assert second["records"] == {"aicore": 0, "aicpu": 0, "acl_api": 0}
 
 
 def test_new_leaves_the_unfinished_session_behind(root: Path, workspace: Path) -> None:
@@ -159,18 +132,6 @@ def test_a_signal_ends_it_while_the_board_is_away(root: Path, workspace: Path) -
         assert host.interrupt().code == 0
 
 
-def test_a_second_record_of_a_workspace_is_refused(root: Path, workspace: Path) -> None:
-    with running("--root", root) as board:
-        arguments = ("--board", board.address, "--workspace", workspace)
-        with started("record", *arguments) as host:
-            host.err.until("recording")
-            refused = profagent("record", *arguments, "--for", "5s")
-            assert refused.code == 1
-            assert "another profagent writes to the workspace" in refused.err
-            assert "--workspace" in refused.err
-            assert host.interrupt().code == 0
-
-
 def test_an_unreachable_board_is_exit_code_3(workspace: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -189,21 +150,6 @@ def test_an_unreachable_board_is_exit_code_3(workspace: Path) -> None:
 def test_what_cannot_be_right_is_exit_code_2(arguments: tuple[str, ...], workspace: Path) -> None:
     board = ("--board", "127.0.0.1:1") if arguments else ()
     assert profagent("record", *board, "--workspace", workspace, *arguments).code == 2
-
-
-def test_a_torn_record_makes_a_capture_incomplete(root: Path, workspace: Path) -> None:
-    job = sample(root, "small")
-    (log,) = (path for path in (job / "data").glob("aicore*") if path.suffix != ".done")
-    log.write_bytes(log.read_bytes()[:-100])
-    with running("--root", root, *FAST) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished")
-        ended = profagent("record", *arguments, "--json")
-        people = profagent("record", *arguments[:4], "--for", "0.3s")
-    assert ended.code == 4
-    assert ended.document["ledger"]["loss"] == {"torn-record": 1}
-    assert ended.document["complete"] is False
-    assert people.code == 0  # nothing is missing from what the second session itself fetched
-    assert "INCOMPLETE" in profagent("sessions", "--workspace", workspace).out
 
 
 def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path, workspace: Path) -> None:
@@ -268,6 +214,19 @@ def test_from_now_takes_only_what_begins_from_then_on(root: Path, workspace: Pat
     sampled = [each.document["sampling"]["sampled"] for each in (ended, other, later)]
     assert [(count,) for count in sampled[:2]] == fetched[:2]
     assert sampled[2] >= fetched[2][0]  # one that is still to be copied lies between those that are
+
+
+def test_what_an_open_job_holds_and_how_long_it_takes_is_said_at_once(
+    root: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "MEASURE_S", 0.02)
+    monkeypatch.setattr(record, "LEAST_BYTES", 1)
+    job = simulated(root, 600)
+    (job / "data" / "acl_api.0.yolov5s.0.done").unlink()
+    with running("--root", root, "--quiet-after", "60") as board:
+        told = profagent("record", "--board", board.address, "--workspace", workspace, "--inferences", "600").err
+    assert f"{job.name} holds 600 inferences (" in told
+    assert re.search(rf"{job.name}: about \d+ s to copy it, at [\d.]+ MB/s", told), told
 
 
 def test_who_asks_for_some_inferences_is_told_how_many_others_there_are(root: Path, workspace: Path) -> None:

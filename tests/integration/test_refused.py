@@ -25,18 +25,6 @@ def write_other(root: Path) -> None:
     (root / OTHER / "info.json.0").write_text('{"DeviceInfo": [{"aic_frequency": "594"}], "magic_num": "6A6A"}')
 
 
-def test_the_others_are_recorded_and_the_exit_code_tells(root: Path, tmp_path: Path) -> None:
-    write_other(root)
-    job = simulated(root)
-    with running("--root", root, *FAST) as board:
-        ended = profagent(*RECORD, "--board", board.address, "--workspace", tmp_path / "ws")
-    assert ended.code == 2, ended.err
-    assert ended.document["ledger"]["note"]["unsupported-soc"] == 1
-    assert set(query(tmp_path / "ws" / "profagent.db", "SELECT DISTINCT job FROM op_records")) == {(job.name,)}
-    [(told,)] = query(tmp_path / "ws" / "profagent.db", "SELECT detail FROM ledger WHERE reason = 'unsupported-soc'")
-    assert "Hi3519DV500" in told
-
-
 def test_a_board_with_nothing_else_is_refused_and_its_session_ends(root: Path, tmp_path: Path) -> None:
     write_other(root)
     with running("--root", root, *FAST) as board:

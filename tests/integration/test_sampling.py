@@ -84,17 +84,6 @@ def test_without_an_acl_json_the_interval_is_inferred_and_marked_everywhere(root
     assert json.loads(trace.read_text())["metadata"]["sampling"]["never_came"] == 2
 
 
-def test_an_interval_that_picture_counts_contradict_is_no_ground_for_figures(root: Path, tmp_path: Path) -> None:
-    acl_json(root, interval=6)
-    job_of(root)
-    sampling = recorded(root, tmp_path / "workspace")["sampling"]
-    assert isinstance(sampling, dict)
-    assert (sampling["sampled"], sampling["due"], sampling["interval"]) == (21, None, 6)
-    assert query(tmp_path / "workspace/profagent.db", "SELECT reason FROM ledger_entry WHERE origin = 'sampling'") == [
-        ("interval-mismatch",)
-    ]
-
-
 def test_watching_tells_what_was_due_live_and_at_the_end(root: Path) -> None:
     acl_json(root)
     options = ("--interval", INTERVAL, "--busy", BUSY, "--rate", "200", "--layers", "3")

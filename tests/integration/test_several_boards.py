@@ -118,20 +118,6 @@ def test_one_that_is_never_reached_is_exit_code_3_and_harms_no_other(roots: dict
     assert "INCOMPLETE; 1 of 2 boards reached" in text.out
 
 
-def test_losses_of_one_are_exit_code_4_and_said_of_that_one(roots: dict[str, Path], tmp_path: Path) -> None:
-    for name, job in (("alpha", "runtime-api"), ("beta", "runtime-edge")):
-        sample(roots[name], job)
-    with (
-        running("--root", roots["alpha"], "--identity", "alpha", *FAST) as alpha,
-        running("--root", roots["beta"], "--identity", "beta", *FAST) as beta,
-    ):
-        arguments = ("--workspace", tmp_path / "workspace", "--backlog", "--until-finished", "--json")
-        ended = profagent("record", *boards(alpha.address, beta.address), *arguments)
-    assert [session["exit_code"] for session in ended.document["sessions"]] == [0, 4]
-    assert (ended.code, ended.document["total"]["complete"]) == (4, False)
-    assert ended.document["total"]["ledger"]["loss"] == of_board(ended, beta.address)["ledger"]["loss"]
-
-
 def test_two_addresses_of_one_identity_are_refused(roots: dict[str, Path], tmp_path: Path) -> None:
     for name, job in (("alpha", "runtime-api"), ("beta", "runtime-edge")):
         sample(roots[name], job)
@@ -147,12 +133,6 @@ def test_two_addresses_of_one_identity_are_refused(roots: dict[str, Path], tmp_p
     assert "board-id" in ended.err
     assert first["jobs"] != []
     assert query(tmp_path / "workspace" / "profagent.db", "SELECT count(*) FROM session") == [(1,)]
-
-
-def test_a_board_that_is_named_twice_is_a_mistake(tmp_path: Path) -> None:
-    ended = profagent("record", *boards("127.0.0.1", "127.0.0.1:50151"), "--workspace", tmp_path)
-    assert ended.code == 2
-    assert "named 2 times" in ended.err
 
 
 def test_a_job_of_another_soc_ends_its_board_and_no_other(roots: dict[str, Path], tmp_path: Path) -> None:

@@ -165,14 +165,6 @@ async def test_a_board_of_another_workshop(workshop: Keys, root: Path, tmp_path:
     assert "--keys" in told
 
 
-async def test_a_board_of_another_name(workshop: Keys, root: Path) -> None:
-    folder = issued(workshop, "board", addresses=("192.0.2.7", "euler.example"))
-    with running("--root", root, *serving(folder)) as board:
-        told = await why(board.address, workshop.folder)
-    assert "is not for 127.0.0.1: it is for euler.example, 192.0.2.7" in told
-    assert "--address" in told
-
-
 async def test_a_board_that_is_revoked(workshop: Keys, address: str) -> None:
     await proven(address, workshop.folder)
     workshop.revoke("euler")
@@ -187,13 +179,6 @@ async def test_a_host_of_another_workshop(workshop: Keys, address: str, tmp_path
     folder = replaced(issued(other, "host"), workshop.folder, "ca.pem")
     told = await why(address, folder)
     assert "was not issued by the CA of the board's, lab-3" in told
-
-
-async def test_a_daemon_without_tls(workshop: Keys, root: Path) -> None:
-    with running("--root", root) as board:
-        told = await why(board.address, workshop.folder)
-    assert "does not speak TLS" in told
-    assert "--tls-cert" in told
 
 
 def test_a_command_ends_with_the_explanation_and_exit_code_3(workshop: Keys, root: Path, tmp_path: Path) -> None:
@@ -221,12 +206,6 @@ def test_a_host_that_is_revoked_while_it_records_is_told_so(workshop: Keys, addr
 # Without
 
 
-def test_plain_text_to_a_board_that_demands_tls_fails(address: str, tmp_path: Path) -> None:
-    ended = profagent(*record(address, "--workspace", tmp_path / "ws"))
-    assert ended.code == 3
-    assert "demands TLS wants --keys DIR" in ended.err
-
-
 def test_an_open_board_is_followed_only_when_told_to_and_warned_of(root: Path, tmp_path: Path) -> None:
     simulated(root)
     with running("--root", root, *FAST, "--insecure", listen="0.0.0.0:0") as board:
@@ -237,9 +216,3 @@ def test_an_open_board_is_followed_only_when_told_to_and_warned_of(root: Path, t
     assert "--insecure: what is sent can be read" in ended.err
     assert "is open (--insecure)" in ended.err
     assert refused.code == 2
-
-
-def test_keys_and_insecure_exclude_each_other(workshop: Keys, tmp_path: Path) -> None:
-    ended = profagent(*record("board", "--keys", workshop.folder, "--insecure", "--workspace", tmp_path / "ws"))
-    assert ended.code == 2
-    assert "exclude each other" in ended.err

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.encoders import api_record
-from tests.integration.board import SAMPLES, GrowingJob, content, eventually, running, simulated
+from tests.integration.board import SAMPLES, GrowingJob, content, eventually, running
 from tests.integration.host import COMMAND, ENVIRONMENT, is_event, profagent, started
 from tests.integration.rows import query
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 INFERENCE = " inference "
 
 
-@pytest.fixture
-def simulating(root: Path) -> Iterator[Daemon]:
+@pytest.fixture(scope="module")
+def simulating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A simulated board that runs on and on."""
+    root = tmp_path_factory.mktemp("root")
     with running("--root", root, "--simulate", "--rate", "20") as daemon:
         assert eventually(lambda: any(root.iterdir()))
         yield daemon
@@ -64,6 +65,7 @@ def test_a_line_an_inference(simulating: Daemon) -> None:
     with started("watch", "--board", simulating.address) as host:
         lines = host.out.until(INFERENCE, 5)
         ended = host.interrupt()
+    assert "no counter map" not in ended.err
     assert all(line.endswith("[simulated]") and "yolov5s.0 inference " in line and " ms " in line for line in lines)
     pictures = [int(line.partition(INFERENCE)[2].split()[0]) for line in lines]
     assert pictures == list(range(pictures[0], pictures[0] + len(pictures)))
@@ -137,18 +139,6 @@ def _watched_from_start(root: Path) -> Iterator[tuple[Daemon, Host]]:
         yield board, host
 
 
-def test_a_job_that_appears_later_is_shown_from_its_start(root: Path, tmp_path: Path) -> None:
-    job = simulated(tmp_path, 3, interval=0)
-    with running("--root", root) as board, started("watch", "--board", board.address, "--json") as host:
-        host.err.until("no open JOB yet")
-        shutil.copytree(job, root / job.name)
-        host.out.until(is_event("inference"))
-        host.out.until('"state":"finished"')
-        summary = json.loads(host.interrupt().out.splitlines()[-1])
-    assert summary["inferences"] == 1
-    assert summary["simulated"] is True
-
-
 def _is_inference_of(job: str, line: str) -> bool:
     return is_event("inference")(line) and job in line
 
@@ -190,12 +180,6 @@ def test_nothing_is_shown_twice_after_a_daemon_s_restart(root: Path) -> None:
             host.out.until(is_event("inference"), 3)
             host.interrupt()
         assert [event["current_pic_count"] for event in host.events("inference")] == [first, missed, last]
-
-
-def test_a_simulated_board_needs_no_counter_map(simulating: Daemon) -> None:
-    with started("watch", "--board", simulating.address) as host:
-        host.out.until(INFERENCE)
-        assert "no counter map" not in host.interrupt().err
 
 
 def test_interval_0_is_explained_once(root: Path) -> None:

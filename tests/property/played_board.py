@@ -18,8 +18,7 @@ from profagent.ingest.reasons import STOPPED_EARLY
 from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, Conversation
-from profagent.record.recording import Recording
-from profagent.record.recording_options import RecordingOptions
+from profagent.record.recording import Recording, RecordingOptions
 from profagent.stats.stats import StatsOptions, stats
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.store import Store
@@ -460,7 +459,7 @@ class Player:
         """Of rows that are final, all is as in the import."""
         store = self.process.store
         if store is not None and self._is_open:
-            self.check_rows(self.runner.run(store.read(Told)))
+            self.check_rows(Told.of(store.file))
 
     def check_rows(self, kept: Told) -> None:
         """What a database says of inferences is known, or it is said why not."""
@@ -486,7 +485,7 @@ class Player:
             jobs = connection.execute("SELECT count(*) FROM session_job WHERE session = ?", (session,)).fetchone()
         if session is None or not jobs[0]:
             return
-        found = stats(self.database, session=session, options=StatsOptions("model", 0))
+        found = self.runner.run(stats(self.database, session=session, options=StatsOptions("model", 0)))
         if found.unit == "us":
             final = [each for each in kept if each.is_final and each.session == session]
             loads = [self.whole.by_key[each.key][each.stretch] for each in final]

@@ -15,8 +15,7 @@ from profagentd.follow.registry import Job, JobStateTracker
 from profagentd.follow.session import PAGE_ENTRIES, FollowSession
 from profagentd.follow.table import CHUNK_BYTES, PIECE_BYTES, Quota
 from profagentd.loop import US_PER_S, Moment
-from profagentd.retention.acks import AckTracker
-from profagentd.retention.policy import Policy, Retain, plan
+from profagentd.retention.policy import AckTracker, Policy, Retain, plan
 from profagentd.retention.reaper import Look as Stock
 from profagentd.retention.reaper import remove
 from profagentd.sources.files import Place
@@ -112,7 +111,7 @@ class StreamedBoard:
     def lose_notices(self) -> None:
         """Anything may have changed."""
         if self._stream is not None:
-            self._stream.anything_changed(self._job)
+            self._stream.names_changed(self._job, None)
 
     def crowd(self, logs: int) -> None:
         """Other streams take the room of so many logs, or leave it."""
@@ -124,7 +123,9 @@ class StreamedBoard:
         if not self.directory.exists():
             return []
         place, long_after_ns = self._job.place, 2 * self._now.wall_us * 1000
-        facts = Stock(place, self._deliveries.has, long_after_ns, with_undelivered=False).facts(is_over=False)
+        facts = Stock(place, self._job.source, self._deliveries.has, long_after_ns, with_undelivered=False).facts(
+            is_over=False
+        )
         deletions = plan(Policy(Retain.DELIVERED, (CONSUMER,)), [facts], 0)[:LOGS_AT_A_TIME]
         gone = sorted(remove(place, [each.stored.files for each in deletions]))
         for path in gone:
@@ -162,10 +163,11 @@ class StreamedBoard:
         return [wire.ServerMessage(released=wire.Released(handles=stream.table.take_released(PAGE_ENTRIES)))]
 
     def _statuses(self, stream: FollowSession) -> list[wire.ServerMessage]:
+        due = stream.take_statuses()
         said = list(messages.batches(stream.take_losses(), PIECE_BYTES))
-        if stream.has_removed_jobs:
+        if any(following.is_over for following in due):
             said += self._released(stream)
-        return said + [messages.job_status(each) for each in stream.take_statuses()]
+        return said + [messages.job_status(each) for each in due]
 
     def _announced(self, stream: FollowSession) -> list[wire.ServerMessage]:
         names, page = self._looking or (None, None)

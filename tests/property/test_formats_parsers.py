@@ -13,14 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from profagent.errors import FormatError, UnsupportedBoardError
-from profagent.formats.board_files import looks_like_hi3519, parse_info_json
+from profagent.formats.board_files import looks_like_hi3519, parse_done, parse_info_json
 from profagent.formats.countermap import parse_counter_map
-from profagent.formats.done import parse_done
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import Net, parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, API_DTYPE, RECORD_BYTES, view_records
-from profagent.formats.segments import Splitter
+from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, API_DTYPE, RECORD_BYTES, Splitter, view_records
 from tests.encoders import api_record, bytes_item, integer_item, layer_item, net_item
 
 FILE = "data/x"

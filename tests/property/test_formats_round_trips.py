@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profagent.formats.done import Done, parse_done
+from profagent.formats.board_files import Done, parse_done
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import Layer, Net, parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, parse_log_name

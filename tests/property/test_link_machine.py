@@ -21,12 +21,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from profagent.errors import DiskFullError, UnreachableError
-from profagent.ingest.commit import Step
+from profagent.ingest.changes import Step
 from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, Conversation
-from profagent.record.recording import Recording
-from profagent.record.recording_options import RecordingOptions
+from profagent.record.recording import Recording, RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from profagentd.follow.log import FileEvent
@@ -382,7 +381,7 @@ class LinkMachine(RuleBasedStateMachine):
             assert link.state is State.WAITING
             link.tick(self._late())
             if link.awaits_room:
-                link.room(True, self._late())
+                link.room(has_room=True, now=self._late())
             self.said = deque(self.board.open())
             self.talking = self.host.conversation(self.board)
             self._let(self.talking.open())

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from profagent.formats.segments import AicoreFile, AicoreRecords, Splitter, read_together
+from profagent.formats.records import AicoreFile, AicoreRecords, Splitter, read_together
 from profagent.ingest.decode import JobDecoder
 from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import strategies as st
 
 from profagent.errors import FormatError
-from profagent.formats.done import parse_done
+from profagent.formats.board_files import parse_done
 from profagent.formats.names import LogName, parse_log_name, path_beside
-from profagentd.simulate import SimulationOptions, write_job
 from profagentd.simulate.npu import JobWriter
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item, net_item
 
 if TYPE_CHECKING:

@@ -27,15 +27,6 @@ def test_each_error_has_its_exit_code_and_says_what_to_do(error: type[errors.Pro
     assert isinstance(raised, errors.ProfagentError)
 
 
-def test_every_public_error_stands_in_the_tree_of_the_docstring() -> None:
-    for name in errors.__all__:
-        assert name in errors.__doc__
-
-
-def test_a_busy_workspace_is_an_error_of_the_store() -> None:
-    assert issubclass(errors.WorkspaceBusyError, errors.StoreError)
-
-
 def test_a_format_error_names_file_offset_and_what_was_expected() -> None:
     error = errors.FormatError("data/a.done", 17, "a number", "'x'")
     assert str(error) == "data/a.done: byte 17: expected a number, found 'x'"

@@ -40,12 +40,6 @@ def test_both_sides_have_the_version_of_the_distribution() -> None:
     assert profagent.__version__ == profagentd.__version__ == PYPROJECT["project"]["version"]
 
 
-def test_the_changelog_tells_about_what_is_coming() -> None:
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    unreleased = changelog.split("## Unreleased")[1].split("\n## ")[0]
-    assert re.search(r"^### Protocol$", unreleased, re.MULTILINE)
-
-
 @pytest.mark.parametrize("path", PINNED, ids=lambda path: path.name)
 def test_pins_have_hashes_and_name_no_registry(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -97,13 +91,3 @@ def test_an_older_python_is_told_so_in_one_sentence() -> None:
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert found.stderr == "profagent needs Python 3.11 or later; this Python has profagentd only\n"
     assert found.returncode == 1
-
-
-def test_the_source_distribution_has_what_its_makefile_needs() -> None:
-    wanted = {"tools", "requirements", "Makefile", "docs", "/*.md"}
-    assert wanted <= set(PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
-
-
-def test_a_package_index_is_told_what_this_is() -> None:
-    assert PYPROJECT["project"]["authors"]
-    assert "Operating System :: POSIX :: Linux" in PYPROJECT["project"]["classifiers"]

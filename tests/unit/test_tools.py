@@ -66,12 +66,6 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_the_named_python_comes_first(machine: Machine, tmp_path: Path) -> None:
-    machine.add_python(machine.programs / "python3.9", "3.9")
-    named = machine.add_python(tmp_path / "mine", "3.9")
-    assert machine.run("find_python39", PYTHON39=str(named)).stdout.strip() == str(named)
-
-
 def test_a_named_python_of_another_version_is_an_error(machine: Machine, tmp_path: Path) -> None:
     machine.add_python(machine.programs / "python3.9", "3.9")
     named = machine.add_python(tmp_path / "mine", "3.11")
@@ -80,55 +74,10 @@ def test_a_named_python_of_another_version_is_an_error(machine: Machine, tmp_pat
     assert "is not a Python 3.9" in found.stderr
 
 
-def test_the_path_comes_before_pyenv(machine: Machine) -> None:
-    on_path = machine.add_python(machine.programs / "python3.9", "3.9")
-    machine.add_python(machine.pyenv / "versions/3.9.18/bin/python", "3.9")
-    assert machine.run("find_python39").stdout.strip() == str(on_path)
-
-
-def test_a_shim_that_does_not_run_is_passed_over(machine: Machine) -> None:
-    machine.add_program(machine.programs / "python3.9", "exit 127")
-    kept = machine.add_python(machine.pyenv / "versions/3.9.18/bin/python", "3.9")
-    assert machine.run("find_python39").stdout.strip() == str(kept)
-
-
-def test_nothing_is_found_where_there_is_nothing(machine: Machine) -> None:
-    found = machine.run("find_python39")
-    assert (found.returncode, found.stdout) == (1, "")
-
-
 def test_without_a_39_the_last_line_says_what_did_not_run(machine: Machine) -> None:
     run = machine.run("test_on_39")
     assert run.returncode == 0
     assert run.stdout.splitlines()[-1].startswith("NOT RUN: the daemon's tests on Python 3.9")
-
-
-def test_without_a_39_the_run_fails_where_it_is_required(machine: Machine) -> None:
-    run = machine.run("test_on_39", REQUIRE_PYTHON39="1")
-    assert run.returncode == 1
-    assert "NOT RUN" in run.stdout
-
-
-def test_a_wrongly_named_39_fails_the_run(machine: Machine, tmp_path: Path) -> None:
-    named = machine.add_python(tmp_path / "mine", "3.11")
-    assert machine.run("test_on_39", PYTHON39=str(named)).returncode == 2
-
-
-def test_a_missing_venv_module_is_installed_for_root_and_said(machine: Machine, tmp_path: Path) -> None:
-    python = machine.add_python_without_venv(user=0)
-    machine.add_apt()
-    made = machine.run("make_venv", python, tmp_path / "environment", "pins.txt")
-    assert made.returncode == 0, made.stderr
-    said, update, install, pip = made.stdout.splitlines()
-    assert said.startswith("installing python3.11-venv")
-    assert (update, install.split()[-1]) == ("apt-get update", "python3.11-venv")
-    assert pip.endswith("--require-hashes -r pins.txt")
-
-
-def test_a_program_that_is_there_is_not_installed(machine: Machine) -> None:
-    machine.add_apt()
-    found = machine.run("need", "bash", "bash")
-    assert (found.returncode, found.stdout) == (0, "")
 
 
 def test_a_missing_program_is_installed_for_root_and_said(machine: Machine) -> None:
@@ -141,16 +90,6 @@ def test_a_missing_program_is_installed_for_root_and_said(machine: Machine) -> N
     assert (update, install.split()[-1]) == ("apt-get update", "openssl-package")
 
 
-@pytest.mark.parametrize(("user", "has_apt"), [(0, False), (1000, True)])
-def test_a_missing_program_that_cannot_be_installed_is_an_error(machine: Machine, user: int, has_apt: bool) -> None:
-    machine.add_program(machine.programs / "id", f"echo {user}")
-    if has_apt:
-        machine.add_apt()
-    missing = machine.run("need", "openssl", "openssl")
-    assert (missing.returncode, missing.stdout) == (1, "")
-    assert "apt-get install openssl" in missing.stderr
-
-
 @pytest.mark.parametrize(("has_it", "said"), [(True, "without the disk: "), (False, "")])
 def test_a_command_does_without_waiting_for_the_disk_where_it_can(machine: Machine, *, has_it: bool, said: str) -> None:
     machine.add_program(machine.programs / "id", "echo 1000")
@@ -160,16 +99,3 @@ def test_a_command_does_without_waiting_for_the_disk_where_it_can(machine: Machi
     ran = machine.run("unsynced", "program", "word")
     assert (ran.returncode, ran.stdout) == (5, f"{said}word\n")
     assert ("apt-get install eatmydata" in ran.stderr) is not has_it
-
-
-@pytest.mark.parametrize(("user", "has_apt"), [(0, False), (1000, True)])
-def test_a_missing_venv_module_that_cannot_be_installed_is_an_error(
-    machine: Machine, tmp_path: Path, user: int, has_apt: bool
-) -> None:
-    python = machine.add_python_without_venv(user)
-    if has_apt:
-        machine.add_apt()
-    made = machine.run("make_venv", python, tmp_path / "environment", "pins.txt")
-    assert (made.returncode, made.stdout) == (1, "")
-    assert "apt-get install python3.11-venv" in made.stderr
-    assert not (tmp_path / "environment").exists()

@@ -1,1 +1,0 @@
-"""What an acl.json tells a program to record: asked, changed, checked."""

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from profagent.aclconfig.edit import edited_acl_json, profiler_of
-from profagent.aclconfig.files import opened_acl_json
-from profagent.aclconfig.profiler_options import profiler_options
+from profagent.aclconfig.edit import edited_acl_json, opened_acl_json, profiler_of, profiler_options
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.cli.table import printable
@@ -23,8 +21,7 @@ from profagent.formats.names import display_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from profagent.aclconfig.edit import Profiler
-    from profagent.aclconfig.files import BoardAclFile, LocalAclFile
+    from profagent.aclconfig.edit import BoardAclFile, LocalAclFile, Profiler
     from profagent.doctor.finding import Section
 
 

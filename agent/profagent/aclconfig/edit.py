@@ -2,22 +2,153 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
+import os
+import shlex
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
 
 from profagent.doctor.acl_json import METRICS, PROFILER_KEYS
-from profagent.errors import FormatError, UsageError
+from profagent.errors import FormatError, ProfagentError, UsageError
+from profagent.files import write_atomically
 from profagent.formats.board_files import load_acl_json
+from profagent.formats.sampling import INTERVAL_MAX
+from profagent.link.boards_file import BoardsFile
+from profagent.ssh.connection import Person, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
-__all__ = ["DEFAULTS", "Profiler", "edited_acl_json", "profiler_of"]
+    from profagent.ssh.remote import Remote
+
+
+# The exit status that says that there is no such file.
+_MISSING = 3
+_NEW_MODE = 0o644
+
+
+@asynccontextmanager
+async def opened_acl_json(path: str, board: str | None) -> AsyncIterator[LocalAclFile | BoardAclFile]:
+    """The file here, or on a board by its name or as `ssh` calls it. Raises UsageError, UnreachableError."""
+    if board is None:
+        yield LocalAclFile(path)
+        return
+    async with connect(await asyncio.to_thread(BoardsFile().login, board), Person()) as remote:
+        yield BoardAclFile(remote, path, f"{path} on {board}")
+
+
+class LocalAclFile:
+    """A file of this host; `shown` is what messages call it."""
+
+    def __init__(self, path: str) -> None:
+        self.shown = path
+
+    async def read(self) -> bytes | None:
+        """What it holds; None where there is none. Raises UsageError for one that cannot be read."""
+        try:
+            return await asyncio.to_thread(Path(self.shown).read_bytes)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UsageError(f"cannot read {self.shown}: {error.strerror}", hint="name an acl.json") from error
+
+    async def write(self, data: bytes) -> None:
+        """Write it whole or not at all; its mode stays. Raises ProfagentError."""
+        await asyncio.to_thread(self._write, data)
+
+    def _write(self, data: bytes) -> None:
+        target = Path(os.path.realpath(self.shown))
+        mode = target.stat().st_mode & 0o7777 if target.exists() else _NEW_MODE
+        write_atomically(target, [data])
+        target.chmod(mode)
+
+    async def output_state(self, _output: str) -> str:
+        """What `output` is, as `acl_json_section` takes it: it is a directory of a board, of which nothing is known."""
+        return ""
+
+
+class BoardAclFile:
+    """The same of a board; everything raises UnreachableError, too."""
+
+    def __init__(self, remote: Remote, path: str, shown: str) -> None:
+        self.shown = shown
+        self._remote = remote
+        self._path = shlex.quote(path)
+
+    async def read(self) -> bytes | None:
+        """As LocalAclFile."""
+        ran = await self._remote.run(f"[ -e {self._path} ] || exit {_MISSING}; cat {self._path}")
+        if ran.status == _MISSING:
+            return None
+        if ran.status != 0:
+            raise UsageError(f"cannot read {self.shown}: {ran.complaint}", hint="name an acl.json")
+        return ran.stdout
+
+    async def write(self, data: bytes) -> None:
+        """As LocalAclFile: owner and mode stay, and a link leads on to the file."""
+        ran = await self._remote.run(
+            f"target=$(readlink -f {self._path}) && part=$target.part"
+            ' && { [ ! -e "$target" ] || cp -p "$target" "$part"; } && { cat >"$part" && mv -f "$part" "$target"; }'
+            ' || { rm -f "$part"; exit 1; }',
+            data,
+        )
+        if ran.status != 0:
+            raise ProfagentError(
+                f"cannot write {self.shown}: {ran.complaint}", hint="check its directory, and the free space there"
+            )
+
+    async def output_state(self, output: str) -> str:
+        """`directory`, `not a directory` or `missing`."""
+        name = shlex.quote(output)
+        kinds = f"if [ -d {name} ]; then echo directory; elif [ -e {name} ]; then echo not a directory"
+        return (await self._remote.run(f"{kinds}; else echo missing; fi")).text
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+_SWITCHES = click.Choice(["on", "off"])
+_INTERVAL = "Record each Nth inference; 0 (the vendor's default): only the first after each load of a model."
+
+
+def profiler_options(*, with_defaults: bool) -> Callable[[F], F]:
+    """`--interval`, `--acl_api`, `--aacpu`, `--switch`, `--aac_metrics`, which the command is given as `profiler`.
+
+    What is not given is the vendor's default, or without them None.
+    """
+    given = DEFAULTS if with_defaults else Profiler()
+
+    def decorate(function: F) -> F:
+        @click.option("--interval", type=click.IntRange(0, INTERVAL_MAX), default=given.interval, help=_INTERVAL)
+        @click.option("--acl_api", "--acl-api", type=_SWITCHES, default=given.acl_api, help="Record API calls.")
+        @click.option("--aacpu", "--aicpu", type=_SWITCHES, default=given.aacpu, help="Record layers on the CPU.")
+        @click.option("--switch", type=_SWITCHES, default=given.switch, help="Profiling as a whole.")
+        @click.option(
+            "--aac_metrics",
+            "--aic_metrics",
+            metavar="NAME",
+            default=given.aac_metrics,
+            help=f"{DEFAULTS.aac_metrics} records layers of the NPU; any other name does not.",
+        )
+        @functools.wraps(function)
+        def with_profiler(**given: Any) -> Any:
+            asked = {name: given.pop(name) for name in ("switch", "interval", "acl_api", "aacpu", "aac_metrics")}
+            return function(profiler=Profiler(**asked), **given)
+
+        return cast("F", with_profiler)
+
+    return decorate
+
 
 PROFILER, DUMP = "profiler", "dump"
 _HINT = "mend the file: `profagent aclconfig check` says what the runtime takes"
-_SWITCHES = ("switch", "acl_api", "aicpu", "aacpu")
+_SWITCH_KEYS = ("switch", "acl_api", "aicpu", "aacpu")
+# The manual's spelling, and the one that the libraries read.
+_SPELLINGS = (("switch",), ("interval",), ("acl_api",), ("aacpu", "aicpu"), ("aac_metrics", "aic_metrics"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +211,23 @@ def _document(data: bytes, file: str) -> dict[str, object]:
 
 
 def _values(told: Mapping[str, str], asked: Profiler, file: str) -> dict[str, str]:
-    """Both spellings: the libraries read one, the manual has the other."""
+    """What was asked for, else what the file says, else the default; in both spellings."""
     output = asked.output or told.get("output")
     if not output:
         raise UsageError(f"{file} names no output, and a program would crash", hint="name a directory with --output")
-    aicpu = _chosen(asked.aacpu, DEFAULTS.aacpu, told, "aicpu", "aacpu")
-    metrics = _chosen(asked.aac_metrics, DEFAULTS.aac_metrics, told, "aic_metrics", "aac_metrics")
-    return {
-        "switch": _chosen(asked.switch, DEFAULTS.switch, told, "switch"),
-        "output": output,
-        "interval": _chosen(asked.interval, DEFAULTS.interval, told, "interval"),
-        "acl_api": _chosen(asked.acl_api, DEFAULTS.acl_api, told, "acl_api"),
-        "aicpu": aicpu,
-        "aacpu": aicpu,
-        "aic_metrics": metrics,
-        "aac_metrics": metrics,
-    }
-
-
-def _chosen(asked: str | int | None, default: str | int | None, told: Mapping[str, str], *spellings: str) -> str:
-    """What was asked for, else what the file says, else the default."""
-    found = next((told[key] for key in spellings if key in told), default)
-    return str(found if asked is None else asked)
+    values = {"output": output}
+    for name, *other in _SPELLINGS:
+        wanted = getattr(asked, name)
+        found = next((told[key] for key in (*other, name) if key in told), getattr(DEFAULTS, name))
+        values |= dict.fromkeys((name, *other), str(found if wanted is None else wanted))
+    return {key: values[key] for key in PROFILER_KEYS}
 
 
 def _profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
     """The members of `profiler`, each value a string: a truth of a switch is on or off, null says nothing."""
     told = {}
     for key, value in profiler.items():
-        if key in _SWITCHES and isinstance(value, bool):
+        if key in _SWITCH_KEYS and isinstance(value, bool):
             told[key] = "on" if value else "off"
         elif key not in PROFILER_KEYS:
             told[key] = _as_strings(value)

@@ -1,1 +1,0 @@
-"""Boards by name, and the ways to reach them."""

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import random
 import secrets
 import shlex
-import shutil
-import stat
-import tempfile
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.cli.remarks import retrying
-from profagent.cli.running import interrupted_by
-from profagent.deploy.board import chosen_version
+from profagent.cli.running import interrupted_by, retrying
+from profagent.deploy.daemon_tree import chosen_version
 from profagent.deploy.survey import survey
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.link.credentials import DEFAULT_PORT, KnownBoard, full_address, host_of, is_local
 from profagent.link.session import delay_s
-from profagent.ssh.connection import connect
-from profagent.ssh.passwords import Person
+from profagent.ssh.connection import Person, connect
+from profagent.ssh.remote import socket_folder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from pathlib import Path
 
     from profagent.deploy.daemon_tree import DaemonTree
     from profagent.link.credentials import Access
-    from profagent.ssh.passwords import Asker
+    from profagent.ssh.connection import Asker
     from profagent.ssh.remote import Program, Remote
 
 
@@ -80,19 +74,24 @@ async def temporary_daemon(
                 f"bringing a daemon to {remote.host}: {tree.size_bytes / 1e6:.0f} MB, for as long as this command runs"
             )
             # Whoever unpacks late, when the directory is removed already, must not make it again.
-            await remote.unpack(_pieces(tree), f"{folder}/tree", must_exist=True)
+            await remote.unpack(tree.tar(), f"{folder}/tree", must_exist=True)
             program.stdin.write(b"go\n")
             async with asyncio.timeout(_START_S):
                 line = await _expect(program, _SERVING, remote.host)
-            async with _held(program) as ended:
-                yield line.rpartition(_SERVING)[2].decode(), ended
+            async with program.kept_awake(_SPEAK_S):
+                ended = asyncio.create_task(_last_words(program))
+                try:
+                    yield line.rpartition(_SERVING)[2].decode(), ended
+                finally:
+                    ended.cancel()
+                    await asyncio.wait([ended])
         finally:
             await _let_go(program)
 
 
 async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
     """What is brought there. Raises ProfagentError where it would not run, or has no room."""
-    facts = await survey(remote, Layout.of(folder))
+    facts = await survey(remote, Layout(folder))
     tree = await chosen_version(facts, "bundled" if bundle else "system", bundle, None)
     if facts.free_bytes is not None and facts.free_bytes < tree.size_bytes:
         raise ProfagentError(
@@ -109,11 +108,6 @@ def _arguments(folder: str, roots: Sequence[str], settings: Sequence[str]) -> st
     return shlex.join([*fixed, "--log-level", "warning", *chosen, *settings])
 
 
-async def _pieces(tree: DaemonTree) -> AsyncIterator[bytes]:
-    for piece in tree.tar():
-        yield piece
-
-
 async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
     """The next line, which has to hold something; else what was complained of is raised."""
     line = await program.read_line()
@@ -126,26 +120,6 @@ async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
         f"the temporary daemon on {host} does not start: {reason}",
         hint="check --root, and that /tmp of the board has room and lets programs be run",
     )
-
-
-@asynccontextmanager
-async def _held(program: Program) -> AsyncIterator[asyncio.Task[str]]:
-    """Speak to it now and then; the task ends when the program does."""
-    speaking = asyncio.create_task(_speak(program))
-    ended = asyncio.create_task(_last_words(program))
-    try:
-        yield ended
-    finally:
-        for task in (speaking, ended):
-            task.cancel()
-        await asyncio.wait([speaking, ended])
-
-
-async def _speak(program: Program) -> None:
-    while True:
-        await asyncio.sleep(_SPEAK_S)
-        with suppress(OSError):
-            program.stdin.write(b"\n")
 
 
 async def _last_words(program: Program) -> str:
@@ -164,41 +138,6 @@ async def _let_go(program: Program) -> None:
             await program.wait()
 
 
-_PREFIX = "profagent-ssh-"
-# Locked for as long as whoever made it lives.
-_LOCK = "lock"
-
-
-@contextmanager
-def socket_folder(parent: Path = Path("/tmp")) -> Iterator[Path]:  # noqa: S108 - the path of a socket must be short
-    """A directory that only this user may enter; those of this user whose owners have died are removed first."""
-    for left in parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            _clear(left)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-    try:
-        # It has its name only once it is locked.
-        with (folder / f"{_LOCK}.new").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            (folder / f"{_LOCK}.new").rename(folder / _LOCK)
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _clear(folder: Path) -> None:
-    """Remove one that nobody has locked. Raises OSError where somebody has, or it is none, or another user's."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        return
-    lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
-    finally:
-        os.close(lock)
-
-
 # HTTP/2's first words are settings, from either side: nine bytes of a frame's head, of which one is its type.
 _SETTINGS = b"\4"
 _FRAME_TYPE, _FRAME_BYTES = 3, 9
@@ -210,8 +149,7 @@ class OverSsh:
     """Tunnels; with roots, to a temporary daemon that serves these directories of the board.
 
     It runs with the bundle's Python, without one with the board's own. `settings` are further arguments of it; where
-    `is_own`, it serves beside a daemon that listens there. `asker` is asked for what a login takes. `prefix` is where
-    `deploy` put a daemon, if that is known: the temporary one has its identity.
+    `is_own`, it serves beside a daemon that listens there. `asker` is asked for what a login takes.
     """
 
     roots: tuple[str, ...] = ()
@@ -219,7 +157,6 @@ class OverSsh:
     settings: tuple[str, ...] = ()
     is_own: bool = False
     asker: Asker = field(default_factory=Person)
-    prefix: str = ""
 
 
 @asynccontextmanager
@@ -271,7 +208,7 @@ class Tunnel:
         # Its certificate is for what hosts call it; else for what SSH does.
         self._tls_name = "" if is_local(address) else host_of(address)
         self._over = over
-        self._prefix = over.prefix or (entry.prefix if entry else "")
+        self._prefix = entry.prefix if entry else ""
         self._access = access
         self._tell = tell
         self._socket = socket
@@ -344,7 +281,7 @@ class Tunnel:
         """The identity that was deployed to another prefix than the usual one, as an argument of the daemon."""
         if not self._prefix:
             return ()
-        written = (await remote.run(f"cat {Layout.of(self._prefix).board_id}")).text.strip()
+        written = (await remote.run(f"cat {Layout(self._prefix).board_id}")).text.strip()
         return ("--identity", written) if written else ()
 
     async def _tls(self, remote: Remote) -> str:

@@ -2,22 +2,264 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
+import numpy as np
+import tomlkit
 
-from profagent.calibrate.calibrating import calibrate, fit_text
+from profagent.calibrate.fitting import Evidence, Finding, Fit, Verdict, find_counters
+from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_table, said_inference
 from profagent.cli import options
 from profagent.cli.table import Cell, Column, printable, table_lines
-from profagent.errors import ProfagentError
+from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically
-from profagent.formats.countermap import SDK_NOT_SAID
+from profagent.formats.countermap import COUNTER_NAMES, SDK_NOT_SAID
+from profagent.formats.records import ticks_to_us
+from profagent.ingest.local import JobRecords
 
 if TYPE_CHECKING:
-    from profagent.calibrate.calibrating import Calibration
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
     from profagent.calibrate.fitting import Finding
+    from profagent.calibrate.vendor_table import VendorTable
+    from profagent.ingest.local import InferenceRecords
+
+
+# Another inference of the same model looks like this, and a clock that ticks otherwise than is thought.
+NAME_ONLY = "name, and their times differ"
+NAME_AND_TIME = "name and time"
+
+# So much of the smaller of the two must find its like, or the two are not of one inference.
+LEAST_SHARE = 0.5
+# Rows times records that are compared: a layer table has thousands of layers, not more.
+MOST_PAIRS = 10_000_000
+# Beyond the rounding of a time: the vendor's own arithmetic.
+SLACK = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Row `rows[i]` of the table is record `records[i]`; `by` says what told so."""
+
+    rows: npt.NDArray[np.intp]
+    records: npt.NDArray[np.intp]
+    by: str
+
+
+def match_rows(
+    table: VendorTable, names: Sequence[str | None], time_us: npt.NDArray[np.float64] | None
+) -> Matched | None:
+    """Match a table with the records of one inference, given their layers' names and times; None where they differ.
+
+    Both are in the order of execution. A row that might be one of several records is left out.
+    """
+    if table.rows * len(names) > MOST_PAIRS:
+        return None
+    for by, alike in _ways(table, names, time_us):
+        needed = max(LEAST_SHARE * min(alike.shape), 1)
+        if min(alike.any(axis=0).sum(), alike.any(axis=1).sum()) < needed:
+            continue
+        rows, records = _certain_pairs(alike)
+        if len(rows) >= needed:
+            return Matched(rows, records, by)
+    return None
+
+
+def _ways(
+    table: VendorTable, names: Sequence[str | None], time_us: npt.NDArray[np.float64] | None
+) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    """What rows and records are told by, best first: an array (rows, records) that says which may be the same."""
+    same_name = np.array(table.names, object)[:, None] == np.array(names, object)[None, :]
+    has_names = any(table.names) and any(names)
+    same_time = None
+    if time_us is not None and not np.isnan(table.time_us.values).all():
+        apart = np.abs(table.time_us.values[:, None] - time_us[None, :])
+        same_time = apart <= table.time_us.half + SLACK * time_us[None, :]
+    if has_names and same_time is not None:
+        yield NAME_AND_TIME, same_name & same_time
+    if same_time is not None:
+        yield "time", same_time
+    if has_names:
+        yield ("name" if same_time is None else NAME_ONLY), same_name
+    if same_time is None and table.rows == len(names):
+        yield "sequence", np.eye(table.rows, dtype=np.bool_)
+
+
+def _certain_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Pairs of a longest common subsequence, without those that another such sequence pairs otherwise."""
+    before, after = _lengths(alike), _lengths(alike[::-1, ::-1])[::-1, ::-1]
+    sure = alike & (before[:-1, :-1] + 1 + after[1:, 1:] == before[-1, -1])
+    rows, records = (sure & (sure.sum(axis=0) == 1)[None, :] & (sure.sum(axis=1) == 1)[:, None]).nonzero()
+    return rows, records
+
+
+def _lengths(alike: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """The length of the longest common subsequence of the first i rows and the first j records, at [i, j]."""
+    lengths = np.zeros((alike.shape[0] + 1, alike.shape[1] + 1), dtype=np.int32)
+    for row, may_match in enumerate(alike):
+        best = np.maximum(lengths[row, 1:], lengths[row, :-1] + may_match)
+        lengths[row + 1, 1:] = np.maximum.accumulate(best)
+    return lengths
+
+
+DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How a table was used: which rows were told to be which records, and by what; `matched` of `rows`."""
+
+    file: str
+    job: str
+    log: str
+    rows: int
+    matched: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A table, the inference that it is of, and which of its rows are which records."""
+
+    table: VendorTable
+    job: Path
+    inference: InferenceRecords
+    matched: Matched
+
+    @property
+    def bytes(self) -> npt.NDArray[np.uint8]:
+        """All records of the inference, shape (records, 256)."""
+        words = np.ascontiguousarray(self.inference.records["words"], dtype="<u4")
+        return words.view(np.uint8).reshape(len(words), -1)
+
+    @property
+    def closeness(self) -> tuple[bool, int]:
+        """Whether times do not speak for another inference, whose name the file may have; and how many rows match."""
+        return (self.matched.by != NAME_ONLY, len(self.matched.rows))
+
+    @property
+    def coverage(self) -> Coverage:
+        """How the table was used."""
+        log = f"{self.inference.log.model} at picture {self.inference.log.current_pic_count}"
+        matched = len(self.matched.rows)
+        return Coverage(self.table.file, self.job.name, log, self.table.rows, matched, self.matched.by)
+
+    def evidence(self, counter: str) -> Evidence | None:
+        """What the table says of a counter; None where it has no such column."""
+        column = self.table.columns.get(counter)
+        if column is None:
+            return None
+        ticks = self.inference.records["ticks"][self.matched.records].astype(np.float64)
+        values = column.values[self.matched.rows]
+        evidence = Evidence(self.bytes[self.matched.records], ticks, values, np.full(len(values), column.half))
+        return evidence.chosen(~np.isnan(values) & (ticks > 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was learnt, and from what; `digest` is of the matched records and what the tables say of them."""
+
+    findings: list[Finding]
+    coverage: list[Coverage]
+    digest: str
+    is_simulated: bool
+
+    def map_text(self, name: str, sdk: str) -> str:
+        """The counter map's TOML (formats/countermap.py reads it)."""
+        source = f"{sum(each.matched for each in self.coverage)} matched rows of {len(self.coverage)} vendor tables"
+        document = tomlkit.document()
+        meaning = "value = number * scale / denominator; ticks = word 0x04, cycles = 100 * ticks, none = 1"
+        document.add(tomlkit.comment(meaning))
+        document.add(tomlkit.nl())
+        document.update({"name": name, "sdk": sdk, "simulated": self.is_simulated, "digest": self.digest})
+        counters = tomlkit.table(is_super_table=True)
+        for finding in self.findings:
+            if finding.fit is not None:
+                counters.add(finding.counter, _table(finding, finding.fit, source))
+        document.add("counters", counters)
+        return tomlkit.dumps(document)
+
+
+def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
+    """Fit all counters to all tables at once. Raises UsageError, FormatError."""
+    sources = [(job, JobRecords(job)) for job in jobs]
+    pairs = [_pair(parse_vendor_table(read_vendor_table(table), str(table)), sources) for table in tables]
+    evidence = {}
+    # The same evidence gives the same digest, whatever the files are called.
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for pair in pairs:
+        digest.update(pair.bytes[pair.matched.records].tobytes())
+        for name, column in pair.table.columns.items():
+            digest.update(name.encode() + column.values[pair.matched.rows].tobytes())
+    for name in COUNTER_NAMES:
+        parts = [part for pair in pairs if (part := pair.evidence(name)) is not None]
+        if parts:
+            columns = zip(*((part.records, part.ticks, part.values, part.half) for part in parts), strict=True)
+            evidence[name] = Evidence(*(np.concatenate(column) for column in columns))
+    findings = find_counters(evidence, np.concatenate([pair.bytes for pair in pairs]))
+    is_simulated = any(job.is_simulated for _, job in sources)
+    return Calibration(findings, [pair.coverage for pair in pairs], digest.hexdigest(), is_simulated)
+
+
+def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
+    """Find the one inference that a table is of. Raises UsageError where there is none, or not only one."""
+    found = [*_matching(table, jobs, is_named=True)]
+    if not any(pair.closeness[0] for pair in found):
+        found += [pair for pair in _matching(table, jobs, is_named=False) if not found or pair.closeness[0]]
+    most = max((pair.closeness for pair in found), default=(False, 0))
+    best = [pair for pair in found if pair.closeness == most]
+    if not best:
+        raise UsageError(
+            f"{table.file} is a table of none of these JOBs: neither layers nor times agree",
+            hint="name the JOB directory that the vendor's tool exported the table from",
+        )
+    if len(best) > 1:
+        where = ", ".join(f"{pair.coverage.log} of {pair.job.name}" for pair in best[:3])
+        raise UsageError(
+            f"{table.file} agrees as well with {len(best)} inferences: {where}",
+            hint="keep the name that the vendor's tool gave the file: it tells the inference",
+        )
+    return best[0]
+
+
+def _matching(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]], *, is_named: bool) -> Iterator[_Pair]:
+    """The inferences with such rows, among those that the file's name speaks of, or among the others."""
+    wanted = said_inference(table.file)
+    for job, source in jobs:
+        for path, log in source.inferences:
+            if (wanted == (log.model_id, log.batch_num, log.input_pic_num, log.current_pic_count)) is not is_named:
+                continue
+            for inference in source.of(path, log):
+                mhz = source.frequency_mhz
+                time_us = None if mhz is None else ticks_to_us(inference.records["ticks"], mhz)
+                matched = match_rows(table, inference.layer_names, time_us)
+                if matched is not None:
+                    yield _Pair(table, job, inference, matched)
+
+
+def fit_text(fit: Fit) -> str:
+    """Where a number is, in a few words: `0x10 u32 / cycles`."""
+    scale = "" if fit.scale == 1 else f" * {fit.scale:g}"
+    return f"{fit.offset:#04x} {fit.type}{scale}" + ("" if fit.denominator == "none" else f" / {fit.denominator}")
+
+
+def _table(finding: Finding, fit: Fit, source: str) -> tomlkit.items.Table:
+    table = tomlkit.table()
+    offset = tomlkit.items.Integer(fit.offset, tomlkit.items.Trivia(), f"{fit.offset:#04x}")
+    table.update({"offset": offset, "type": fit.type, "scale": fit.scale, "denominator": fit.denominator})
+    table["unit"] = "bytes" if finding.counter.endswith("_bytes") else "fraction"
+    table["verdict"] = finding.verdict.value
+    doubt = f"; to settle it: {finding.advice}" if finding.verdict is Verdict.LIKELY else ""
+    table["evidence"] = f"{fit.agreeing} of {finding.rows} rows of {source}{doubt}"
+    return table
+
 
 COLUMNS = tuple(map(Column, ("counter", "verdict", "where", "rows", "agree", "rivals", "what would settle it")))
 *_, NOT_SAID = SDK_NOT_SAID
@@ -53,10 +295,11 @@ def command(
     """
     learnt = calibrate(jobs, tables)
     if as_json:
-        click.echo(msgspec.json.encode(_calibration_document(learnt)))
+        document = {"tables": learnt.coverage, "simulated": learnt.is_simulated, "digest": learnt.digest}
+        click.echo(msgspec.json.encode({**document, "counters": learnt.findings}))
     else:
         _print_calibration(learnt)
-    if not learnt.found:
+    if not any(finding.fit for finding in learnt.findings):
         raise ProfagentError("no counter was found", hint="the last column says what would settle each")
     if output is not None:
         write_atomically(output, [learnt.map_text(name or output.stem, sdk).encode()])
@@ -82,13 +325,3 @@ def _row(finding: Finding) -> tuple[Cell, ...]:
     rivals = shown + (f" and {more} more" if (more := len(finding.rivals) - SHOWN_RIVALS) > 0 else "")
     agreeing = finding.fit.agreeing if finding.fit else "-"
     return (finding.counter, finding.verdict.value, where, finding.rows, agreeing, rivals or "-", finding.advice or "-")
-
-
-def _calibration_document(learnt: Calibration) -> dict[str, Any]:
-    """What was learnt, and from what, for programs."""
-    return {
-        "tables": learnt.coverage,
-        "simulated": learnt.is_simulated,
-        "digest": learnt.digest,
-        "counters": learnt.findings,
-    }

@@ -61,7 +61,7 @@ class Evidence:
     def distinct(self, fit: Fit) -> Evidence:
         """The rows without those that repeat another for this fit: the same number over the same time is shown once."""
         over = np.zeros_like(self.ticks) if fit.denominator == "none" else self.ticks
-        read = np.stack([numbers_of(fit, self.records), over, self.values])
+        read = np.stack([fit.numbers(self.records), over, self.values])
         return self.chosen(np.unique(read, axis=1, return_index=True)[1])
 
 
@@ -80,19 +80,23 @@ class Fit:
         """Where its bytes are in a record."""
         return range(self.offset, self.offset + int(self.type[1:]) // 8)
 
+    @property
+    def limit(self) -> float:
+        """The first number that its type has no room for."""
+        return 256.0 ** len(self.bytes)
+
+    def numbers(self, records: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+        """The number that it reads of each record, shape (rows,)."""
+        return numbers_at(records, self.type, self.offset)
+
 
 def values_of(fit: Fit, records: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
     """What a fit gives for records (rows, 256), shape (rows,): 0 where there is no time to divide by."""
-    values = numbers_of(fit, records) * fit.scale
+    values = fit.numbers(records) * fit.scale
     if fit.denominator == "none":
         return values
     over = numbers_at(records, "u32", TICKS_OFFSET) * (CYCLES_PER_TICK if fit.denominator == "cycles" else 1)
     return np.divide(values, over, out=np.zeros_like(values), where=over > 0)
-
-
-def numbers_of(fit: Fit, records: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """The number that a fit reads of each record, shape (rows,)."""
-    return numbers_at(records, fit.type, fit.offset)
 
 
 def numbers_at(records: npt.NDArray[np.uint8], type_: str, offset: int) -> npt.NDArray[np.float64]:
@@ -113,7 +117,8 @@ def fits_of(evidence: Evidence, least_share: float) -> list[Fit]:
     fits = []
     for type_, offset, form in _survivors(screen, enough):
         values = numbers_at(evidence.records, type_, offset)
-        agreeing = int(_agree(_formed(values, evidence, form), evidence).sum())
+        scaled = values * form[0] if form[1] == "none" else values * form[0] / evidence.ticks
+        agreeing = int(_agree(scaled, evidence).sum())
         # Where nothing but zeros agree, nothing is shown.
         if agreeing >= needed and values.any():
             fits.append(Fit(offset, type_, form[2], form[1], agreeing))
@@ -141,13 +146,6 @@ def _numbers(records: npt.NDArray[np.uint8], type_: str) -> npt.NDArray[np.float
     windows = np.lib.stride_tricks.sliding_window_view(records[:, COUNTERS_START:COUNTERS_END], size, axis=1)
     numbers = np.ascontiguousarray(windows.transpose(1, 0, 2)).view(f"<u{size}")[..., 0]
     return numbers.astype(np.float64)
-
-
-def _formed(
-    values: npt.NDArray[np.float64], evidence: Evidence, form: tuple[float, str, float]
-) -> npt.NDArray[np.float64]:
-    scale, denominator, _ = form
-    return values * scale if denominator == "none" else values * scale / evidence.ticks
 
 
 def _agree(values: npt.NDArray[np.float64], evidence: Evidence) -> npt.NDArray[np.bool_]:
@@ -219,7 +217,7 @@ def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence, records: 
     """Say what numbers that agree amount to: of those that miss rows, the ones that miss the fewest count."""
     most = max(fit.agreeing for fit in fits)
     best = [fit for fit in fits if fit.agreeing == most]
-    plain, *others = sorted(best, key=lambda fit: (_oddity(fit), TYPES.index(fit.type)))
+    plain, *others = sorted(best, key=lambda fit: (fit.scale not in PLAIN_SCALES, TYPES.index(fit.type)))
     if any(not _is_same(plain, other, records) for other in others):
         return replace(finding, rivals=tuple(best), advice="a table with more rows or decimals: rivals fit equally")
     widths = sorted((fit for fit in best if fit.offset == plain.offset), key=lambda fit: TYPES.index(fit.type))
@@ -241,22 +239,18 @@ def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
     if any(other.offset != fit.offset for other in fits):
         return f"a layer in which byte {fit.offset:#04x} is not 0: that it belongs to the count is not shown"
     if narrower := [other for other in fits if len(other.bytes) < len(fit.bytes)]:
-        most = numbers_of(fit, evidence.records).max()
-        return f"a layer that counts {max(map(_limit, narrower)):.0f} or more: here it is no more than {most:.0f}"
+        most = fit.numbers(evidence.records).max()
+        limit = max(each.limit for each in narrower)
+        return f"a layer that counts {limit:.0f} or more: here it is no more than {most:.0f}"
     return ""
-
-
-def _limit(fit: Fit) -> float:
-    """The first number that its type has no room for."""
-    return 256.0 ** len(fit.bytes)
 
 
 def _has_room(counter: str, fit: Fit) -> bool:
     """Whether its type can hold whatever a layer comes to."""
     if counter.endswith("_bytes"):
-        return _limit(fit) * fit.scale >= LARGEST_BYTES
+        return fit.limit * fit.scale >= LARGEST_BYTES
     over = {"none": 1.0, "ticks": LONGEST_TICKS, "cycles": LONGEST_TICKS * CYCLES_PER_TICK}[fit.denominator]
-    return _limit(fit) * fit.scale > LARGEST_RATIO * over
+    return fit.limit * fit.scale > LARGEST_RATIO * over
 
 
 def _is_possible(counter: str, fit: Fit, records: npt.NDArray[np.uint8]) -> bool:
@@ -273,11 +267,6 @@ def _is_same(one: Fit, other: Fit, records: npt.NDArray[np.uint8]) -> bool:
     return np.allclose(values_of(one, records), values_of(other, records), rtol=1e-12, atol=0)
 
 
-def _oddity(fit: Fit) -> bool:
-    """Whether its scale wants explaining."""
-    return fit.scale not in PLAIN_SCALES
-
-
 def _improbability(evidence: Evidence) -> float:
     """How improbable it is, as a logarithm, that a number which is off by TOLD_APART agrees with every row."""
     with np.errstate(divide="ignore"):
@@ -288,12 +277,12 @@ def _improbability(evidence: Evidence) -> float:
 def _without_doubles(findings: Sequence[Finding]) -> list[Finding]:
     """Bytes that are found to be two counters are neither."""
     taken = [(finding.counter, {*finding.fit.bytes}) for finding in findings if finding.fit]
-    return [_not_double(finding, finding.fit, taken) if finding.fit else finding for finding in findings]
-
-
-def _not_double(finding: Finding, fit: Fit, taken: Sequence[tuple[str, set[int]]]) -> Finding:
-    others = [counter for counter, place in taken if counter != finding.counter and place & {*fit.bytes}]
-    if not others:
-        return finding
-    advice = f"a model in which it differs from {', '.join(others)}: the same bytes fit"
-    return replace(finding, verdict=Verdict.NOT_FOUND, fit=None, rivals=(fit, *finding.rivals), advice=advice)
+    kept = []
+    for finding in findings:
+        own = {*finding.fit.bytes} if finding.fit else set[int]()
+        if finding.fit and (others := [name for name, place in taken if name != finding.counter and place & own]):
+            advice = f"a model in which it differs from {', '.join(others)}: the same bytes fit"
+            rivals = (finding.fit, *finding.rivals)
+            finding = replace(finding, verdict=Verdict.NOT_FOUND, fit=None, rivals=rivals, advice=advice)  # noqa: PLW2901
+        kept.append(finding)
+    return kept

@@ -2,33 +2,182 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import io
 import json
+import re
 import sys
 import tarfile
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from profagent import __version__
-from profagent.calibrate.aliases import Anonymous
-from profagent.calibrate.vendor_table import inference_text, read_vendor_table, said_inference
+from profagent.calibrate.vendor_table import (
+    TOTAL,
+    inference_text,
+    is_value,
+    read_vendor_table,
+    said_inference,
+    table_cells,
+)
 from profagent.cli.table import Column, printable, table_lines
-from profagent.errors import ProfagentError, UsageError
+from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.files import write_atomically
-from profagent.formats.names import LogKind, LogName, display_text, is_job_name, parse_log_name
+from profagent.formats import model_info
+from profagent.formats.model_info import TAG_BYTES, iter_items
+from profagent.formats.names import SIMULATED_MARKER, LogKind, LogName, display_text, is_job_name, parse_log_name
 from profagent.ingest.local import list_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from profagent.formats.model_info import Item
     from profagent.formats.names import InferenceKey
+
+
+_INFO = (LogKind.NET_INFO, LogKind.LAYER_INFO)
+_CONTAINERS = (model_info.LAYER_ITEM, model_info.NET_INFO)
+# What is read of them; another number may be anything, in a torn file a part of a name.
+_NUMBERS = {
+    model_info.LAYER_ID, model_info.BATCH_LAYER, model_info.SEGMENT_ID, model_info.PROF_LAYER_ID,
+    model_info.OUTPUT_INDEX, model_info.NET_ID, model_info.NET_TYPE, model_info.LAYER_COUNT,
+    model_info.PROF_LAYER_COUNT, model_info.BATCH_LAYER_COUNT, model_info.MAX_LOOP,
+}  # fmt: skip
+_TYPE = re.compile(rb"[A-Za-z0-9_]{1,64}\0*")
+# The rest of a container's 32-bit length, that may stand before the first item.
+_LENGTH_BYTES = 2
+_TYPE_TITLE = "layer type"
+# From so many letters on, the first says what was replaced.
+LETTERED_FROM = 4
+
+
+class Aliases(dict[str, str]):
+    """What names of one kind, `letter`, were replaced by: as many letters as a name has bytes."""
+
+    def __init__(self, letter: str) -> None:
+        self._letter = letter
+        self._of_length: Counter[int] = Counter()
+
+    def of(self, name: str, size: int | None = None) -> str:
+        """The alias of one name; `size` is in bytes, that of UTF-8 unless given."""
+        if name not in self:
+            size = len(name.encode("utf-8", "surrogateescape")) if size is None else size
+            number, self._of_length[size] = self._of_length[size], self._of_length[size] + 1
+            letter = self._letter if size >= LETTERED_FROM else ""
+            digits = [ascii_lowercase[number // 26**place % 26] for place in reversed(range(size - len(letter)))]
+            self[name] = letter + "".join(digits)
+        return self[name]
+
+
+class Anonymous:
+    """Replaces names, each by the same alias throughout. Give the `.info` files first: they tell names apart."""
+
+    def __init__(self) -> None:
+        self._models = Aliases("M")
+        self._layers = Aliases("L")
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """What was replaced, for the manifest."""
+        return (
+            f"{len(self._models)} names of models in names of files, by as many letters",
+            f"{len(self._layers)} names of layers in .layer.info and vendor tables, by letters",
+            "other fields of .info files, by as many zeros",
+        )
+
+    def path(self, path: str) -> str:
+        """A path in the JOB, with the model's alias."""
+        name = parse_log_name(path)
+        if name is None or not name.model:
+            return path
+        # Behind the folder, or behind the prefix and the device (format page 2.1).
+        start = path.index("/") + 1
+        if name.kind not in _INFO:
+            start = path.index(".", path.index(".") + 1) + 1
+        return f"{path[:start]}{self._models.of(name.model)}{path[start + len(name.model) :]}"
+
+    def content(self, path: str, data: bytes) -> bytes:
+        """A file of the JOB by its own path: `.info` files with aliases for names, logs as they are."""
+        name = parse_log_name(path)
+        if name is None:
+            return b""  # the mark of a simulated board, which names the model
+        return self._info(data) if name.kind in _INFO else data
+
+    def table(self, data: bytes, file: str) -> bytes:
+        """The vendor's table as UTF-8 with commas; all texts but titles and types have aliases. FormatError."""
+        heading, *rows = table_cells(data, file)
+        kept = {place for place, title in enumerate(heading) if title.lower() == _TYPE_TITLE}
+        written = io.StringIO(newline="")
+        writer = csv.writer(written, lineterminator="\n")
+        writer.writerow(heading)
+        for row in rows:
+            writer.writerow([cell if place in kept else self._cell(cell) for place, cell in enumerate(row)])
+        return written.getvalue().encode()
+
+    def _cell(self, cell: str) -> str:
+        if is_value(cell) or cell.lower() == TOTAL:
+            return cell
+        return self._layers.get(cell) or "+".join(self._layers.of(part) if part else "" for part in cell.split("+"))
+
+    def _info(self, data: bytes) -> bytes:
+        """As many bytes: known numbers and types stay, names have aliases, all else is zeros."""
+        start, items = max(
+            ((start, _items(data, start, len(data))) for start in model_info.item_starts(data)),
+            key=lambda found: (sum(item.id in _CONTAINERS for item in found[1]), found[1][-1].end if found[1] else 0),
+        )
+        changed = bytearray(len(data))
+        # Before the items is the rest of a length, or of a text.
+        if start <= _LENGTH_BYTES:
+            changed[:start] = data[:start]
+        for item in items:
+            self._copy(changed, data, item)
+            for nested in _items(data, item.nested_start, item.end) if item.id in _CONTAINERS else ():
+                self._copy(changed, data, nested)
+        return bytes(changed)
+
+    def _copy(self, changed: bytearray, data: bytes, item: Item) -> None:
+        if isinstance(item.value, int):
+            kept = item.end if item.id in _NUMBERS else item.offset + TAG_BYTES
+        else:
+            kept = item.nested_start
+        changed[item.offset : kept] = data[item.offset : kept]
+        if isinstance(item.value, bytes) and item.id == model_info.LAYER_NAME:
+            changed[item.nested_start : item.end] = self._alias(item.value)
+        elif isinstance(item.value, bytes) and item.id == model_info.LAYER_TYPE and _TYPE.fullmatch(item.value):
+            changed[item.nested_start : item.end] = item.value
+
+    def _alias(self, value: bytes) -> bytes:
+        """A name with as many bytes, up to its NUL."""
+        parts = value.split(b"\0", 1)[0].split(b"+")
+        aliases = (self._layers.of(_text(part), len(part))[: len(part)].ljust(len(part), "x") for part in parts)
+        return "+".join(aliases).encode("ascii").ljust(len(value), b"\0")
+
+
+def _items(data: bytes, start: int, end: int) -> list[Item]:
+    """As many as can be read."""
+    items: list[Item] = []
+    try:
+        for item in iter_items(data, start, end, "info"):
+            items.append(item)  # noqa: PERF402 - those before an error count
+    except FormatError:
+        pass
+    return items
+
+
+def _text(name: bytes) -> str:
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        return name.decode("gb18030", "surrogateescape")
+
 
 FORMAT = "profagent evidence 1"
 MANIFEST = "manifest.json"
@@ -36,23 +185,15 @@ MANIFEST = "manifest.json"
 FIRST_INFERENCES = 20
 # Of all files together, before they are packed; an issue tracker takes about as much.
 MOST_BYTES = 20 << 20
-SIMULATED_MARKER = "simulated"
-_WHY = {
-    LogKind.INFO_JSON: "the NPU's clock: how long a tick is",
-    LogKind.NET_INFO: "nets: how the file begins, loops and batches",
-    LogKind.LAYER_INFO: "layers: how names and items are written, which numbers there are",
-    LogKind.AICORE: "layers of an inference, its start and end: words, ticks and numbers",
-    LogKind.AICPU: "times of CPU layers: how long a tick is",
-}
-_OF_MODELS = (LogKind.INFO_JSON, LogKind.NET_INFO, LogKind.LAYER_INFO)
-_COLUMNS = tuple(map(Column, ("name in the archive", "bytes", "what it is for")))
+_OF_MODELS = (LogKind.INFO_JSON, *_INFO)
+_COLUMNS = (Column("name in the archive"), Column("bytes"))
 
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What is about to be sent: contents and what each is for, by names; the manifest; remarks for the sender."""
+    """What is about to be sent: contents by names, the manifest, and remarks for the sender."""
 
-    files: Mapping[str, tuple[bytes, str]]
+    files: Mapping[str, bytes]
     manifest: Mapping[str, Any]
     remarks: Sequence[str]
 
@@ -61,11 +202,24 @@ class Kit:
         manifest = (json.dumps(self.manifest, indent=1) + "\n").encode("ascii")
         written = io.BytesIO()
         with tarfile.open(fileobj=written, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as archive:
-            for name, content in {MANIFEST: manifest, **{name: data for name, (data, _) in self.files.items()}}.items():
+            for name, content in {MANIFEST: manifest, **self.files}.items():
                 member = tarfile.TarInfo(f"evidence/{name}")
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
         return gzip.compress(written.getvalue(), mtime=0)
+
+    def lines(self) -> Iterator[str]:
+        """What it is, for the person who is asked."""
+        mark = " [simulated: it proves nothing about hardware]" if self.manifest["simulated"] else ""
+        yield printable(
+            f"{len(self.files)} files of {self.manifest['job'] or 'a JOB'}, SDK {self.manifest['sdk']}{mark}"
+        )
+        for replaced in self.manifest["replaced"] or ("nothing: names of models and layers are as they were",):
+            yield f"replaced: {replaced}"
+        yield ""
+        yield from table_lines(_COLUMNS, [(name, len(data)) for name, data in self.files.items()])
+        yield ""
+        yield from map(printable, self.remarks)
 
 
 def gather(directory: Path, tables: Sequence[Path], *, sdk: str, is_anonymous: bool) -> Kit:
@@ -78,8 +232,9 @@ def gather(directory: Path, tables: Sequence[Path], *, sdk: str, is_anonymous: b
             sizes[path] = (directory / path).stat().st_size
     chosen = choose(sizes, {said for table in tables if (said := said_inference(table.name)) is not None})
     files = dict(sorted([*_job_files(directory, chosen, names), *_table_files(tables, names)]))
+    kinds = (parse_log_name(path) for path in sizes.keys() - chosen)
+    left_out = dict(sorted(Counter(name.kind.name.lower() if name else "other" for name in kinds).items()))
     job = directory.resolve().name
-    left_out = _left_out(sizes, chosen)
     manifest = {
         "format": FORMAT,
         "tool": f"profagent {__version__}",
@@ -88,8 +243,8 @@ def gather(directory: Path, tables: Sequence[Path], *, sdk: str, is_anonymous: b
         "simulated": listing.is_simulated,
         "replaced": names.replaced if names else (),
         "files": [
-            {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "why": why}
-            for name, (data, why) in files.items()
+            {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in files.items()
         ],
         "left_out": left_out,
     }
@@ -130,37 +285,26 @@ def _inferences(names: Mapping[str, LogName | None], wanted: set[tuple[int, ...]
     yield from (paths for *_, paths in sorted(order))
 
 
-def _left_out(sizes: Mapping[str, int], chosen: set[str]) -> dict[str, int]:
-    """How many files of each kind stay at home."""
-    names = (parse_log_name(path) for path in sizes.keys() - chosen)
-    return dict(sorted(Counter(name.kind.name.lower() if name else "other" for name in names).items()))
-
-
-def _job_files(directory: Path, chosen: set[str], names: Anonymous | None) -> Iterator[tuple[str, tuple[bytes, str]]]:
-    """Name in the kit, content, and what it is for; names are told apart by the tables of layers, which come first."""
+def _job_files(directory: Path, chosen: set[str], names: Anonymous | None) -> Iterator[tuple[str, bytes]]:
+    """Names in the kit, and contents; names are told apart by the tables of layers, which come first."""
     for path in sorted(chosen, key=lambda path: (not path.endswith(".layer.info"), path)):
         try:
             data = (directory / path).read_bytes()
         except OSError as error:
             shown = display_text(str(directory / path))
             raise UsageError(f"cannot read {shown}: {error.strerror}", hint="name a JOB that is finished") from error
-        name = parse_log_name(path)
-        why = _WHY[name.kind] if name else "says that the JOB is simulated"
-        yield f"job/{names.path(path) if names else path}", (names.content(path, data) if names else data, why)
+        yield f"job/{names.path(path) if names else path}", names.content(path, data) if names else data
 
 
-def _table_files(tables: Sequence[Path], names: Anonymous | None) -> Iterator[tuple[str, tuple[bytes, str]]]:
+def _table_files(tables: Sequence[Path], names: Anonymous | None) -> Iterator[tuple[str, bytes]]:
     for number, table in enumerate(tables, 1):
         data = read_vendor_table(table)
         # The name says which inference it is of; what stands before that is the model's, or somebody's own.
         name = f"op_summary_{number}{inference_text(table.name) or '.csv'}" if names else f"{number}/{table.name}"
-        content = names.table(data, str(table)) if names else data
-        yield f"vendor/{name}", (content, "the vendor's figures of an inference: which word is which counter")
+        yield f"vendor/{name}", names.table(data, str(table)) if names else data
 
 
-def _remarks(
-    tables: Sequence[Path], files: Mapping[str, tuple[bytes, str]], left_out: Mapping[str, int]
-) -> Iterator[str]:
+def _remarks(tables: Sequence[Path], files: Mapping[str, bytes], left_out: Mapping[str, int]) -> Iterator[str]:
     stays = ", ".join(f"{count} {what}" for what, count in left_out.items())
     yield f"left out: {stays or 'nothing'}"
     for table in tables:
@@ -179,7 +323,7 @@ def _remarks(
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The archive to write, a .tar.gz.",
+    help="A .tar.gz to write.",
 )
 @click.option(
     "--vendor-summary",
@@ -198,24 +342,13 @@ def command(*, job: Path, output: Path, tables: tuple[Path, ...], anonymous: boo
     Example: profagent kit -o evidence.tar.gz JOB… --anonymous --sdk SDK_VERSION
     """
     kit = gather(job, tables, sdk=sdk, is_anonymous=anonymous)
-    for line in _kit_lines(kit):
-        click.echo(line)
+    click.echo("\n".join(kit.lines()))
     if not yes and not sys.stdin.isatty():
         raise UsageError("nothing was written: nobody is here to agree", hint="look at the list, then add --yes")
-    if not yes and not click.confirm(f"Write these {len(kit.files)} files to {printable(str(output))}?"):
+    shown = printable(str(output))
+    if not yes and not click.confirm(f"Write these {len(kit.files)} files to {shown}?"):
         raise ProfagentError("nothing was written", hint="look at the list again, or add --anonymous")
     data = kit.archive()
     write_atomically(output, [data])
-    click.echo(f"wrote {printable(str(output))}: {len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}")
-    click.echo(f"what it settles: tar -xzf {printable(str(output))}, then profagent doctor evidence/job")
-
-
-def _kit_lines(kit: Kit) -> Iterator[str]:
-    mark = " [simulated: it proves nothing about hardware]" if kit.manifest["simulated"] else ""
-    yield printable(f"{len(kit.files)} files of {kit.manifest['job'] or 'a JOB'}, SDK {kit.manifest['sdk']}{mark}")
-    for replaced in kit.manifest["replaced"] or ("nothing: names of models and layers are as they were",):
-        yield f"replaced: {replaced}"
-    yield ""
-    yield from table_lines(_COLUMNS, [(name, len(data), why) for name, (data, why) in kit.files.items()])
-    yield ""
-    yield from map(printable, kit.remarks)
+    click.echo(f"wrote {shown}: {len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}")
+    click.echo(f"what it settles: tar -xzf {shown}, then profagent doctor evidence/job")

@@ -10,15 +10,16 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.running import run_to_the_end, tell
+from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import printable
 from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content
 from profagent.importing.job_folder import alone_in_job, job_database, named_target, new_database
-from profagent.store.clearing import require_records
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.counters import Filled, exchange_counters
-from profagent.store.queries import find_session, open_reader
+from profagent.store.database import reading
+from profagent.store.queries import find_session
+from profagent.store.sessions import require_records
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 
@@ -82,9 +83,9 @@ async def _redecoded(
     def bytes_of(board: str, job: str, path: str, start: int, size: int) -> bytes:
         return content(f"{folder_of(board, job)}/{path}", size, start) or b""
 
-    with open_reader(database) as connection:
-        found = find_session(connection, session)
-        require_records(connection, found.session)
+    async with reading(database) as connection:
+        found = await find_session(connection, session)
+        await require_records(connection, found.session)
     counter_map = maps.of(simulated=found.simulated, sdk=found.sdk_version)
     if counter_map is None:
         raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
@@ -104,7 +105,8 @@ async def _redecoded(
 @options.workspace
 @options.counter_map
 @options.as_json
-def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: bool) -> int:
+@asynchronous
+async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: bool) -> int:
     """Fill the counter columns of a session or JOB with another counter map.
 
     A number is a session of the workspace; a JOB directory is imported first when needed. When it fails or is
@@ -112,12 +114,11 @@ def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: 
 
     Example: profagent redecode 3 --counter-map ss928.toml
     """
-    found = named_target(target, None, workspace, BUILT_IN)
+    found = await named_target(target, None, workspace, BUILT_IN)
     if found.session is None:
-        done = run_to_the_end(lambda: redecode_job(found.folder, maps, tell))
+        done = await redecode_job(found.folder, maps, tell)
     else:
-        session = found.session
-        done = run_to_the_end(lambda: redecode_session(Workspace.at(workspace), session, maps))
+        done = await redecode_session(Workspace.at(workspace), found.session, maps)
     known, filled = done.counter_map, done.filled
     if as_json:
         document = {

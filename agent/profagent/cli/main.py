@@ -37,27 +37,27 @@ profagent export summary -dir JOB…       the vendor's tables
 Exit codes: 0 ok, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
 """
 
-# verb: module of profagent that defines it as `command`, and what the list of verbs says.
+# verb: module of profagent that defines it, as `command` unless another name follows, and what the list of verbs says.
 VERBS = {
     "demo": ("demo.cli", "Try everything on a simulated board."),
     "watch": ("watch.cli", "Show a board's inferences live."),
-    "show": ("export.show_cli", "Print a JOB's tables (the vendor's command)."),
+    "show": ("export.cli:show_command", "Print a JOB's tables (the vendor's command)."),
     "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
     "trend": ("stats.trend", "Show a model's time over sessions, and when it changed."),
     "record": ("record.cli", "Capture boards into a workspace."),
     "collect": ("collect.cli", "Run a program on a board and fetch its JOB (the vendor's command)."),
     "import": ("importing.cli", "Import a JOB directory (the vendor's command)."),
     "sessions": ("sessions.cli", "List the captures of a workspace."),
-    "ledger": ("sessions.ledger_cli", "Show what a session lost or noted, and what to do."),
+    "ledger": ("sessions.cli:ledger", "Show what a session lost or noted, and what to do."),
     "gc": ("sessions.clearing", "Delete raw records of old sessions; keep their statistics."),
     "diff": ("diff.cli", "Compare two runs: which layers are slower or faster."),
-    "baseline": ("sessions.baseline", "Name sessions that others are compared with."),
+    "baseline": ("sessions.cli:baseline", "Name sessions that others are compared with."),
     "nightly": ("nightly.cli", "Capture and compare boards every night."),
     "export": ("export.cli", "Write timelines and tables (the vendor's command)."),
     "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),
     "boards": ("boards.cli", "List, add and remove named boards."),
     "keys": ("keys.cli", "Make, issue and revoke TLS keys."),
-    "doctor": ("doctor.cli", "Check this host, a board, a JOB or an acl.json."),
+    "doctor": ("doctor.cli", "Check this host, a board or a JOB."),
     "aclconfig": ("aclconfig.cli", "Read, change or check an acl.json."),
     "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
     "calibrate": ("calibrate.cli", "Learn a counter map from a JOB and the vendor's table."),
@@ -85,7 +85,8 @@ class LazyGroup(click.Group):
         """The verb's command; None when there is none."""
         if cmd_name not in VERBS:
             return None
-        command = import_module(f"profagent.{VERBS[cmd_name][0]}").command
+        module, _, name = VERBS[cmd_name][0].partition(":")
+        command = getattr(import_module(f"profagent.{module}"), name or "command")
         assert isinstance(command, click.Command)
         return command
 

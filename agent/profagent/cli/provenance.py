@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 from profagent import __version__
 from profagent.cli.table import UNKNOWN, printable
 from profagent.formats.sampling import FROM_FILE
-from profagent.store.counters import implausible_of
-from profagent.store.queries import ledger_of, unknown_figures
+from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
-from profagent.store.sessions import kept_losses_of
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from profagent.ingest.changes import KeptLoss
+    import aiosqlite
+
     from profagent.store.queries import Scope
 
 
@@ -27,19 +25,6 @@ def ledger_lines(ledger: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def kept_loss_fields(loss: KeptLoss) -> dict[str, Any]:
-    """A kept loss as values for JSON, named as the columns of the view `kept_losses`."""
-    return {
-        "job": loss.job or None,
-        "reason": loss.entry.reason,
-        "detail": loss.entry.detail,
-        "lost_logs": loss.lost_logs,
-        "lost_bytes": loss.lost_bytes,
-        "from_us": loss.from_us,
-        "to_us": loss.to_us,
-    }
 
 
 def kept_loss_line(loss: Mapping[str, Any]) -> str:
@@ -95,17 +80,13 @@ UNVERIFIED = (
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
-def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any]:
+async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[str, Any]:
     """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
 
     Kept losses are all of the session: what the board lost while nobody listened may concern any of its JOBs.
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
-    # Both grades are there, so that an empty `loss` says that nothing is missing.
-    ledger: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
-    for row in ledger_of(connection, scope):
-        ledger[row.grade][row.reason] = row.occurrences
     return {
         "profagent": __version__,
         "session": session.session,
@@ -121,11 +102,11 @@ def provenance_of(connection: sqlite3.Connection, scope: Scope) -> dict[str, Any
         "counter_map": session.counter_map,
         "counter_map_digest": session.counter_map_digest,
         "likely_counters": likely,
-        "sampling": sampling_of(connection, session.session, job.job),
-        "ledger": ledger,
-        "kept_losses": kept_losses_of(connection, session.session),
-        "implausible": implausible_of(connection, session.session, job.job),
-        "not_final": [each._asdict() for each in unknown_figures(connection, scope)],
+        "sampling": await sampling_of(connection, session.session, job.job),
+        "ledger": await ledger_of(connection, session.session, job.job),
+        "kept_losses": await kept_losses_of(connection, session.session),
+        "implausible": await implausible_of(connection, session.session, job.job),
+        "not_final": await not_final(connection, session.session, job.job),
         "pmu": _pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
     }
@@ -170,3 +151,57 @@ def _pmu_remark(counter_map: str | None, likely: Sequence[str]) -> str:
         )
     doubt = f", and it is not certain of {', '.join(likely)}" if likely else ""
     return f"the PMU columns were read with the counter map '{counter_map}'; what it does not name is N/A{doubt}"
+
+
+def summary_lines(summary: dict[str, Any]) -> list[str]:
+    """A session's summary for people."""
+    records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
+    ledger = ledger_lines(summary["ledger"])
+    mark = " [simulated]" if summary["simulated"] else ""
+    return [
+        f"session {summary['session']} of {summary['board']}{mark}: {_verdict(summary)}",
+        f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
+        f"  records:  {records}; {summary['bytes']} bytes",
+        f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
+        *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
+        f"  ledger:   {'; '.join(ledger) or 'empty'}",
+        *(f"  {printable(line)}" for line in not_final_lines(summary["not_final"])),
+        *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),
+        *(f"  {printable(line)}" for line in summary["implausible"]),
+        f"  database: {summary['database']}",
+        f"  mirror:   {summary['mirror']}",
+    ]
+
+
+def _nothing_new(job: dict[str, Any]) -> str:
+    return f"{job['job']}: nothing new: {job['inferences']:,} inferences are there from session {job['session']}"
+
+
+def several_lines(summary: dict[str, Any]) -> list[str]:
+    """The summary of several boards for people: each, and their sum."""
+    lines: list[str] = []
+    for session in summary["sessions"]:
+        lines.append(f"{session['address']}: {session['error'] or 'fine'}")
+        if session["session"] is not None:
+            lines += summary_lines({**session, "database": summary["database"]})
+    total = summary["total"]
+    records = ", ".join(f"{count} {unit}" for unit, count in total["records"].items()) or "no records"
+    reached = f"{total['reached']} of {total['boards']} boards reached"
+    return [*lines, f"total: {_verdict(total)}; {reached}; {total['jobs']} JOBs; {records}; {total['bytes']} bytes"]
+
+
+def _verdict(summary: dict[str, Any]) -> str:
+    if summary.get("not_copied"):
+        left = (not_copied_text(count, job) for job, count in summary["not_copied"].items())
+        return f"stopped early: {'; '.join(left)}"
+    return "complete" if summary["complete"] else "INCOMPLETE"
+
+
+def not_copied_text(left: int | None, job: str) -> str:
+    """How many inferences of a JOB were left behind; None: not known."""
+    return f"{'some inferences' if left is None else inferences_text(left)} of {job} not copied"
+
+
+def inferences_text(count: int) -> str:
+    """So many inferences."""
+    return "1 inference" if count == 1 else f"{count:,} inferences"

@@ -13,20 +13,19 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from profagent.cli.remarks import retrying
+from profagent.cli.running import retrying
 from profagent.collect.explain import LOST
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 from profagent.link.session import delay_s
 from profagent.ssh.connection import connect
-from profagent.ssh.failures import connected
-from profagent.ssh.remote import Ran
+from profagent.ssh.remote import Ran, connected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
     from profagent.collect.look import Place
-    from profagent.ssh.passwords import Asker
+    from profagent.ssh.connection import Asker
     from profagent.ssh.remote import Program, Remote
 
 T = TypeVar("T")
@@ -143,14 +142,9 @@ class BoardRun:
         Raises ProfagentError for a board that is held by another, UnreachableError.
         """
         remote = self._ssh.remote
-        async with remote.stream(keeper(self._place)) as program:
-            speaking = asyncio.create_task(_speak(program))
-            try:
-                await _take(program, remote.host)
-                yield
-            finally:
-                speaking.cancel()
-                await asyncio.wait([speaking])
+        async with remote.stream(keeper(self._place)) as program, program.kept_awake(_SPEAK_S):
+            await _take(program, remote.host)
+            yield
 
     async def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], acl_json: str, text: str | None
@@ -213,8 +207,8 @@ class BoardRun:
     async def _shown_by(self, remote: Remote) -> int:
         """The exit status of a follower that shows what there is."""
         arguments = (LOCK, self._place.run, *map(str, self._shown))
-        async with remote.stream(f"exec {_script('follower.sh', arguments)}") as program:
-            speaking = asyncio.create_task(_speak(program))
+        follower = remote.stream(f"exec {_script('follower.sh', arguments)}")
+        async with follower as program, program.kept_awake(_SPEAK_S):
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._pass_on(program, remote.host, is_stderr=False))
@@ -227,9 +221,6 @@ class BoardRun:
                 if not isinstance(failures.exceptions[0], UnreachableError):
                     _give_up(program)
                 raise failures.exceptions[0] from None
-            finally:
-                speaking.cancel()
-                await asyncio.wait([speaking])
         return status
 
     async def _pass_on(self, program: Program, host: str, *, is_stderr: bool) -> None:
@@ -281,13 +272,6 @@ async def _take(program: Program, host: str) -> None:
     raise ProfagentError(
         f"{host} cannot hold a run: {ran.complaint}", hint="check that /tmp and the project's directory can be written"
     )
-
-
-async def _speak(program: Program) -> None:
-    while True:
-        with suppress(OSError):
-            program.stdin.write(b"\n")
-        await asyncio.sleep(_SPEAK_S)
 
 
 def _give_up(program: Program) -> None:

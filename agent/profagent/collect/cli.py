@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from profagent.aclconfig.profiler_options import profiler_options
+from profagent.aclconfig.edit import profiler_options
 from profagent.cli import options
+from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import printable
 from profagent.collect.collecting import CollectOptions, collect
-from profagent.deploy.units import DEFAULT_PREFIX, Layout
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
-from profagent.record.cli import summary_lines
-from profagent.ssh.passwords import Given, Person
+from profagent.ssh.connection import Given, Person
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from profagent.collect.collecting import Collected
-    from profagent.ssh.passwords import Asker
+    from profagent.ssh.connection import Asker
 
 
 _SECTION = "ssh_config"
@@ -103,7 +102,6 @@ def plain_name(text: str) -> str:
 @click.option("--release", "releases", is_flag=True, help="Delete on the board what has come whole.")
 @click.option("--env", "environment", multiple=True, metavar="K=V", help="In the program's environment; repeatable.")
 @click.option("--remote-dir", metavar="DIR", help="The project's directory on the board; below ~/profagent.")
-@click.option("--prefix", metavar="DIR", help="Where `deploy` put the board's daemon, if boards.toml does not say it.")
 @click.option(
     "--bundle",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -123,7 +121,6 @@ def command(  # noqa: PLR0913 - one parameter an option
     project: Path | None,
     output: Path,
     remote_dir: str | None,
-    prefix: str | None,
     workspace: Path | None,
     environment: tuple[str, ...],
     labels: tuple[str, ...],
@@ -144,7 +141,6 @@ def command(  # noqa: PLR0913 - one parameter an option
     absolute = main.startswith("/")
     folder = project or (None if absolute else Path())
     _check(folder, project)
-    entry = BoardsFile().entries().get(name)
     wanted = CollectOptions(
         board=name,
         target=target,
@@ -153,12 +149,11 @@ def command(  # noqa: PLR0913 - one parameter an option
         output=output,
         workspace=Workspace.at(workspace),
         remote_dir=remote_dir or f"~/profagent/{plain_name((folder.resolve() if folder else Path(main)).name)}",
-        entry=entry,
+        entry=BoardsFile().entries().get(name),
         project=folder,
         config=config,
         environment=_pairs(environment),
         labels=labels_of(labels),
-        layout=Layout.of(prefix or (entry.prefix if entry else "") or DEFAULT_PREFIX),
         **chosen,
     )
     done = run_until_stopped(lambda stop: collect(wanted, _shower(as_json=as_json), tell, progress_shower(), stop))

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import posixpath
-import re
 import shlex
 import shutil
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profagent.boards.tunnel import OverSsh, reached
 from profagent.cli.running import interrupted_by
 from profagent.collect.board_run import BoardRun, PatientSsh
-from profagent.collect.daemon import CollectDaemon
 from profagent.collect.explain import LOST, Cause, causes, failure
 from profagent.collect.look import aftermath, jobs_in, placed, prepared, written_after
-from profagent.collect.project import upload_project
-from profagent.deploy.units import Layout
-from profagent.errors import ProfagentError
+from profagent.collect.project import project_labels, upload_project
+from profagent.errors import ProfagentError, UnreachableError
 from profagent.export.export import export_summary, export_timeline
 from profagent.files import make_directory
 from profagent.formats.names import is_job_name
 from profagent.importing.importing import import_job
 from profagent.importing.job_folder import own_folder, write_log
-from profagent.link.credentials import own_consumer
-from profagent.record.made_jobs import MadeJobs
+from profagent.link.channel import connected
+from profagent.link.credentials import Access, full_address, is_local, own_consumer
+from profagent.record.beginnings import MadeJobs
 from profagent.record.record import RecordOptions, exit_code_of, record
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 
@@ -40,65 +38,9 @@ if TYPE_CHECKING:
     from profagent.collect.look import Place, Prepared
     from profagent.link.boards_file import BoardEntry
     from profagent.link.messages import Profiling
-    from profagent.ssh.passwords import Asker
+    from profagent.ssh.connection import Asker
     from profagent.ssh.remote import Remote
     from profagent.store.workspace import Workspace
-
-
-_DIGITS = 16
-_GIT_S = 10.0
-# Of a project with many models, which of them ran is not known.
-_MOST_MODELS = 8
-_ODD = re.compile(r"[^A-Za-z0-9_.-]")
-_LONGEST_NAME = 50
-
-
-async def project_labels(project: Path | None, main: str, digest: str = "") -> dict[str, str]:
-    """`git` (with `-dirty` where files differ), `main` and `model.NAME` (of SHA-256), as far as they are found.
-
-    `digest` is the program's, where it was read on the board.
-    """
-    seen = {"main": digest[:_DIGITS]} if digest else {}
-    if project is None:
-        return seen
-    digests = await asyncio.to_thread(_digests, project, main)
-    revision = await _revision(project)
-    return {**({"git": revision} if revision else {}), **digests, **seen}
-
-
-def _digests(project: Path, main: str) -> dict[str, str]:
-    models = sorted(project.rglob("*.om"))[: _MOST_MODELS + 1]
-    files = {f"model.{_ODD.sub('_', model.stem)[:_LONGEST_NAME]}": model for model in models}
-    program = {} if main.startswith("/") else {"main": project / main}
-    wanted = {**program, **(files if len(models) <= _MOST_MODELS else {})}
-    found: dict[str, str] = {}
-    for label, file in wanted.items():
-        with suppress(OSError), file.open("rb") as opened:
-            found[label] = hashlib.file_digest(opened, "sha256").hexdigest()[:_DIGITS]
-    return found
-
-
-async def _revision(project: Path) -> str:
-    """Empty without git, or where the project is in no repository."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *("git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
-        return ""
-    try:
-        async with asyncio.timeout(_GIT_S):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return ""
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return output.decode("ascii", "replace").strip()
 
 
 _STARTED = "the program was started"
@@ -128,7 +70,6 @@ class CollectOptions:
     acl_json: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     maps: CounterMaps = BUILT_IN
-    layout: Layout = field(default_factory=Layout.of)
     bundle: Path | None = None
     exports: bool = False
     releases: bool = False
@@ -230,9 +171,7 @@ async def _recorded(
 ) -> AsyncIterator[_Recording]:
     """What the program makes is recorded for as long as the context, or until it is told to end."""
     found = await project_labels(options.project, options.main, ready.main.digest)
-    daemon = CollectDaemon(ssh, ready.place, options.board, options.entry, options.layout, options.asker)
-    serving = daemon.serving(options.bundle, own_consumer(), releases=options.releases, tell=tell, stop=stop)
-    async with serving as access:
+    async with _served(options, ssh, ready.place, tell, stop) as access:
         made, ending = MadeJobs(ready.place.output, ready.before, ready.told), asyncio.Event()
         wanted = RecordOptions(
             (options.board,),
@@ -258,6 +197,54 @@ async def _recorded(
             # What ended it was raised, or something worse was.
             if not captured.cancelled():
                 captured.exception()
+
+
+@asynccontextmanager
+async def _served(
+    options: CollectOptions, ssh: PatientSsh, place: Place, tell: Callable[[str], None], stop: asyncio.Event
+) -> AsyncIterator[Access]:
+    """How to reach the installed daemon, where it serves the directory, else a temporary one.
+
+    With `releases` it is one that deletes what this host has.
+    """
+    async with AsyncExitStack() as stack:
+        access = await _installed(stack, options, ssh, place, tell, stop)
+        if access is None:
+            release = ("--retain", "delivered", "--retain-for", own_consumer()) if options.releases else ()
+            settings = ("--state", f"{place.own}/state", *release)
+            over = OverSsh((place.output,), options.bundle, settings, is_own=True, asker=options.asker)
+            access = await stack.enter_async_context(reached([options.board], Access(), over, tell, stop))
+        yield access
+
+
+async def _installed(
+    stack: AsyncExitStack,
+    options: CollectOptions,
+    ssh: PatientSsh,
+    place: Place,
+    tell: Callable[[str], None],
+    stop: asyncio.Event,
+) -> Access | None:
+    """Directly to a board that has an address, else through a tunnel; None where none serves as it is needed."""
+    entry = options.entry
+    address = full_address("127.0.0.1" if entry is None else entry.address)
+    try:
+        if entry is not None and not is_local(address):
+            access = Access(known={options.board: entry.known})
+        elif await ssh.remote.answers(address):
+            over = OverSsh(asker=options.asker)
+            access = await stack.enter_async_context(reached([options.board], Access(), over, tell, stop))
+        else:
+            return None
+        async with connected(options.board, access) as channel:
+            board = await channel.describe()
+    except UnreachableError as error:
+        tell(f"the daemon that runs there is not used: {error}")
+        return None
+    kept = board.retention
+    deletes = kept is not None and kept.policy == "delivered" and own_consumer() in kept.retain_for
+    is_below = any(f"{place.output}/".startswith(f"{root.rstrip('/')}/") for root in board.roots)
+    return access if is_below and (deletes or not options.releases) else None
 
 
 async def _followed(
@@ -345,7 +332,8 @@ def _deliver(mirror: Path, output: Path) -> Path:
 async def _export_job(job: Path, maps: CounterMaps, told: Profiling, sdk: str) -> None:
     """What the vendor's `--all` makes in a JOB directory: its database, timelines and summaries. StoreError."""
     imported = await import_job(job, maps, told=told, sdk=sdk)
-    await asyncio.to_thread(_export, imported.database, job)
+    await export_timeline(imported.database, own_folder(job, "timeline"), job=job.name)
+    await export_summary(imported.database, own_folder(job, "summary"), job=job.name)
     await asyncio.to_thread(write_log, job, [f"collect: {imported.files} files in {imported.elapsed_s:.1f} s"])
 
 
@@ -357,8 +345,3 @@ def _job_files(job: Path) -> Mapping[str, int]:
             path = job / os.path.relpath(os.path.join(folder, name), job)  # noqa: PTH118 - names may be of any bytes
             found[path.relative_to(job).as_posix()] = path.lstat().st_size
     return found
-
-
-def _export(database: Path, job: Path) -> None:
-    export_timeline(database, own_folder(job, "timeline"), job=job.name)
-    export_summary(database, own_folder(job, "summary"), job=job.name)

@@ -10,8 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.aclconfig.edit import DEFAULTS, edited_acl_json, has_dump
-from profagent.aclconfig.files import BoardAclFile
+from profagent.aclconfig.edit import DEFAULTS, BoardAclFile, edited_acl_json, has_dump
 from profagent.collect.explain import Aftermath
 from profagent.collect.project import OWN
 from profagent.doctor.board import plain_path
@@ -35,41 +34,18 @@ _ALSO = {"x86_64": {"i386"}, "aarch64": {"arm"}}
 _ACL_JSON = re.compile(rb"[\x21-\x7e]{0,200}\.json(?![\x21-\x7e])")
 
 
-@dataclass(frozen=True, slots=True)
 class Place:
     """A program and its surroundings; `directory` is the project's, as the board's kernel calls it."""
 
-    directory: str
-    main: str
-    """An absolute path."""
-
-    @classmethod
-    def of(cls, directory: str, main: str) -> Place:
-        """`main` is relative to the directory, or absolute."""
-        path = posixpath.normpath(posixpath.join(directory, main))
-        if not main.startswith("/") and not path.startswith(f"{directory}/"):
+    def __init__(self, directory: str, main: str) -> None:
+        """`main` is relative to the directory, or absolute. Raises UsageError."""
+        self.directory = directory
+        self.main = posixpath.normpath(posixpath.join(directory, main))
+        if not main.startswith("/") and not self.main.startswith(f"{directory}/"):
             raise UsageError(f"-m {main} leads out of the project", hint="name it relative to --project, or absolutely")
-        return cls(directory, path)
-
-    @property
-    def main_directory(self) -> str:
-        """Where the program is started."""
-        return posixpath.dirname(self.main)
-
-    @property
-    def output(self) -> str:
-        """Where JOBs are made."""
-        return f"{self.directory}/profiling"
-
-    @property
-    def own(self) -> str:
-        """What is ours there."""
-        return f"{self.directory}/{OWN}"
-
-    @property
-    def run(self) -> str:
-        """The files of the run that goes on."""
-        return f"{self.own}/run"
+        # Where the program is started, where JOBs are made, what is ours there, and the files of the run that goes on.
+        self.main_directory = posixpath.dirname(self.main)
+        self.output, self.own, self.run = f"{directory}/profiling", f"{directory}/{OWN}", f"{directory}/{OWN}/run"
 
     @property
     def acl_candidates(self) -> tuple[str, ...]:
@@ -147,7 +123,7 @@ async def placed(remote: Remote, directory: str, main: str) -> tuple[Place, str]
     name = f'"$HOME"/{shlex.quote(directory[2:])}' if home else shlex.quote(directory)
     ran = await remote.must(f"mkdir -p {name} && cd {name} && pwd -P && uname -m")
     path, machine = ran.text.splitlines()[-2:]
-    return Place.of(path, main), machine
+    return Place(path, main), machine
 
 
 async def prepared(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import shlex
 import stat
 import tarfile
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +19,7 @@ from profagent.errors import UsageError
 from profagent.formats.names import is_job_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from profagent.ssh.remote import Remote
 
@@ -79,7 +82,7 @@ async def upload_project(
             ' rmdir "./$name" 2>/dev/null || :; else rm -f "./$name"; fi; done',
             _lines(remove),
         )
-        tar = _pieces(_tar(project, send))
+        tar = _tar(project, send)
         await remote.unpack(tar, directory, lambda sent: on_progress(min(sent, size), size))
         await _remember(remote, directory, wanted)
     return Uploaded(send, remove, size, len(wanted))
@@ -182,32 +185,18 @@ def _size_bytes(project: Path, names: Iterable[str]) -> int:
 
 def _tar(project: Path, names: Iterable[str]) -> Iterator[bytes]:
     """An uncompressed tar of some of it, piece by piece. Raises UsageError for a file that changes meanwhile."""
-    for name in names:
-        path = project / name
-        found = path.lstat()
-        entry = tarfile.TarInfo(name)
-        entry.mtime, entry.mode = int(found.st_mtime), found.st_mode & 0o777
-        if stat.S_ISLNK(found.st_mode):
-            entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink())
-        elif stat.S_ISDIR(found.st_mode):
-            entry.type = tarfile.DIRTYPE
-        else:
-            entry.size = found.st_size
-        yield entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-        if entry.isreg():
-            yield from _content(path, entry.size)
-    yield bytes(2 * tarfile.BLOCKSIZE)
-
-
-def _content(path: Path, size: int) -> Iterator[bytes]:
-    left = size
-    with path.open("rb") as file:
-        while left and (piece := file.read(min(left, _PIECE_BYTES))):
-            left -= len(piece)
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
+            try:
+                for name in names:
+                    archive.add(project / name, name, recursive=False)
+            except OSError as error:
+                raise UsageError(
+                    f"{error.filename or project} changes while it is sent", hint="let what writes it end first"
+                ) from error
+        file.seek(0)
+        while piece := file.read(_PIECE_BYTES):
             yield piece
-        if left or file.read(1):
-            raise UsageError(f"{path} changes while it is sent", hint="let what writes it end first")
-    yield bytes(-size % tarfile.BLOCKSIZE)
 
 
 async def _remember(remote: Remote, directory: str, names: Iterable[str]) -> None:
@@ -219,8 +208,57 @@ def _lines(names: Iterable[str]) -> bytes:
     return "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
 
 
-async def _pieces(tar: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Read on a thread: the files of a project may be large."""
-    done = object()
-    while isinstance(piece := await asyncio.to_thread(next, tar, done), bytes):
-        yield piece
+_LABEL_DIGITS = 16
+_GIT_S = 10.0
+# Of a project with many models, which of them ran is not known.
+_MOST_MODELS = 8
+_ODD = re.compile(r"[^A-Za-z0-9_.-]")
+_LONGEST_NAME = 50
+
+
+async def project_labels(project: Path | None, main: str, digest: str = "") -> dict[str, str]:
+    """`git` (with `-dirty` where files differ), `main` and `model.NAME` (of SHA-256), as far as they are found.
+
+    `digest` is the program's, where it was read on the board.
+    """
+    seen = {"main": digest[:_LABEL_DIGITS]} if digest else {}
+    if project is None:
+        return seen
+    digests = await asyncio.to_thread(_digests, project, main)
+    revision = await _revision(project)
+    return {**({"git": revision} if revision else {}), **digests, **seen}
+
+
+def _digests(project: Path, main: str) -> dict[str, str]:
+    models = sorted(project.rglob("*.om"))[: _MOST_MODELS + 1]
+    files = {f"model.{_ODD.sub('_', model.stem)[:_LONGEST_NAME]}": model for model in models}
+    program = {} if main.startswith("/") else {"main": project / main}
+    wanted = {**program, **(files if len(models) <= _MOST_MODELS else {})}
+    found: dict[str, str] = {}
+    for label, file in wanted.items():
+        with suppress(OSError), file.open("rb") as opened:
+            found[label] = hashlib.file_digest(opened, "sha256").hexdigest()[:_LABEL_DIGITS]
+    return found
+
+
+async def _revision(project: Path) -> str:
+    """Empty without git, or where the project is in no repository."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *("git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return ""
+    try:
+        async with asyncio.timeout(_GIT_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return ""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return output.decode("ascii", "replace").strip()

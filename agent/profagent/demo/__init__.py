@@ -1,1 +1,0 @@
-"""The whole way without a board."""

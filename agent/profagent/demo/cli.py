@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from profagent.cli.options import duration_s
+from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError
 from profagent.export.export import SummaryOptions, export_summary, export_timeline
-from profagent.record.cli import summary_lines
 from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
 from profagent.watch.cli import show_text
@@ -61,14 +61,14 @@ async def demo(
         summary = await _lives_through(process, _capture(options, address, show, tell, stop))
     tell("exporting")
     folder = options.workspace.root / "exports" / f"session-{summary['session']}"
-    await asyncio.to_thread(_export, options.workspace.database, folder, summary["session"])
+    await _export(options.workspace.database, folder, summary["session"])
     return DemoResult(summary, folder)
 
 
-def _export(database: Path, folder: Path, session: int) -> None:
-    export_timeline(database, folder / "timeline", session=session)
-    export_summary(database, folder / "summary", session=session)
-    export_summary(database, folder / "aggregate", session=session, options=SummaryOptions(aggregate=True))
+async def _export(database: Path, folder: Path, session: int) -> None:
+    await export_timeline(database, folder / "timeline", session=session)
+    await export_summary(database, folder / "summary", session=session)
+    await export_summary(database, folder / "aggregate", session=session, options=SummaryOptions(aggregate=True))
 
 
 async def _lives_through(process: asyncio.subprocess.Process, work: Coroutine[Any, Any, T]) -> T:

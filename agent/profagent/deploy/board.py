@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+import tomllib
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from profagent import __version__
-from profagent.deploy.daemon_tree import DaemonTree, launcher, own_packages, unpack, wheel_files
-from profagent.deploy.settings import BoardSettings, board_settings
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
 from profagent.deploy.survey import survey
 from profagent.deploy.units import INITS, Service, check_owner, installed_init, named_roots, owned_init, service
-from profagent.deploy.wheels import OLDEST_PYTHON, fetch_wheels
 from profagent.errors import ProfagentError, UsageError
+from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
 from profagent.link.boards_file import BoardEntry, BoardsFile, check_same
-from profagent.link.credentials import own_consumer
-from profagent.link.messages import EARLIEST
+from profagent.link.credentials import CA, REVOKED, Certificate, host_of, is_local, own_consumer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from datetime import datetime
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from profagent.deploy.deploying import DeployOptions
@@ -30,63 +28,137 @@ if TYPE_CHECKING:
     from profagent.ssh.remote import Remote
 
 
-# A board tells its time in whole seconds.
-CLOCK_RESOLUTION_S = 2
+DEFAULT_LISTEN = "0.0.0.0:50151"
+_ADDRESS = re.compile(r"(\[[^\]]+\]|[^:\[\]]+):([1-9]\d{0,4})")
+_ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 - looked for, not listened on
+_TLS = {"tls_cert": "board.pem", "tls_key": "board.key", "tls_ca": "ca.pem", "tls_revoked": "revoked.txt"}
+_MIN_FREE = "min_free"
 
-PYTHONS = ("auto", "system", "bundled")
-_BUNDLE = (
-    "bring one: `profagent bundle --arch {} --libraries DIR -o FILE.tar.gz`, with Debian's libc6, libgcc-s1, libstdc++6"
-    " and zlib1g unpacked in DIR, then `--bundle FILE.tar.gz`"
-)
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Settings that were asked for; None, or empty: as they are on the board, else the usual ones."""
+
+    listen: str | None = None
+    roots: tuple[str, ...] = ()
+    retain: str | None = None
+    retain_for: tuple[str, ...] = ()
+    min_free: str | None = None
+
+    def check(self) -> None:
+        """Raises UsageError for what makes no sense."""
+        if self.listen is not None and not self.listen.startswith("unix:/") and not _ADDRESS.fullmatch(self.listen):
+            raise UsageError(
+                f"--listen {self.listen!r} is no HOST:PORT", hint=f"take {DEFAULT_LISTEN}, or unix:/PATH with --via ssh"
+            )
+        for root in self.roots:
+            if not root.startswith("/"):
+                raise UsageError(f"--root {root!r} is no absolute path", hint="it is a directory of the board")
+        if (self.min_free is not None) != (self.retain == _MIN_FREE):
+            raise UsageError("--retain min_free and --min-free SIZE go together", hint="e.g. --min-free 200MB, or 10%")
+        if self.retain_for and self.retain in (None, "keep"):
+            raise UsageError("--retain-for goes with --retain delivered or min_free", hint="add one, or leave it out")
+
+
+@dataclass(frozen=True, slots=True)
+class BoardSettings:
+    """The text of profagentd.toml, and what of it others need."""
+
+    text: str
+    listen: str
+    roots: tuple[str, ...]
+    deletes: bool
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether hosts need a certificate."""
+        return not is_local(self.listen)
+
+    def host(self, reached_by: str) -> str:
+        """By which name or address hosts call the daemon, on a board that SSH reaches by `reached_by`."""
+        host = host_of(self.listen)
+        return reached_by if not self.has_tls or host in _ANY_HOST else host
+
+    def address(self, reached_by: str) -> str:
+        """HOST:PORT, or unix:PATH, for boards.toml."""
+        if not self.has_tls:
+            # Only a tunnel leads there, and has to end at this very place.
+            return self.listen
+        host = self.host(reached_by)
+        return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+
+    @property
+    def own_address(self) -> str:
+        """What the board's own programs call it."""
+        return f"127.0.0.1:{self._port}" if host_of(self.listen) in _ANY_HOST else self.listen
+
+    @property
+    def _port(self) -> str:
+        return self.listen.rpartition(":")[2]
+
+
+def board_settings(old: str, asked: Asked, layout: Layout, init: str, identity: str, consumer: str) -> BoardSettings:
+    """The settings with what was asked for; what a person wrote there stays. Raises ProfagentError, UsageError.
+
+    `consumer` is whose captures count as delivery unless others are named.
+    """
+    asked.check()
+    try:
+        document = tomlkit.parse(old)
+    except TOMLKitError as error:
+        raise ProfagentError(f"{layout.config} on the board: {error}", hint="mend it there, or remove it") from error
+    if asked.listen is None and not isinstance(document.get("listen", ""), str):
+        raise ProfagentError(
+            f"{layout.config} on the board: listen = {document['listen']} is no text",
+            hint="mend it there, or use --listen",
+        )
+    for key, value in _changes(document, asked, consumer).items():
+        _set(document, key, value)
+    has_tls = not is_local(str(document["listen"]))
+    for key, file in _TLS.items():
+        _set(document, key, f"{layout.keys}/{file}" if has_tls else None)
+    if has_tls:
+        _set(document, "insecure", None)
+    if not layout.is_usual:
+        _set(document, "identity", identity)
+        # systemd gives the service a directory of its own.
+        _set(document, "state", None if init == "systemd" else layout.state)
+    text = tomlkit.dumps(document)
+    values = tomllib.loads(text)
+    return BoardSettings(
+        text if text.endswith("\n") else f"{text}\n",
+        values["listen"],
+        tuple(values.get("roots", ())),
+        values.get("retain", "keep") != "keep",
+    )
+
+
+def _changes(document: Any, asked: Asked, consumer: str) -> dict[str, Any]:
+    changes: dict[str, Any] = {"listen": asked.listen or document.get("listen", DEFAULT_LISTEN)}
+    if asked.roots:
+        changes["roots"] = list(asked.roots)
+    if asked.retain is not None:
+        keeps = asked.retain == "keep"
+        changes["retain"] = None if keeps else asked.retain
+        changes["retain_for"] = None if keeps else list(asked.retain_for or (consumer,))
+        changes[_MIN_FREE] = asked.min_free
+        if asked.retain != _MIN_FREE:
+            changes["delete_undelivered"] = None
+    return changes
+
+
+def _set(document: Any, key: str, value: Any) -> None:
+    """Another value, or none; an equal one stays as it was written."""
+    if value is None:
+        document.pop(key, None)
+    elif document.get(key) != value:
+        document[key] = value
+
+
 # Besides the version's own files: links, settings, the room that a file system takes for itself.
 _ROOM_BYTES = 2 << 20
 _MIB = 1 << 20
 _NAMELESS = ("", "(none)", "localhost")
-
-
-def choose_python(facts: BoardFacts, wish: str, bundled_for: str | None) -> str:
-    """`system` or `bundled`, of PYTHONS; `bundled_for` is the machine of the bundle that is there to be taken.
-
-    Raises ProfagentError, UsageError when it cannot be.
-    """
-    hint = _BUNDLE.format(facts.machine)
-    if wish == "bundled" and bundled_for is None:
-        raise UsageError("--python bundled needs --bundle FILE", hint=hint)
-    if wish == "system" and bundled_for is not None:
-        raise UsageError("--bundle goes with --python bundled, or auto", hint="leave one of them out")
-    why = _unfit(facts)
-    if wish != "bundled" and why is None:
-        return "system"
-    if bundled_for is None:
-        raise ProfagentError(f"{facts.hostname} {why}", hint=hint)
-    if bundled_for != facts.machine:
-        raise ProfagentError(f"the bundle is for {bundled_for}, and {facts.hostname} is {facts.machine}", hint=hint)
-    return "bundled"
-
-
-async def chosen_version(facts: BoardFacts, wish: str, bundle: Path | None, wheelhouse: Path | None) -> DaemonTree:
-    """The version directory for a board: of a bundle, or for its own Python. Raises ProfagentError, UsageError."""
-    bundled = await asyncio.to_thread(unpack, bundle) if bundle else None
-    if choose_python(facts, wish, bundled.about["machine"] if bundled else None) == "bundled":
-        assert bundled is not None, "it was chosen"
-        return bundled
-    python = facts.python
-    assert python is not None, "it was chosen"
-    wheels = await fetch_wheels(python, wheelhouse)
-    return await asyncio.to_thread(
-        lambda: DaemonTree.of(__version__, launcher(python.path), {**own_packages(), **wheel_files(wheels)})
-    )
-
-
-def _unfit(facts: BoardFacts) -> str | None:
-    """Why the board's own Python will not do."""
-    if facts.python is None:
-        return f"has no Python {'.'.join(map(str, OLDEST_PYTHON))} or later"
-    if facts.lacks:
-        return f"has Python {facts.python.shown} without {' and '.join(facts.lacks)}"
-    if not facts.python.platforms:
-        return f"has {facts.libc}, for which there are no wheels of grpcio"
-    return None
 
 
 def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
@@ -148,39 +220,6 @@ def board_name(facts: BoardFacts) -> str:
     if not name or facts.hostname in _NAMELESS:
         raise UsageError(f"the board calls itself {facts.hostname!r}", hint="give it a name with --name")
     return name
-
-
-def fact_lines(facts: BoardFacts, now: datetime) -> Iterator[str]:
-    """What the board is, for people, a line each; `now` is the host's time."""
-    model = f", {facts.model}" if facts.model else ""
-    yield f"board    {facts.hostname}{model}: {facts.machine}, Linux {facts.kernel}, {facts.libc or 'libc N/A'}"
-    python = "no Python 3.9 or later" if facts.python is None else f"Python {facts.python.shown} ({facts.python.path})"
-    yield f"python   {python}{', without ' + ', '.join(facts.lacks) if facts.lacks else ''}"
-    version = f" {facts.systemd}" if facts.init == "systemd" and facts.systemd else ""
-    yield f"init     {facts.init}{version}; logged in as {facts.user}"
-    free = "N/A" if facts.free_bytes is None else f"{facts.free_bytes / _MIB:.0f} MiB free"
-    yield f"disk     {facts.place}: {free}{'' if facts.is_writable else ', cannot be written to'}"
-    yield f"clock    {_clock(facts.clock, now)}"
-    yield f"npu      {_NPU[facts.npu] if facts.npu in _NPU else ', '.join(facts.npu)}"
-
-
-_NPU = {
-    (): "none is loaded: no /dev/svp_npu",
-    ("svp_npu",): "/dev/svp_npu",
-    ("pqp",): "another stack (pqp), which does not profile with svp_acl",
-    ("svp_npu", "pqp"): "/dev/svp_npu, and another stack (pqp), which does not profile with svp_acl",
-}
-
-
-def _clock(clock: datetime | None, now: datetime) -> str:
-    if clock is None:
-        return "N/A"
-    if clock < EARLIEST:
-        return f"{clock:%Y-%m-%d %H:%M} UTC: never set. Certificates hold since 1970, so it works; times will be odd"
-    ahead_s = round((clock - now).total_seconds())
-    if abs(ahead_s) <= CLOCK_RESOLUTION_S:
-        return f"{clock:%Y-%m-%d %H:%M} UTC, as this host's to within {CLOCK_RESOLUTION_S} s"
-    return f"{clock:%Y-%m-%d %H:%M} UTC, {ahead_s:+d} s from this host's"
 
 
 # Each board's own, the surest first.
@@ -275,3 +314,36 @@ def _is_another_machine(before: Collection[str], now: Collection[str], *, by_ima
 
 def _of(marks: Iterable[str], kinds: Collection[str]) -> set[str]:
     return {mark for mark in marks if mark.partition(":")[0] in kinds}
+
+
+def board_keys(
+    folder: Path, name: str, host: str, identity: str, installed: str | None, tell: Callable[[str], None]
+) -> tuple[str, Mapping[str, bytes]]:
+    """The fingerprint and files, by name, for the board that hosts call `host`; a CA is made where there is none.
+
+    `installed` is the certificate (PEM) that the board has together with its key, which then stay. UsageError.
+    """
+    keys = Keys(folder)
+    if not folder.is_dir() or not any(folder.iterdir()):
+        keys.init()
+        tell(f"made a CA for keys in {folder}; keep its ca.key secret, and a copy of it")
+    if not (folder / CA).exists():
+        raise UsageError(f"{folder} has no {CA}", hint="name the folder of `profagent keys init` with --keys")
+    files = {each: content(folder / each) for each in (CA, REVOKED) if (folder / each).exists()}
+    if installed is not None and (found := _fitting(keys, installed.encode(), host, identity)):
+        return found.fingerprint, {**files, BOARD_CERT: installed.encode()}
+    handed_out = folder / "boards" / name
+    if not (handed_out / BOARD_KEY).exists() or not _fitting(keys, content(handed_out / BOARD_CERT), host, identity):
+        keys.issue_board(name, (host,), identity=identity)
+    own = {each: content(handed_out / each) for each in (BOARD_CERT, BOARD_KEY)}
+    return Certificate.read(own[BOARD_CERT], handed_out).fingerprint, {**files, **own}
+
+
+def _fitting(keys: Keys, pem: bytes, host: str, identity: str) -> Certificate | None:
+    """The certificate, when the CA's hosts take it of the board with that identity at that host."""
+    try:
+        found = Certificate.read(pem, BOARD_CERT)
+    except UsageError:
+        return None
+    is_its = host in found.addresses and found.identity in ("", identity)
+    return found if is_its and keys.takes(found) else None

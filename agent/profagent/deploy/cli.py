@@ -12,9 +12,9 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.cli.table import printable
-from profagent.deploy.board import PYTHONS
+from profagent.deploy.board import DEFAULT_LISTEN, Asked
+from profagent.deploy.daemon_tree import PYTHONS
 from profagent.deploy.deploying import Deployed, DeployOptions, deploy, remove, roll_back
-from profagent.deploy.settings import DEFAULT_LISTEN, Asked
 from profagent.deploy.units import DEFAULT_PREFIX, INITS, Layout
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys
@@ -97,7 +97,7 @@ def command(
     python = chosen.pop("python") or "auto"
     if python == "bundled" and chosen["wheelhouse"]:
         raise UsageError("--wheelhouse does not go with --python bundled", hint="the bundle has its own: leave it out")
-    wanted = DeployOptions(target, Layout.of(prefix), asked, python=python, keys=keys or default_keys(), **chosen)
+    wanted = DeployOptions(target, Layout(prefix), asked, python=python, keys=keys or default_keys(), **chosen)
     show = tell if as_json else _show
     if is_removal:
         was_there = run_to_the_end(lambda: remove(wanted, show))

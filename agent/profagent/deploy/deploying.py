@@ -2,32 +2,191 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import secrets
+import shlex
 import tomllib
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from profagent.deploy.board import check_room, check_version, chosen_version, fact_lines, is_deployed, looked_at
-from profagent.deploy.installing import answered, changed, is_active, tried_out
-from profagent.deploy.settings import Asked
+from profagent.deploy.board import Asked, board_keys, check_room, check_version, is_deployed, looked_at
+from profagent.deploy.daemon_tree import chosen_version
+from profagent.deploy.setup import LOST_S
+from profagent.deploy.survey import fact_lines
 from profagent.deploy.units import Layout, back_request, install_request, installed_init, named_roots, removal_request
-from profagent.errors import UsageError
-from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys
+from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
+from profagent.files import finished
+from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
 from profagent.link.boards_file import BoardEntry, BoardsFile
-from profagent.link.credentials import CA, REVOKED, Certificate, default_keys
-from profagent.ssh.connection import connect
-from profagent.ssh.passwords import Person
+from profagent.link.channel import connected
+from profagent.link.credentials import CA, Access, Certificate, KnownBoard, default_keys
+from profagent.ssh.connection import Person, connect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from pathlib import Path
 
-    from profagent.deploy.board import DeployBoard
+    from profagent.deploy.board import BoardSettings, DeployBoard
     from profagent.deploy.daemon_tree import DaemonTree
     from profagent.deploy.survey import BoardFacts
+    from profagent.deploy.units import Service
+    from profagent.link.boards_file import BoardEntry
     from profagent.link.messages import Board
-    from profagent.ssh.remote import Remote
+    from profagent.ssh.remote import Program, Remote
+
+
+# An interpreter on a small board takes its time.
+LIMIT_S = 90.0
+_BETWEEN_S = 1.0
+# One that ended once may have been started again meanwhile.
+DEAD = 3
+_BEAT_S = LOST_S / 12
+
+
+async def changed(remote: Remote, facts: BoardFacts, layout: Layout, request: Mapping[str, Any]) -> None:
+    """Have `setup` do something that needs no second word. Raises ProfagentError, UnreachableError."""
+    async with _asked(remote, facts, layout, request) as program:
+        await _said(program, facts)
+
+
+async def tried_out(
+    remote: Remote,
+    facts: BoardFacts,
+    layout: Layout,
+    request: Mapping[str, Any],
+    ask: Callable[[], Awaitable[Board]],
+) -> Board:
+    """Have a version run, and answer `ask`; else what was there before is there, and runs, again.
+
+    So it is when this is cancelled, and when the link is lost: the board does it by itself.
+    """
+    async with _asked(remote, facts, layout, request) as program:
+        version = request["version"]
+        try:
+            answer = await _said(program, facts)
+            if answer["is"] == "back":
+                error = ProfagentError(answer["why"], hint="see its log there")
+                raise _not_usable(version, facts, error, answer["log"])
+            board = await ask()
+            program.stdin.write(b"keep\n")
+            await finished(asyncio.create_task(_said(program, facts)))
+        except asyncio.CancelledError:
+            await finished(asyncio.create_task(_given_up(program)))
+            raise
+        except (UnreachableError, RefusedError) as error:
+            raise await _failed(version, facts, program, error) from error
+    return board
+
+
+async def _failed(version: str, facts: BoardFacts, program: Program, error: ProfagentError) -> ProfagentError:
+    """What is said of a version that was taken back."""
+    try:
+        log = await _given_up(program)
+    except UnreachableError as lost:
+        before = f"{facts.current} runs again" if facts.current else "nothing runs there"
+        return UnreachableError(
+            f"{lost}; {facts.hostname} leads back by itself within {LOST_S} s: {before} then", hint=lost.hint
+        )
+    return _not_usable(version, facts, error, log)
+
+
+def _not_usable(version: str, facts: BoardFacts, error: ProfagentError, log: str) -> ProfagentError:
+    before = f"{facts.current} runs again" if facts.current else "nothing runs there"
+    said = _last_message(log)
+    return type(error)(
+        f"{version} was started and cannot be used: {error}; {before}"
+        + (f"; its log ends with: {said}" if said else ""),
+        hint=f"{error.hint}; where only SSH gets through, take --listen 127.0.0.1:50151",
+    )
+
+
+async def _given_up(program: Program) -> str:
+    """Have what is on trial taken back; the end of the service's log. Raises UnreachableError."""
+    with suppress(OSError):
+        program.stdin.write(b"back\n")
+    answer = json.loads(await program.read_line() or b"{}")
+    await program.wait()
+    return str(answer.get("log", ""))
+
+
+@asynccontextmanager
+async def _asked(
+    remote: Remote, facts: BoardFacts, layout: Layout, request: Mapping[str, Any]
+) -> AsyncIterator[Program]:
+    """`setup`, which was given a request, and hears this host for as long as the context."""
+    await remote.must(f"mkdir -p {layout.prefix}")
+    await remote.put(files("profagent.deploy").joinpath("setup.py").read_bytes(), layout.setup)
+    # A bundle has a Python of its own.
+    tree = request.get("part") or layout.current
+    system = shlex.quote(facts.python.path) if facts.python else "python3"
+    command = f"python={tree}/bin/python; [ -x $python ] || python={system}; exec $python -I -B {layout.setup}"
+    async with remote.stream(command) as program:
+        program.stdin.write(json.dumps(request).encode() + b"\n")
+        async with program.kept_awake(_BEAT_S):
+            yield program
+
+
+async def _said(program: Program, facts: BoardFacts) -> Mapping[str, Any]:
+    """The next answer. Raises ProfagentError for one that says why not, UnreachableError."""
+    line = await program.read_line()
+    if not line:
+        complaint = (await program.complaint()).strip().splitlines() or ["it ended without a word"]
+        await program.wait()
+        raise ProfagentError(
+            f"nothing can be changed on {facts.hostname}: {complaint[-1]}",
+            hint="see that the file system can be written to, and that the board's Python runs",
+        )
+    answer: Mapping[str, Any] = json.loads(line)
+    if answer["is"] == "failed":
+        raise ProfagentError(f"{facts.hostname}: {answer['why']}", hint=answer["hint"])
+    return answer
+
+
+def _last_message(log: str) -> str:
+    """A log's last line that is not indented, with what to do that stands below it."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    begins = [number for number, line in enumerate(lines) if not line[0].isspace()]
+    return ": ".join(line.strip() for line in lines[begins[-1] :]) if begins else ""
+
+
+async def answered(remote: Remote, service: Service, settings: BoardSettings, entry: BoardEntry, keys: Path) -> Board:
+    """Who answers: over mutual TLS, or through a tunnel where the daemon listens on the board alone.
+
+    It is waited for as long as the board says that it runs. Raises RefusedError, UnreachableError.
+    """
+    if settings.has_tls:
+        access = Access(keys, known={entry.name: entry.known})
+        return await _described(remote, service, entry.name, access)
+    async with remote.forward(settings.own_address) as local:
+        access = Access(known={entry.name: KnownBoard(entry.name, local, entry.uuid)})
+        return await _described(remote, service, entry.name, access)
+
+
+async def is_active(remote: Remote, service: Service) -> bool:
+    """Whether the board says that the service runs. Raises UnreachableError."""
+    return (await remote.run(service.is_active)).status == 0
+
+
+async def _described(remote: Remote, service: Service, name: str, access: Access) -> Board:
+    until = asyncio.get_running_loop().time() + LIMIT_S
+    found_dead = 0
+    while True:
+        try:
+            async with connected(name, access) as channel:
+                return await channel.describe()
+        except RefusedError:
+            raise
+        except UnreachableError:
+            found_dead = 0 if await is_active(remote, service) else found_dead + 1
+            if found_dead == DEAD or asyncio.get_running_loop().time() > until:
+                raise
+        await asyncio.sleep(_BETWEEN_S)
+
 
 Files = dict[str, tuple[bytes, int]]
 _KEY_MODES = {BOARD_KEY: 0o600}
@@ -38,7 +197,7 @@ class DeployOptions:
     """What was asked for; `name` may be empty, and is then the board's host name."""
 
     target: str
-    layout: Layout = field(default_factory=Layout.of)
+    layout: Layout = field(default_factory=Layout)
     asked: Asked = field(default_factory=Asked)
     init: str = "auto"
     name: str = ""
@@ -163,11 +322,7 @@ async def _brought(remote: Remote, layout: Layout, version: DaemonTree, tell: Ca
     tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
     part = f"{layout.versions}/{version.name}.{secrets.token_hex(4)}.part"
 
-    async def pieces() -> AsyncIterator[bytes]:
-        for piece in version.tar():
-            yield piece
-
-    await remote.unpack(pieces(), part)
+    await remote.unpack(version.tar(), part)
     return part
 
 
@@ -200,7 +355,7 @@ def _changes(
 def _replaced(board: DeployBoard, keys: Path) -> Iterator[str]:
     """What somebody else may rely on: another CA's keys, and an identity that is another board's."""
     there = board.facts.files.get(f"{board.layout.keys}/{CA}")
-    own = _content(keys / CA) if (keys / CA).exists() else None
+    own = content(keys / CA) if (keys / CA).exists() else None
     if board.settings.has_tls and there is not None and there.encode() != own:
         yield f"the keys of {_ca_name(there)}: hosts that have keys of it will be refused"
     other = board.copied_from
@@ -241,43 +396,3 @@ def _with_keys(options: DeployOptions, board: DeployBoard, tell: Callable[[str],
     fingerprint, files = board_keys(options.keys, board.entry.name, host, board.entry.uuid, installed, tell)
     placed = {f"{board.layout.keys}/{name}": (data, _KEY_MODES.get(name, 0o644)) for name, data in files.items()}
     return replace(board.entry, fingerprint=fingerprint), placed
-
-
-def board_keys(
-    folder: Path, name: str, host: str, identity: str, installed: str | None, tell: Callable[[str], None]
-) -> tuple[str, Mapping[str, bytes]]:
-    """The fingerprint and files, by name, for the board that hosts call `host`; a CA is made where there is none.
-
-    `installed` is the certificate (PEM) that the board has together with its key, which then stay. UsageError.
-    """
-    keys = Keys(folder)
-    if not folder.is_dir() or not any(folder.iterdir()):
-        keys.init()
-        tell(f"made a CA for keys in {folder}; keep its ca.key secret, and a copy of it")
-    if not (folder / CA).exists():
-        raise UsageError(f"{folder} has no {CA}", hint="name the folder of `profagent keys init` with --keys")
-    files = {each: _content(folder / each) for each in (CA, REVOKED) if (folder / each).exists()}
-    if installed is not None and (found := _fitting(keys, installed.encode(), host, identity)):
-        return found.fingerprint, {**files, BOARD_CERT: installed.encode()}
-    handed_out = folder / "boards" / name
-    if not (handed_out / BOARD_KEY).exists() or not _fitting(keys, _content(handed_out / BOARD_CERT), host, identity):
-        keys.issue_board(name, (host,), identity=identity)
-    own = {each: _content(handed_out / each) for each in (BOARD_CERT, BOARD_KEY)}
-    return Certificate.read(own[BOARD_CERT], handed_out).fingerprint, {**files, **own}
-
-
-def _fitting(keys: Keys, pem: bytes, host: str, identity: str) -> Certificate | None:
-    """The certificate, when the CA's hosts take it of the board with that identity at that host."""
-    try:
-        found = Certificate.read(pem, BOARD_CERT)
-    except UsageError:
-        return None
-    is_its = host in found.addresses and found.identity in ("", identity)
-    return found if is_its and keys.takes(found) else None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="check its owner and mode") from error

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from profagent.deploy.daemon_tree import PROBE, BoardPython, read_probe
 from profagent.deploy.units import FOUND_INIT, every_service_file
-from profagent.deploy.wheels import PROBE, BoardPython, read_probe
 from profagent.errors import ProfagentError
+from profagent.link.messages import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -202,3 +203,41 @@ def _marks(said: Mapping[str, str]) -> Iterator[str]:
     if said.get("machine_id"):
         # It is not to be told around as it is (machine-id(5)).
         yield f"machine-id:{sha256(said['machine_id'].encode()).hexdigest()[:_DIGITS]}"
+
+
+# A board tells its time in whole seconds.
+CLOCK_RESOLUTION_S = 2
+_MIB = 1 << 20
+
+
+def fact_lines(facts: BoardFacts, now: datetime) -> Iterator[str]:
+    """What the board is, for people, a line each; `now` is the host's time."""
+    model = f", {facts.model}" if facts.model else ""
+    yield f"board    {facts.hostname}{model}: {facts.machine}, Linux {facts.kernel}, {facts.libc or 'libc N/A'}"
+    python = "no Python 3.9 or later" if facts.python is None else f"Python {facts.python.shown} ({facts.python.path})"
+    yield f"python   {python}{', without ' + ', '.join(facts.lacks) if facts.lacks else ''}"
+    version = f" {facts.systemd}" if facts.init == "systemd" and facts.systemd else ""
+    yield f"init     {facts.init}{version}; logged in as {facts.user}"
+    free = "N/A" if facts.free_bytes is None else f"{facts.free_bytes / _MIB:.0f} MiB free"
+    yield f"disk     {facts.place}: {free}{'' if facts.is_writable else ', cannot be written to'}"
+    yield f"clock    {_clock(facts.clock, now)}"
+    yield f"npu      {_NPU[facts.npu] if facts.npu in _NPU else ', '.join(facts.npu)}"
+
+
+_NPU = {
+    (): "none is loaded: no /dev/svp_npu",
+    ("svp_npu",): "/dev/svp_npu",
+    ("pqp",): "another stack (pqp), which does not profile with svp_acl",
+    ("svp_npu", "pqp"): "/dev/svp_npu, and another stack (pqp), which does not profile with svp_acl",
+}
+
+
+def _clock(clock: datetime | None, now: datetime) -> str:
+    if clock is None:
+        return "N/A"
+    if clock < EARLIEST:
+        return f"{clock:%Y-%m-%d %H:%M} UTC: never set. Certificates hold since 1970, so it works; times will be odd"
+    ahead_s = round((clock - now).total_seconds())
+    if abs(ahead_s) <= CLOCK_RESOLUTION_S:
+        return f"{clock:%Y-%m-%d %H:%M} UTC, as this host's to within {CLOCK_RESOLUTION_S} s"
+    return f"{clock:%Y-%m-%d %H:%M} UTC, {ahead_s:+d} s from this host's"

@@ -7,7 +7,7 @@ import re
 import socket
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from profagent.errors import UsageError
 
@@ -23,7 +23,6 @@ _BOARD_LOCK = "/var/run/profagentd.deploying"
 _KEY_FILES = ("ca.pem", "board.pem", "revoked.txt", "board.key")
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
     """Paths on a board: the program's below the prefix, all others where a system has them (FHS).
 
@@ -31,49 +30,28 @@ class Layout:
     and who is not root can deploy there.
     """
 
-    prefix: str
-    settings: str
-    """The directory of profagentd.toml, board-id, keys/ and roots.d/."""
-    state: str
-    run: str
-    log: str
-
-    @classmethod
-    def of(cls, prefix: str = DEFAULT_PREFIX) -> Self:
-        """The paths for a prefix. Raises UsageError."""
+    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
+        """Raises UsageError."""
         if not _PATH.fullmatch(prefix):
             raise UsageError(
                 f"--prefix {prefix!r}: no absolute path of letters, digits and . _ + -",
                 hint="take one such as /opt/profagent",
             )
-        if prefix == DEFAULT_PREFIX:
-            return cls(prefix, "/etc/profagent", "/var/lib/profagentd", "/var/run", "/var/log/profagentd.log")
-        return cls(prefix, f"{prefix}/etc", f"{prefix}/state", f"{prefix}/run", f"{prefix}/profagentd.log")
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether the prefix is the one that the daemon and its service know by themselves."""
-        return self.prefix == DEFAULT_PREFIX
-
-    @property
-    def versions(self) -> str:
-        """The directory of version directories."""
-        return f"{self.prefix}/versions"
-
-    @property
-    def current(self) -> str:
-        """The link to the version that runs."""
-        return f"{self.prefix}/current"
-
-    @property
-    def trial(self) -> str:
-        """The file of what the host has not confirmed yet."""
-        return f"{self.prefix}/trial.json"
-
-    @property
-    def setup(self) -> str:
-        """The program that changes what is deployed."""
-        return f"{self.prefix}/setup.py"
+        self.prefix = prefix
+        # Whether the prefix is the one that the daemon and its service know by themselves.
+        self.is_usual = prefix == DEFAULT_PREFIX
+        self.settings = "/etc/profagent" if self.is_usual else f"{prefix}/etc"
+        self.state = "/var/lib/profagentd" if self.is_usual else f"{prefix}/state"
+        self.run = "/var/run" if self.is_usual else f"{prefix}/run"
+        self.log = "/var/log/profagentd.log" if self.is_usual else f"{prefix}/profagentd.log"
+        # Below `versions` are version directories; `current` leads to the one that runs.
+        self.versions, self.current = f"{prefix}/versions", f"{prefix}/current"
+        # What the host has not confirmed yet, and the program that changes what is deployed.
+        self.trial, self.setup = f"{prefix}/trial.json", f"{prefix}/setup.py"
+        self.config, self.board_id = f"{self.settings}/profagentd.toml", f"{self.settings}/board-id"
+        # In roots.d programs name theirs.
+        self.keys, self.roots_d = f"{self.settings}/keys", f"{self.settings}/roots.d"
+        self.files = (self.config, self.board_id, *(f"{self.keys}/{name}" for name in _KEY_FILES))
 
     def lock(self, init: str) -> str:
         """The file that a host has locked while it works here.
@@ -82,35 +60,6 @@ class Layout:
         usual one is for itself.
         """
         return f"{self.prefix}/deploying" if init == "none" and not self.is_usual else _BOARD_LOCK
-
-    @property
-    def config(self) -> str:
-        """The daemon's settings."""
-        return f"{self.settings}/profagentd.toml"
-
-    @property
-    def board_id(self) -> str:
-        """The file of the board's identity."""
-        return f"{self.settings}/board-id"
-
-    @property
-    def keys(self) -> str:
-        """The directory of the board's certificate and key."""
-        return f"{self.settings}/keys"
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files of settings, identity, certificates and key."""
-        return (self.config, self.board_id, *(f"{self.keys}/{name}" for name in _KEY_FILES))
-
-    @property
-    def roots_d(self) -> str:
-        """The directory in which programs name theirs."""
-        return f"{self.settings}/roots.d"
-
-    def version(self, name: str) -> str:
-        """A version directory."""
-        return f"{self.versions}/{name}"
 
 
 TEMPLATE = "retention.conf.in"

@@ -10,19 +10,18 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.running import asynchronous
 from profagent.diff.comparing import Floor
-from profagent.diff.conditions import parse_condition
-from profagent.diff.diff import DiffOptions, Operand, diff
+from profagent.diff.diff import DiffOptions, Operand, diff, parse_condition
 from profagent.diff.report import diff_document, junit_cases, junit_xml, report_lines
 from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.importing.job_folder import named_target
-from profagent.sessions.baseline import baseline_session
-from profagent.store.workspace import Workspace
+from profagent.store.workspace import Workspace, baseline_session
 
 if TYPE_CHECKING:
-    from profagent.diff.conditions import Condition
+    from profagent.diff.diff import Condition
     from profagent.store.counter_maps import CounterMaps
 
 
@@ -70,7 +69,8 @@ BASELINE = "baseline:"
     metavar="FILE",
     help="Write JUnit XML to this file.",
 )
-def command(  # noqa: PLR0913 - one parameter an option
+@asynchronous
+async def command(  # noqa: PLR0913 - one parameter an option
     *,
     base: str,
     new: str,
@@ -96,7 +96,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     if workspace is not None and not any(map(_is_in_workspace, (base, new))):
         raise UsageError("--workspace goes with a session or a baseline", hint="leave it out: BASE and NEW are neither")
     chosen = Workspace.at(workspace)
-    found = diff(_operand(base, chosen, maps), _operand(new, chosen, maps), DiffOptions(conditions, floor, skip))
+    old = await _operand(base, chosen, maps)
+    found = await diff(old, await _operand(new, chosen, maps), DiffOptions(conditions, floor, skip))
     lines = list(report_lines(found, as_markdown=as_markdown))
     if junit is not None:
         text = "\n".join(report_lines(found, as_markdown=False))
@@ -115,13 +116,13 @@ def _is_in_workspace(text: str) -> bool:
     return text.startswith(BASELINE) or (text.isdecimal() and not Path(text).exists())
 
 
-def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
+async def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
     """What one word names. Raises UsageError, StoreError."""
     if text.startswith(BASELINE):
-        session = baseline_session(workspace, text.removeprefix(BASELINE))
+        session = await baseline_session(workspace, text.removeprefix(BASELINE))
         return Operand(text, workspace.readable_database(), session)
     tables = exported_files(Path(text))
     if tables:
         return Operand(text, tables=tables)
-    target = named_target(text, None, workspace.root if _is_in_workspace(text) else None, maps)
+    target = await named_target(text, None, workspace.root if _is_in_workspace(text) else None, maps)
     return Operand(text, target.database, target.session, target.job)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import operator
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from profagent.cli.provenance import provenance_of
+from profagent.cli.table import text_width
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
 from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported
 from profagent.errors import UsageError
 from profagent.stats.gathering import UNITS, Figures
 from profagent.stats.stats import records_of
-from profagent.store.queries import Scope, find_session, jobs_of, open_readers
+from profagent.store.database import readings
+from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.series import READERS, call_series
 
 if TYPE_CHECKING:
@@ -22,7 +26,78 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.diff.conditions import Condition
+
+SCOPES = ("total", "model", "layer", "type", "api")
+FIGURES = ("mean", "median", "mad", "p95", "max")
+_UNITS = ("%", "us", "ms")
+_OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+# What a condition is made of, one after the other, and what to write where it is not there.
+_PARTS = (
+    ("scope", rf"(?:{'|'.join(SCOPES)})(?![a-z0-9])", f"write a scope: {', '.join(SCOPES)}"),
+    ("name", r"\[[^\]]+\]|(?!\[)", "write a name, as in layer[conv1]"),
+    ("dot", r"\.", "write a dot and a figure, as in layer.median"),
+    ("figure", rf"(?:{'|'.join(FIGURES)})(?![a-z0-9])", f"write a figure: {', '.join(FIGURES)}"),
+    ("operator", "|".join(_OPERATORS), f"write one of {' '.join(_OPERATORS)}"),
+    ("sign", "[+-]", "write + for slower or - for faster, as in >+5%"),
+    ("number", r"\d+(?:\.\d+)?", "write a number, as in >+5%"),
+    ("unit", "|".join(_UNITS), f"write a unit: {', '.join(_UNITS)}"),
+    ("end", "$", "nothing may follow"),
+)
+PREFIX = "--fail-if "
+# What stands before an error's sentence, and before its hint, when the command prints them.
+_MARGIN = len("profagent: ") - len("  ") + len(PREFIX)
+
+
+class Condition(NamedTuple):
+    """Holds for changes of `scope` (named `name`, unless None) whose `figure` differs by more than the limit."""
+
+    text: str
+    scope: str
+    name: str | None
+    figure: str
+    operator: str
+    limit: float
+    unit: str
+
+    def about(self, changes: Sequence[Change]) -> list[Change]:
+        """Those that it is a condition on."""
+        return [change for change in changes if change.scope == self.scope and self.name in (None, change.name)]
+
+    def failing(self, changes: Sequence[Change]) -> list[Change]:
+        """Those for which it holds; a change within noise or floor never does."""
+        return [change for change in self.about(changes) if change.is_significant and self._holds(change)]
+
+    def baseless(self, changes: Sequence[Change]) -> list[Change]:
+        """Those of which nobody can tell whether it holds: the limit is in % of a figure that is 0 in the base only."""
+        untold = (change for change in self.about(changes) if change.is_significant or change.p is None)
+        sides = ((change, *self._sides(change)) for change in untold)
+        return [change for change, base, new in sides if self.unit == "%" and base == 0 and new]
+
+    def _holds(self, change: Change) -> bool:
+        base, new = self._sides(change)
+        if base is None or new is None or (self.unit == "%" and not base):
+            return False
+        found = (new - base) / {"%": base / 100, "us": 1, "ms": 1000}[self.unit]
+        return bool(_OPERATORS[self.operator](found, self.limit))
+
+    def _sides(self, change: Change) -> tuple[float | None, float | None]:
+        return getattr(change.base, self.figure), getattr(change.new, self.figure)
+
+
+def parse_condition(text: str) -> Condition:
+    """Read a condition; UsageError whose hint has a caret below the column that cannot be."""
+    at = 0
+    found: dict[str, str] = {}
+    for part, pattern, what in _PARTS:
+        at += len(text[at:]) - len(text[at:].lstrip())
+        has_no_name = part == "name" and found["scope"] == "total"
+        match = re.compile("" if has_no_name else pattern).match(text, at)
+        if match is None:
+            before = " " * (_MARGIN + text_width(text[:at]))
+            raise UsageError(f"{PREFIX}{text}", hint=f"{before}^ column {at + 1}: {what}")
+        found[part], at = match[0], match.end()
+    name, limit = found["name"][1:-1] or None, float(found["sign"] + found["number"])
+    return Condition(text, found["scope"], name, found["figure"], found["operator"], limit, found["unit"])
 
 
 class Operand(NamedTuple):
@@ -137,9 +212,9 @@ def _facts(run: Run) -> dict[str, list[str]]:
     }
 
 
-def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
+async def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
     """Compare two runs. Raises UsageError where there is nothing to compare, and StoreError."""
-    one, other = (_read(operand, options.skip) for operand in (base, new))
+    one, other = await _read(base, options.skip), await _read(new, options.skip)
     remarks = []
     if bool(base.tables) != bool(new.tables):
         one, other = (replace(run, models=[on_unit(model, UNITS[0]) for model in run.models]) for run in (one, other))
@@ -178,15 +253,15 @@ def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
     return Outcome(condition, failing, untold)
 
 
-def _read(operand: Operand, skip: int | None) -> Run:
+async def _read(operand: Operand, skip: int | None) -> Run:
     if operand.database is None:
         models, provenance = read_exported(operand.tables, skip)
         return Run(operand.called, joined_runs(models), {}, provenance)
-    with open_readers(operand.database, READERS) as readers:
+    async with readings(operand.database, READERS) as readers:
         connection = readers[0]
-        session = find_session(connection, operand.session)
-        scopes = [Scope(session, job) for job in jobs_of(connection, session.session, operand.job)]
-        provenance = [provenance_of(connection, scope) for scope in scopes]
+        session = await find_session(connection, operand.session)
+        scopes = [Scope(session, job) for job in await jobs_of(connection, session.session, operand.job)]
+        provenance = [await provenance_of(connection, scope) for scope in scopes]
         for scope in scopes:
             if not scope.job.frequency_mhz:
                 raise UsageError(
@@ -194,11 +269,11 @@ def _read(operand: Operand, skip: int | None) -> Run:
                     hint="it has no info.json: compare another run, or look at `profagent stats`, which tells ticks",
                 )
         models = joined_runs(
-            run for scope in scopes for run in model_runs(records_of(readers, scope, in_us=True), skip)
+            [run for scope in scopes for run in model_runs(await records_of(readers, scope, in_us=True), skip)]
         )
         calls: dict[str, list[NDArray[np.float64]]] = {}
         for scope in scopes:
-            for (name, _), durations, _ in call_series(connection, scope):
+            for (name, _), durations, _ in await call_series(connection, scope):
                 calls.setdefault(name, []).append(durations)
     joined = {name: np.concatenate(parts) for name, parts in calls.items()}
     return Run(operand.called, models, joined, provenance)

@@ -11,10 +11,8 @@ from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, markdown, prin
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from profagent.diff.alignment import Match
-    from profagent.diff.comparing import Change, ModelDiff, Moved
-    from profagent.diff.conditions import Condition
-    from profagent.diff.diff import Diff, Run
+    from profagent.diff.comparing import Change, Match, ModelDiff, Moved
+    from profagent.diff.diff import Condition, Diff, Run
 
 
 COLUMNS = (

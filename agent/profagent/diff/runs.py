@@ -10,11 +10,10 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.diff.alignment import LayerName
 from profagent.errors import UsageError
 from profagent.stats.gathering import UNITS, UNKNOWN, left_out, warm_up
 
@@ -33,6 +32,14 @@ _NAME = re.compile(
     r"op_summary_\d+\.(?P<model>.+)\.\d+\.(?P<batch>\d+)\.(?:(?P<pictures>\d+)\.(?P<count>\d+)|aggregate)\.(?:\d+\.\d+|NA)"
     r"\.(?:\d+|NA)(?:\.reload(?P<load>\d+))?(?:\.\d+)?\.(?:csv|json)"
 )
+
+
+class LayerName(NamedTuple):
+    """A layer, or fused ones joined with `+`; `unit` is where it runs."""
+
+    name: str
+    type: str
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""Checks of `profagent doctor`: facts in, findings out. Only `examining` and `facts` read files or ask a board."""

@@ -16,7 +16,6 @@ from profagent.formats.sampling import INTERVAL_MAX, interval_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from profagent.link.translate import DaemonFacts
 
 # The runtime reads about so much.
 LARGEST_BYTES = 10 << 20
@@ -40,12 +39,11 @@ def acl_json_section(
     size: int | None = None,
     output: str = "",
     roots: Sequence[str] | None = None,
-    daemon: DaemonFacts | None = None,
 ) -> Section:
     """What the runtime would do with the file.
 
     `size` is the file's where `data` is cut. `output`: directory, missing, not a directory, or empty if that is not
-    known. `roots`: where the daemon looks for JOBs, None if that is not known. `daemon`: what it says of itself.
+    known. `roots`: where the daemon looks for JOBs, None if that is not known.
     """
     size = len(data) if size is None else size
     if size > LARGEST_BYTES:
@@ -55,7 +53,7 @@ def acl_json_section(
         return Section(path, (unknown("acl-json", f"{size} bytes, of which {len(data)} were looked at"),))
     try:
         loaded = load_acl_json(data, path)
-        return Section(path, tuple(_findings(loaded, output, roots, daemon)))
+        return Section(path, tuple(_findings(loaded, output, roots)))
     except FormatError as error:
         why = f"no JSON: {error.found}; svp_acl_init fails with 100000"
         return Section(path, (bad("acl-json", why, _MEND),))
@@ -73,9 +71,7 @@ def meant_key(key: str) -> str | None:
     return by_plain[alike[0]] if alike else None
 
 
-def _findings(
-    loaded: object, output: str, roots: Sequence[str] | None, daemon: DaemonFacts | None
-) -> Iterator[Finding]:
+def _findings(loaded: object, output: str, roots: Sequence[str] | None) -> Iterator[Finding]:
     if not isinstance(loaded, dict):
         yield bad("acl-json", "it holds no object", _SET)
         return
@@ -96,7 +92,7 @@ def _findings(
     yield _switch(profiler.get("switch"))
     yield _items(profiler)
     yield _interval(profiler.get("interval", "0"))
-    yield from _output(profiler.get("output"), output, roots, daemon)
+    yield from _output(profiler.get("output"), output, roots)
 
 
 def _not_strings(value: object, name: str) -> Iterator[str]:
@@ -176,7 +172,7 @@ def _interval(value: object) -> Finding:
     return good(check, f"every {interval}. inference is recorded" if interval > 1 else "every inference is recorded")
 
 
-def _output(output: object, state: str, roots: Sequence[str] | None, daemon: DaemonFacts | None) -> Iterator[Finding]:
+def _output(output: object, state: str, roots: Sequence[str] | None) -> Iterator[Finding]:
     check = "acl-output"
     if not isinstance(output, str) or not output:
         yield bad(check, "there is no output: with the switch on the program crashes in svp_acl_init", _SET)
@@ -191,7 +187,7 @@ def _output(output: object, state: str, roots: Sequence[str] | None, daemon: Dae
         told = "does not exist" if state == "missing" else "is no directory"
         yield bad(check, f"{output} {told}: the JOB goes to the program's current directory", make)
     elif roots is not None and not _is_below(output, roots):
-        remedy = given(daemon, f"add {output!r} to roots", f"--root {shlex.quote(output)} as well")
+        remedy = given(f"add {output!r} to roots", f"--root {shlex.quote(output)}")
         yield bad(check, f"{output} is below no root of the daemon: JOBs there are not found", remedy)
     elif state == "directory":
         yield good(check, f"{output} is a directory")

@@ -7,7 +7,6 @@ import shlex
 from typing import TYPE_CHECKING
 
 from profagent.doctor.finding import bad, good, unknown
-from profagent.formats.board_files import parse_umap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,19 +29,18 @@ RIGHTS = "give it CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as systemd/profagentd.
 _UNTOLD = "the board does not tell"
 
 
-def given(daemon: DaemonFacts | None, keys: str, arguments: str, *, needs_restart: bool = False) -> str:
+def given(keys: str, arguments: str) -> str:
     """How a daemon is given settings: `keys` of its file, or `arguments` where it has none."""
-    if daemon is None or not daemon.settings_file:
-        return f"start the daemon with {arguments}"
-    then = "restart the service" if needs_restart else f"kill -HUP {daemon.pid}"
-    return f"on the board: in {daemon.settings_file} {keys}, then {then}"
+    return (
+        f"on the board: in /etc/profagent/profagentd.toml {keys}, and restart the service; by hand: start the daemon"
+        f" with {arguments}"
+    )
 
 
 def npu_checks(examination: Examination, *, simulated: bool) -> Iterator[Finding]:
     """Which stack, who uses it, what its nodes say, and with which rights programs write."""
     yield _stack(examination, simulated=simulated)
     yield _tasks(examination)
-    yield _umap_nodes(examination)
     yield _npu_errors(examination)
     yield _umask(examination)
 
@@ -90,29 +88,16 @@ def _tasks(examination: Examination) -> Finding:
     return good(check, told)
 
 
-def _umap_nodes(examination: Examination) -> Finding:
-    """The SDK's nodes; that one is absent is normal, not every image loads every module."""
-    check, nodes = "umap-nodes", examination.umap
-    if why := examination.why_unknown("umap"):
-        return unknown(check, why)
-    if failed := ", ".join(f"{node.name}: {node.error}" for node in nodes if node.error):
-        return bad(check, f"/proc/umap cannot be read: {failed}", f"on the board: ls -l /proc/umap; {RIGHTS}")
-    names = [node.name for node in nodes]
-    if not set(names) & set(NPU_NODES):
-        return unknown(check, f"no {' or '.join(NPU_NODES)} below /proc/umap; there are: {', '.join(names) or 'none'}")
-    return good(check, f"/proc/umap has {', '.join(names)}")
-
-
 def _npu_errors(examination: Examination) -> Finding:
     """What the driver counts; that the counters mean what their names say was never tried on a board."""
     check = "npu-errors"
-    text = next((node.text for node in examination.umap if node.name in NPU_NODES and node.text), "")
-    columns = parse_umap(text)
-    counted = {
-        name: max((int(value) for value in columns[name] if value.isdecimal()), default=0)
-        for name in ERROR_COLUMNS
-        if name in columns
-    }
+    node = next((node for node in examination.umap if node.name in NPU_NODES), None)
+    if node is None:
+        return unknown(check, examination.why_unknown("umap") or f"no {' or '.join(NPU_NODES)} below /proc/umap")
+    if node.error:
+        remedy = f"on the board: ls -l /proc/umap; {RIGHTS}"
+        return bad(check, f"/proc/umap/{node.name} cannot be read: {node.error}", remedy)
+    counted = _error_counts(node.text)
     if not counted:
         return unknown(check, "the NPU's node has no counters of errors")
     told = ", ".join(f"{name} {count}" for name, count in counted.items())
@@ -120,6 +105,21 @@ def _npu_errors(examination: Examination) -> Finding:
         remedy = "after a time-out of the NPU only a restart of the board helps: reboot"
         return bad(check, f"{told} (meaning unverified)", remedy)
     return good(check, told)
+
+
+def _error_counts(text: str) -> dict[str, int]:
+    """The largest value of each column of errors: a line of titles is followed by lines of as many values."""
+    found: dict[str, int] = {}
+    titles: list[str] = []
+    for words in map(str.split, text.splitlines()):
+        if {*ERROR_COLUMNS} & {*words}:
+            titles = words
+        elif len(words) != len(titles):
+            titles = []
+        for title, value in zip(titles, words, strict=False):
+            if title in ERROR_COLUMNS and value.isdecimal():
+                found[title] = max(found.get(title, 0), int(value))
+    return found
 
 
 def _umask(examination: Examination) -> Finding:
@@ -161,7 +161,7 @@ def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Fin
         yield _readable(root, examination.daemon)
         yield plain_path(path)
         if not root.error:
-            yield _space(root, examination.daemon)
+            yield _space(root)
     yield from _mounts(examination, roots)
     yield _inotify(examination)
 
@@ -195,10 +195,10 @@ def _readable(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
     return bad("root", f"{path}: {why}{more}", remedy)
 
 
-def _space(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
+def _space(root: RootFacts) -> Finding:
     told = f"{root.path}: {root.free_bytes / 1e6:,.0f} of {root.total_bytes / 1e6:,.0f} MB are free"
     keys = "retain = 'delivered' and retain_for = ['record-HOST']"
-    retain = given(daemon, keys, "--retain delivered --retain-for record-HOST")
+    retain = given(keys, "--retain delivered --retain-for record-HOST")
     remedy = (
         f"delete JOBs that are on the host, or have the daemon do it (docs/howto/free-the-boards-disk.md): {retain}"
     )

@@ -3,58 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections import Counter
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from profagent.boards.reaching import via
+from profagent.boards.cli import via
+from profagent.boards.tunnel import reached
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
-from profagent.doctor.examining import DoctorOptions, examine
-from profagent.doctor.finding import Mark, section_fields, section_lines
-from profagent.errors import UsageError
+from profagent.doctor import host
+from profagent.doctor.acl_json import acl_json_section
+from profagent.doctor.board import npu_checks, roots_checks
+from profagent.doctor.finding import Mark, Section, bad, good, section_fields, section_lines, unknown
+from profagent.doctor.job import job_checks, job_facts
+from profagent.errors import ProfagentError, UsageError
+from profagent.files import content
+from profagent.formats.names import display_text
+from profagent.ingest.local import JobRecords
+from profagent.link.boards_file import BoardsFile
+from profagent.link.channel import clock_difference, connected
+from profagent.link.credentials import host_of
+from profagent.link.messages import PROTOCOL
+from profagent.link.translate import Examination
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profagent.boards.tunnel import OverSsh
-    from profagent.doctor.finding import Section
+    from profagent.doctor.finding import Finding
+    from profagent.link.channel import Channel
     from profagent.link.credentials import Access
-    from profagent.store.counter_maps import CounterMaps
+    from profagent.link.messages import Board
 
+# As the daemon looks for it: beside the JOB, and one level above.
+USUAL_NAMES = ("acl.json", "src/acl.json")
+RESOLVE_S = 10.0
 _MEANING = {Mark.GOOD: "ok", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
 
 
 @click.command("doctor")
 @click.argument("job", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--board", metavar="BOARD", help=f"{options.BOARD_HELP} Look at it, too.")
-@click.option(
-    "--acl-json",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Look at this acl.json: would the runtime record anything with it?",
-)
 @options.access
 @via
 @options.workspace
-@options.counter_map
 @options.as_json
 def command(
-    *,
-    job: Path | None,
-    board: str | None,
-    acl_json: Path | None,
-    access: Access,
-    over: OverSsh | None,
-    workspace: Path | None,
-    maps: CounterMaps,
-    as_json: bool,
+    *, job: Path | None, board: str | None, access: Access, over: OverSsh | None, workspace: Path | None, as_json: bool
 ) -> int:
-    """Find what is not as it should be: on this host, on a board, in a JOB directory, in an acl.json.
+    """Find what is not as it should be: on this host, on a board, in a JOB directory and the acl.json beside it.
 
     A line a check: ✓ ok, ✗ to mend, ? cannot be known; what it stands on, and the command that mends it. Nothing is
     changed. Exit code: 1 if anything is to mend, else 0.
@@ -63,16 +67,106 @@ def command(
     """
     if over is not None and board is None:
         raise UsageError("--via goes with --board", hint="name the board: --board USER@HOST")
-    if maps.named is not None and job is None:
-        raise UsageError("--counter-map goes with a JOB directory", hint="name the JOB whose counters it is to read")
-    wanted = DoctorOptions(Workspace.at(workspace), access, board, over, job, acl_json, maps)
-    sections = run_to_the_end(lambda: examine(wanted, tell, asyncio.Event()))
+    sections: list[Section] = []
+    if board is not None or job is None:
+        sections += run_to_the_end(lambda: host_and_board(Workspace.at(workspace), access, board, over))
+    if job is not None:
+        sections += job_sections(job)
+    is_good = all(each.is_good for each in sections)
     if as_json:
-        told = [section_fields(each) for each in sections]
-        click.echo(msgspec.json.encode({"good": all(each.is_good for each in sections), "sections": told}))
+        click.echo(msgspec.json.encode({"good": is_good, "sections": [section_fields(each) for each in sections]}))
     else:
         click.echo("\n".join(_lines(sections)))
-    return 0 if all(each.is_good for each in sections) else 1
+    return 0 if is_good else 1
+
+
+def job_sections(directory: Path) -> list[Section]:
+    """What is found in a JOB, in each acl.json in a usual place, and of facts. UsageError for no JOB."""
+    job, about = JobRecords(directory), display_text(str(directory))
+    files: dict[str, int] = {}
+    for path in job.paths:
+        with suppress(OSError):  # it may just have gone: the JOB may be at work
+            files[path] = (directory / path).stat().st_size
+    found = Section(f"{about}{' [simulated]' if job.is_simulated else ''}", tuple(job_checks(job, files)))
+    above = directory.resolve().parent
+    usual = [str(folder / name) for folder in (above, above.parent) for name in USUAL_NAMES]
+    told = [acl_json_section(display_text(path), data) for path in usual if (data := content(path, None)) is not None]
+    return [found, *told, job_facts(job, about)]
+
+
+async def host_and_board(
+    workspace: Workspace, access: Access, board: str | None = None, over: OverSsh | None = None
+) -> list[Section]:
+    """What is found here, and of a board that is named. Raises UsageError for what cannot be a way to a board."""
+    about_board, answered = ([], "") if board is None else await _board_sections(board, access, over)
+    findings = await asyncio.to_thread(lambda: list(host.workspace_checks(workspace)))
+    findings += host.own_certificates(access)
+    findings += host.identities(await host.known_boards(access, board, answered))
+    return [Section("this host", tuple(findings)), *about_board]
+
+
+async def _board_sections(board: str, access: Access, over: OverSsh | None) -> tuple[list[Section], str]:
+    """What is found of a board, and the identity of the one that answers; empty when none does."""
+    address = access.named(board).address
+    about = f"board {board}" if board == address else f"board {board} at {address}"
+    findings: list[Finding] = []
+    if over is None and not BoardsFile().behind_ssh([board]) and not address.startswith("unix:"):
+        findings.append(await _name_resolution(host_of(address)))
+    try:
+        async with AsyncExitStack() as stack:
+            reachable = await stack.enter_async_context(reached([board], access, over, tell, asyncio.Event()))
+            channel = await stack.enter_async_context(connected(board, reachable))
+            description = await channel.describe()
+            findings.append(good("link", f"profagentd answers at {address}"))
+            more, examination = await _asked(channel, description)
+    except UsageError:
+        raise
+    except ProfagentError as error:
+        return [Section(about, (*findings, bad("link", str(error), error.hint)))], ""
+    files = [
+        acl_json_section(
+            f"{file.path} on {board}",
+            file.data,
+            size=file.size,
+            output=file.output,
+            roots=description.roots,
+        )
+        for file in examination.acl_json
+    ]
+    mark = " [simulated]" if description.simulated else ""
+    return [Section(f"{about}{mark}", (*findings, *more)), *files], description.identity
+
+
+async def _name_resolution(name: str) -> Finding:
+    """The board's name must lead to an address."""
+    remedy = f"getent hosts {name}; or name the board by its IP address: profagent boards add NAME ADDRESS"
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        return bad("name", f"{name}: no answer from the name server for {RESOLVE_S:.0f} s", remedy)
+    except (OSError, UnicodeError) as error:
+        return bad("name", f"{name}: {getattr(error, 'strerror', None) or error}", remedy)
+    addresses = ", ".join(dict.fromkeys(str(each[4][0]) for each in found))
+    return good("name", f"{name} is {addresses}" if addresses != name else f"{name} is an address")
+
+
+async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
+    has_more = board.protocol[0] == PROTOCOL[0]
+    examination = await channel.examine() if has_more else Examination()
+    findings = [host.daemon_version(board), host.listener(board)]
+    difference = await clock_difference(channel, lambda: time.time_ns() // 1000)
+    offset_us = difference.offset_us if difference else None
+    findings.append(host.clock(offset_us, difference.round_trip_us // 2 if difference else 0, board.clocks.wall_us))
+    if not has_more:
+        return findings, examination
+    findings += npu_checks(examination, simulated=board.simulated)
+    findings += roots_checks(examination, board.roots)
+    findings += [
+        unknown("acl-json", f"{source}: {why}") for source, why in examination.unknown if source.startswith("acl-json")
+    ]
+    findings += host.board_certificates(examination, offset_us)
+    return findings, examination
 
 
 def _lines(sections: Sequence[Section]) -> Iterator[str]:

@@ -17,16 +17,14 @@ WIDTH = 12
 
 
 class Mark(StrEnum):
-    """The verdict, as programs are told it; `sign` is for people."""
+    """The verdict, as programs are told it."""
 
     GOOD = "good"
     BAD = "bad"
     UNKNOWN = "unknown"
 
-    @property
-    def sign(self) -> str:
-        """✓, ✗ or ?."""
-        return {"good": "✓", "bad": "✗", "unknown": "?"}[self]
+
+_SIGNS = {Mark.GOOD: "✓", Mark.BAD: "✗", Mark.UNKNOWN: "?"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +85,6 @@ def section_lines(section: Section) -> Iterator[str]:
 
 def finding_lines(finding: Finding, width: int = WIDTH) -> Iterator[str]:
     """The finding, and below it what mends it."""
-    yield printable(f"  {finding.mark.sign} {finding.check:{width}}  {finding.evidence}")
+    yield printable(f"  {_SIGNS[finding.mark]} {finding.check:{width}}  {finding.evidence}")
     if finding.remedy:
         yield printable(f"    {'':{width}}→ {finding.remedy}")

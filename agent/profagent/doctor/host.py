@@ -2,31 +2,60 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shlex
+import shutil
+import sqlite3
+import tempfile
+import time
 from collections import defaultdict
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent import __version__
 from profagent.doctor.board import given
 from profagent.doctor.finding import bad, good, unknown
-from profagent.formats.countermap import told as told_tally
-from profagent.link.messages import EARLIEST, PROTOCOL, board_time
+from profagent.errors import StoreError, UnreachableError, UsageError
+from profagent.link.boards_file import BoardsFile
+from profagent.link.channel import connected
+from profagent.link.credentials import CERT, Certificate, Credentials, default_keys, full_address
+from profagent.link.messages import EARLIEST, PROTOCOL
+from profagent.link.messages import board_time as time_of
+from profagent.store.database import fetched_one, made_anew, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from profagent.doctor.finding import Finding
-    from profagent.formats.countermap import Tally
-    from profagent.link.credentials import Certificate
+    from profagent.link.boards_file import BoardEntry
+    from profagent.link.credentials import Access
     from profagent.link.messages import Board
-    from profagent.link.translate import DaemonFacts
+    from profagent.link.translate import Examination
+    from profagent.store.workspace import Workspace
 
 # Boards are joined, and certificates valid, by their clocks; programs of one board need none.
 MOST_OFFSET_US = 1_000_000
 # So long before its end a certificate should be renewed.
 RENEW_BEFORE = timedelta(days=14)
 _DAY = "%Y-%m-%d"
+
+
+# How long another board is waited for, of which no more is asked than who it is.
+ASK_S = 10.0
+# An hour of a large model at 15 inferences a second, its rows included, takes some gigabytes; this is its beginning.
+LEAST_FREE_BYTES = 1_000_000_000
+# A large database is not looked at to its end.
+LONGEST_CHECK_S = 10.0
+STEPS_BETWEEN_LOOKS = 10_000
+_RENEW_HOST = "have another one issued: profagent keys revoke NAME; profagent keys issue host NAME"
+_RENEW_BOARD = (
+    "issue another one, and copy its folder to the board: profagent keys revoke NAME;"
+    " profagent keys issue board NAME --address ADDRESS"
+)
+_RENEW_CA = "make a CA anew: profagent keys init --keys DIR, and issue every board and host a certificate"
 
 
 class Known(NamedTuple):
@@ -67,13 +96,11 @@ def daemon_version(board: Board) -> Finding:
     return good("daemon", told)
 
 
-def listener(board: Board, daemon: DaemonFacts | None) -> Finding:
+def listener(board: Board) -> Finding:
     """Nobody who is not known may do anything on the board."""
     if not board.insecure:
         return good("listener", "not open to others: it has TLS, or is not reached from outside")
-    settings = given(
-        daemon, "name these files in place of insecure", "these files in place of --insecure", needs_restart=True
-    )
+    settings = given("name these files in place of insecure", "these files in place of --insecure")
     return bad(
         "listener",
         "the daemon is insecure: whoever reaches it may do anything",
@@ -85,7 +112,7 @@ def clock(offset_us: int | None, uncertainty_us: int, board_us: int) -> Finding:
     """The board's clock is `offset_us` ahead, known to ± `uncertainty_us`; None where no exchange told."""
     if offset_us is None:
         return unknown("clock", "the clock was set while it was compared", "run doctor again")
-    board = board_time(board_us)
+    board = time_of(board_us)
     told = f"the board's clock is {offset_us / 1e6:+,.6f} s ± {uncertainty_us / 1e6:.6f} s from this host's"
     if board < EARLIEST or abs(offset_us) - uncertainty_us > MOST_OFFSET_US:
         never = ", it was never set" if board < EARLIEST else ""
@@ -122,13 +149,107 @@ def identities(boards: Sequence[Known]) -> Iterator[Finding]:
         yield good("identity", f"boards with an identity of their own: {len(holders)}")
 
 
-def counter_findings(tallies: Mapping[str, Tally], looked: str, peak_bytes_per_s: float) -> Iterator[Finding]:
-    """A finding for each check that a counter cannot fail; `looked` says at what."""
-    for name, tally in tallies.items():
-        if tally.implausible:
-            remedy = "learn another map with profagent calibrate, and have profagent redecode exchange this one"
-            yield bad(name, f"{told_tally(name, tally, peak_bytes_per_s)}; {looked}", remedy)
-        else:
-            yield good(name, f"in all of {tally.rows:,} records; {looked}")
-    if not tallies:
-        yield unknown("counters", f"no records; {looked}")
+def workspace_checks(workspace: Workspace) -> Iterator[Finding]:
+    """It can be written, its database is of this version and whole, and there is room; nothing in it is changed."""
+    root, database = workspace.root.absolute(), workspace.database
+    stands = next(above for above in (root, *root.parents) if above.exists())
+    elsewhere = "or name another one: --workspace DIR"
+    if why := _why_not_writable(stands):
+        yield bad("workspace", f"{root}: {why}", f"ls -ld {shlex.quote(str(root))}; {elsewhere}")
+        return
+    yield good("workspace", f"{root} can be {'written' if stands == root else 'made'}")
+    if database.exists():
+        yield asyncio.run(_database(database))
+    usage = shutil.disk_usage(stands)
+    told = f"{usage.free / 1e9:,.1f} of {usage.total / 1e9:,.1f} GB are free for {root}"
+    if usage.free < LEAST_FREE_BYTES:
+        yield bad("host-space", told, f"make room, {elsewhere}")
+    else:
+        yield good("host-space", told)
+
+
+def _why_not_writable(directory: Path) -> str:
+    """By making a file that has no name, which asks quotas and read-only file systems as well."""
+    if not directory.is_dir():
+        return f"{directory} is no directory"
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return f"{directory}: {os.strerror(error.errno or 0)}"
+
+
+async def _database(database: Path) -> Finding:
+    until = time.monotonic() + LONGEST_CHECK_S
+    try:
+        async with reading(database) as connection:
+            await connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
+            (checked,) = await fetched_one(connection, "PRAGMA quick_check(1)")
+            found: str = checked.splitlines()[-1]
+    except StoreError as error:
+        code = getattr(error.__cause__, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_INTERRUPT:
+            told = f"{database} can be read; it is large, and was not checked to the end"
+            return unknown("database", told)
+        if code not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return bad("database", str(error), error.hint)
+        found = str(error.__cause__)
+    if found != "ok":
+        return bad("database", f"{database} is damaged: {found}", made_anew(database))
+    return good("database", f"{database} can be read, and its pages fit each other")
+
+
+def own_certificates(access: Access) -> Iterator[Finding]:
+    """Those of this host and of its authority, where it has any."""
+    keys = access.keys or default_keys()
+    if access.keys is None and not (keys / CERT).exists():
+        return
+    try:
+        credentials = Credentials.read(keys)
+    except UsageError as error:
+        yield bad("certificate", str(error), error.hint)
+        return
+    now = datetime.now(UTC)
+    yield certificate_dates("this host's", credentials.own, now, None, _RENEW_HOST)
+    yield certificate_dates("the CA's", credentials.authority, now, None, _RENEW_CA)
+
+
+async def known_boards(access: Access, named: str | None, answered: str) -> list[Known]:
+    """The boards of boards.toml with who answers for them, and the one that was named."""
+    entries = BoardsFile().entries().values()
+    boards = list(await asyncio.gather(*(_known_board(access, entry) for entry in entries if entry.name != named)))
+    if named is not None:
+        entry = access.named(named)
+        boards.append(Known(named, entry.address, entry.uuid, answered))
+    return boards
+
+
+async def _known_board(access: Access, board: BoardEntry) -> Known:
+    address = full_address(board.address)
+    if board.is_behind_ssh:
+        return Known(board.name, f"{address} of {board.ssh}", board.uuid)
+    # By its address: who answers there is wanted, whoever should.
+    anybody = replace(access, known={})
+    try:
+        async with asyncio.timeout(ASK_S), connected(address, anybody) as channel:
+            answered = (await channel.describe()).identity
+    except (UnreachableError, TimeoutError):
+        answered = ""
+    return Known(board.name, address, board.uuid, answered)
+
+
+def board_certificates(examination: Examination, offset_us: int | None) -> Iterator[Finding]:
+    """The daemon's and its authority's, by both clocks."""
+    now = datetime.now(UTC)
+    shown = None if offset_us is None else time_of(int(now.timestamp() * 1e6) + offset_us)
+    if why := examination.why_unknown("certificates"):
+        yield unknown("certificate", f"the board's: {why}")
+    for whose, pem, renew in (
+        ("the board's", examination.tls_cert, _RENEW_BOARD),
+        ("the board's authority's", examination.tls_ca, _RENEW_CA),
+    ):
+        if pem:
+            try:
+                yield certificate_dates(whose, Certificate.read(pem, whose), now, shown, renew)
+            except UsageError as error:
+                yield bad("certificate", str(error), error.hint)

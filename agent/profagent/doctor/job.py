@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.doctor.finding import bad, good, unknown
+from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.errors import FormatError
-from profagent.formats.done import parse_done
+from profagent.formats.board_files import parse_done
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, ticks_to_us, view_records
-from profagent.ingest.joins import small_file
-from profagent.ingest.states import DONE_SUFFIX
+from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from profagent.doctor.finding import Finding
-    from profagent.formats.done import Done
+    from profagent.formats.board_files import Done
     from profagent.formats.names import LogName
     from profagent.formats.records import Records
     from profagent.ingest.local import JobRecords
+
 
 # How far the sum of an inference's layers may be over the time that its `.done` gives it.
 MOST_SHARE, SLACK_US = 1.02, 2.0
@@ -31,14 +32,14 @@ MOST_SHARE, SLACK_US = 1.02, 2.0
 LEAST_SHARE = 0.25
 # Inferences that are looked at, evenly spread, and the largest log of one.
 INFERENCES = 200
-LARGEST_LOG_BYTES = 16 << 20
+LARGEST_LOG_BYTES, LARGEST_DONE_BYTES = 16 << 20, 1 << 16
 # Of one inference whose numbering is looked at.
 MOST_NETS, MOST_RECORDS = 8, 10_000
 _BUILD = "build the model with atc … --online_model_type=2, and load it after profiling is on"
 _NO_METRICS = '"aic_metrics" of acl.json is missing or not exactly "ArithmeticUtilization"'
 _SETTINGS = (
     'write in acl.json: "aic_metrics": "ArithmeticUtilization", "aicpu": "on", "acl_api": "on";'
-    " `profagent doctor --acl-json FILE` looks at it"
+    " `profagent aclconfig check FILE` looks at it"
 )
 
 
@@ -85,7 +86,7 @@ def why_no_layers(files: Mapping[str, int]) -> tuple[str, str]:
 
 
 def job_checks(job: JobRecords, files: Mapping[str, int]) -> Iterator[Finding]:
-    """All checks of a JOB: what is there, the NPU's clock, and ticks beside times."""
+    """What is there, and the NPU's clock."""
     yield from job_data(files)
     frequency_mhz = job.frequency_mhz
     if frequency_mhz is None:
@@ -93,52 +94,14 @@ def job_checks(job: JobRecords, files: Mapping[str, int]) -> Iterator[Finding]:
         yield bad("job-clock", why, "copy the JOB directory whole: info.json.0 is in it")
         return
     yield good("job-clock", f"{frequency_mhz} MHz, from info.json.0")
-    yield job_ticks(list(inferences_of(job)), frequency_mhz)
-
-
-def job_ticks(inferences: Sequence[Inference], frequency_mhz: int) -> Finding:
-    """The layers of an inference take no longer than it did, and most of it.
-
-    Where they take little of it nothing is told: the NPU may have idled. That a tick is 100 cycles of the NPU's clock
-    was never tried on a board (format page 3.1).
-    """
-    check = "job-ticks"
-    times = [(ticks_to_us(each.ticks, frequency_mhz), each) for each in inferences]
-    odd = [_compared(us, each) for us, each in times if us > each.window_us * MOST_SHARE + SLACK_US]
-    if odd:
-        return bad(
-            check,
-            f"{odd[0]}: the layers are too long; {len(odd)} of {len(times)} inferences are so",
-            "do not trust times of layers from this board, and report this line with the SDK's version; a tick of 100"
-            " cycles is unverified",
-        )
-    short = [(us, each) for us, each in times if us < each.window_us * LEAST_SHARE and not each.may_have_cpu_part]
-    if short:
-        why = "the NPU idled, or a tick is longer than 100 cycles"
-        return unknown(check, f"{_compared(*short[0])}: {why}; {len(short)} of {len(times)} inferences are so")
-    ratios = [us / each.window_us for us, each in times if each.window_us > 0]
-    if not ratios:
-        return unknown(check, "no layers with a .done that can be compared")
-    return good(check, f"layers take {min(ratios):.0%} to {max(ratios):.0%} of their inference; {len(times)} looked at")
-
-
-def _compared(layers_us: float, each: Inference) -> str:
-    return (
-        f"{display_text(each.path)}: layers take {layers_us:,.1f} us by their ticks, the inference took"
-        f" {each.window_us:,} us by its .done"
-    )
 
 
 class Net(NamedTuple):
-    """A net in one inference: its sequence numbers in the order of the file, and its runs of layers.
-
-    `sizes` has the pictures of each batch run; the net may be gone through `max_loop` times.
-    """
+    """A net in one inference: its sequence numbers in the order of the file, its runs, pictures of each batch run."""
 
     sequence: tuple[int, ...]
     is_batch: tuple[bool, ...]
     sizes: tuple[int, ...]
-    max_loop: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +120,7 @@ def inferences_of(job: JobRecords) -> Iterator[Inference]:
     logs = job.inferences
     for path, name in logs[:: max(1, -(-len(logs) // INFERENCES))]:
         try:
-            done = parse_done(small_file(job, path + DONE_SUFFIX) or b"", LogKind.AICORE, path)
+            done = parse_done(job.read(f"{path}.done", LARGEST_DONE_BYTES) or b"", LogKind.AICORE, path)
         except FormatError:
             continue
         data = job.read(path, LARGEST_LOG_BYTES + 1) or b""
@@ -175,10 +138,10 @@ def _nets(job: JobRecords, name: LogName, done: Done, records: Records) -> Itera
     """Those whose layers are known."""
     join, sizes = job.join(name), _batch_sizes(name, done)
     for net in np.unique(records["net"])[:MOST_NETS].tolist():
-        shape = None if join is None else join.shape(net)
-        if shape is not None and sizes and len(shape.is_batch) * sum(sizes) <= MOST_RECORDS:
+        is_batch = None if join is None else join.batch_layers(net)
+        if is_batch is not None and sizes and len(is_batch) * sum(sizes) <= MOST_RECORDS:
             sequence = records["sequence"][records["net"] == net].tolist()
-            yield Net(tuple(sequence), shape.is_batch, sizes, shape.max_loop)
+            yield Net(tuple(sequence), is_batch, sizes)
 
 
 def _batch_sizes(name: LogName, done: Done) -> tuple[int, ...]:
@@ -244,3 +207,138 @@ def _sampled(layers: Sequence[LogName]) -> Iterator[Finding]:
 
 def _shown(name: LogName) -> str:
     return f"{display_text(name.model or '')!r} (id {name.model_id})"
+
+
+# Each fact's alternatives; the first is taken for likely, and alone is read right.
+FACTS: Mapping[str, Mapping[str, str]] = {
+    "tick-unit": {
+        "100-cycles": "a tick is 100 cycles of the NPU's clock",
+        "cycle": "a tick is one cycle of the NPU's clock",
+        "10-ns": "a tick is 10 ns",
+        "us": "a tick is a microsecond",
+    },
+    "batch-number": {
+        "on": "numbers run on over all pictures of a segment",
+        "each-batch": "numbers begin again with each batch run",
+        "each-picture": "a layer has the same number in each picture",
+        "once": "a layer leaves one record for all pictures of a batch run",
+    },
+}
+_SEND = "send it, for what depends on it is not read right: profagent kit -o evidence.tar.gz JOB"
+
+# An alternative is refuted when more than this share of the votes is against it, and more than one: one record of one
+# inference may be disturbed.
+MOST_AGAINST = 0.2
+# Below, whole microseconds say little.
+LEAST_US = 50
+
+
+class Votes(NamedTuple):
+    """For each inference, the alternatives that it allows; `seen` has the numbers."""
+
+    seen: str
+    votes: Sequence[Collection[str]] = ()
+
+
+def job_facts(job: JobRecords, about: str) -> Section:
+    """What a JOB confirms or refutes, a finding for each fact."""
+    inferences = list(inferences_of(job))
+    nets = [each.nets for each in inferences]
+    told = {
+        "tick-unit": tick_votes(inferences, job.frequency_mhz),
+        "batch-number": batch_votes(nets),
+    }
+    mark = " [simulated: it proves nothing about hardware]" if job.is_simulated else ""
+    return Section(f"{about}: facts that nobody knows{mark}", tuple(fact_finding(name, told[name]) for name in FACTS))
+
+
+def fact_finding(fact: str, told: Votes) -> Finding:
+    """What the votes make of a fact."""
+    alternatives, most_against = FACTS[fact], max(1, MOST_AGAINST * len(told.votes))
+    possible = [name for name in alternatives if sum(name not in vote for vote in told.votes) <= most_against]
+    if len(possible) == len(alternatives):
+        return unknown(fact, f"cannot tell: {told.seen}")
+    refuted = f"refutes {', '.join(name for name in alternatives if name not in possible)}"
+    if len(possible) == 1:
+        evidence = f"confirms {possible[0]}: {alternatives[possible[0]]}; {refuted}: {told.seen}"
+    else:
+        evidence = f"{refuted}; left is {' or '.join(possible) or 'none that is known'}: {told.seen}"
+    if next(iter(alternatives)) not in possible:
+        return bad(fact, evidence, _SEND)
+    return good(fact, evidence) if len(possible) == 1 else unknown(fact, evidence)
+
+
+def tick_votes(inferences: Sequence[Inference], frequency_mhz: int | None) -> Votes:
+    """Layers take no longer than their inference; an NPU that idles looks like a longer tick, and tells nothing."""
+    usable = [each for each in inferences if each.window_us >= LEAST_US and each.ticks]
+    if not usable or not frequency_mhz:
+        return Votes(f"no inference of {LEAST_US} us or more with a .done and the NPU's clock")
+    unit_us = {"100-cycles": 100 / frequency_mhz, "cycle": 1 / frequency_mhz, "10-ns": 0.01, "us": 1.0}
+    votes = []
+    for each in usable:
+        took = {name: each.ticks * us for name, us in unit_us.items()}
+        allowed = {name for name, us in took.items() if us <= each.window_us * MOST_SHARE + SLACK_US}
+        likely = {name for name in allowed if took[name] >= LEAST_SHARE * each.window_us}
+        is_sure = likely and len(allowed) < len(took) and not each.may_have_cpu_part
+        votes.append(likely if is_sure else allowed)
+    ratio = median(each.ticks / each.window_us for each in usable)
+    shares = ", ".join(f"{ratio * us:.1%} by {name}" for name, us in unit_us.items())
+    return Votes(f"layers take of {len(usable)} inferences, at the median, {shares}", votes)
+
+
+def batch_votes(inferences: Sequence[Sequence[Net]]) -> Votes:
+    """How nets that worked on several pictures are numbered."""
+    several = [[net for net in nets if sum(net.sizes) > 1] for nets in inferences]
+    first = next((net for nets in several for net in nets), None)
+    if first is None:
+        return Votes("no inference of several pictures whose layers are known")
+    expected = ", ".join(f"{max(numbers)} by {name}" for name, numbers in _numberings(first).items())
+    seen = (
+        f"{sum(map(len, several))} segments; in the first, of {len(first.is_batch)} layers and {sum(first.sizes)}"
+        f" pictures, the highest number is {max(first.sequence)}; expected {expected}"
+    )
+    votes = [frozenset.intersection(*map(_batch_vote, nets)) for nets in several if nets]
+    return Votes(seen, votes)
+
+
+def _batch_vote(net: Net) -> frozenset[str]:
+    last, ways = max(net.sequence), _numberings(net)
+    allowed = frozenset(name for name, numbers in ways.items() if _may_be(numbers, net.sequence))
+    # The last layers may take no time; a whole round of them does.
+    likely = frozenset(name for name in allowed if max(ways[name]) - last < len(net.is_batch))
+    return likely or allowed
+
+
+def _numberings(net: Net) -> Mapping[str, list[int]]:
+    """The numbers of all records, by each alternative, before the runtime's filter."""
+    batches = [_one_batch(net.is_batch, size) for size in net.sizes]
+    return {
+        "on": list(range(sum(map(len, batches)))),
+        "each-batch": [number for batch in batches for number in range(len(batch))],
+        "each-picture": [index for batch in batches for index in batch],
+        "once": list(range(len(net.is_batch) * len(batches))),
+    }
+
+
+def _one_batch(is_batch: Sequence[bool], size: int) -> list[int]:
+    """The runs of one batch as they are executed: layers between batch layers once for each picture."""
+    order: list[int] = []
+    for batch, group in groupby(range(len(is_batch)), key=is_batch.__getitem__):
+        order += [*group] * (1 if batch else size)
+    return order
+
+
+def _may_be(numbers: Sequence[int], sequence: Sequence[int]) -> bool:
+    """Whether the records can be what the runtime's filter and layers without time left of these.
+
+    The filter keeps every record of the highest number that it let through. A single number at the end that is too
+    high may be disturbed.
+    """
+    is_cut = max(sequence) > max(numbers)
+    rest = sequence[:-1] if is_cut else sequence
+    left = iter(numbers)
+    if not rest or not all(number in left for number in rest):
+        return False
+    last = max(rest)
+    seen, expected = rest.count(last), Counter(numbers)[last]
+    return seen <= expected if is_cut else seen == expected

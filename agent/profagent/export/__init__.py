@@ -1,1 +1,0 @@
-"""The files and tables that a person or another program reads, made from rows."""

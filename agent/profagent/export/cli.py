@@ -1,16 +1,29 @@
-"""`profagent export timeline` and `profagent export summary`."""
+"""`profagent show`, `profagent export timeline` and `profagent export summary`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.provenance import ledger_lines, not_final_lines
-from profagent.cli.running import tell
-from profagent.export.export import NO_CHOICE, SummaryOptions, export_summary, export_timeline
+from profagent.cli.provenance import ledger_lines, not_final_lines, provenance_lines, provenance_of
+from profagent.cli.running import asynchronous, tell, terminal_columns
+from profagent.cli.table import (
+    ACL_STATISTIC,
+    FREQUENCY,
+    OP_STATISTIC,
+    OP_SUMMARY,
+    UNKNOWN,
+    Cell,
+    Column,
+    as_object,
+    fitted_lines,
+    printable,
+)
+from profagent.export.export import NO_CHOICE, SummaryOptions, export_summary, export_timeline, icache_miss_rate
+from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.importing.job_folder import (
     choice_options,
     chosen_inferences,
@@ -19,15 +32,155 @@ from profagent.importing.job_folder import (
     tell_unrecorded,
     write_log,
 )
+from profagent.store.database import reading
+from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
+from profagent.store.selection import Choice, Selection
+from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    import aiosqlite
 
     from profagent.cli.table import SheetFormat
     from profagent.export.export import Exported
     from profagent.importing.job_folder import Target
     from profagent.store.counter_maps import CounterMaps
+    from profagent.store.selection import InferenceRow
+
+
+LAST_INFERENCE = Choice(last=1)
+# What a narrow terminal does without, first of all.
+LESS = (
+    *("Layer Id", "Ori Layer Name", "Layer Type", "Task ID", "Stream ID", "Process ID", "Thread ID"),
+    *("DDR Read(byte)", "DDR Write(byte)", "Mac Ppen Ratio", "Vec Ppen Ratio", "Dtrans Ratio", "Total Time Ratio(%)"),
+)
+
+
+class ShownTable(NamedTuple):
+    """One table: which of the four it is, what it is about, and its rows."""
+
+    kind: str
+    about: dict[str, Cell]
+    columns: Sequence[Column]
+    rows: Sequence[tuple[Cell, ...]]
+
+
+class Shown(NamedTuple):
+    """The tables of one JOB; `inferences` of `known_inferences` have tables of layers."""
+
+    provenance: dict[str, Any]
+    known_inferences: int
+    inferences: int
+    tables: list[ShownTable]
+
+
+async def show(
+    database: Path, *, session: int | None = None, job: str | None = None, choice: Choice = LAST_INFERENCE
+) -> list[Shown]:
+    """The tables of each of the session's JOBs, or of one; of layers for the chosen inferences (each model's last).
+
+    `session` None is the newest one. Raises UsageError and StoreError.
+    """
+    async with reading(database) as connection:
+        found = await find_session(connection, session)
+        await require_records(connection, found.session)
+        return [
+            await _show_job(connection, Scope(found, row), choice)
+            for row in await jobs_of(connection, found.session, job)
+        ]
+
+
+def shown_as_document(shown: Shown) -> dict[str, Any]:
+    """What `--json` prints for a JOB: where it comes from, and the tables as arrays of objects."""
+    tables = [
+        {"table": table.kind, **table.about, "rows": [as_object(table.columns, row) for row in table.rows]}
+        for table in shown.tables
+    ]
+    return {**shown.provenance, "known_inferences": shown.known_inferences, "tables": tables}
+
+
+def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
+    """Lines for a terminal of so many columns (0: any): a heading, tables, ledger, what the PMU columns stand on."""
+    mark = "  *** simulated: these figures are invented ***" if shown.provenance["simulated"] else ""
+    yield printable(f"{shown.provenance['job']}  session {shown.provenance['session']}{mark}")
+    if shown.inferences < shown.known_inferences:
+        yield f"{shown.inferences} of {shown.known_inferences} inferences shown; --last N shows more"
+    for table in shown.tables:
+        about = ", ".join(f"{name} {UNKNOWN if value is None else value}" for name, value in table.about.items())
+        yield ""
+        yield printable(f"{table.kind}: {about}" if about else table.kind)
+        yield from fitted_lines(table.columns, table.rows, columns, less=LESS)
+    yield ""
+    yield from provenance_lines(shown.provenance)
+    yield shown.provenance["pmu"]
+
+
+async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choice) -> Shown:
+    """All op_summary tables stand before those of op_statistic, calls and the frequency."""
+    selection, logs = await Selection.of(connection, scope, choice), await call_logs(connection, scope)
+    found = [each async for each in inference_tables(connection, scope, selection)]
+    tables = [ShownTable("AA core metric", _about(each.inference), OP_SUMMARY, each.op_summary) for each in found]
+    tables += [ShownTable("Op statistic", _about(each.inference), OP_STATISTIC, each.op_statistic) for each in found]
+    for log in logs:
+        about: dict[str, Cell] = {"model": log.model_name, "model id": log.model_id, "device": log.device_id}
+        rows = await acl_statistic_rows(calls(connection, scope, log.log))
+        tables.append(ShownTable("Acl statistic", about, ACL_STATISTIC, rows))
+    devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
+    frequency = [(device, scope.job.frequency_mhz) for device in devices]
+    tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
+    known = await count_inferences(connection, scope)
+    return Shown(await provenance_of(connection, scope), known, len(found), [table for table in tables if table.rows])
+
+
+def _about(inference: InferenceRow) -> dict[str, Cell]:
+    return {
+        "model": inference.model_name,
+        "model id": inference.model_id,
+        "device": inference.device_id,
+        "stream": inference.stream_id,
+        "batch": inference.batch_num,
+        "input pictures": inference.input_pic_num,
+        "pictures before": inference.current_pic_count,
+        "icache miss rate": icache_miss_rate(inference),
+    }
+
+
+@click.command("show")
+@target_options
+@choice_options
+@options.as_json
+@asynchronous
+async def show_command(
+    *,
+    directory: Path | None,
+    session: int | None,
+    job: str | None,
+    workspace: Path | None,
+    maps: CounterMaps,
+    last: int | None,
+    inference: int | None,
+    as_json: bool,
+) -> int:
+    """Print the four tables: AA core metric, Op statistic, Acl statistic, Frequency.
+
+    Like the vendor's command it leaves sqlite/, log/ and timeline/ in a JOB directory.
+
+    Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
+    """
+    target = await find_target(directory, session, job, workspace, maps)
+    choice = chosen_inferences(last, inference, LAST_INFERENCE)
+    found = await show(target.database, session=target.session, job=target.job, choice=choice)
+    if directory is not None:
+        await export_timeline(target.database, target.output("timeline"), job=target.job)
+        write_log(directory, ["show"])
+    if as_json:
+        click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
+    else:
+        click.echo("\n".join(line for each in found for line in shown_as_text(each, terminal_columns())))
+    is_without = any(not each.known_inferences for each in found)
+    return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
 
 @click.group("export")
@@ -44,7 +197,8 @@ def command() -> None:
 @target_options
 @choice_options
 @options.as_json
-def timeline(
+@asynchronous
+async def timeline(
     *,
     directory: Path | None,
     session: int | None,
@@ -59,8 +213,8 @@ def timeline(
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
     """
-    target = find_target(directory, session, job, workspace, maps)
-    exported = export_timeline(
+    target = await find_target(directory, session, job, workspace, maps)
+    exported = await export_timeline(
         target.database,
         target.output("timeline"),
         session=target.session,
@@ -69,7 +223,7 @@ def timeline(
     )
     _report(target, exported, as_json=as_json)
     _tell_if_absent(exported, "task_time", inference)
-    return _unrecorded(target, exported)
+    return await _unrecorded(target, exported)
 
 
 @command.command("summary")
@@ -78,7 +232,8 @@ def timeline(
 @click.option("--format", "sheet_format", type=click.Choice(["csv", "json"]), default="csv", show_default=True)
 @click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
 @options.as_json
-def summary(  # noqa: PLR0913 - one parameter an option
+@asynchronous
+async def summary(  # noqa: PLR0913 - one parameter an option
     *,
     directory: Path | None,
     session: int | None,
@@ -95,14 +250,14 @@ def summary(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
     """
-    target = find_target(directory, session, job, workspace, maps)
+    target = await find_target(directory, session, job, workspace, maps)
     chosen = SummaryOptions(sheet_format, chosen_inferences(last, inference, NO_CHOICE), aggregate)
-    exported = export_summary(
+    exported = await export_summary(
         target.database, target.output("summary"), session=target.session, job=target.job, options=chosen
     )
     _report(target, exported, as_json=as_json)
     _tell_if_absent(exported, "op_", inference)
-    return _unrecorded(target, exported)
+    return await _unrecorded(target, exported)
 
 
 def _tell_if_absent(exported: Sequence[Exported], prefix: str, inference: int | None) -> None:
@@ -111,10 +266,10 @@ def _tell_if_absent(exported: Sequence[Exported], prefix: str, inference: int | 
         tell(f"no inference has the picture count {inference}")
 
 
-def _unrecorded(target: Target, exported: Sequence[Exported]) -> int:
+async def _unrecorded(target: Target, exported: Sequence[Exported]) -> int:
     """Say why a JOB has no files; the exit code."""
     is_without = any(not job.files for job in exported)
-    return tell_unrecorded(target.database, target.session, target.job) if is_without else 0
+    return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
 
 def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> None:

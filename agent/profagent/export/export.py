@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from itertools import chain, groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,10 +11,10 @@ import msgspec
 
 from profagent.cli.provenance import provenance_of
 from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY, sheet_pieces
-from profagent.export.tables import ByPosition, acl_statistic_rows, inference_tables, mean_tables
+from profagent.export.tables import acl_statistic_rows, inference_tables, mean_tables
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
-from profagent.files import make_directory, write_atomically
-from profagent.store.clearing import require_records
+from profagent.files import make_directory, write_atomically, written_atomically
+from profagent.store.database import reading
 from profagent.store.queries import (
     Scope,
     call_logs,
@@ -25,13 +23,14 @@ from profagent.store.queries import (
     find_session,
     jobs_of,
     layers_of,
-    open_reader,
 )
 from profagent.store.selection import Choice, Selection
+from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+
+    import aiosqlite
 
     from profagent.cli.table import SheetFormat
     from profagent.export.trace import TraceEvent
@@ -70,7 +69,7 @@ class SummaryOptions(NamedTuple):
     aggregate: bool = False
 
 
-def export_timeline(
+async def export_timeline(
     database: Path,
     directory: Path,
     *,
@@ -84,17 +83,17 @@ def export_timeline(
     a folder of its name there. Raises UsageError, StoreError, and ProfagentError when a file cannot be written.
     """
 
-    def write(connection: sqlite3.Connection, output: _Output) -> None:
-        selection = Selection(connection, output.scope, choice)
-        known = (selection.earliest_us(), earliest_call_us(connection, output.scope))
+    async def write(connection: aiosqlite.Connection, output: _Output) -> None:
+        selection = await Selection.of(connection, output.scope, choice)
+        known = (await selection.earliest_us(), await earliest_call_us(connection, output.scope))
         origin_us = min((time for time in known if time is not None), default=0)
-        _write_tasks(connection, selection, output, origin_us)
-        _write_calls(connection, output, origin_us)
+        await _write_tasks(connection, selection, output, origin_us)
+        await _write_calls(connection, output, origin_us)
 
-    return _export(database, directory, session, job, write)
+    return await _export(database, directory, session, job, write)
 
 
-def export_summary(
+async def export_summary(
     database: Path,
     directory: Path,
     *,
@@ -105,24 +104,24 @@ def export_summary(
     """Write the tables op_summary, op_statistic and acl_statistic; sessions, JOBs and errors as `export_timeline`."""
     chosen = options or SummaryOptions()
 
-    def write(connection: sqlite3.Connection, output: _Output) -> None:
-        selection = Selection(connection, output.scope, chosen.choice)
-        _write_layers(connection, selection, output, chosen)
-        for log in call_logs(connection, output.scope):
-            rows = acl_statistic_rows(calls(connection, output.scope, log.log))
+    async def write(connection: aiosqlite.Connection, output: _Output) -> None:
+        selection = await Selection.of(connection, output.scope, chosen.choice)
+        await _write_layers(connection, selection, output, chosen)
+        for log in await call_logs(connection, output.scope):
+            rows = await acl_statistic_rows(calls(connection, output.scope, log.log))
             if rows:
                 pieces = sheet_pieces(ACL_STATISTIC, rows, chosen.sheet_format)
                 output.write(acl_statistic_name(log.device_id, log.model_id), chosen.sheet_format, pieces)
 
-    return _export(database, directory, session, job, write)
+    return await _export(database, directory, session, job, write)
 
 
 class _Output:
     """The files of one JOB."""
 
-    def __init__(self, connection: sqlite3.Connection, scope: Scope, directory: Path) -> None:
+    def __init__(self, provenance: dict[str, Any], scope: Scope, directory: Path) -> None:
         self.scope = scope
-        self.provenance = provenance_of(connection, scope)
+        self.provenance = provenance
         self.unplaced = 0
         self._directory = directory
         self._files: dict[str, None] = {}
@@ -134,6 +133,17 @@ class _Output:
         write_atomically(self._directory / name, pieces)
         self._files[name] = None
 
+    async def stream(self, stem: str, pieces: AsyncIterator[bytes]) -> None:
+        """Write one timeline; none where there are no pieces."""
+        name = unique_name(stem, "json", self._files)
+        first = await anext(pieces, None)
+        if first is not None:
+            with written_atomically(self._directory / name) as file:
+                file.write(first)
+                async for piece in pieces:
+                    file.write(piece)
+            self._files[name] = None
+
     def finish(self) -> Exported:
         """Write the metadata beside the files."""
         metadata = {**self.provenance, "unplaced": self.unplaced, "files": list(self._files)}
@@ -143,30 +153,31 @@ class _Output:
         return Exported(directory=self._directory, files=tuple(self._files), unplaced=self.unplaced, **told)
 
 
-def _export(
+async def _export(
     database: Path,
     directory: Path,
     session_number: int | None,
     job_name: str | None,
-    write: Callable[[sqlite3.Connection, _Output], None],
+    write: Callable[[aiosqlite.Connection, _Output], Awaitable[None]],
 ) -> list[Exported]:
     exported = []
-    with open_reader(database) as connection:
-        session = find_session(connection, session_number)
-        require_records(connection, session.session)
-        for job in jobs_of(connection, session.session, job_name):
+    async with reading(database) as connection:
+        session = await find_session(connection, session_number)
+        await require_records(connection, session.session)
+        for job in await jobs_of(connection, session.session, job_name):
             target = directory / Path(job.name).name if job_name is None else directory
-            output = _Output(connection, Scope(session, job), target)
-            write(connection, output)
+            scope = Scope(session, job)
+            output = _Output(await provenance_of(connection, scope), scope, target)
+            await write(connection, output)
             exported.append(output.finish())
     return exported
 
 
-def _write_layers(
-    connection: sqlite3.Connection, selection: Selection, output: _Output, options: SummaryOptions
+async def _write_layers(
+    connection: aiosqlite.Connection, selection: Selection, output: _Output, options: SummaryOptions
 ) -> None:
     make_tables = mean_tables if options.aggregate else inference_tables
-    for tables in make_tables(connection, output.scope, selection):
+    async for tables in make_tables(connection, output.scope, selection):
         row = tables.inference
         if tables.op_summary:
             name = op_summary_name(row, output.scope.job.frequency_mhz, is_aggregate=options.aggregate)
@@ -178,40 +189,45 @@ def _write_layers(
             output.write(name, options.sheet_format, pieces)
 
 
-def _write_tasks(connection: sqlite3.Connection, selection: Selection, output: _Output, origin_us: float) -> None:
-    tasks = ByPosition(selection.tasks())
-    by_group = groupby(selection.inferences(), key=attrgetter("group"))
-    for group, (_, inferences) in zip(selection.groups(), by_group, strict=True):
-        layers = layers_of(connection, group.model)
-        events = TaskEvents(group.device_id, origin_us, output.scope.job.frequency_mhz, layers)
-        process = events.process(_title(output.scope, f"NPU {group.device_id}, {group.model_name}"))
-        spans = (event for each in inferences for event in events.of_inference(each, tasks.at(each.position)))
-        _write_trace(output, task_time_name(group), [process], spans, events, origin_us)
+async def _write_tasks(
+    connection: aiosqlite.Connection, selection: Selection, output: _Output, origin_us: float
+) -> None:
+    tasks, inferences = selection.tasks(), selection.inferences()
+    following = await anext(inferences, None)
+    for group in await selection.groups():
+        layers = await layers_of(connection, group.model)
+        title = _title(output.scope, f"NPU {group.device_id}, {group.model_name}")
+        events = TaskEvents(group.device_id, origin_us, output.scope.job.frequency_mhz, layers, title)
+
+        async def batches(group: int = group.group, events: TaskEvents = events) -> AsyncIterator[list[TraceEvent]]:
+            nonlocal following
+            while following is not None and following.group == group:
+                yield list(events.of_inference(following, await tasks.at(following.position)))
+                following = await anext(inferences, None)
+
+        await _write_trace(output, task_time_name(group), batches(), events, origin_us)
 
 
-def _write_calls(connection: sqlite3.Connection, output: _Output, origin_us: float) -> None:
-    for log in call_logs(connection, output.scope):
+async def _write_calls(connection: aiosqlite.Connection, output: _Output, origin_us: float) -> None:
+    for log in await call_logs(connection, output.scope):
         events = CallEvents(origin_us, _title(output.scope, log.model_name))
         name = acl_name(log.device_id, log.model_name, log.model_id, log.batch_num)
-        _write_trace(output, name, [], events.of_calls(calls(connection, output.scope, log.log)), events, origin_us)
+        batches = (list(events.of_calls(page)) async for page in calls(connection, output.scope, log.log))
+        await _write_trace(output, name, batches, events, origin_us)
 
 
-def _write_trace(
+async def _write_trace(
     output: _Output,
     name: str,
-    before: list[TraceEvent],
-    spans: Iterator[TraceEvent],
+    batches: AsyncIterator[Sequence[TraceEvent]],
     events: TaskEvents | CallEvents,
     origin_us: float,
 ) -> None:
     """Write a timeline, unless nothing has a place in it."""
-    first = next(spans, None)
-    if first is not None:
-        pieces = trace_pieces(
-            chain(before, (first,), spans),
-            lambda: {**output.provenance, "origin_us": origin_us, "unplaced": events.unplaced},
-        )
-        output.write(name, "json", pieces)
+    await output.stream(
+        name,
+        trace_pieces(batches, lambda: {**output.provenance, "origin_us": origin_us, "unplaced": events.unplaced}),
+    )
     output.unplaced += events.unplaced
 
 

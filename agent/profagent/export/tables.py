@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.cli.table import DASH, UNKNOWN, Cell
 from profagent.formats.records import CYCLES_PER_TICK, ticks_to_us
 from profagent.store.queries import layers_of
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+    import aiosqlite
 
     from profagent.store.queries import CallRow, LayerRow, Scope
     from profagent.store.selection import AicoreRow, InferenceRow, Selection
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 # Where the counters begin in an AicoreRow, and how many of them are ratios.
 FIRST_COUNTER = 3
 RATIOS = 8
-# Models come one after the other; two devices may take turns with the same one.
-REMEMBERED_MODELS = 4
 AA_CORE, AA_CPU = "AA_CORE", "AA_CPU"
 
 
@@ -35,34 +33,40 @@ class LayerTables(NamedTuple):
     op_statistic: list[Cells]
 
 
-def inference_tables(connection: sqlite3.Connection, scope: Scope, selection: Selection) -> Iterator[LayerTables]:
+async def inference_tables(
+    connection: aiosqlite.Connection, scope: Scope, selection: Selection
+) -> AsyncIterator[LayerTables]:
     """The tables of each chosen inference."""
     mhz = scope.job.frequency_mhz
-    layers_by_model = lru_cache(REMEMBERED_MODELS)(partial(layers_of, connection))
-    aicore, aicpu = ByPosition(selection.aicore()), ByPosition(selection.aicpu())
-    for inference in selection.inferences():
-        layers = layers_by_model(inference.model)
-        records = list(aicore.at(inference.position))
+    layers_by_model: dict[int, Layers] = {}
+    aicore, aicpu = selection.aicore(), selection.aicpu()
+    async for inference in selection.inferences():
+        if inference.model not in layers_by_model:
+            layers_by_model[inference.model] = await layers_of(connection, inference.model)
+        layers = layers_by_model[inference.model]
+        records = await aicore.at(inference.position)
         gathered = _Gathered(layers)
         for record in records:
             gathered.of(AA_CORE, record.layer_index).add(record.ticks)
-        for each in aicpu.at(inference.position):
+        for each in await aicpu.at(inference.position):
             gathered.of(AA_CPU, each.layer_index).add(each.duration_us)
         summary = op_summary_rows(records, inference.ticks, mhz, layers)
         yield LayerTables(inference, summary, gathered.rows(inference.stream_id, mhz))
 
 
-def mean_tables(connection: sqlite3.Connection, scope: Scope, selection: Selection) -> Iterator[LayerTables]:
+async def mean_tables(
+    connection: aiosqlite.Connection, scope: Scope, selection: Selection
+) -> AsyncIterator[LayerTables]:
     """The tables of the mean inference of each device, model, model id and batch, over the chosen ones."""
     mhz = scope.job.frequency_mhz
-    places = ByPosition(selection.places())
-    units = {AA_CORE: ByPosition(selection.aicore_layers()), AA_CPU: ByPosition(selection.aicpu_layers())}
-    for group in selection.groups():
-        layers = layers_of(connection, group.model)
-        means = list(places.at(group.position))
+    places = selection.places()
+    units = {AA_CORE: selection.aicore_layers(), AA_CPU: selection.aicpu_layers()}
+    for group in await selection.groups():
+        layers = await layers_of(connection, group.model)
+        means = await places.at(group.position)
         gathered = _Gathered(layers)
         for unit, times in units.items():
-            for each in times.at(group.position):
+            for each in await times.at(group.position):
                 durations = gathered.of(unit, each.layer_index)
                 durations.add_many(each.records, each.total, each.longest, each.shortest)
         summary = op_summary_rows(means, sum(mean.ticks for mean in means), mhz, layers)
@@ -196,15 +200,16 @@ class _Gathered:
         ]
 
 
-def acl_statistic_rows(calls: Iterable[CallRow]) -> list[Cells]:
+async def acl_statistic_rows(calls: AsyncIterator[list[CallRow]]) -> list[Cells]:
     """Rows of ACL_STATISTIC by process, thread and name, in the order in which they first came.
 
     A call with an unknown begin is in Count, and in no time.
     """
     found: dict[tuple[int, int, str, str], Durations] = {}
-    for call in calls:
-        durations = found.setdefault((call.pid, call.tid, call.type, call.name), Durations())
-        durations.add(None if call.begin_us is None else call.end_us - call.begin_us)
+    async for page in calls:
+        for call in page:
+            durations = found.setdefault((call.pid, call.tid, call.type, call.name), Durations())
+            durations.add(None if call.begin_us is None else call.end_us - call.begin_us)
     # A row without any known time takes no share, and does not make the others' unknown.
     total = _sum_or_none(each.total_us(1.0) for each in found.values() if each.known)
     return [(*key, *durations.cells(1.0, total)) for key, durations in found.items()]
@@ -213,26 +218,3 @@ def acl_statistic_rows(calls: Iterable[CallRow]) -> list[Cells]:
 def _sum_or_none(values: Iterable[float | None]) -> float | None:
     """The sum; None when one is not known."""
     return _total_of(tuple(values), None)
-
-
-class _Positioned(Protocol):
-    @property
-    def position(self) -> int: ...
-
-
-Row = TypeVar("Row", bound=_Positioned)
-
-
-class ByPosition(Generic[Row]):
-    """Gives each position's rows of a sorted stream while it reads on; positions are asked for in rising order."""
-
-    def __init__(self, rows: Iterator[Row]) -> None:
-        self._rows = rows
-        self._next = next(rows, None)
-
-    def at(self, position: int) -> Iterator[Row]:
-        """The rows at this position that were not read yet."""
-        while self._next is not None and self._next.position <= position:
-            row, self._next = self._next, next(self._rows, None)
-            if row.position == position:
-                yield row

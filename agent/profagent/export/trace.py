@@ -7,7 +7,6 @@ those of an absolute time are a quarter of a microsecond apart, so neighbours wo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,13 +15,12 @@ from profagent.cli.table import UNKNOWN
 from profagent.formats.records import CYCLES_PER_TICK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from profagent.store.queries import CallRow, LayerRow
     from profagent.store.selection import InferenceRow, TaskRow
 
 
-EVENTS_PER_PIECE = 1000
 NS_PER_US = 1000
 # Times in `.done` and aicpu records are whole microseconds, so neighbours may seem to overlap by less than one.
 SLACK_NS = 1000
@@ -93,9 +91,10 @@ class TaskEvents:
     """Events of one task_time file. Afterwards `unplaced` counts the records whose place in time is not known."""
 
     def __init__(
-        self, device_id: int, origin_us: float, frequency_mhz: int | None, layers: Mapping[int, LayerRow]
+        self, device_id: int, origin_us: float, frequency_mhz: int | None, layers: Mapping[int, LayerRow], title: str
     ) -> None:
         self.unplaced = 0
+        self._title = title
         # No process of the board; 0 is special to viewers.
         self._pid = device_id + 1
         self._origin_ns = _ns(origin_us)
@@ -104,12 +103,11 @@ class TaskEvents:
         self._lanes: dict[tuple[int, bool], _Lanes] = {}
         self._tracks = 0
 
-    def process(self, title: str) -> Name:
-        """What viewers call the device's group of tracks."""
-        return Name("process_name", self._pid, 0, _Named(title))
-
     def of_inference(self, inference: InferenceRow, tasks: Iterable[TaskRow]) -> Iterator[TraceEvent]:
-        """The events of one inference's records; Task Id counts those that can be placed from 0."""
+        """The events of one inference's records; Task Id counts those that can be placed from 0.
+
+        The device's group of tracks is named before its first track, a track before its first event.
+        """
         stream = DEFAULT_STREAM if inference.stream_id is None else inference.stream_id
         task_id = 0
         for task in tasks:
@@ -119,6 +117,8 @@ class TaskEvents:
                 continue
             lanes = self._lanes_of(stream, is_aicpu=task.is_aicpu)
             lane, start_ns = lanes.take(*span)
+            if not self._tracks:
+                yield Name("process_name", self._pid, 0, _Named(self._title))
             if lane == len(lanes.tids):
                 yield self._add_track(lanes)
             args = _TaskArgs(TASK_TYPES[task.is_aicpu], stream, task_id)
@@ -164,10 +164,11 @@ class CallEvents:
         self.unplaced = 0
         self._origin_us = origin_us
         self._title = title
+        self._named: set[tuple[int, int | None]] = set()
 
     def of_calls(self, calls: Iterable[CallRow]) -> Iterator[TraceEvent]:
         """Each process and thread is named before its first call."""
-        named: set[tuple[int, int | None]] = set()
+        named = self._named
         for call in calls:
             if call.begin_us is None or call.end_us < call.begin_us:
                 self.unplaced += 1
@@ -183,16 +184,21 @@ class CallEvents:
             yield Event(call.name, call.pid, call.tid, start_us, duration_us, args)
 
 
-def trace_pieces(events: Iterable[TraceEvent], metadata: Callable[[], Mapping[str, Any]]) -> Iterator[bytes]:
-    """A JSON object of traceEvents and metadata; `metadata` is asked for when the events are through."""
+async def trace_pieces(
+    batches: AsyncIterator[Sequence[TraceEvent]], metadata: Callable[[], Mapping[str, Any]]
+) -> AsyncIterator[bytes]:
+    """A JSON object of traceEvents and metadata, which is asked for when the events are through.
+
+    Without any event there is none.
+    """
     encode = msgspec.json.Encoder().encode
-    remaining = iter(events)
     before = b'{"traceEvents":[\n'
-    while chunk := list(map(encode, islice(remaining, EVENTS_PER_PIECE))):
-        yield before + b",\n".join(chunk)
-        before = b",\n"
-    start = b"" if before == b",\n" else before
-    yield start + b'\n],"displayTimeUnit":"ms","metadata":' + encode(metadata()) + b"}\n"
+    async for batch in batches:
+        if batch:
+            yield before + b",\n".join(map(encode, batch))
+            before = b",\n"
+    if before == b",\n":
+        yield b'\n],"displayTimeUnit":"ms","metadata":' + encode(metadata()) + b"}\n"
 
 
 def _ns(time_us: float) -> int:

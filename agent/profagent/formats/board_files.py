@@ -1,11 +1,11 @@
-"""A board's small texts: `info.json.<device>`, acl.json, and the NPU's node of /proc/umap (format page 2, 5, 7)."""
+"""A board's small texts: `info.json.<device>`, acl.json, and `.done`, the end of a set of records (format 2, 5)."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import FormatError, UnsupportedBoardError
 from profagent.formats.names import LogKind, parse_log_name
@@ -13,6 +13,88 @@ from profagent.formats.sampling import INTERVAL_MAX, interval_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+
+U32_SPAN = 2**32
+# What SQLite can hold; no clock and no length comes near it.
+I63_MAX = 2**63 - 1
+
+_KEYS = {
+    LogKind.AICORE: ("file_len", "start_time", "end_time", "cache_hit", "cache_mis"),
+    LogKind.AICPU: ("file_len", "start_time", "end_time"),
+    LogKind.ACL_API: ("file_len", "start_time", "end_time", "pid", "tid"),
+}
+# The lowest and the highest value; others are 32-bit numbers, which one SDK generation prints signed.
+_RANGES = {
+    "start_time": (0, I63_MAX),
+    "end_time": (0, I63_MAX),
+    "pid": (0, U32_SPAN - 1),
+    "tid": (0, U32_SPAN - 1),
+}
+_SIGNED = (-U32_SPAN // 2, U32_SPAN - 1)
+_LINE = re.compile(rb"([a-z_]+):(-?[0-9]{1,20})\n")
+# The runtime ends this line without a newline.
+_BATCHES = re.compile(rb"online_batch_num:([0-9]{1,10}(?:,[0-9]{1,10}){0,7})\n?")
+# What the board's daemon takes as a line.
+_ANY_LINE = re.compile(rb"([a-z_]+):\s*(-?[0-9]+)\s*")
+
+
+class Done(NamedTuple):
+    """What a `.done` says of its set of records; None where its kind has no such line."""
+
+    file_len: int
+    start_us: int
+    end_us: int
+    cache_hit: int | None = None
+    cache_miss: int | None = None
+    pid: int | None = None
+    tid: int | None = None
+    online_batch_num: tuple[int, ...] = ()
+
+
+def is_whole_done(data: bytes, kind: LogKind) -> bool:
+    """Whether the board's daemon takes a `.done` as whole: all expected keys are there, each with an integer."""
+    lines = (_ANY_LINE.fullmatch(line) for line in data.splitlines())
+    return {key.encode() for key in _KEYS[kind]} <= {line[1] for line in lines if line}
+
+
+def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
+    """Read the text of an aicore, aicpu or acl_api `.done`.
+
+    One SDK generation prints 32-bit values signed, the other unsigned: `file_len` and the cache counters are taken
+    modulo 2**32 when they are negative (format page 2.2). `start_us` is 0 for an acl_api set whose model was loaded
+    before profiling was started. Raises FormatError for whatever is not the whole text.
+    """
+    values: dict[str, int] = {}
+    at = 0
+    for key in _KEYS[kind]:
+        line = _LINE.match(data, at)
+        low, high = _RANGES.get(key, _SIGNED)
+        if key == "file_len" and kind is LogKind.ACL_API:
+            # Its length is printed in 64 bits by one SDK generation.
+            high = I63_MAX
+        if line is None or line[1] != key.encode() or not low <= int(line[2]) <= high:
+            raise FormatError(file, at, f"a line '{key}:' with a number from {low} to {high}", _found(data, at))
+        values[key] = int(line[2]) % U32_SPAN if low < 0 and line[2].startswith(b"-") else int(line[2])
+        at = line.end()
+    batches = _BATCHES.fullmatch(data, at) if kind is LogKind.AICORE else None
+    online = tuple(map(int, batches[1].split(b","))) if batches else ()
+    if (batches is None and at < len(data)) or max(online, default=0) >= U32_SPAN:
+        raise FormatError(file, at, "the end of the text", _found(data, at))
+    return Done(
+        file_len=values["file_len"],
+        start_us=values["start_time"],
+        end_us=values["end_time"],
+        cache_hit=values.get("cache_hit"),
+        cache_miss=values.get("cache_mis"),
+        pid=values.get("pid"),
+        tid=values.get("tid"),
+        online_batch_num=online,
+    )
+
+
+def _found(data: bytes, at: int) -> str:
+    return repr(data[at : at + 24])[1:] if at < len(data) else "the end of the text"
 
 
 # The runtime takes a comma before a closing bracket; a string is passed over whole.
@@ -40,39 +122,6 @@ def parse_acl_json(data: bytes, file: str) -> int:
     if interval is None:
         raise FormatError(file, 0, f"an interval from '0' to '{INTERVAL_MAX}'", repr(told)[:40])
     return interval
-
-
-_SECTION = re.compile(r"-{3,}.*")
-_TITLE = re.compile(r"[A-Za-z_]\w*(?:\(.*\))?")
-
-
-def parse_umap(text: str) -> dict[str, tuple[str, ...]]:
-    """The values of each column, of all sections that have it, in the order of the text.
-
-    A line of titles is followed by lines of as many values. Units in a title, as in `hw_utilization(%)`, are left out.
-    """
-    columns: dict[str, tuple[str, ...]] = {}
-    titles: list[str] = []
-    has_row = False
-    for line in text.splitlines():
-        words = line.split()
-        if not words or _SECTION.match(line.strip()):
-            titles = []
-        elif len(words) == len(titles) and not (has_row and _are_titles(words)):
-            has_row = True
-            for title, value in zip(titles, words, strict=True):
-                columns[title] = (*columns.get(title, ()), value)
-        else:
-            titles, has_row = _titles(words), False
-    return columns
-
-
-def _are_titles(words: list[str]) -> bool:
-    return all(_TITLE.fullmatch(word) for word in words)
-
-
-def _titles(words: list[str]) -> list[str]:
-    return [word.partition("(")[0] for word in words] if _are_titles(words) else []
 
 
 FREQUENCY_KEY = "aic_frequency"

@@ -14,11 +14,10 @@ import msgspec
 import numpy as np
 
 from profagent.errors import FormatError
-from profagent.formats.names import display_text, parse_log_name
-from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK, ticks_to_us
+from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     import numpy.typing as npt
     from numpy.typing import NDArray
@@ -216,7 +215,6 @@ def _largest_of(ratios: NDArray[np.float64]) -> str:
 PART_SLACK = 0.01
 # Bytes a second: LPDDR4X-4266 on 64 bits. No public source tells the SS928's; unverified.
 PEAK_MEMORY_RATE = 34.1e9
-_US_PER_S = 1e6
 # By the check's name: the counter, and the one that it is a part of; None: of the whole time.
 SHARES: dict[str, tuple[str, str | None]] = {
     **{f"{name} <= 1": (name, None) for name in RATIOS},
@@ -237,24 +235,6 @@ class Place(NamedTuple):
     record: int
 
 
-def first_place(path: str, record: int) -> Place:
-    """Where a log's record is."""
-    name = parse_log_name(path)
-    return Place(0 if name is None else name.current_pic_count or 0, display_text(path), record)
-
-
-class CounterRows(NamedTuple):
-    """Consecutive records of one log: all arrays have shape (records,); a counter that is not known is NaN."""
-
-    first: Place
-    ticks: NDArray[np.int64]
-    counters: Mapping[str, NDArray[np.float64]]
-
-    def place(self, index: int) -> Place:
-        """Where one of them is."""
-        return self.first._replace(record=self.first.record + index)
-
-
 class Tally(NamedTuple):
     """Of `rows` that a check could look at, how many are implausible, which is the first, and the worst value."""
 
@@ -262,21 +242,6 @@ class Tally(NamedTuple):
     implausible: int = 0
     first: Place | None = None
     worst: float | None = None
-
-
-def checked(
-    pieces: Sequence[CounterRows], frequency_mhz: int | None, peak_bytes_per_s: float = PEAK_MEMORY_RATE
-) -> dict[str, Tally]:
-    """Count each check over records of the same counters; without a frequency no time, and so no rate, is known."""
-    ticks = np.concatenate([piece.ticks for piece in pieces])
-    counters = {name: np.concatenate([piece.counters[name] for piece in pieces]) for name in pieces[0].counters}
-    ends = np.cumsum([len(piece.ticks) for piece in pieces])
-    found = {}
-    for name, values, limit in _looked_at(counters, ticks, frequency_mhz, peak_bytes_per_s):
-        rows = len(values) - int(np.isnan(values).sum())
-        if rows:
-            found[name] = Tally(rows, *_odd(values, limit, pieces, ends))
-    return found
 
 
 def merged(one: Tally, other: Tally) -> Tally:
@@ -306,39 +271,3 @@ def told(name: str, tally: Tally, peak_bytes_per_s: float = PEAK_MEMORY_RATE) ->
         counter, whole = SHARES[name]
         odd = f"{counter} is above {whole or 1}"
     return f"{odd} in {tally.implausible:,} of {tally.rows:,} {what}, at worst {worst}; first {first}"
-
-
-def _looked_at(
-    counters: Mapping[str, NDArray[np.float64]],
-    ticks: NDArray[np.int64],
-    frequency_mhz: int | None,
-    peak_bytes_per_s: float,
-) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64] | float]]:
-    """Each check that can be made: its name, the values, and what each may be at most."""
-    for check, (name, whole) in SHARES.items():
-        if name in counters and (whole is None or whole in counters):
-            yield check, counters[name], LARGEST_RATIO if whole is None else counters[whole] + PART_SLACK
-    if frequency_mhz is None:
-        return
-    seconds = np.where(ticks > 0, ticks_to_us(ticks, frequency_mhz) / _US_PER_S, np.nan)
-    for check, name in RATES.items():
-        if name in counters:
-            yield check, counters[name] / seconds, peak_bytes_per_s
-
-
-def _odd(
-    values: NDArray[np.float64],
-    limit: NDArray[np.float64] | float,
-    pieces: Sequence[CounterRows],
-    ends: NDArray[np.int64],
-) -> tuple[int, Place | None, float | None]:
-    """How many values are above their limit, the first of them in time, and the largest."""
-    places = (values > limit).nonzero()[0]
-    if not len(places):
-        return 0, None, None
-    owners, firsts = np.unique(np.searchsorted(ends, places, side="right"), return_index=True)
-    first = min(
-        pieces[owner].place(int(places[at]) - int(ends[owner]) + len(pieces[owner].ticks))
-        for owner, at in zip(owners.tolist(), firsts.tolist(), strict=True)
-    )
-    return len(places), first, float(values[places].max())

@@ -19,22 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "CAPTURE_ENDED",
-    "FIGURES",
-    "JOB_ENDED",
-    "Figure",
-    "FigureState",
-    "Has",
-    "Part",
-    "Share",
-    "UnitLog",
-    "Verdict",
-    "clock_part",
-    "log_part",
-    "state_of",
-]
-
 # Why nothing more is to come.
 JOB_ENDED = "the JOB has ended, and no .done vouches for them"
 CAPTURE_ENDED = "the capture ended before they had all come"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from profagent.formats.model_info import LayerTable, Net, Run
 
-__all__ = ["UNKNOWN_LAYER", "LayerJoin", "SegmentShape"]
-
 UNKNOWN_LAYER = -1
 # One more than a record's sequence number can be.
 SEQUENCE_SPAN = 2**32
@@ -50,14 +48,6 @@ class _Segment:
         # The last entry is what UNKNOWN_LAYER, as an index, finds.
         places = np.array([run.index for run in self.runs] + [UNKNOWN_LAYER], dtype=np.int32)
         return places[index]
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentShape:
-    """Which of a net's runs of layers are batch layers, and how often it may be gone through."""
-
-    is_batch: tuple[bool, ...]
-    max_loop: int
 
 
 class LayerJoin:
@@ -119,12 +109,10 @@ class LayerJoin:
         at = sequence.astype(np.int64)
         return segment.table_index(np.where(at < layers * loops, at % layers, UNKNOWN_LAYER))
 
-    def shape(self, net: int) -> SegmentShape | None:
-        """Give what a net is made of; None where it is not known, or table and counts do not agree."""
+    def batch_layers(self, net: int) -> tuple[bool, ...] | None:
+        """Which of a net's runs are batch layers; None where it may loop, or table and counts do not agree."""
         segment = self._segment(net)
-        if not segment.runs or not segment.agrees:
-            return None
-        return SegmentShape(tuple(segment.is_batch), segment.max_loop)
+        return tuple(segment.is_batch) if segment.runs and segment.may_repeat else None
 
     def disagreements(self) -> list[str]:
         """Say where the layer table and the nets' own counts differ, a sentence each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError
 
@@ -26,8 +26,6 @@ _CONTAINER = re.compile(rb"\x40(?:\x80.|\xa0..|\xc0....)\x41[\x20\x40\x60]", re.
 _ITEMS = re.compile(rb"\x41[\x20\x40\x60]")
 # The slice begins four bytes into a container whose tag and 32-bit length take six; no net has 16 MB.
 _LENGTH_REST_BYTES = 2
-
-NetStart = Literal["items", "length", "container", "elsewhere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +56,11 @@ def parse_net_info(data: bytes, file: str) -> tuple[Net, ...]:
 
 
 def item_starts(data: bytes) -> tuple[int, ...]:
-    """Where the items of the slice may begin: with it, or with the first whole container."""
+    """Where the items of the slice may begin: with it, behind the rest of a length, or with the first container."""
     found = _CONTAINER.search(data)
-    first = _LENGTH_REST_BYTES if where_nets_begin(data) == "length" else 0
+    is_behind_length = not _ITEMS.match(data) and data[1:2] == b"\0" and _ITEMS.match(data, _LENGTH_REST_BYTES)
+    first = _LENGTH_REST_BYTES if is_behind_length else 0
     return (first, found.start()) if found and found.start() > first else (first,)
-
-
-def where_nets_begin(data: bytes) -> NetStart | None:
-    """Tell what the slice begins with: a first container's `items`, the rest of its 32-bit `length`, it as a whole.
-
-    Else it is `elsewhere`; None where there is none.
-    """
-    if _ITEMS.match(data):
-        return "items"
-    if _CONTAINER.match(data):
-        return "container"
-    if _ITEMS.match(data, _LENGTH_REST_BYTES) and data[1] == 0:
-        return "length"
-    return "elsewhere" if _CONTAINER.search(data) else None
 
 
 def _readable(data: bytes, start: int, file: str) -> tuple[Net, ...]:
@@ -99,11 +84,8 @@ def _nets_from(data: bytes, start: int, file: str) -> tuple[Net, ...]:
 
 
 def _net(items: Items, offset: int) -> Net:
-    net_id = items.integer(NET_ID)
-    if net_id is None:
-        raise FormatError(items.file, offset, f"item {NET_ID:#05x} (net id) in a net", "none")
     return Net(
-        net_id=net_id,
+        net_id=items.needed(NET_ID, offset, "net"),
         net_type=items.integer(NET_TYPE),
         layer_count=items.integer(LAYER_COUNT),
         prof_layer_count=items.integer(PROF_LAYER_COUNT),
@@ -192,26 +174,14 @@ def _read_layer(data: bytes, container: Item, file: str) -> Layer:
         raise FormatError(file, container.offset, "a layer item with a length", f"tag {container.tag:#06x}")
     items = read_items(data, container.nested_start, container.end, file)
     return Layer(
-        layer_id=_needed(items, LAYER_ID, container.offset),
-        name=_text(items, LAYER_NAME),
-        type=_text(items, LAYER_TYPE),
-        prof_layer_id=_needed(items, PROF_LAYER_ID, container.offset),
+        layer_id=items.needed(LAYER_ID, container.offset, "layer"),
+        name=items.text(LAYER_NAME),
+        type=items.text(LAYER_TYPE),
+        prof_layer_id=items.needed(PROF_LAYER_ID, container.offset, "layer"),
         segment=items.integer(SEGMENT_ID) or 0,
         output_index=items.integer(OUTPUT_INDEX) or 0,
         is_batch=items.integer(BATCH_LAYER) == 1,
     )
-
-
-def _needed(items: Items, item_id: int, offset: int) -> int:
-    value = items.integer(item_id)
-    if value is None:
-        raise FormatError(items.file, offset, f"item {item_id:#05x} in a layer", "none")
-    return value
-
-
-def _text(items: Items, item_id: int) -> str:
-    """Give a text item up to its NUL, empty where there is none."""
-    return (items.content(item_id) or b"").split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
 
 
 TAG_BYTES = 2
@@ -259,13 +229,20 @@ class Items:
             return item.value
         raise FormatError(self.file, item.offset, f"an integer in item {item_id:#05x}", f"{len(item.value)} bytes")
 
-    def content(self, item_id: int) -> bytes | None:
-        """Give an item's bytes, None where there is no such item; raises FormatError for another form."""
+    def needed(self, item_id: int, offset: int, where: str) -> int:
+        """Give an item's integer, as `integer`; raises FormatError where there is none, too."""
+        value = self.integer(item_id)
+        if value is None:
+            raise FormatError(self.file, offset, f"item {item_id:#05x} in a {where}", "none")
+        return value
+
+    def text(self, item_id: int) -> str:
+        """Give a text up to its NUL, empty where there is none; raises FormatError for another form."""
         item = self.by_id.get(item_id)
         if item is None:
-            return None
+            return ""
         if isinstance(item.value, bytes):
-            return item.value
+            return item.value.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
         raise FormatError(self.file, item.offset, f"bytes in item {item_id:#05x}", f"the integer {item.value}")
 
 

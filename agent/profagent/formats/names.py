@@ -7,18 +7,13 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = [
-    "JOB_NAME",
-    "InferenceKey",
-    "LogKind",
-    "LogName",
-    "display_text",
-    "is_job_name",
-    "parse_log_name",
-    "path_beside",
-]
-
 JOB_NAME = re.compile(r"JOB[A-Z]{29}")
+COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+# The only device that the runtime records.
+DEVICE_INFO = "info.json.0"
+# The simulated board puts this file into the JOBs that it makes; the runtime never does.
+SIMULATED_MARKER = "simulated"
+DONE_SUFFIX = ".done"
 U16_MAX = 2**16 - 1
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
@@ -105,6 +100,11 @@ class LogName(NamedTuple):
             return None
         pictures = (self.batch_num, self.input_pic_num, self.current_pic_count)
         return InferenceKey(self.device, self.model, self.model_id, self.stream, *pictures)
+
+
+def is_collection_name(name: str) -> bool:
+    """Whether a board may call a directory of logs so: it becomes one in the mirror."""
+    return COLLECTION_NAME.fullmatch(name) is not None
 
 
 def is_job_name(name: str) -> bool:

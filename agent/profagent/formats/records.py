@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from profagent.formats.names import LogKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from profagent.formats.countermap import CounterMap
+
 
 CYCLES_PER_TICK = 100
 
@@ -78,3 +87,248 @@ def api_magic_faults(records: Records) -> npt.NDArray[np.intp]:
 def api_name(api: int) -> str:
     """Name of the function that an acl_api record is about."""
     return API_NAMES.get(api, f"unknown({api})")
+
+
+@dataclass(frozen=True, slots=True)
+class AicoreSegment:
+    """An aicore segment; `ordinal` is its place in its file, `duration_us` the sum of its records' times."""
+
+    net: int
+    ordinal: int
+    duration_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class AicpuSegment:
+    """An aicpu segment with the times that its own records carry."""
+
+    net: int
+    ordinal: int
+    start_us: int
+    end_us: int
+
+
+def place(
+    inference_start_us: int | None, aicore: Sequence[AicoreSegment], aicpu: Sequence[AicpuSegment]
+) -> list[float | None]:
+    """Give the start of each aicore segment, in the order given; None where nothing before it has a known end.
+
+    Segments run in the order of their nets. `inference_start_us` is the launch of the first aicore segment, so the
+    `start_time` of the aicore `.done`; each later one starts where the segment before it ended.
+    """
+    segments: list[AicoreSegment | AicpuSegment] = [*aicore, *aicpu]
+    segments.sort(key=lambda segment: (segment.net, segment.ordinal))
+    starts: dict[int, float | None] = {}
+    now_us: float | None = None
+    for segment in segments:
+        if isinstance(segment, AicpuSegment):
+            now_us = segment.end_us
+            continue
+        if not starts and inference_start_us is not None:
+            now_us = inference_start_us
+        starts[segment.ordinal] = now_us
+        now_us = None if now_us is None else now_us + segment.duration_us
+    return [starts[segment.ordinal] for segment in aicore]
+
+
+# The runtime drops a record whose sequence number is farther than this from the one written before it.
+FILTER_STEP_MAX = 10
+
+
+class Split(NamedTuple):
+    """How records fall apart; arrays of one value for each record unless said otherwise.
+
+    `segment` and `stretch` count from 0 over the whole file; `begins` is True where a segment begins. `gap_at` holds
+    the indices of the records before which sequence numbers are missing in their segment, `gap_missing` how many;
+    `is_gap_odd` is True where the runtime's own filter cannot have left the gap, so that the bytes are not what it
+    wrote.
+    """
+
+    segment: npt.NDArray[np.int64]
+    stretch: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.bool_]
+    gap_at: npt.NDArray[np.intp]
+    gap_missing: npt.NDArray[np.int64]
+    is_gap_odd: npt.NDArray[np.bool_]
+
+    def cut(self, starts: npt.NDArray[np.intp]) -> list[Split]:
+        """The split of each of the files that were split together; `gap_at` is in the file's records then."""
+        gap_starts = self.gap_at.searchsorted(starts)
+        gap_ends = np.append(gap_starts[1:], len(self.gap_at))
+        gap_at = self.gap_at - starts.repeat(gap_ends - gap_starts)
+        firsts, gap_firsts = starts.tolist(), gap_starts.tolist()
+        bounds = zip(firsts, [*firsts[1:], len(self.segment)], gap_firsts, gap_ends.tolist(), strict=True)
+        return [
+            Split(
+                self.segment[start:end],
+                self.stretch[start:end],
+                self.begins[start:end],
+                gap_at[gap_start:gap_end],
+                self.gap_missing[gap_start:gap_end],
+                self.is_gap_odd[gap_start:gap_end],
+            )
+            for start, end, gap_start, gap_end in bounds
+        ]
+
+
+_NONE = np.empty(0, np.int64)
+_NOTHING = Split(_NONE, _NONE, np.empty(0, np.bool_), np.empty(0, np.intp), _NONE, np.empty(0, np.bool_))
+
+
+class Splitter:
+    """Splits the records of one file as they come, in parts of any size.
+
+    A segment begins where the net changes or the sequence goes back. A stretch, which is one inference of a model
+    that was loaded more than once, begins where the net goes back, or its sequence does in the same net. Neither need
+    be so: a stretch of one record for each segment leaves no such trace, and a loop looks the same. Where the `.done`
+    tells the length of the last stretch, `last_stretch_record` is where it begins, and none begins after it.
+    """
+
+    def __init__(self, last_stretch_record: int | None = None) -> None:
+        self.last_stretch_record = last_stretch_record
+        self.records = 0
+        self.segments = 0
+        self.stretches = 0
+        self.net = -1
+        self.sequence = 0
+
+    def feed(self, sequence: npt.NDArray[Any], net: npt.NDArray[Any]) -> Split:
+        """Split the next records, given their words 0x00 and 0xFC (aicpu: 0x7C), both of shape (records,)."""
+        return split_together([self], sequence, net, np.zeros(1, np.intp)) if len(sequence) else _NOTHING
+
+    def begin_as_announced(self, is_segment: npt.NDArray[np.bool_], is_stretch: npt.NDArray[np.bool_]) -> None:
+        """Correct where segments and stretches of the next records begin by what is known of the file."""
+        if self.last_stretch_record is not None:
+            number = np.arange(self.records, self.records + len(is_segment))
+            is_last = number == self.last_stretch_record
+            is_segment |= is_last
+            is_stretch &= number < self.last_stretch_record
+            is_stretch |= is_last
+        if not self.records:
+            is_segment[0] = is_stretch[0] = True
+
+
+def split_together(
+    splitters: Sequence[Splitter], sequence: npt.NDArray[Any], net: npt.NDArray[Any], starts: npt.NDArray[np.intp]
+) -> Split:
+    """Split the next records of several files: those of each, at least one, follow one another from `starts[i]` on.
+
+    It is what each splitter's `feed` does, in one pass: numpy's calls cost more than the records of a small file.
+    """
+    sequences, nets = sequence.astype(np.int64), net.astype(np.int64)
+    step = _steps(sequences, starts, [file.sequence for file in splitters])
+    net_step = _steps(nets, starts, [file.net for file in splitters])
+    is_segment = (net_step != 0) | (step < 0)
+    is_stretch = (net_step < 0) | ((net_step == 0) & (step < 0))
+    ends = np.append(starts[1:], len(sequences))
+    for file, start, end in zip(splitters, starts.tolist(), ends.tolist(), strict=True):
+        file.begin_as_announced(is_segment[start:end], is_stretch[start:end])
+    segment = _numbered(is_segment, starts, ends, [file.segments for file in splitters])
+    stretch = _numbered(is_stretch, starts, ends, [file.stretches for file in splitters])
+    latest = (values.tolist() for values in (sequences[ends - 1], nets[ends - 1], segment[ends - 1], stretch[ends - 1]))
+    _advance(splitters, zip((ends - starts).tolist(), *latest, strict=True))
+    return Split(segment, stretch, is_segment, *_gaps(sequences, step, is_segment))
+
+
+def _steps(values: npt.NDArray[np.int64], starts: npt.NDArray[np.intp], before: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Give the step to each value from the one before it in its file."""
+    steps = values.copy()
+    steps[1:] -= values[:-1]
+    steps[starts] = values[starts] - before
+    return steps
+
+
+def _numbered(
+    begins: npt.NDArray[np.bool_], starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp], before: Sequence[int]
+) -> npt.NDArray[np.int64]:
+    """Give the number of what each record is in, by where they begin and how many each file had `before`."""
+    numbers = begins.cumsum()
+    base = begins[starts] - numbers[starts] + before - 1
+    numbers += base.repeat(ends - starts)
+    return numbers
+
+
+def _advance(splitters: Sequence[Splitter], latest: Iterable[Sequence[int]]) -> None:
+    for file, (records, sequence, net, segment, stretch) in zip(splitters, latest, strict=True):
+        file.records += records
+        file.sequence, file.net, file.segments, file.stretches = sequence, net, segment + 1, stretch + 1
+
+
+def _gaps(
+    sequence: npt.NDArray[np.int64], step: npt.NDArray[np.int64], is_segment: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    # The filter's previous number is 0 at the start of each segment, and number 0 itself may be missing.
+    missing = np.where(is_segment, sequence, np.maximum(step - 1, 0))
+    jump = np.where(is_segment, sequence, step)
+    at = missing.nonzero()[0]
+    return at, missing[at], jump[at] > FILTER_STEP_MAX
+
+
+RECORD = AICORE_DTYPE.itemsize
+
+
+@dataclass(slots=True)
+class AicoreFile:
+    """What the records of a file that were read mean for the next: where they fall, the ticks of the last segment."""
+
+    splitter: Splitter = field(default_factory=Splitter)
+    ticks: int = 0
+
+
+class AicoreRecords(NamedTuple):
+    """Consecutive records of one file; all arrays have one entry a record.
+
+    `ticks_before` is the sum of the ticks of those before it in its segment. `counters` is empty without a map.
+    """
+
+    sequence: npt.NDArray[np.uint32]
+    net: npt.NDArray[np.uint32]
+    ticks: npt.NDArray[np.int64]
+    ticks_before: npt.NDArray[np.int64]
+    split: Split
+    counters: Mapping[str, npt.NDArray[np.float64]]
+
+
+def read_together(
+    files: Sequence[AicoreFile], pieces: Sequence[bytes], counter_map: CounterMap | None
+) -> list[AicoreRecords]:
+    """Read the whole records, of which there is at least one, of each file's next bytes.
+
+    One pass over all of them: numpy's calls cost more than the records of a small file.
+    """
+    sizes = [len(piece) // RECORD for piece in pieces]
+    whole = [piece[: size * RECORD] for piece, size in zip(pieces, sizes, strict=True)]
+    records = view_records(b"".join(whole), AICORE_DTYPE)
+    ends = np.cumsum(sizes, dtype=np.intp)
+    starts = ends - np.array(sizes, np.intp)
+    sequence, net, ticks = records["sequence"], records["net"], records["ticks"].astype(np.int64)
+    split = split_together([file.splitter for file in files], sequence, net, starts)
+    before = _ticks_before(ticks, split, starts, [file.ticks for file in files])
+    for file, last in zip(files, (before[ends - 1] + ticks[ends - 1]).tolist(), strict=True):
+        file.ticks = last
+    counters = {} if counter_map is None else counter_map.apply(records)
+    return [
+        AicoreRecords(
+            sequence[start:end],
+            net[start:end],
+            ticks[start:end],
+            before[start:end],
+            part,
+            {name: values[start:end] for name, values in counters.items()},
+        )
+        for part, start, end in zip(split.cut(starts), starts.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def _ticks_before(
+    ticks: npt.NDArray[np.int64], split: Split, starts: npt.NDArray[np.intp], carried: Sequence[int]
+) -> npt.NDArray[np.int64]:
+    before = ticks.cumsum() - ticks
+    is_first = split.begins.copy()
+    is_first[starts] = True
+    run = is_first.cumsum() - 1
+    shift = -before[is_first]
+    # A segment that goes on from earlier bytes carries their ticks on; one that begins here starts from 0.
+    shift[run[starts]] += np.where(split.begins[starts], 0, carried)
+    before += shift[run]
+    return before

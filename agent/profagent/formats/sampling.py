@@ -9,6 +9,7 @@ file is not told by any name.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -75,8 +76,7 @@ def _number(time: int, begins: Sequence[int | None]) -> int | None:
 # the board's interval is known, the place in that grid of samples. It follows from a file's name alone, so a restart,
 # another order of arrival and another host choose the same.
 EXAMPLE = "write it like skip_first=10,wait=5,warmup=2,active=3,repeat=4"
-MOST_DIGITS = 9
-_LOWEST = {"skip_first": 0, "wait": 0, "warmup": 0, "active": 1, "repeat": 0}
+_STEPS = re.compile(r"\s*(skip_first|wait|warmup|active|repeat)\s*=\s*(\d{1,9})\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +128,12 @@ def step_of(inference: InferenceKey, interval: int | None) -> int:
 
 def parse_schedule(text: str) -> Schedule:
     """Read `name=number` pairs; UsageError for anything that has no clear meaning."""
-    given: dict[str, int] = {}
-    for pair in text.split(","):
-        name, separator, digits = (part.strip() for part in pair.partition("="))
-        if not separator or name not in _LOWEST:
-            raise UsageError(
-                f"schedule: {pair.strip()!r} is not one of {', '.join(_LOWEST)} with a number", hint=EXAMPLE
-            )
-        if name in given:
-            raise UsageError(f"schedule: {name} is given twice", hint=EXAMPLE)
-        if not (digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS):
-            raise UsageError(f"schedule: {name}={digits} is no whole number from 0 to 999999999", hint=EXAMPLE)
-        given[name] = int(digits)
-        if given[name] < _LOWEST[name]:
-            raise UsageError(f"schedule: {name} must be at least {_LOWEST[name]}", hint=EXAMPLE)
-    missing = [name for name in ("wait", "active") if name not in given]
-    if missing:
-        raise UsageError(f"schedule: {' and '.join(missing)} must be given", hint=EXAMPLE)
+    pairs = [_STEPS.fullmatch(pair) for pair in text.split(",")]
+    given = {pair[1]: int(pair[2]) for pair in pairs if pair is not None}
+    if len(given) < len(pairs):
+        raise UsageError(f"schedule: {text!r} is not each name once, with a whole number", hint=EXAMPLE)
+    if "wait" not in given or not given.get("active"):
+        raise UsageError("schedule: wait, and active of at least 1, must be given", hint=EXAMPLE)
     return Schedule(**given)
 
 

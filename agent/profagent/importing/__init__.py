@@ -1,1 +1,0 @@
-"""JOB directories taken in: into their own database, or a workspace."""

@@ -9,21 +9,21 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.provenance import ledger_lines
+from profagent.cli.provenance import ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.errors import IncompleteError, UsageError
+from profagent.formats.board_files import parse_acl_json
 from profagent.importing.importing import NO_BOARD, WorkspaceImport, import_into, import_job
 from profagent.importing.job_folder import tell_unrecorded, write_log
 from profagent.link.boards_file import BoardsFile
-from profagent.record.cli import summary_lines
-from profagent.record.recording_options import read_acl_json
-from profagent.store.database import FILE_NAME
-from profagent.store.queries import open_reader
-from profagent.store.sessions import session_summary
+from profagent.link.messages import Profiling
+from profagent.store.database import reading
+from profagent.store.summary import session_summary
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
-    from profagent.link.messages import Profiling
+    import asyncio
+
     from profagent.store.counter_maps import CounterMaps
 
 # An import's database holds this one session.
@@ -65,11 +65,26 @@ def command(
     if workspace is None:
         if board is not None:
             raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
-        return _into_the_job(directory, maps, told, as_json=as_json)
+        return run_to_the_end(lambda: _into_the_job(directory, maps, told, as_json=as_json))
     wanted = WorkspaceImport(directory, Workspace(workspace), identity_of(board), maps, told)
-    summary = run_until_stopped(lambda stop: import_into(wanted, stop))
+    return run_until_stopped(lambda stop: _into_workspace(wanted, stop, as_json=as_json))
+
+
+async def _into_workspace(wanted: WorkspaceImport, stop: asyncio.Event, *, as_json: bool) -> int:
+    summary = await import_into(wanted, stop)
     click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
-    return _exit_code(summary, workspace / FILE_NAME)
+    return await _exit_code(summary, wanted.workspace.database)
+
+
+def read_acl_json(file: Path) -> Profiling:
+    """The interval that a file tells. Raises UsageError, FormatError."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {file}: {error.strerror}", hint="name the acl.json that the JOB's program was given"
+        ) from error
+    return Profiling(str(file), str(parse_acl_json(data, str(file))))
 
 
 def identity_of(board: str | None) -> str:
@@ -80,10 +95,10 @@ def identity_of(board: str | None) -> str:
     return entry.uuid if entry is not None and entry.uuid else board
 
 
-def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *, as_json: bool) -> int:
-    imported = run_to_the_end(lambda: import_job(directory, maps, told=told, tell=tell))
-    with open_reader(imported.database) as connection:
-        summary = session_summary(connection, SESSION)
+async def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *, as_json: bool) -> int:
+    imported = await import_job(directory, maps, told=told, tell=tell)
+    async with reading(imported.database) as connection:
+        summary = await session_summary(connection, SESSION)
     lines = ledger_lines(summary["ledger"])
     write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s", *lines])
     if as_json:
@@ -94,9 +109,9 @@ def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | None, *,
         click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
         for line in (*lines, *summary["implausible"]):
             tell(f"  {line}")
-    return _exit_code(summary, imported.database)
+    return await _exit_code(summary, imported.database)
 
 
-def _exit_code(summary: dict[str, Any], database: Path) -> int:
-    empty = tell_unrecorded(database, summary["session"])
+async def _exit_code(summary: dict[str, Any], database: Path) -> int:
+    empty = await tell_unrecorded(database, summary["session"])
     return empty if summary["complete"] else IncompleteError.exit_code

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from profagent.errors import ProfagentError, UsageError
-from profagent.formats.names import is_job_name
+from profagent.formats.names import display_text, is_job_name
+from profagent.formats.sampling import interval_of
 from profagent.importing.job_folder import alone_in_job, job_database, new_database
-from profagent.ingest.changes import ApiRecords, JobChanges, SegmentRecords
+from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
 from profagent.ingest.local import LocalJob, LocalStream, list_job
-from profagent.link.messages import PROTOCOL, Board, Chunk, Clocks, Happened
-from profagent.record.recording_options import RecordingOptions, profiling_known
+from profagent.link.messages import OPEN, PROTOCOL, Board, Chunk, Clocks, Happened, JobStatus
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
-    from profagent.ingest.changes import Change
-    from profagent.ingest.commit import Step
+    from profagent.ingest.changes import Change, Step
     from profagent.ingest.local import JobListing
     from profagent.link.messages import Acknowledgement, FollowedLog, Holding, Profiling
     from profagent.record.recording import Recording
@@ -62,7 +61,7 @@ async def import_into(
     What is there already is compared and not written again; one that was interrupted goes on. `reached` is called after
     each step of the commit rule. Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
     """
-    from profagent.record.recording import Recording  # noqa: PLC0415 - verbs that only read start faster
+    from profagent.record.recording import Recording, RecordingOptions  # noqa: PLC0415 - verbs that only read start faster
 
     if not _IDENTITY.fullmatch(options.board):
         raise UsageError(
@@ -85,7 +84,9 @@ async def import_into(
             )
             recording = Recording(options.workspace, store, chosen, reached=reached)
             await recording.begin(_board(options.board, listing), str(directory))
-            recording.know_job(directory.name, str(directory), options.told)
+            recording.know_job(
+                JobStatus(1, directory.name, str(directory), OPEN, caught_up=False, profiling=options.told)
+            )
             await _copy(recording, LocalStream(directory, listing), stop)
             await _finish(recording, directory.name)
             summary = await recording.session.summary()
@@ -220,7 +221,15 @@ async def _fill(
         )
     )
     if told is not None:
-        await session.apply([JobChanges(directory.name, str(directory), (profiling_known(told),))])
+        await session.apply(
+            [
+                JobChanges(
+                    directory.name,
+                    str(directory),
+                    (ProfilingKnown(interval_of(told.interval), display_text(told.path)),),
+                )
+            ]
+        )
     job = LocalJob(directory, listing, counter_map)
     for changes in _batches_importing(job.changes()):
         await session.apply([JobChanges(directory.name, str(directory), changes)])

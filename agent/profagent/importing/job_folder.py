@@ -24,12 +24,11 @@ from profagent.doctor.job import why_no_layers
 from profagent.errors import StoreError, UsageError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
 from profagent.ingest.local import require_job
-from profagent.store.clearing import is_cleared
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
-from profagent.store.database import FILE_NAME, SCHEMA_VERSION, schema_version
-from profagent.store.queries import find_session, has_records, jobs_of, log_sizes, open_reader
+from profagent.store.database import FILE_NAME, reading
+from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
 from profagent.store.selection import Choice
-from profagent.store.sessions import MapUsed
+from profagent.store.sessions import MapUsed, is_cleared
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -47,24 +46,24 @@ class Unrecorded(NamedTuple):
     is_empty: bool
 
 
-def unrecorded_jobs(database: Path, session: int | None, job: str | None) -> tuple[list[Unrecorded], bool]:
+async def unrecorded_jobs(database: Path, session: int | None, job: str | None) -> tuple[list[Unrecorded], bool]:
     """The session's JOBs without layers, or the one that is named, and whether no JOB has any record. StoreError.
 
     `session` None is the newest. Of one whose records `gc` deleted nothing is told.
     """
-    with open_reader(database) as connection:
-        number = find_session(connection, session).session
-        if is_cleared(connection, number):
+    async with reading(database) as connection:
+        number = (await find_session(connection, session)).session
+        if await is_cleared(connection, number):
             return [], False
-        jobs = jobs_of(connection, number, job)
+        jobs = await jobs_of(connection, number, job)
         found = [
             Unrecorded(
                 each.name,
-                *why_no_layers(log_sizes(connection, each.job)),
-                is_empty=not has_records(connection, each.job, "aicpu", "acl_api"),
+                *why_no_layers(await log_sizes(connection, each.job)),
+                is_empty=not await has_records(connection, each.job, "aicpu", "acl_api"),
             )
             for each in jobs
-            if not has_records(connection, each.job, "aicore")
+            if not await has_records(connection, each.job, "aicore")
         ]
     return found, len(found) == len(jobs) and all(each.is_empty for each in found)
 
@@ -121,7 +120,7 @@ def chosen_inferences(last: int | None, inference: int | None, default: Choice) 
     return default if last is None and inference is None else Choice(last=last, inference=inference)
 
 
-def find_target(
+async def find_target(
     directory: Path | None, session: int | None, job: str | None, workspace: Path | None, maps: CounterMaps
 ) -> Target:
     """What the options name; a JOB directory is imported first when needed. Raises UsageError, StoreError."""
@@ -131,45 +130,51 @@ def find_target(
         return _session_target(Workspace.at(workspace), session, job, maps)
     if job is not None or workspace is not None:
         raise UsageError("--job and --workspace go with --session", hint="leave them out with -dir")
-    return _job_target(directory, maps)
+    return await _job_target(directory, maps)
 
 
-def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
+async def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
     """What one word names: a JOB directory, or a session by its number. Raises UsageError, StoreError."""
-    if target.isdecimal() and not Path(target).is_dir():
-        return find_target(None, int(target), job, workspace, maps)
-    if not Path(target).is_dir():
-        raise UsageError(
-            f"{target} is neither a session nor a JOB directory", hint="`profagent sessions` lists sessions"
-        )
+    directory = _named_directory(target)
+    if directory is None:
+        return _session_target(Workspace.at(workspace), int(target), job, maps)
     for option, value in (("--job", job), ("--workspace", workspace)):
         if value is not None:
             raise UsageError(f"{option} goes with a session", hint=f"leave it out: {target} is a JOB directory")
-    return _job_target(Path(target), maps)
+    return await _job_target(directory, maps)
 
 
-def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
+def _named_directory(target: str) -> Path | None:
+    directory = Path(target)
+    if directory.is_dir():
+        return directory
+    if target.isdecimal():
+        return None
+    raise UsageError(f"{target} is neither a session nor a JOB directory", hint="`profagent sessions` lists sessions")
+
+
+async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
     """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind."""
     from profagent.cli.running import tell  # noqa: PLC0415 - verbs that only read start faster
     from profagent.importing.job_folder import unrecorded_jobs  # noqa: PLC0415 - as above
 
-    found, is_empty = unrecorded_jobs(database, session, job)
+    found, is_empty = await unrecorded_jobs(database, session, job)
     for each in found:
         tell(f"{each.job}: {each.why}")
         tell(f"  {each.remedy}")
     return int(is_empty)
 
 
-def _job_target(directory: Path, maps: CounterMaps) -> Target:
+def _name_of(directory: Path) -> str:
+    return directory.resolve().name
+
+
+async def _job_target(directory: Path, maps: CounterMaps) -> Target:
     """A JOB directory's; it is imported first when needed."""
-    database = fresh_database(directory, maps) or _imported(directory, maps)
-    return Target(database, directory, job=directory.resolve().name)
+    from profagent.cli.running import tell  # noqa: PLC0415 - verbs that only read start faster
 
-
-def _imported(directory: Path, maps: CounterMaps) -> Path:
-    from profagent.cli.running import run_to_the_end, tell  # noqa: PLC0415 - verbs that only read start faster
-
-    return run_to_the_end(lambda: imported_database(directory, maps, tell=tell))
+    database = await imported_database(directory, maps, tell=tell)
+    return Target(database, directory, job=_name_of(directory))
 
 
 def _session_target(workspace: Workspace, session: int | None, job: str | None, maps: CounterMaps) -> Target:
@@ -261,26 +266,26 @@ def sync(file: Path) -> None:
         os.close(handle)
 
 
-def fresh_database(directory: Path, maps: CounterMaps = BUILT_IN) -> Path | None:
+async def fresh_database(directory: Path, maps: CounterMaps = BUILT_IN) -> Path | None:
     """The JOB's database; None when it is missing, of another version, or older than a file of the JOB.
 
     A map that is named, or one that was found since it was made without, or has changed, is a reason as well.
     """
     database = job_database(directory)
-    is_fresh = maps.named is None and _is_fresh(directory, database) and not _gained_map(database, maps)
+    is_fresh = maps.named is None and _is_fresh(directory, database) and not await _gained_map(database, maps)
     return database if is_fresh else None
 
 
 async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, tell: Callable[[str], None]) -> Path:
     """The JOB's database; imported first when none is fresh."""
-    database = fresh_database(directory, maps)
+    database = await fresh_database(directory, maps)
     if database is not None:
         return database
     from profagent.importing.importing import import_alone  # noqa: PLC0415 - verbs that only read start faster
 
     async with alone_in_job(directory, tell):
         # Whoever was waited for has made it.
-        database = fresh_database(directory, maps)
+        database = await fresh_database(directory, maps)
         if database is None:
             tell(f"importing {directory}")
             imported = await import_alone(directory, maps)
@@ -342,14 +347,16 @@ def _is_fresh(directory: Path, database: Path) -> bool:
         made_ns = database.stat().st_mtime_ns
     except (FileNotFoundError, NotADirectoryError):
         return False
-    if schema_version(database) != SCHEMA_VERSION:
-        return False
     return all(changed_ns < made_ns for changed_ns in _changes_ns(directory))
 
 
-def _gained_map(database: Path, maps: CounterMaps) -> bool:
-    with open_reader(database) as connection:
-        session = find_session(connection)
+async def _gained_map(database: Path, maps: CounterMaps) -> bool:
+    try:
+        async with reading(database) as connection:
+            session = await find_session(connection)
+    except StoreError:
+        # It is damaged, or of another version.
+        return True
     found = MapUsed.of(maps.would_be(simulated=session.simulated, sdk=session.sdk_version))
     return session.counter_map in (None, found.name) and session.counter_map_digest != found.digest
 

@@ -1,1 +1,0 @@
-"""From bytes of logs to durable rows: mirror, decoding, and the rule that orders them."""

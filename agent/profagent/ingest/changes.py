@@ -1,4 +1,4 @@
-"""What the bytes of a JOB's logs mean for its rows: the values that pass from decoding to the store.
+"""What the bytes of a collection's logs mean for its rows, and the rule by which they get there.
 
 A path is a log's path inside its JOB directory, as `os.fsdecode` gives it. Times are board microseconds. What comes for
 each file is a NamedTuple, which is made faster than a frozen dataclass.
@@ -7,16 +7,17 @@ each file is a NamedTuple, which is made faster than a frozen dataclass.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from profagent.formats.done import Done
+    from profagent.formats.board_files import Done
     from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName
 
@@ -142,6 +143,18 @@ class ApiRecords:
     records: NDArray[Any]
 
 
+class SourceRows(NamedTuple):
+    """Rows of a log for a table that its source's schema made, behind the column `log`.
+
+    `anew`: those that the log had before are void.
+    """
+
+    path: str
+    table: str
+    rows: Sequence[tuple[Any, ...]]
+    anew: bool = False
+
+
 class InferenceTimed(NamedTuple):
     """The aicore `.done` speaks about this stretch of its data; `done` None takes back what an earlier one said."""
 
@@ -195,6 +208,12 @@ class KeptLoss:
     from_us: int | None = None
     to_us: int | None = None
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Its values for JSON, named as the columns of the view `kept_losses`."""
+        figures = {name: getattr(self, name) for name in ("lost_logs", "lost_bytes", "from_us", "to_us")}
+        return {"job": self.job or None, "reason": self.entry.reason, "detail": self.entry.detail, **figures}
+
 
 Change = (
     LogAdvanced
@@ -210,6 +229,7 @@ Change = (
     | SegmentRecords
     | Redecoded
     | ApiRecords
+    | SourceRows
     | InferenceTimed
     | ContentLedger
     | LinkLedger
@@ -230,3 +250,35 @@ class JobChanges:
     changes: Sequence[Change]
     state: str | None = None
     caught_up: bool = False
+
+
+class Step(Enum):
+    """What has just been done."""
+
+    MIRRORED = "mirrored"
+    SYNCED = "synced"
+    COMMITTED = "committed"
+    ACKNOWLEDGED = "acknowledged"
+
+
+# The rule that makes a capture survive: mirror, sync, transaction, acknowledgement, in this order and no other. What is
+# in the database is in the mirror, durably; what was acknowledged is in the database. A process that ends between two
+# steps leaves bytes in the mirror that no row speaks of: they are undone before the next stream. So a restart finds no
+# record lost and none twice, whichever step it died at.
+async def commit(
+    write: Callable[[], Awaitable[Sequence[JobChanges]]],
+    sync: Callable[[], Awaitable[None]],
+    apply: Callable[[Sequence[JobChanges]], Awaitable[None]],
+    acknowledge: Callable[[], Awaitable[None]],
+    reached: Callable[[Step], None],
+) -> Sequence[JobChanges]:
+    """Take bytes through the rule; returns what they mean. `reached` is called after each step."""
+    changes = await write()
+    reached(Step.MIRRORED)
+    await sync()
+    reached(Step.SYNCED)
+    await apply(changes)
+    reached(Step.COMMITTED)
+    await acknowledge()
+    reached(Step.ACKNOWLEDGED)
+    return changes

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profagent.formats.names import LogKind, LogName
-from profagent.formats.records import AICPU_DTYPE, API_DTYPE, RECORD_BYTES, api_magic_faults, view_records
-from profagent.formats.segments import AicoreFile, Splitter, read_together
+from profagent.formats.records import (
+    AICPU_DTYPE,
+    API_DTYPE,
+    RECORD_BYTES,
+    AicoreFile,
+    Splitter,
+    api_magic_faults,
+    read_together,
+    view_records,
+)
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, SegmentRecords
 
@@ -21,15 +29,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.done import Done
     from profagent.formats.join import LayerJoin
-    from profagent.formats.segments import AicoreRecords, Split
+    from profagent.formats.records import AicoreRecords, Split
     from profagent.ingest.changes import Entry
-
-
-# The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
-RING_CALLS = 511
 
 
 @dataclass(slots=True)
@@ -90,15 +94,6 @@ def orphan_done(file_len: int | None) -> Entry:
         )
     detail = f"the .done announces {file_len} bytes, there is no data: it could not be written or was removed"
     return reasons.entry(reasons.DONE_WITHOUT_DATA, detail, count=file_len)
-
-
-def ring_entry(calls: int) -> Entry:
-    """More calls between two flushes than the runtime's ring holds."""
-    detail = (
-        f"{calls} calls between flushes that are known: the runtime keeps the newest {RING_CALLS} of each flush,"
-        " older ones may be missing"
-    )
-    return reasons.entry(reasons.RING_FULL, detail, count=calls)
 
 
 def _of_records(facts: LogFacts) -> Iterator[Entry]:

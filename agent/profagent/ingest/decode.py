@@ -10,10 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError
-from profagent.formats.board_files import parse_info_json
-from profagent.formats.done import parse_done
+from profagent.formats.board_files import parse_done, parse_info_json
 from profagent.formats.model_info import LayerTable, parse_layer_info, parse_net_info
-from profagent.formats.names import LogKind, LogName, parse_log_name
+from profagent.formats.names import DEVICE_INFO, DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, parse_log_name
 from profagent.formats.sampling import step_of
 from profagent.ingest import reasons
 from profagent.ingest.changes import (
@@ -28,23 +27,19 @@ from profagent.ingest.changes import (
     SimulatedKnown,
 )
 from profagent.ingest.datalog import assess, orphan_done
-from profagent.ingest.joins import layer_info_path, small_file
-from profagent.ingest.states import DONE_SUFFIX, LogStates
+from profagent.ingest.decoder import Decoder, small_file
+from profagent.ingest.states import LogStates, layer_info_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.done import Done
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.datalog import DataLog
-    from profagent.ingest.joins import JobFiles
+    from profagent.ingest.decoder import JobFiles
 
-# The only device that the runtime records.
-DEVICE_INFO = "info.json.0"
-# The simulated board puts this file into the JOBs that it makes; the runtime never does.
-SIMULATED_MARKER = "simulated"
 NO_FREQUENCY = reasons.entry(
     reasons.NO_FREQUENCY, f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
 )
@@ -52,8 +47,8 @@ REMEMBERED_LOGS = 1024
 REMEMBERED_TABLES = 1024
 
 
-class JobDecoder:
-    """Decodes the logs of one JOB. Bytes are in `files` before they are given to it."""
+class JobDecoder(Decoder):
+    """Decodes the logs of one JOB."""
 
     def __init__(
         self,
@@ -69,7 +64,7 @@ class JobDecoder:
 
         `keeping` chooses inferences, by steps of the board's `interval`, None where that is not known.
         """
-        self._files = files
+        super().__init__(files)
         self._keeping = keeping
         self._interval = interval
         self._marked_map = marked_map
@@ -201,7 +196,7 @@ class JobDecoder:
             done = self._logs.done_of(path.removesuffix(DONE_SUFFIX))
             if done is not None:
                 yield ContentLedger(path, (orphan_done(done.file_len),))
-        yield ContentLedger(None, () if self._files.read(DEVICE_INFO, 0) is not None else (NO_FREQUENCY,))
+        yield ContentLedger(None, () if self.files.read(DEVICE_INFO, 0) is not None else (NO_FREQUENCY,))
 
     def _gone_on(self, path: str, name: LogName) -> Iterator[Change]:
         """Bytes follow: a complete log is judged anew when all of it is here, they may be of its last inference."""
@@ -225,13 +220,13 @@ class JobDecoder:
         """What files that came before this decoder was made tell of a log's records."""
         if SIMULATED_MARKER not in self._told:
             self._note_told(SIMULATED_MARKER)
-            if self._files.read(SIMULATED_MARKER, 0) is not None:
+            if self.files.read(SIMULATED_MARKER, 0) is not None:
                 yield self._simulated()
         for path in (DEVICE_INFO, layer_info_path(name)):
             known = parse_log_name(path)
             if path not in self._told and known is not None:
                 self._note_told(path)
-                data = small_file(self._files, path)
+                data = small_file(self.files, path)
                 with suppress(FormatError):
                     yield from () if data is None else _known(path, known, data)
 
@@ -292,7 +287,7 @@ class JobDecoder:
 
     def _redecoded(self, of_model: str) -> Iterator[Change]:
         """Every aicore and aicpu log whose path holds `of_model`, once more."""
-        for path in filter(self.keeps, self._files.names()):
+        for path in filter(self.keeps, self.files.names()):
             name = parse_log_name(path) if of_model in path else None
             if name is None or not name.is_data or name.kind is LogKind.ACL_API:
                 continue
@@ -304,7 +299,7 @@ class JobDecoder:
             yield self._assessed(log)
 
     def _assessed(self, log: DataLog, *, ended: bool = False) -> Change:
-        is_done_empty = ended and log.done is None and self._files.read(log.path + DONE_SUFFIX, 1) == b""
+        is_done_empty = ended and log.done is None and self.files.read(log.path + DONE_SUFFIX, 1) == b""
         entries = assess(log.facts, log.done, settled=log.settled, ended=ended, is_done_empty=is_done_empty)
         return ContentLedger(log.path, entries)
 

@@ -17,19 +17,25 @@ import numpy as np
 
 from profagent.errors import FormatError, UnsupportedBoardError, UsageError
 from profagent.files import content, required
-from profagent.formats.board_files import looks_like_hi3519, parse_info_json
-from profagent.formats.done import is_whole_done, parse_done
+from profagent.formats.board_files import is_whole_done, looks_like_hi3519, parse_done, parse_info_json
 from profagent.formats.model_info import parse_layer_info
-from profagent.formats.names import LogKind, LogName, is_job_name, parse_log_name, path_beside
-from profagent.formats.records import AICORE_DTYPE, view_records
-from profagent.formats.segments import Splitter
+from profagent.formats.names import (
+    DEVICE_INFO,
+    DONE_SUFFIX,
+    SIMULATED_MARKER,
+    LogKind,
+    LogName,
+    is_job_name,
+    parse_log_name,
+    path_beside,
+)
+from profagent.formats.records import AICORE_DTYPE, Splitter, view_records
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger
-from profagent.ingest.decode import DEVICE_INFO, SIMULATED_MARKER, JobDecoder
-from profagent.ingest.joins import Joins, layer_info_path, small_file
+from profagent.ingest.decoder import decoder_of, small_file
 from profagent.ingest.mirror import DIGEST_BYTES
-from profagent.ingest.states import DONE_SUFFIX
-from profagent.link.messages import Chunk, Completed, FollowedLog, Happened, Holding, Loss, Started
+from profagent.ingest.states import Joins, layer_info_path
+from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Happened, Holding, Loss, Started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -272,7 +278,7 @@ class LocalJob:
         self._directory = directory
         self._stream = LocalStream(directory, listing, READ_BYTES)
         self._files = frozenset(listing.files)
-        self._decoder = JobDecoder(self, counter_map)
+        self._decoder = decoder_of(JOB_SOURCE)(self, counter_map=counter_map)
         self._to_come = ""
         self._beginning = b""  # of the small file that comes
 

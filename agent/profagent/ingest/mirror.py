@@ -11,11 +11,9 @@ import ctypes
 import errno
 import hashlib
 import os
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from profagent.errors import FormatError, ProfagentError, ProtocolError, StoreError
+from profagent.errors import ProfagentError, ProtocolError, StoreError
 from profagent.files import (
     content,
     disk_full,
@@ -29,27 +27,20 @@ from profagent.files import (
     write_all,
 )
 from profagent.formats.lru import Lru
+from profagent.ingest.decoder import LARGEST_CONTENT_BYTES
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-
-_ON_THE_BOARD = "remove what is odd from the JOB directory on the board"
-_NO_DIRECTORY = frozenset({errno.ENOTDIR, errno.EEXIST})
+# Names of the board's logs that cannot all be here, or something of this host that has one of them.
+_NO_PLACE = frozenset({errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST})
 
 
 class Translated:
-    """Lets what the disk that `place` is on refuses raise StoreError, DiskFullError, or ProtocolError.
+    """Lets what the disk that `place` is on refuses raise StoreError, DiskFullError, or ProtocolError."""
 
-    `folders`: those that the board's logs are known to stand in; a directory above none of them is not the board's.
-    """
+    __slots__ = ("_place", "_what")
 
-    __slots__ = ("_folders", "_place", "_what")
-
-    def __init__(self, what: str, place: Path, folders: Collection[str] = ()) -> None:
+    def __init__(self, what: str, place: Path) -> None:
         self._what = what
         self._place = place
-        self._folders = folders
 
     def __enter__(self) -> None:
         """What follows is tried."""
@@ -59,7 +50,7 @@ class Translated:
         if isinstance(error, OSError):
             if is_full(error):
                 raise disk_full(self._place) from error
-            raise _explained(self._what, error, self._folders) from error
+            raise _explained(self._what, error) from error
 
 
 def refuse_links(base: Path, path: str) -> None:
@@ -73,20 +64,12 @@ def refuse_links(base: Path, path: str) -> None:
             )
 
 
-def _explained(what: str, error: OSError, folders: Collection[str]) -> ProfagentError:
-    if error.errno == errno.ENAMETOOLONG:
-        return ProtocolError(f"{what}: this host's file system takes no such long name", hint=_ON_THE_BOARD)
-    if error.errno == errno.EISDIR:
-        at = str(error.filename2 or error.filename)
-        if any(f"{folder}/".startswith(f"{at}/") for folder in folders):
-            why = "the board has logs below this name, and names it as a log, too"
-            return ProtocolError(f"{what}: {why}", hint=_ON_THE_BOARD)
-        return ProtocolError(f"{what}: a directory stands at {at}", hint="remove it there, on this host")
-    if error.errno in _NO_DIRECTORY:
-        file = Path(error.filename2 or error.filename)
-        at = str(next(each for each in (file, *file.parents) if stands(each)))
-        hint = f"remove it there, on this host; where the board has a log of this name, {_ON_THE_BOARD}"
-        return ProtocolError(f"{what}: {at} stands where its directory should be", hint=hint)
+def _explained(what: str, error: OSError) -> ProfagentError:
+    if error.errno in _NO_PLACE:
+        return ProtocolError(
+            f"{what}: {error.strerror}: {error.filename2 or error.filename}",
+            hint="remove what is odd from the JOB directory on the board, or what stands in the way on this host",
+        )
     return StoreError(
         f"{what}: {error.strerror}", hint="check the disk, its free space and the permissions of the workspace"
     )
@@ -95,27 +78,9 @@ def _explained(what: str, error: OSError, folders: Collection[str]) -> Profagent
 DIGEST_BYTES = 16
 # A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.
 OPEN_FILES = 32
-REMEMBERED_PATHS = 8192
 READ_BYTES = 1 << 20
-# No file of the runtime that is read whole comes near it; a foreign one may be of any size.
-# What is read of a small file: a larger one is none, and what it says is not used.
-LARGEST_CONTENT_BYTES = 4 << 20
-LONGEST_PATH_BYTES = 1024
-LONGEST_NAME_BYTES = 255
 # Beyond that it is looked again whether a folder is a link.
 REMEMBERED_FOLDERS = 1024
-
-
-@lru_cache(REMEMBERED_PATHS)
-def checked_path(path: bytes) -> str:
-    """The path of a log inside its JOB, as text for the file system; FormatError when it could lead elsewhere."""
-    parts = path.split(b"/")
-    is_too_long = len(path) > LONGEST_PATH_BYTES or max(map(len, parts)) > LONGEST_NAME_BYTES
-    if is_too_long or b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
-        raise FormatError(
-            file=repr(path[:80]), offset=0, expected="a relative path without '.' or '..'", found=f"{len(path)} bytes"
-        )
-    return os.fsdecode(path)
 
 
 def syncfs(directory: Path) -> None:
@@ -292,7 +257,7 @@ class JobMirror:
         self._fresh.clear()
 
     def _trying(self, what: str) -> Translated:
-        return Translated(what, self.directory, self._folders)
+        return Translated(what, self.directory)
 
     def _cut(self, path: str, offset: int) -> int:
         """Cut the file to `offset` bytes; returns its size before, 0 when there is none."""

@@ -6,23 +6,29 @@ made from this table.
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.errors import UnsupportedBoardError
-from profagent.formats.names import display_text, is_job_name
+from profagent.errors import FormatError, UnsupportedBoardError
+from profagent.formats.names import display_text, is_collection_name
 from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
-from profagent.ingest.mirror import checked_path
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change
-    from profagent.link.messages import Happened, Loss
+    from profagent.link.messages import Loss
 
 
+LONGEST_PATH_BYTES = 1024
+LONGEST_NAME_BYTES = 255
+REMEMBERED_PATHS = 8192
 LONGEST_REASON = 64
 LONGEST_DETAIL = 1000
 # More than any board's disk holds; sums of what is lost stay numbers of the database.
 LARGEST_FIGURE = 2**48
 LARGEST_TIME_US = 2**62
+# The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
+RING_CALLS = 511
 
 
 def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
@@ -30,12 +36,11 @@ def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
     return Entry(grade_of(reason), reason, detail, count=_known(lost_bytes) or 1)
 
 
-def told_loss(happened: Happened, loss: Loss) -> tuple[str, Change]:
+def told_loss(job: str, path: str | None, loss: Loss) -> tuple[str, Change]:
     """What a Loss of the wire means, and the JOB that it belongs to: a kept loss belongs to the board itself."""
     if loss.id:
         return "", _kept(loss)
-    path = None if happened.log is None else checked_path(happened.log.path)
-    return happened.job, LinkLedger(path, loss_entry(loss.reason, loss.detail, loss.lost_bytes))
+    return job, LinkLedger(path, loss_entry(loss.reason, loss.detail, loss.lost_bytes))
 
 
 def removal_entry(sent: int, size: int) -> list[Entry]:
@@ -80,6 +85,15 @@ def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardErr
     return named, entry(UNSUPPORTED_SOC, f"{error}: not read any further")
 
 
+def ring_entry(calls: int) -> Entry:
+    """More calls between two flushes than the runtime's ring holds."""
+    detail = (
+        f"{calls} calls between flushes that are known: the runtime keeps the newest {RING_CALLS} of each flush,"
+        " older ones may be missing"
+    )
+    return entry(RING_FULL, detail, count=calls)
+
+
 def _kept(loss: Loss) -> KeptLoss:
     """A figure that is 0, or more than can be, is not known."""
     reason, detail = display_text(loss.reason)[:LONGEST_REASON], display_text(loss.detail)[:LONGEST_DETAIL]
@@ -87,7 +101,7 @@ def _kept(loss: Loss) -> KeptLoss:
     return KeptLoss(
         loss.id,
         entry,
-        loss.job_name if is_job_name(loss.job_name) else "",
+        loss.job_name if is_collection_name(loss.job_name) else "",
         lost_logs=_known(loss.lost_logs),
         lost_bytes=_known(loss.lost_bytes),
         from_us=_known(loss.from_wall_us, LARGEST_TIME_US),
@@ -241,6 +255,12 @@ MALFORMED = _reason(
     "Run `profagent doctor JOB`; send a kit.",
 )
 FOREIGN_FILE = _reason("foreign-file", NOTE, "A file that the runtime did not make. It is copied and not read.")
+NO_DECODER = _reason(
+    "no-decoder",
+    NOTE,
+    "A directory of a source of data that this profagent does not know. Its logs are copied and not read.",
+    "Upgrade profagent on this host.",
+)
 NOT_A_FILE = _reason("not-a-file", NOTE, "A directory, a link or a device where a file should be. It is not followed.")
 NO_FREQUENCY = _reason(
     "no-frequency",
@@ -314,3 +334,15 @@ TOO_LARGE = _reason(
     "`watch` only: a file or a JOB is larger than `watch` keeps in memory.",
     "Use `record`, which keeps all.",
 )
+
+
+@lru_cache(REMEMBERED_PATHS)
+def checked_path(path: bytes) -> str:
+    """The path of a log inside its JOB, as text for the file system; FormatError when it could lead elsewhere."""
+    parts = path.split(b"/")
+    is_too_long = len(path) > LONGEST_PATH_BYTES or max(map(len, parts)) > LONGEST_NAME_BYTES
+    if is_too_long or b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
+        raise FormatError(
+            file=repr(path[:80]), offset=0, expected="a relative path without '.' or '..'", found=f"{len(path)} bytes"
+        )
+    return os.fsdecode(path)

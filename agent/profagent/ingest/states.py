@@ -1,29 +1,93 @@
-"""The decoding states of a JOB's data logs in use, and the rows of a log written once more.
+"""The decoding states of a JOB's data logs in use, their models' layers, and the rows of a log written once more.
 
 The state of any other log is built again from its bytes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from profagent.errors import FormatError, StoreError
-from profagent.formats.done import parse_done
+from profagent.formats.board_files import parse_done
+from profagent.formats.join import LayerJoin
 from profagent.formats.lru import Lru
-from profagent.formats.names import LogKind, LogName, parse_log_name
-from profagent.formats.records import AICORE_DTYPE
-from profagent.formats.segments import AicoreFile, AicoreRecords, read_together
+from profagent.formats.model_info import parse_layer_info, parse_net_info
+from profagent.formats.names import DONE_SUFFIX, LogKind, LogName, parse_log_name
+from profagent.formats.records import AICORE_DTYPE, AicoreFile, AicoreRecords, read_together
 from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
-from profagent.ingest.joins import Joins, small_file
+from profagent.ingest.decoder import small_file
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.done import Done
+    from profagent.formats.model_info import LayerTable, Net
     from profagent.ingest.changes import Change
-    from profagent.ingest.joins import JobFiles
+    from profagent.ingest.decoder import JobFiles
+
+T = TypeVar("T")
+REMEMBERED_MODELS = 64
+
+
+class _Model(NamedTuple):
+    """A model's `.info` files as far as they can be read; `is_told`: they came after the joins were made."""
+
+    layers: LayerTable | None
+    nets: tuple[Net, ...]
+    join: LayerJoin | None
+    is_told: bool = False
+
+
+class Joins:
+    """The joins of a JOB's models; only those in use are remembered."""
+
+    def __init__(self, files: JobFiles) -> None:
+        self._files = files
+        self._known: Lru[tuple[str, int], _Model] = Lru(REMEMBERED_MODELS)
+
+    def of(self, name: LogName) -> LayerJoin | None:
+        """The join of a log's model; None where neither of its files can be read."""
+        model = self._known[_key(name)] = self._known.get(_key(name)) or self._load(name)
+        return model.join
+
+    def renew(self, name: LogName) -> bool:
+        """Read a model's files again, one of which came; whether its records may have other layers now."""
+        before, model = self._known.get(_key(name)), self._load(name)
+        self._known[_key(name)] = model._replace(is_told=True)
+        # Until they were told, rows may have been joined with earlier ones.
+        return before is None or not before.is_told or before[:2] != model[:2]
+
+    def disagreements(self, name: LogName) -> list[str] | None:
+        """What the model's two files do not agree about; None where its layer table cannot be read."""
+        model = self._load(name)
+        if model.layers is None:
+            return None
+        return LayerJoin(model.layers, model.nets).disagreements() if model.nets else []
+
+    def _load(self, name: LogName) -> _Model:
+        layers_path, nets_path = layer_info_path(name), f"data/{name.model}.{name.model_id}.net.info"
+        layers = nets = None
+        with suppress(FormatError):
+            layers = _parsed(parse_layer_info, small_file(self._files, layers_path), layers_path)
+        with suppress(FormatError):
+            nets = _parsed(parse_net_info, small_file(self._files, nets_path), nets_path)
+        return _Model(layers, nets or (), LayerJoin(layers, nets or ()) if layers is not None or nets else None)
+
+
+def _parsed(parse: Callable[[bytes, str], T], data: bytes | None, path: str) -> T | None:
+    return None if data is None else parse(data, path)
+
+
+def layer_info_path(name: LogName) -> str:
+    """The path of the layer table that names a log's records."""
+    return f"data/{name.model}.{name.model_id}.layer.info"
+
+
+def _key(name: LogName) -> tuple[str, int]:
+    return (name.model or "", name.model_id or 0)
 
 
 # So much is read in one pass that it stays in the processor's cache.
@@ -68,7 +132,6 @@ def _groups(beginnings: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str,
         yield group
 
 
-DONE_SUFFIX = ".done"
 # A multiple of a call's bytes.
 CALLS_BLOCK_BYTES = 4 << 20
 

@@ -1,1 +1,0 @@
-"""Keys and certificates of boards and hosts."""

@@ -231,14 +231,14 @@ class Keys:
         self._need_ca()
         revoked = self._revoked()
         files = [self.folder / CA, *sorted((self.folder / "certificates").glob("*.pem"))]
-        found = [Certificate.read(_content(file), file) for file in files]
+        found = [Certificate.read(content(file), file) for file in files]
         order = ("ca", "board", "host", "unknown")
         found.sort(key=lambda each: (order.index(each.kind), each.name, each.until))
         return [Entry(each, each.fingerprint in revoked, each.until < self._now) for each in found]
 
     def takes(self, certificate: Certificate) -> bool:
         """Whether it is the CA's, holds now, and is not revoked. Raises UsageError."""
-        authority = Certificate.read(_content(self.folder / CA), CA)
+        authority = Certificate.read(content(self.folder / CA), CA)
         is_known = certificate.is_issued_by(authority) and certificate.fingerprint not in self._revoked()
         return is_known and self._now < certificate.until
 
@@ -248,7 +248,7 @@ class Keys:
             chosen = self._chosen(what)
             day = f"{self._now:%Y-%m-%d}"
             lines = [f"{each.fingerprint}  # {each.kind} {each.name}, {day}\n" for each in chosen]
-            text = _content(self.folder / REVOKED).decode() + "".join(lines)
+            text = content(self.folder / REVOKED).decode() + "".join(lines)
             handed_out = (file for kind in ("boards", "hosts") for file in self.folder.glob(f"{kind}/*/{REVOKED}"))
             for file in (self.folder / REVOKED, *handed_out):
                 write_atomically(file, [text.encode()], durably=True)
@@ -278,7 +278,7 @@ class Keys:
         with self._locked():
             self._check_free(kind, name)
             write_atomically(self.folder / _record(certificate), [issued.certificate], durably=True)
-            ca, revoked = (_content(self.folder / each) for each in (CA, REVOKED))
+            ca, revoked = (content(self.folder / each) for each in (CA, REVOKED))
             # What is there belongs to a certificate that is revoked.
             shutil.rmtree(folder, ignore_errors=True)
             write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})
@@ -300,7 +300,7 @@ class Keys:
 
     def _authority(self) -> Issued:
         self._need_ca()
-        certificate, key = (_content(self.folder / each) for each in (CA, CA_KEY))
+        certificate, key = (content(self.folder / each) for each in (CA, CA_KEY))
         if stat.S_IMODE((self.folder / CA_KEY).stat().st_mode) & OTHERS:
             raise UsageError(
                 f"{self.folder / CA_KEY}: others than its owner may use this key",
@@ -310,7 +310,7 @@ class Keys:
 
     def _revoked(self) -> frozenset[str]:
         file = self.folder / REVOKED
-        return revoked_fingerprints(_content(file).decode("utf-8", "replace"), file)
+        return revoked_fingerprints(content(file).decode("utf-8", "replace"), file)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -336,7 +336,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-")[:48] or "host"
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """A file of the folder. Raises UsageError."""
     try:
         return path.read_bytes()
     except OSError as error:

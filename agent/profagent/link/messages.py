@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 PROTOCOL = (1, 0)
 OPEN = "open"
 REMOVED = "removed"
+# The source of JOB directories, and of what a board calls nothing.
+JOB_SOURCE = "job"
 ENDED_STATES = frozenset({"finished", "quiet", REMOVED})
 
 
@@ -94,7 +96,7 @@ class JobMeasure:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A JOB and its state: open, finished, quiet, removed, or unknown; `profiling` where the board can read it."""
+    """A collection and its state: open, finished, quiet, removed, unknown; `profiling` where the board can read it."""
 
     handle: int
     name: str
@@ -102,6 +104,7 @@ class JobStatus:
     state: str
     caught_up: bool
     profiling: Profiling | None = None
+    source: str = JOB_SOURCE
 
     @property
     def has_ended(self) -> bool:

@@ -11,37 +11,15 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
-from profagent.formats.names import display_text, is_job_name
+from profagent.formats.names import display_text, is_collection_name
+from profagent.link import messages as m
 from profagent.link.logs import LogTable, refuse
-from profagent.link.messages import (
-    PROTOCOL,
-    REMOVED,
-    Announced,
-    Arrived,
-    Batch,
-    Chunk,
-    Goodbye,
-    Heartbeat,
-    Holdings,
-    JobEntered,
-    JobFollowed,
-    JobsListed,
-    JobsShown,
-    JobStatus,
-    JobsTold,
-    LogsAnnounced,
-    Released,
-    Remark,
-    Select,
-    Unlinked,
-    Welcome,
-)
+from profagent.link.messages import PROTOCOL, REMOVED, JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from profagent.errors import DiskFullError, ProfagentError, UnsupportedBoardError
-    from profagent.link.messages import Board, ClientMessage, Event, Happened, Holding, Open, ServerMessage
 
 LARGEST_JOBS = 100_000
 LARGEST_BATCH_BYTES = 4 << 20
@@ -84,18 +62,8 @@ class State(Enum):
     CLOSED = "closed"  # nothing comes any more
 
 
-ARROWS = {
-    State.CONNECTING: {State.NEGOTIATING, State.WAITING, State.CLOSED},
-    State.NEGOTIATING: {State.FOLLOWING, State.WAITING, State.CLOSED},
-    State.FOLLOWING: {State.LAGGING, State.WAITING, State.CLOSED},
-    State.LAGGING: {State.FOLLOWING, State.WAITING, State.CLOSED},
-    State.WAITING: {State.CONNECTING, State.WAITING, State.CLOSED},
-    State.CLOSED: set[State](),
-}
-
-
 class LinkSession:
-    """Where a link stands. `now` is in seconds of a clock that never goes back; ARROWS has the transitions.
+    """Where a link stands. `now` is in seconds of a clock that never goes back.
 
     Whoever drives it opens a stream when it is CONNECTING, and handles events, then messages, after each call.
     """
@@ -103,7 +71,7 @@ class LinkSession:
     def __init__(
         self,
         address: str,
-        opening: Open,
+        opening: m.Open,
         wants: Callable[[JobStatus, bool], bool],
         *,
         gather_s: float = 0.0,
@@ -126,33 +94,31 @@ class LinkSession:
         self._wait_until = float("-inf")
         self._was_welcomed = False
         self._attempt = self._breaches = 0
-        self._events: list[Event] = []
+        self._events: list[m.Event] = []
         self._begin(0.0)
 
     def _begin(self, now: float) -> None:
         """What is known of one stream."""
         self.heartbeat_s = HEARTBEAT_S
         self._begun_s = self._heard_s = self._spoke_s = now
-        self._to_send: list[ClientMessage] = []
-        self._board: Board | None = None
+        self._to_send: list[m.ClientMessage] = []
+        self._board: m.Board | None = None
         self._logs = LogTable()
         self._jobs: dict[int, JobStatus] = {}
         self._followed: dict[str, int] = {}  # handles by name, of followed JOBs that are not removed
         self._selected: set[int] = set()
         self._entered: dict[int, tuple[str, bool]] = {}  # what was last told of a JOB
         self._heard_of: set[str] = set()  # names of followed JOBs of which something was said
-        self._pending: list[Happened] = []
+        self._pending: list[m.Happened] = []
         self._pending_bytes = 0
         self._flush_at: float | None = None
 
-    # What is to be done
-
-    def events_received(self) -> list[Event]:
+    def events_received(self) -> list[m.Event]:
         """What happened, in order; each is given once."""
         events, self._events = self._events, []
         return events
 
-    def messages_to_send(self) -> list[ClientMessage]:
+    def messages_to_send(self) -> list[m.ClientMessage]:
         """What the board is to be told, once the events are handled; each is given once."""
         messages, self._to_send = self._to_send, []
         return messages
@@ -192,7 +158,7 @@ class LinkSession:
 
     def opened(self, now: float) -> None:
         """The channel is open."""
-        self._enter(State.NEGOTIATING)
+        self.state = State.NEGOTIATING
         self._heard_s = now
         self._to_send.append(self._opening)
 
@@ -204,39 +170,39 @@ class LinkSession:
         """A message was sent."""
         self._spoke_s = now
 
-    def receive(self, message: ServerMessage, now: float) -> None:
+    def receive(self, message: m.ServerMessage, now: float) -> None:
         """A message of the board came. Raises ProtocolError when it is against the contract."""
-        if self._board is None and not isinstance(message, Welcome):
+        if self._board is None and not isinstance(message, m.Welcome):
             refuse(f"{type(message).__name__} came before Welcome")
         match message:
-            case Batch():
+            case m.Batch():
                 self._gather(message, now)
-            case Announced():
+            case m.Announced():
                 self._announced(message)
-            case Released():
+            case m.Released():
                 self._logs.forget(*message.handles)
-            case Heartbeat():
+            case m.Heartbeat():
                 self._lag(message.lag_bytes)
             case JobStatus():
                 self._job(self._checked(message))
-            case JobsListed():
+            case m.JobsListed():
                 self._listed()
-            case Welcome():
+            case m.Welcome():
                 self._welcome(message)
-            case Goodbye():
+            case m.Goodbye():
                 self._goodbye(message, now)
 
     def flush(self) -> None:
         """Hand on what has gathered."""
         if self._pending:
-            self._events.append(Arrived(tuple(self._pending)))
+            self._events.append(m.Arrived(tuple(self._pending)))
             self._pending, self._pending_bytes, self._flush_at = [], 0, None
 
-    def hold(self, holdings: Sequence[Holding]) -> None:
+    def hold(self, holdings: Sequence[m.Holding]) -> None:
         """The answer to LogsAnnounced."""
         told = [holding for holding in holdings if self._logs.hold(holding)]
         for start in range(0, len(told), ENTRIES_PER_MESSAGE):
-            self._to_send.append(Holdings(tuple(told[start : start + ENTRIES_PER_MESSAGE])))
+            self._to_send.append(m.Holdings(tuple(told[start : start + ENTRIES_PER_MESSAGE])))
 
     def took(self, refused: Mapping[str, UnsupportedBoardError]) -> None:
         """What had arrived is taken, and nothing more is wanted of JOBs that are of another SoC.
@@ -252,7 +218,7 @@ class LinkSession:
         for name in {self._jobs[handle].name for handle in handles}:
             self._followed.pop(name, None)
             self._refused.add(name)
-        self._to_send.append(Select(unfollow=handles))
+        self._to_send.append(m.Select(unfollow=handles))
         self._show()
         if not self._selected and self.state is not State.CLOSED:
             self._fail(refused[self._jobs[handles[0]].name])
@@ -281,50 +247,41 @@ class LinkSession:
 
     def full(self, error: DiskFullError, now: float) -> None:
         """The host's disk takes no more: the board keeps what was not acknowledged."""
-        self._await_room(now)
+        self.room(has_room=False, now=now)
         text = f"paused: {error}. Nothing is acknowledged meanwhile: the board keeps it; make room to go on"
-        self._events.append(Remark(text))
+        self._events.append(m.Remark(text))
 
-    def room(self, has_room: bool, now: float) -> None:
+    def room(self, *, has_room: bool, now: float) -> None:
         """Whether there is room on the host's disk now."""
         if not has_room:
-            self._await_room(now)
+            self.state = State.WAITING
+            self.awaits_room, self._wait_until = True, now + ROOM_S
             return
         self._attempt = 0
-        self._events.append(Remark("there is room again: the capture goes on"))
+        self._events.append(m.Remark("there is room again: the capture goes on"))
         self._connect(now)
 
     def stop(self) -> None:
         """End in good order: what has gathered is handed on."""
         if self.has_stream:
             self.flush()
-        self._enter(State.CLOSED)
-
-    # The states
-
-    def _enter(self, state: State) -> None:
-        assert state in ARROWS[self.state], f"a link that is {self.state.value} cannot be {state.value}"
-        self.state = state
+        self.state = State.CLOSED
 
     def _connect(self, now: float) -> None:
-        self._enter(State.CONNECTING)
+        self.state = State.CONNECTING
         self.awaits_room = False
         self._begin(now)
 
-    def _await_room(self, now: float) -> None:
-        self._enter(State.WAITING)
-        self.awaits_room, self._wait_until = True, now + ROOM_S
-
     def _unlink(self, error: UnreachableError, wait_s: float, now: float) -> None:
-        self._enter(State.WAITING)
+        self.state = State.WAITING
         self._wait_until = now + wait_s
-        self._events.append(Unlinked(error, wait_s))
+        self._events.append(m.Unlinked(error, wait_s))
 
     def _fail(self, error: ProfagentError) -> None:
-        self._enter(State.CLOSED)
+        self.state = State.CLOSED
         self.error = error
 
-    def _welcome(self, welcome: Welcome) -> None:
+    def _welcome(self, welcome: m.Welcome) -> None:
         if self._board is not None:
             refuse("Welcome came twice")
         if welcome.board.protocol[0] != PROTOCOL[0]:
@@ -332,13 +289,13 @@ class LinkSession:
             raise ProtocolError(
                 f"the board speaks protocol {theirs}, this profagent {ours}", hint="upgrade profagent on both ends"
             )
-        self._enter(State.FOLLOWING)
+        self.state = State.FOLLOWING
         self._board, self._was_welcomed = welcome.board, True
         if welcome.heartbeat_us:
             self.heartbeat_s = min(max(welcome.heartbeat_us / US_PER_S, SHORTEST_HEARTBEAT_S), LONGEST_HEARTBEAT_S)
         self._events.append(welcome)
 
-    def _goodbye(self, goodbye: Goodbye, now: float) -> None:
+    def _goodbye(self, goodbye: m.Goodbye, now: float) -> None:
         # What is told once is not told again to the next stream.
         self.flush()
         self._attempt = 0
@@ -349,42 +306,42 @@ class LinkSession:
 
     def _lag(self, lag_bytes: int) -> None:
         if self.state is State.FOLLOWING and lag_bytes >= LAGGING_BYTES:
-            self._enter(State.LAGGING)
-            self._events.append(Remark(f"behind the board: {lag_bytes / 1e6:,.1f} MB are still to come"))
+            self.state = State.LAGGING
+            self._events.append(m.Remark(f"behind the board: {lag_bytes / 1e6:,.1f} MB are still to come"))
         elif self.state is State.LAGGING and lag_bytes <= CAUGHT_UP_BYTES:
-            self._enter(State.FOLLOWING)
-            self._events.append(Remark("caught up with the board"))
+            self.state = State.FOLLOWING
+            self._events.append(m.Remark("caught up with the board"))
 
     # Logs and JOBs
 
-    def _gather(self, batch: Batch, now: float) -> None:
+    def _gather(self, batch: m.Batch, now: float) -> None:
         events = [each for event in batch.events if (each := self._logs.take(event, self._jobs))]
         if events and not self._pending:
             self._flush_at = now + self._gather_s
         self._pending += events
         self._heard_of |= {each.job for each in events}
-        self._pending_bytes += sum(len(each.event.data) for each in events if isinstance(each.event, Chunk))
+        self._pending_bytes += sum(len(each.event.data) for each in events if isinstance(each.event, m.Chunk))
         if self._pending_bytes >= LARGEST_BATCH_BYTES or len(self._pending) >= LARGEST_BATCH_EVENTS:
             self.flush()
 
-    def _announced(self, page: Announced) -> None:
+    def _announced(self, page: m.Announced) -> None:
         logs = tuple(self._logs.announce(log, self._jobs) for log in page.logs)
         self._heard_of |= {log.job for log in logs}
         # What is held of a log is known when all that came of it under an earlier handle has been handed on.
         pending = {(each.job, each.log.path) for each in self._pending if each.log is not None}
         if any((log.job, log.path) in pending for log in logs):
             self.flush()
-        self._events.append(LogsAnnounced(logs))
+        self._events.append(m.LogsAnnounced(logs))
 
     def _listed(self) -> None:
         self.was_listed = True
         names = (job.name for job in self._jobs.values() if job.state != REMOVED)
-        self._events.append(JobsTold(frozenset(names)))
+        self._events.append(m.JobsTold(frozenset(names)))
         self._show()
 
     def _checked(self, status: JobStatus) -> JobStatus:
         """The status, which cannot say that all has come while some was passed over."""
-        if not is_job_name(status.name):
+        if not is_collection_name(status.name):
             refuse(f"it names a JOB {display_text(status.name[:40])!r}")
         known = self._jobs.get(status.handle)
         if known is not None and known.name != status.name:
@@ -413,7 +370,7 @@ class LinkSession:
         if is_news:
             # One that went before the board had heard that it is followed has not come.
             has_come = job.caught_up or (job.state == REMOVED and job.name in self._heard_of)
-            self._events.append(JobEntered(job, has_come))
+            self._events.append(m.JobEntered(job, has_come))
         if is_gone:
             for other in [each for each in self._jobs.values() if each.name == job.name and each.state != REMOVED]:
                 self._job(other)
@@ -425,8 +382,8 @@ class LinkSession:
         self._selected.add(job.handle)
         self._followed[job.name] = job.handle
         self._heard_of.discard(job.name)
-        self._events.append(JobFollowed(job))
-        self._to_send.append(Select((job.handle,)))
+        self._events.append(m.JobFollowed(job))
+        self._to_send.append(m.Select((job.handle,)))
         return True
 
     def _is_chosen(self, job: JobStatus) -> bool:
@@ -440,4 +397,4 @@ class LinkSession:
 
     def _show(self) -> None:
         if self.was_listed:
-            self._events.append(JobsShown(tuple(self._jobs[handle] for handle in self._selected)))
+            self._events.append(m.JobsShown(tuple(self._jobs[handle] for handle in self._selected)))

@@ -276,7 +276,8 @@ def job_from_wire(job: pb.JobStatus) -> m.JobStatus:
     """A JOB's status."""
     state = _STATES.get(job.state, "unknown")
     profiling = _facts(m.Profiling, job.profiling) if job.HasField("profiling") else None
-    return m.JobStatus(job.handle, job.name, _text(job.directory), state, job.caught_up, profiling)
+    source = _text(job.source) or m.JOB_SOURCE
+    return m.JobStatus(job.handle, job.name, _text(job.directory), state, job.caught_up, profiling, source)
 
 
 def _text(said: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import http.client
 import os
@@ -23,22 +22,23 @@ import msgspec
 
 from profagent.cli.options import age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
-from profagent.cli.running import run_until_stopped, tell
-from profagent.diff.conditions import parse_condition
+from profagent.cli.running import run_to_the_end, run_until_stopped, tell
+from profagent.diff.diff import parse_condition
 from profagent.diff.report import junit_xml
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
+from profagent.nightly.night import Night, example, junit_cases, read_settings, report_lines
 from profagent.nightly.run import NightRun, PastBoard, measure, past_boards
-from profagent.nightly.settings import example, read_settings
-from profagent.nightly.verdict import Night, junit_cases, report_lines
 from profagent.sessions.clearing import Rules, chosen_sessions, clear
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from profagent.nightly.settings import Nightly, Tell
+    from profagent.nightly.night import Nightly, Tell
+    from profagent.sessions.clearing import Chosen
+    from profagent.store.sessions import Condition
 
 
 Manager = Literal["user", "system"]
@@ -251,12 +251,19 @@ def cleared_after_night(workspace: Workspace, settings: Nightly, rules: Rules, s
         return []
     try:
         with workspace.locked():
-            chosen = chosen_sessions(workspace, rules, conditions, staying)
-            asyncio.run(clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell))
+            chosen = run_to_the_end(lambda: _cleared(workspace, rules, conditions, staying))
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
     sessions = sorted(each.session for group in chosen.groups for each in group)
     return [f"deleted the records of sessions {', '.join(map(str, sessions))}"] if sessions else []
+
+
+async def _cleared(
+    workspace: Workspace, rules: Rules, conditions: Sequence[Condition], staying: Mapping[int, str]
+) -> Chosen:
+    chosen = await chosen_sessions(workspace, rules, conditions, staying)
+    await clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell)
+    return chosen
 
 
 WEBHOOK_S, COMMAND_S = 30.0, 120.0

@@ -5,27 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.cli.options import duration_s
-from profagent.diff.conditions import parse_condition
-from profagent.diff.diff import DiffOptions, Operand, diff
-from profagent.errors import ProfagentError, UsageError
-from profagent.link.boards_file import BoardsFile
-from profagent.link.credentials import full_address, host_of
-from profagent.nightly.verdict import Compared, Outcome, Slower, Verdict
-from profagent.sessions.baseline import baseline_session
+from profagent.diff.diff import DiffOptions, Operand, diff, parse_condition
+from profagent.errors import UNKNOWN_NAME, ProfagentError
+from profagent.nightly.night import Compared, Outcome, Slower, Verdict
 from profagent.sessions.clearing import COLLECTED
+from profagent.store.workspace import baseline_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from profagent.nightly.settings import Board, Nightly
+    from profagent.nightly.night import Board, Nightly
     from profagent.store.workspace import Workspace
 
 PROGRAM = (sys.executable, "-c", "from profagent.cli.main import main; main()")
@@ -169,7 +165,8 @@ def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_
 def captured(code: int, document: Mapping[str, Any] | None, said: str) -> Captured:
     """Read what a capture ended with: its exit code, its JSON (None: none), and the last that it said."""
     if code == UNREACHABLE and document is None:
-        return Captured(None, said or "the board cannot be reached", is_away=True)
+        # A name that nobody knows is a mistake in the settings: to try it again is of no use.
+        return Captured(None, said or "the board cannot be reached", is_away=UNKNOWN_NAME not in said)
     # `record` prints a session's summary, `collect` has one in its document.
     found = None if document is None else document["session"]
     session = found["session"] if isinstance(found, dict) else found
@@ -183,27 +180,6 @@ def captured(code: int, document: Mapping[str, Any] | None, said: str) -> Captur
         is_lost = document.get("status", code) is None
         return Captured(session, problem or f"the program ended with exit code {code}", is_lost=is_lost)
     return Captured(session)
-
-
-def check_name(board: Board) -> None:
-    """Raises UsageError for a board that nobody knows: no attempt would reach it."""
-    if board.name in BoardsFile().entries():
-        return
-    if board.collect is not None:
-        from profagent.ssh.connection import login_host  # noqa: PLC0415 - asyncssh takes time to import
-
-        host = login_host(board.name)
-    else:
-        address = full_address(board.name)
-        host = "" if address.startswith("unix:") else host_of(address)
-    try:
-        if host:
-            socket.getaddrinfo(host, None)
-    except OSError as error:
-        raise UsageError(
-            f"{board.name} is no name of `profagent boards`, and does not resolve: {error.strerror}",
-            hint="`profagent boards add NAME HOST` gives it one",
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +207,12 @@ class NightRun:
         outcome.problems += [found.problem] if found.problem else []
         if found.session is not None:
             await self._exported(found.session, outcome, stop)
-            outcome.compared = await asyncio.to_thread(
-                compared, self.settings, board, self.workspace, found.session, self.earlier
-            )
+            outcome.compared = await compared(self.settings, board, self.workspace, found.session, self.earlier)
         outcome.seconds = now() - begun
         return outcome
 
     async def _captured(self, board: Board, outcome: Outcome, stop: asyncio.Event) -> Captured:
         """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
-        try:
-            await asyncio.to_thread(check_name, board)
-        except UsageError as error:
-            return Captured(None, str(error))
         now = asyncio.get_running_loop().time
         deadline = now() + duration_s(self.settings.time_limit)
         wait_s = duration_s(self.settings.wait)
@@ -278,7 +248,7 @@ class NightRun:
                 outcome.problems.append(f"export {kind} failed: {ended.said}")
 
 
-def compared(
+async def compared(
     settings: Nightly, board: Board, workspace: Workspace, session: int, earlier: Sequence[PastBoard]
 ) -> list[Compared]:
     """A session beside the baseline, and beside the last good night; what cannot be compared is said."""
@@ -286,14 +256,14 @@ def compared(
     name = board.baseline or settings.baseline
     if name:
         try:
-            base = baseline_session(workspace, name)
+            base = await baseline_session(workspace, name)
         except ProfagentError as error:
             found.append(Compared(f"baseline {name}", None, problem=str(error)))
         else:
-            found.append(_compared(settings, f"baseline {name}", base, workspace, session))
+            found.append(await _compared(settings, f"baseline {name}", base, workspace, session))
     good = measure(board.name, earlier)
     if good is not None and good not in [each.session for each in found]:
-        found.append(_compared(settings, LAST_GOOD, good, workspace, session))
+        found.append(await _compared(settings, LAST_GOOD, good, workspace, session))
     return found
 
 
@@ -307,11 +277,11 @@ def measure(board: str, earlier: Sequence[PastBoard]) -> int | None:
     return None
 
 
-def _compared(settings: Nightly, against: str, base: int, workspace: Workspace, session: int) -> Compared:
+async def _compared(settings: Nightly, against: str, base: int, workspace: Workspace, session: int) -> Compared:
     database = workspace.readable_database()
     options = DiffOptions([parse_condition(text) for text in settings.fail_if])
     try:
-        answer = diff(Operand(against, database, base), Operand(f"session {session}", database, session), options)
+        answer = await diff(Operand(against, database, base), Operand(f"session {session}", database, session), options)
     except ProfagentError as error:
         return Compared(against, base, problem=str(error))
     slower = tuple(

@@ -1,1 +1,0 @@
-"""Capturing a board: its mirror, and its rows."""

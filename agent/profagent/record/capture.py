@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         Happened,
         Holding,
         JobStatus,
-        Profiling,
     )
 
 T = TypeVar("T")
@@ -65,7 +64,7 @@ class Sink(Protocol):
     async def begin(self, board: Board, address: str) -> None:
         """A stream has been opened; called again after each reconnection."""
 
-    def know_job(self, name: str, directory: str, profiling: Profiling | None = None) -> None:
+    def know_job(self, job: JobStatus) -> None:
         """A JOB that will be followed."""
 
     async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
@@ -224,7 +223,7 @@ class Conversation:
             case JobEntered(job, caught_up):
                 observer.changed(await sink.change_state(job.name, job.state, caught_up=caught_up))
             case JobFollowed(job):
-                sink.know_job(job.name, job.directory, job.profiling)
+                sink.know_job(job)
             case JobsTold():
                 observer.changed(await sink.listed(event.names))
             case Welcome():
@@ -282,7 +281,7 @@ class Capture:
             if self.stop.is_set():
                 session.stop()
             elif session.awaits_room:
-                session.room(await self.sink.has_room(), _now())
+                session.room(has_room=await self.sink.has_room(), now=_now())
             else:
                 session.tick(_now())
             if session.state is State.CONNECTING:

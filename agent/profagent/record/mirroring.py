@@ -9,28 +9,27 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.files import PRIVATE_FILE, make_private_folder
 from profagent.formats.lru import Lru
+from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
-from profagent.ingest.decode import JobDecoder
-from profagent.ingest.local import growing_kind
-from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, Translated, checked_path, digest_of, logs_set_aside
-from profagent.ingest.reasons import another_file, refusal, removal_entry, told_loss
-from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
+from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of
+from profagent.ingest.mirror import Translated, digest_of, logs_set_aside
+from profagent.ingest.reasons import another_file, checked_path, refusal, removal_entry, told_loss
+from profagent.link.messages import JOB_SOURCE, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
-from profagent.store.store import HeldLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
+    from profagent.ingest.decoder import Decoder
     from profagent.ingest.mirror import JobMirror
     from profagent.link.messages import FollowedLog, Happened, LogEvent
-    from profagent.store.store import CommittedLog
+    from profagent.store.store import CommittedLog, HeldLog
     from profagent.store.workspace import Workspace
-
 
 # JOBs with open files and decoding state; those of any other are opened and built again when it goes on.
 REMEMBERED_JOBS = 16
@@ -40,75 +39,17 @@ class OpenJob(NamedTuple):
     """One JOB's mirror and decoder."""
 
     mirror: JobMirror
-    decoder: JobDecoder
-
-
-class OpenJobs:
-    """The latest JOBs of a board by name; at most REMEMBERED_JOBS."""
-
-    def __init__(
-        self, workspace: Workspace, identity: str, counter_map: CounterMap | None, keeping: Keeping | None
-    ) -> None:
-        self._workspace = workspace
-        self._identity = identity
-        self._counter_map = counter_map
-        self._keeping = keeping
-        # The intervals of JOBs whose programs' acl.json is known, set before anything of them comes.
-        self.intervals: dict[str, int | None] = {}
-        self._jobs: Lru[str, OpenJob] = Lru(REMEMBERED_JOBS, lambda job: job.mirror.close())
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def of(self, name: str) -> OpenJob:
-        """The JOB, opened where it is not in use."""
-        job = self._jobs.get(name)
-        if job is None:
-            mirror, interval = self._workspace.job_mirror(self._identity, name), self.intervals.get(name)
-            decoder = JobDecoder(
-                mirror, self._counter_map, marked_map=simulated_map(), keeping=self._keeping, interval=interval
-            )
-            job = self._jobs[name] = OpenJob(mirror, decoder)
-        else:
-            self._jobs.move_to_end(name)
-        return job
-
-    def read_ahead(self, events: Iterable[Happened], *, passing_over: Container[str]) -> None:
-        """Let what begins with these events be read together, but of some JOBs."""
-        beginnings: dict[str, list[tuple[str, bytes]]] = {}
-        for name, log, event in ((each.job, each.log, each.event) for each in events):
-            if isinstance(event, Chunk) and log is not None and not log.snapshot and not event.offset:
-                beginnings.setdefault(name, []).append((checked_path(log.path), event.data))
-        for name, logs in beginnings.items():
-            if name not in passing_over:
-                self.of(name).decoder.read_ahead(logs)
-
-    def begin_stream(self) -> None:
-        """A stream of the board begins."""
-        for job in self._jobs.values():
-            job.decoder.begin_stream()
-
-    def settle(self) -> None:
-        """Have what was written read back from now on."""
-        for job in self._jobs.values():
-            job.mirror.settle()
-
-    def close(self, name: str) -> None:
-        """Close the JOB's files and drop what is in memory of it."""
-        self._jobs.pop(name).mirror.close()
-
-    def close_all(self) -> None:
-        """Close all files and drop all that is in memory."""
-        while self._jobs:
-            self._jobs.popitem()[1].mirror.close()
+    decoder: Decoder
 
 
 class LeftLogs(NamedTuple):
-    """Logs of one JOB that a batch was to write, and where the JOB stands on its board."""
+    """Logs of one JOB that a batch was to write, where the JOB stands on its board, and its source."""
 
     job: str
     directory: str
-    paths: list[str]
+    source: str
+    data: list[str]
+    snapshots: list[str]
 
 
 class OpenBatch:
@@ -117,12 +58,13 @@ class OpenBatch:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def begin(self, events: Iterable[Happened], directory: Callable[[str], str]) -> None:
-        """These events are about to be written; `directory` of a JOB. Raises StoreError."""
-        names = {(each.job, each.log.path) for each in events if each.log is not None}
+    def begin(self, events: Iterable[Happened], place: Callable[[str], tuple[str, str]]) -> None:
+        """These events are about to be written; `place`: a JOB's directory and source. Raises StoreError."""
+        names = {(each.job, each.log.path, each.log.snapshot) for each in events if each.log is not None}
         by_job: dict[str, LeftLogs] = {}
-        for job, path in names:
-            by_job.setdefault(job, LeftLogs(job, directory(job), [])).paths.append(os.fsdecode(path))
+        for job, path, is_snapshot in names:
+            left = by_job.setdefault(job, LeftLogs(job, *place(job), [], []))
+            (left.snapshots if is_snapshot else left.data).append(os.fsdecode(path))
         with Translated(f"cannot write {self._file}", self._file.parent):
             make_private_folder(self._file.parent)
             handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
@@ -139,7 +81,6 @@ class OpenBatch:
                 return []
 
 
-NOTHING_HELD = HeldLog(0, 0, complete=False)
 # A file that was copied before is not the one that is there now.
 _ANOTHER_FILE = frozenset({reasons.DIFFERENT, reasons.RECREATED})
 
@@ -152,55 +93,55 @@ class BoardMirrors:
     ) -> None:
         """`keeping` chooses inferences."""
         self.root = workspace.board_mirror(identity)
-        self._superseded = workspace.superseded(identity)
-        self._jobs = OpenJobs(workspace, identity, counter_map, keeping)
+        self.batch = OpenBatch(workspace.open_batch(identity))
         self.refused: dict[str, UnsupportedBoardError] = {}
+        # Sources of JOBs, and intervals where their programs' acl.json is known, set before anything of them comes.
+        self.sources: dict[str, str] = {}
+        self.intervals: dict[str, int | None] = {}
+        self._workspace, self._identity = workspace, identity
+        self._counter_map, self._keeping = counter_map, keeping
+        self._jobs: Lru[str, OpenJob] = Lru(REMEMBERED_JOBS, lambda job: job.mirror.close())
         # By handle, complete logs of this stream of which the mirror has the very bytes that were committed.
         self._verified: dict[int, HeldLog] = {}
         self._damaged: set[int] = set()  # handles of the logs of which the mirror lost what it held
 
-    @property
-    def intervals(self) -> dict[str, int | None]:
-        """The intervals of JOBs whose programs' acl.json is known, set before anything of them comes."""
-        return self._jobs.intervals
-
     def set_aside(self) -> list[tuple[str, str]]:
         """JOB and path of each log of which an earlier generation is kept. Raises StoreError."""
-        return logs_set_aside(self._superseded)
+        return logs_set_aside(self._workspace.superseded(self._identity))
 
     def restore(self, logs: Iterable[CommittedLog]) -> None:
         """Drop what was not committed of data logs. Raises StoreError."""
         for job, path, generation, offset in logs:
-            self._jobs.of(job).mirror.restore(path, generation, offset)
+            self._of(job).mirror.restore(path, generation, offset)
 
-    def begun(self, job: str, paths: Iterable[str], held: Mapping[str, HeldLog]) -> list[Change]:
+    def begun(self, left: LeftLogs, held: Mapping[str, HeldLog]) -> list[Change]:
         """Which of a batch's data logs have more in the mirror than is held: it is to come again. Raises StoreError."""
-        mirror = self._jobs.of(job).mirror
+        mirror = self._of(left.job).mirror
         changes: list[Change] = []
-        for path in filter(growing_kind, paths):
-            known = held.get(path, NOTHING_HELD)
-            if mirror.is_beyond(path, known.generation, known.offset):
-                changes.append(LogAdvanced(path, known.generation, known.offset, digest=known.digest))
+        for path in left.data:
+            known = held.get(path)
+            generation, offset = (known.generation, known.offset) if known else (0, 0)
+            if mirror.is_beyond(path, generation, offset):
+                changes.append(LogAdvanced(path, generation, offset, digest=known.digest if known else None))
         return changes
 
-    def arrived(self, job: str, paths: Iterable[str], held: Mapping[str, HeldLog]) -> list[Change]:
+    def arrived(self, left: LeftLogs, held: Mapping[str, HeldLog]) -> list[Change]:
         """What a batch's snapshots mean that are not as they are held: they are whole, and no earlier ones are there.
 
         Data logs are restored before. Raises StoreError.
         """
-        mirror = self._jobs.of(job).mirror
+        job = self._of(left.job)
         changes: list[Change] = []
-        for path in paths:
-            known, size = held.get(path, NOTHING_HELD), None if growing_kind(path) else mirror.size(path)
-            digest = None if size is None else mirror.prefix_digest(path, size)
-            if size is None or digest is None or (size, digest) == (known.offset, known.digest):
+        for path in left.snapshots:
+            known, size = held.get(path), job.mirror.size(path)
+            digest = None if size is None else job.mirror.prefix_digest(path, size)
+            if digest is None or (known is not None and (size, digest) == (known.offset, known.digest)):
                 continue
-            content, generation = mirror.read(path, LARGEST_CONTENT_BYTES) or b"", max(known.generation, 1)
+            content, generation = job.mirror.read(path, LARGEST_CONTENT_BYTES) or b"", known.generation if known else 0
             try:
-                changes += self._jobs.of(job).decoder.snapshot(path, generation, content, digest, size=size)
+                changes += job.decoder.snapshot(path, max(generation, 1), content, digest, size=size)
             except UnsupportedBoardError as error:
-                self.refused[job], entry = refusal(job, error)
-                changes.append(LinkLedger(None, entry))
+                changes.append(self._refuse(left.job, error))
         return changes
 
     def compare(
@@ -209,7 +150,8 @@ class BoardMirrors:
         """What the mirror holds of announced logs, and what it should hold and does not."""
         holdings: list[Holding] = []
         lost: list[Change] = []
-        self._jobs.of(job).decoder.expect(path for path in by_path if not held.get(path, NOTHING_HELD).complete)
+        mirror, decoder = self._of(job)
+        decoder.expect(path for path in by_path if path not in held or not held[path].complete)
         for path, log in by_path.items():
             known = held.get(path)
             self._verified.pop(log.handle, None)
@@ -217,8 +159,8 @@ class BoardMirrors:
                 holdings.append(Holding(log.handle))
                 continue
             if not log.snapshot:
-                self._jobs.of(job).mirror.take_back(path, known.generation)
-            digest = self._jobs.of(job).mirror.prefix_digest(path, known.offset)
+                mirror.take_back(path, known.generation)
+            digest = mirror.prefix_digest(path, known.offset)
             if log.snapshot and digest != known.digest:
                 # It was rewritten and took its place, and the process died before its rows were: it comes again.
                 holdings.append(Holding(log.handle, known.generation))
@@ -237,7 +179,8 @@ class BoardMirrors:
 
     def begin_stream(self) -> None:
         """A stream begins: its logs come with handles of their own."""
-        self._jobs.begin_stream()
+        for job in self._jobs.values():
+            job.decoder.begin_stream()
         self._verified.clear()
         self._damaged.clear()
 
@@ -248,20 +191,22 @@ class BoardMirrors:
         """
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
-        self._jobs.read_ahead(events, passing_over=self.refused)
+        self._read_ahead(events)
         for happened in events:
-            if happened.job in self.refused:
+            job, log = happened.job, happened.log
+            if job in self.refused:
                 continue
             if isinstance(happened.event, Loss):
-                job, change = told_loss(happened, happened.event)
+                job, change = told_loss(job, None if log is None else checked_path(log.path), happened.event)
                 changes.setdefault(job, []).append(change)
                 continue
+            assert log is not None, "only a Loss can be about no log"
             try:
-                changes.setdefault(happened.job, []).extend(self._mean(happened, reached))
+                changes.setdefault(job, []).extend(self._mean(log, happened.event, reached))
             except UnsupportedBoardError as error:
-                self.refused[happened.job], entry = refusal(happened.job, error)
-                changes[happened.job].append(LinkLedger(None, entry))
-        self._jobs.settle()
+                changes[job].append(self._refuse(job, error))
+        for each in self._jobs.values():
+            each.mirror.settle()
         return changes, list(reached.values())
 
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
@@ -269,23 +214,51 @@ class BoardMirrors:
 
         Nothing of it stays in memory or open; for one that goes on after all both are made again.
         """
-        changes = list(self._jobs.of(job).decoder.end(unsettled, orphans))
-        self._jobs.close(job)
+        changes = list(self._of(job).decoder.end(unsettled, orphans))
+        self._jobs.pop(job).mirror.close()
         return changes
 
-    def forget(self) -> None:
-        """Drop what is in memory: the state of each log is built again from its committed bytes."""
-        self._jobs.close_all()
-
     def close(self) -> None:
-        """Close the mirrors' files."""
-        self._jobs.close_all()
+        """Close all files and drop what is in memory: the state of a log is built again from its committed bytes."""
+        while self._jobs:
+            self._jobs.popitem()[1].mirror.close()
 
-    def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
-        log, event = happened.log, happened.event
-        assert log is not None, "only a Loss can be about no log"
-        assert not isinstance(event, Loss), "it has no bytes"
-        job, path = self._jobs.of(log.job), checked_path(log.path)
+    def _of(self, name: str) -> OpenJob:
+        """The JOB, opened where it is not in use."""
+        job = self._jobs.get(name)
+        if job is None:
+            # Of one that is gone, the board tells no source.
+            source = self.sources.get(name, JOB_SOURCE if is_job_name(name) else "")
+            mirror = self._workspace.job_mirror(self._identity, name)
+            decoder = decoder_of(source)(
+                mirror,
+                counter_map=self._counter_map,
+                marked_map=simulated_map(),
+                keeping=self._keeping,
+                interval=self.intervals.get(name),
+            )
+            job = OpenJob(mirror, decoder)
+        self._jobs[name] = job
+        return job
+
+    def _read_ahead(self, events: Iterable[Happened]) -> None:
+        """Let what begins with these events be read together."""
+        beginnings: dict[str, list[tuple[str, bytes]]] = {}
+        for name, log, event in events:
+            if isinstance(event, Chunk) and log is not None and not log.snapshot and not event.offset:
+                beginnings.setdefault(name, []).append((checked_path(log.path), event.data))
+        for name, logs in beginnings.items():
+            if name not in self.refused:
+                self._of(name).decoder.read_ahead(logs)
+
+    def _refuse(self, job: str, error: UnsupportedBoardError) -> Change:
+        self.refused[job], entry = refusal(job, error)
+        return LinkLedger(None, entry)
+
+    def _mean(
+        self, log: FollowedLog, event: Started | Chunk | Completed | Removed, reached: dict[int, Acknowledgement]
+    ) -> Iterable[Change]:
+        job, path = self._of(log.job), checked_path(log.path)
         is_known = self._is_as_held(log.handle, event)
         match event:
             case Started():

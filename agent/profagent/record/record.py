@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.provenance import keeping_line, kept_loss_fields, kept_loss_line
-from profagent.cli.remarks import LinkRemarks, remarks
+from profagent.cli.provenance import inferences_text, keeping_line, kept_loss_line, not_copied_text
+from profagent.cli.running import LinkRemarks, remarks
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger
@@ -18,9 +18,7 @@ from profagent.link.credentials import BY_ADDRESS, own_consumer
 from profagent.link.messages import REMOVED
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
-from profagent.record.made_jobs import RunRecording
-from profagent.record.recording import Recording
-from profagent.record.recording_options import RecordingOptions
+from profagent.record.recording import Recording, RecordingOptions, RunRecording
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change, JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobMeasure, JobStatus
-    from profagent.record.made_jobs import MadeJobs
+    from profagent.record.beginnings import MadeJobs
     from profagent.store.workspace import Workspace
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
@@ -44,6 +42,7 @@ TELL_KEPT_S = 5.0
 PATIENCE_S, PATIENCE_AT_END_S = 8.0, 1.5
 # Less than this is copied before anybody has read that it will be.
 LEAST_BYTES = 1 << 20
+MEASURE_S = 1.0
 BYTES_PER_MB = 1e6
 
 
@@ -207,7 +206,7 @@ class RecordView:
         match change:
             case KeptLoss() if self._kept_losses.get(change.number) != change and len(self._kept_losses) < TOLD_LOSSES:
                 self._kept_losses[change.number] = change
-                self._tell(kept_loss_line(kept_loss_fields(change)))
+                self._tell(kept_loss_line(change.fields))
             case LinkLedger(entry=Entry(grade=reasons.LOSS, reason=reasons.REMOVED_OPEN)) if job in self._seen:
                 self._tell(f"{job} was removed from the board before it had ended")
             case InferenceTimed() if change.done is not None and self._options.inferences is not None:
@@ -355,12 +354,28 @@ class BoardRecord:
         """Say of each open JOB what it holds already: copying that comes first."""
         while True:
             job = await self._found.get()
-            copied = await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
+            copied = await self._copied(job)
             held = await self._measure(job, PATIENCE_S)
             if held is not None and held.bytes - copied >= LEAST_BYTES:
                 least = "" if held.is_all else "more than "
-                amount = f"{least}{_inferences(held.inferences)} ({held.bytes / BYTES_PER_MB:,.1f} MB)"
+                amount = f"{least}{inferences_text(held.inferences)} ({held.bytes / BYTES_PER_MB:,.1f} MB)"
                 self._tell(f"{job} holds {amount} already: copying that first. --from-now leaves it out")
+                await self._tell_time(job, held.bytes)
+
+    async def _tell_time(self, job: str, held_bytes: int) -> None:
+        """Say how long copying takes, as soon as its rate is known and unless it is over by then."""
+        begun, took_s, copied = await self._copied(job), 0.0, 0
+        while copied - begun < LEAST_BYTES:  # what is here already is compared first, which takes its time
+            await asyncio.sleep(MEASURE_S)
+            copied, took_s = await self._copied(job), took_s + MEASURE_S
+            if any(each.name == job and each.caught_up for each in self._view.jobs):
+                return
+        rate = (copied - begun) / took_s
+        left_s = max(0, held_bytes - copied) / rate
+        self._tell(f"{job}: about {left_s:,.0f} s to copy it, at {rate / BYTES_PER_MB:,.1f} MB/s")
+
+    async def _copied(self, job: str) -> int:
+        return await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
 
     async def _measure(self, job: str, patience_s: float) -> JobMeasure | None:
         """How much a JOB holds now; None where the board does not tell."""
@@ -393,12 +408,3 @@ class BoardRecord:
             self._known.add(job.name)
             self._found.put_nowait(job.name)
         return self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)
-
-
-def not_copied_text(left: int | None, job: str) -> str:
-    """How many inferences of a JOB were left behind; None: not known."""
-    return f"{'some inferences' if left is None else _inferences(left)} of {job} not copied"
-
-
-def _inferences(count: int) -> str:
-    return "1 inference" if count == 1 else f"{count:,} inferences"

@@ -4,41 +4,82 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from profagent.errors import FormatError, ProtocolError, UnreachableError, UnsupportedBoardError
+from profagent.errors import FormatError, UnreachableError, UnsupportedBoardError
 from profagent.files import has_room, to_the_end
-from profagent.formats.names import LogKind, is_job_name, parse_log_name
+from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved
-from profagent.ingest.commit import commit
-from profagent.ingest.mirror import checked_path
-from profagent.ingest.reasons import open_removal, unfollowed_job_removal, unfollowed_removal
+from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown, commit
+from profagent.ingest.decoder import DECODERS, no_decoder
+from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.link.channel import clock_difference
-from profagent.link.messages import ENDED_STATES, OPEN, REMOVED, Acknowledgement, Holding
-from profagent.record.mirroring import BoardMirrors, OpenBatch
-from profagent.record.recording_options import profiling_known
+from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding, Loss
+from profagent.record.mirroring import BoardMirrors
+from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.sessions import MapUsed, SessionStart
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from profagent.ingest.changes import Change
-    from profagent.ingest.commit import Step
+    from profagent.formats.countermap import CounterMap
+    from profagent.formats.sampling import Keeping
+    from profagent.ingest.changes import Change, Step
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, FollowedLog, Happened, Profiling
+    from profagent.link.messages import Board, FollowedLog, Happened, JobStatus, LogEvent, Profiling
+    from profagent.record.beginnings import Beginnings
     from profagent.record.mirroring import LeftLogs
-    from profagent.record.recording_options import RecordingOptions
     from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
     from profagent.store.workspace import Workspace
 
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
-
 # So many remarks may wait for the next batch, which a board need not ever send.
 MOST_REMARKS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """What whoever records chose. `now_us` is the host's wall clock; `job` as of SessionStart.
+
+    `told` is what the JOBs' program was told to record, where this host knows that better than the board.
+    `beginnings` knows what is from before the capture, and not taken; without it all is.
+    `keeping` chooses inferences.
+    """
+
+    now_us: Callable[[], int]
+    source: str = "record"
+    maps: CounterMaps = BUILT_IN
+    labels: Mapping[str, str] = field(default_factory=dict)
+    always_new: bool = False
+    job: str = ""
+    told: Profiling | None = None
+    keeping: Keeping | None = None
+    beginnings: Beginnings | None = None
+
+    def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
+        """What begins a session of this board."""
+        return SessionStart(
+            identity=identity,
+            hostname=board.hostname,
+            board_model=board.model,
+            source=self.source,
+            address=address,
+            started_us=self.now_us(),
+            simulated=board.simulated,
+            daemon_version=board.daemon_version,
+            sdk_version=board.sdk_version,
+            decoded_with=MapUsed.of(counter_map),
+            peak_bytes_per_s=self.maps.peak_bytes_per_s,
+            labels=self.labels,
+            always_new=self.always_new,
+            keeping=None if self.keeping is None else str(self.keeping),
+            job=self.job,
+        )
 
 
 class Recording:
@@ -59,7 +100,6 @@ class Recording:
         self._reached = reached or (lambda _: None)
         self._identity = ""
         self._opened: BoardMirrors | None = None
-        self._names: OpenBatch | None = None
         self._session: StoredSession | None = None
         self._directories: dict[str, str] = {}  # where JOBs stand
         self._told: dict[str, int | None] = {}  # the intervals that their programs were given
@@ -90,7 +130,6 @@ class Recording:
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=board.simulated, sdk=board.sdk_version))
         start = options.session_start(board, identity, address, counter_map)
         self._opened = BoardMirrors(self._workspace, identity, counter_map, keeping=options.keeping)
-        self._names = OpenBatch(self._workspace.open_batch(identity))
         self._session = await self._store.begin(start)
         self._begun_jobs = await self._session.begun_jobs()
         await self._restore()
@@ -98,7 +137,8 @@ class Recording:
 
     async def _restore(self) -> None:
         """Undo what was written to the mirrors and never committed: what is gone meanwhile does not come again."""
-        left = await asyncio.to_thread(self._open_batch.left)
+        left = await asyncio.to_thread(self._mirrors.batch.left)
+        self._mirrors.sources |= {each.job: each.source for each in left}
         await self._tell_left(left, self._mirrors.begun)
         aside = await asyncio.to_thread(self._mirrors.set_aside)
         logs = [*await self.session.unfinished_logs(), *await self.session.committed_logs(aside)]
@@ -107,15 +147,13 @@ class Recording:
         self._is_torn = False
 
     async def _tell_left(
-        self,
-        left: Sequence[LeftLogs],
-        meaning: Callable[[str, Sequence[str], Mapping[str, HeldLog]], Sequence[Change]],
+        self, left: Sequence[LeftLogs], meaning: Callable[[LeftLogs, Mapping[str, HeldLog]], Sequence[Change]]
     ) -> None:
         """Write what a batch that was not committed left of its logs; their JOBs go on."""
-        for job, directory, paths in left:
-            held = await self.session.held(job, paths)
-            if changes := await to_the_end(meaning, job, paths, held):
-                await self.session.apply([JobChanges(job, directory, changes, OPEN)])
+        for each in left:
+            held = await self.session.held(each.job, [*each.data, *each.snapshots])
+            if changes := await to_the_end(meaning, each, held):
+                await self.session.apply([JobChanges(each.job, each.directory, changes, OPEN)])
 
     @property
     def refused(self) -> Mapping[str, UnsupportedBoardError]:
@@ -136,14 +174,14 @@ class Recording:
         """Whether the workspace's disk has room for a batch."""
         return await asyncio.to_thread(has_room, self._workspace.root)
 
-    def know_job(self, name: str, directory: str, profiling: Profiling | None = None) -> None:
-        """Note where a JOB stands and what it was to record; ProtocolError for a name that no JOB has."""
-        if not is_job_name(name):
-            raise ProtocolError(f"the board names a JOB {name[:40]!r}", hint="upgrade profagentd on the board")
-        self._directories[name] = directory
-        if (told := self._options.told or profiling) is not None:
-            self._told[name] = interval_of(told.interval)
-            self._add(name, (profiling_known(told),))
+    def know_job(self, job: JobStatus) -> None:
+        """Note where a JOB stands, whose data it has, and what it was to record."""
+        self._directories[job.name], self._mirrors.sources[job.name] = job.directory, job.source
+        if job.source not in DECODERS:
+            self._add(job.name, [no_decoder(job.source)])
+        if (told := self._options.told or job.profiling) is not None:
+            interval = self._told[job.name] = interval_of(told.interval)
+            self._add(job.name, [ProfilingKnown(interval, display_text(told.path))])
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """What is held of each announced log."""
@@ -212,7 +250,7 @@ class Recording:
             return await commit(write, self._workspace.synced.sync, self.session.apply, tell, self._reached)
         except BaseException:
             # What was decoded may not have been committed: it is decoded again, from what was.
-            self._mirrors.forget()
+            self._mirrors.close()
             self._is_torn = True
             raise
 
@@ -222,7 +260,7 @@ class Recording:
         Of a removed one that has not come nothing is to come any more.
         """
         if state == REMOVED:
-            await (self._note_removal(name) if caught_up else self._note_unfollowed(name))
+            await self._note_removal(name, was_followed=caught_up)
         return await self._enter(name, state, caught_up=caught_up or state == REMOVED)
 
     async def _enter(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
@@ -273,16 +311,15 @@ class Recording:
                 self.note(job.name, unfollowed_job_removal(unsettled))
         return await self._enter(job.name, REMOVED, caught_up=True)
 
-    async def _note_removal(self, name: str) -> None:
-        """A JOB was removed while it was followed: nobody knows what one that had not ended was to hold."""
-        if await self.session.state_of(name) not in ENDED_STATES and not await self.session.has_finished(name):
-            self.note(name, open_removal())
-
-    async def _note_unfollowed(self, name: str) -> None:
-        """A JOB was removed before the board heard that it is followed; one that had ended may have come before."""
-        is_whole = await self.session.state_of(name) in ENDED_STATES
+    async def _note_removal(self, name: str, *, was_followed: bool) -> None:
+        """A JOB was removed: nobody knows what one that had not ended was to hold, while it was followed or before."""
+        has_ended = await self.session.state_of(name) in ENDED_STATES
+        if was_followed:
+            if not has_ended and not await self.session.has_finished(name):
+                self.note(name, open_removal())
+            return
         unsettled = len(await self.session.unsettled_logs(name))
-        if unsettled or not is_whole:
+        if unsettled or not has_ended:
             self.note(name, unfollowed_job_removal(unsettled))
 
     async def end(self) -> None:
@@ -294,7 +331,7 @@ class Recording:
 
     def _write(self, events: Sequence[Happened]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
-        self._open_batch.begin(events, self._directory)
+        self._mirrors.batch.begin(events, self._place)
         by_job, reached = self._mirrors.take(events)
         batches = [JobChanges(job, self._directory(job), changes) for job, changes in by_job.items()]
         return [*self._take_waiting(), *batches], reached
@@ -320,11 +357,6 @@ class Recording:
         assert self._opened is not None, "begin() comes first"
         return self._opened
 
-    @property
-    def _open_batch(self) -> OpenBatch:
-        assert self._names is not None, "begin() comes first"
-        return self._names
-
     def note(self, job: str, entry: Entry) -> None:
         """Write an entry about a JOB with what is written next."""
         self._add(job, [LinkLedger(None, entry)])
@@ -340,7 +372,26 @@ class Recording:
         """Where a JOB stands; empty where that is not known."""
         return self._directories.get(job, "")
 
+    def _place(self, job: str) -> tuple[str, str]:
+        return self._directory(job), self._mirrors.sources.get(job, JOB_SOURCE)
+
     async def _unoffered_of(self, job: str) -> dict[str, int]:
         if job not in self._unoffered:
             self._unoffered[job] = await self.session.begun_logs(job)
         return self._unoffered[job]
+
+
+class RunRecording(Recording):
+    """A recording of what one program makes: nothing about other JOBs of the board is written into its session."""
+
+    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+        """As of Sink: that a JOB of another session is gone, or stands where this daemon does not look, is no news."""
+        others = {job.name for job in await self.session.standing_jobs()} - await self.session.begun_jobs()
+        return await super().listed({*names, *others})
+
+    async def take(self, events: Sequence[Happened], acknowledge: Acknowledge) -> Sequence[JobChanges]:
+        """As of Sink; a kept loss of another JOB is left to whoever hears it next."""
+        return await super().take([each for each in events if not self._is_loss_of_others(each.event)], acknowledge)
+
+    def _is_loss_of_others(self, event: LogEvent) -> bool:
+        return isinstance(event, Loss) and event.id > 0 and event.job_name not in self._directories

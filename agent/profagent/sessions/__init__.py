@@ -1,1 +1,0 @@
-"""The sessions of a workspace: listed, named as baselines, cleared."""

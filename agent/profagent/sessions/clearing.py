@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sqlite3
@@ -16,29 +15,28 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.options import age_us, size_bytes
+from profagent.cli.running import asynchronous, tell
 from profagent.errors import StoreError, UsageError
-from profagent.sessions.baseline import baselines
 from profagent.stats.stats import StatsBy, StatsOptions, stats
-from profagent.store.clearing import (
+from profagent.store.database import fetched, reading, transaction, writing
+from profagent.store.sessions import (
     StoredFigures,
     StoredRow,
     clear_sessions,
     cleared_jobs,
+    fits,
     held_sessions,
     write_figures,
 )
-from profagent.store.database import fetched, transaction, writing
-from profagent.store.queries import open_reader
-from profagent.store.sessions import all_sessions, fits
-from profagent.store.workspace import Workspace
+from profagent.store.summary import all_sessions
+from profagent.store.workspace import Workspace, baselines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     import aiosqlite
 
-    from profagent.store.clearing import HeldSession
-    from profagent.store.sessions import Condition
+    from profagent.store.sessions import Condition, HeldSession
 
 BYS: tuple[StatsBy, ...] = tuple(name for part in get_args(StatsBy) for name in (get_args(part) or (part,)))
 # The database is written anew when so much of it is free.
@@ -118,17 +116,17 @@ def _groups(held: Sequence[HeldSession]) -> list[list[HeldSession]]:
     return sorted(groups, key=lambda group: group[-1].started_us)
 
 
-def chosen_sessions(
+async def chosen_sessions(
     workspace: Workspace, rules: Rules, conditions: Sequence[Condition], also_staying: Mapping[int, str] | None = None
 ) -> Chosen:
     """What the rules delete, of the sessions that fit all conditions; baselines stay. Raises StoreError."""
     staying = {
         **(also_staying or {}),
-        **{session: f"the baseline {name}" for name, session in baselines(workspace).items()},
+        **{session: f"the baseline {name}" for name, session in (await baselines(workspace)).items()},
     }
-    with open_reader(workspace.readable_database()) as connection:
-        held = held_sessions(connection)
-        asked = {each["session"] for each in all_sessions(connection) if fits(each, conditions)}
+    async with reading(workspace.readable_database()) as connection:
+        held = await held_sessions(connection)
+        asked = {each["session"] for each in await all_sessions(connection) if fits(each, conditions)}
     return choose(held, rules, asked=asked, staying=staying, held_bytes=disk_bytes(workspace.root))
 
 
@@ -180,7 +178,7 @@ async def _clear_group(
 
 
 async def _keep_figures(connection: aiosqlite.Connection, database: Path, session: int) -> None:
-    answers = [stats(database, session=session, options=StatsOptions(by)) for by in BYS]
+    answers = [await stats(database, session=session, options=StatsOptions(by)) for by in BYS]
     figures = [
         StoredFigures(each.by, each.unit, [StoredRow(row.key, *row.figures, row.share, row.bound) for row in each.rows])
         for each in answers
@@ -225,7 +223,8 @@ async def _shrink(connection: aiosqlite.Connection, root: Path, tell: Callable[[
 @options.where
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
 @options.as_json
-def command(
+@asynchronous
+async def command(
     *,
     workspace: Path | None,
     older_than: str | None,
@@ -253,10 +252,10 @@ def command(
     chosen_workspace = Workspace.at(workspace)
     chosen_workspace.readable_database()
     with chosen_workspace.locked():
-        chosen = chosen_sessions(chosen_workspace, rules, where)
+        chosen = await chosen_sessions(chosen_workspace, rules, where)
         before = disk_bytes(chosen_workspace.root)
         if not dry_run:
-            asyncio.run(clear(chosen_workspace, chosen, now_us=now_us, tell=lambda line: click.echo(line, err=True)))
+            await clear(chosen_workspace, chosen, now_us=now_us, tell=tell)
         after = None if dry_run else disk_bytes(chosen_workspace.root)
     sessions = sorted(each.session for group in chosen.groups for each in group)
     if as_json:

@@ -1,4 +1,4 @@
-"""`profagent sessions`."""
+"""`profagent sessions`, `profagent ledger` and `profagent baseline` (a session's name, which is a label)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import keeping_line, kept_loss_line, share_text
-from profagent.cli.running import terminal_columns
-from profagent.cli.table import Cell, Column, fitted_lines, printable
-from profagent.store.queries import open_reader
-from profagent.store.sessions import all_sessions, fits
-from profagent.store.workspace import Workspace
+from profagent.cli.running import asynchronous, terminal_columns
+from profagent.cli.table import Cell, Column, fitted_lines, printable, table_lines
+from profagent.importing.job_folder import named_target
+from profagent.ingest.reasons import REASONS
+from profagent.store.database import reading
+from profagent.store.queries import ledger_entries
+from profagent.store.sessions import fits
+from profagent.store.summary import all_sessions
+from profagent.store.workspace import BASELINE, Workspace, set_baseline
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from profagent.store.counter_maps import CounterMaps
     from profagent.store.sessions import Condition
 
 TITLES = (
@@ -35,14 +41,15 @@ SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
 @options.workspace
 @options.where
 @options.as_json
-def command(*, workspace: Path | None, where: list[Condition], as_json: bool) -> None:
+@asynchronous
+async def command(*, workspace: Path | None, where: list[Condition], as_json: bool) -> None:
     """List the sessions of a workspace, oldest first.
 
     Example: profagent sessions --where label=build=1234
     """
     chosen = Workspace.at(workspace)
-    with open_reader(chosen.readable_database()) as connection:
-        sessions = [session for session in all_sessions(connection) if fits(session, where)]
+    async with reading(chosen.readable_database()) as connection:
+        sessions = [session for session in await all_sessions(connection) if fits(session, where)]
     if as_json:
         click.echo(msgspec.json.encode(sessions))
         return
@@ -101,3 +108,119 @@ def _state(session: dict[str, Any]) -> str:
     if session["losses"]:
         return "INCOMPLETE"
     return "stopped early" if session["stopped_early"] else "complete"
+
+
+SHOWN_ENTRIES = 10
+
+
+@click.command("ledger")
+@click.argument("target", metavar="SESSION|JOB")
+@options.workspace
+@click.option("--job", metavar="NAME", help="Only this JOB of the session.")
+@click.option("--grade", type=click.Choice(["loss", "note"]), help="Only losses, or only notes.")
+@click.option("--all", "is_all", is_flag=True, help=f"List every entry, not {SHOWN_ENTRIES} of a reason.")
+@options.counter_map
+@options.as_json
+@asynchronous
+async def ledger(
+    *,
+    target: str,
+    workspace: Path | None,
+    job: str | None,
+    grade: str | None,
+    is_all: bool,
+    maps: CounterMaps,
+    as_json: bool,
+) -> None:
+    """Show each loss and each note of a session: which file, which bytes, what it means and what to do.
+
+    Example: profagent ledger 1 --grade loss
+    """
+    found = await named_target(target, job, workspace, maps)
+    async with reading(found.database) as connection:
+        entries = [_explained(each) for each in await ledger_entries(connection, found.session, found.job)]
+    entries = [each for each in entries if grade in {None, each["grade"]}]
+    if as_json:
+        click.echo(msgspec.json.encode(entries))
+        return
+    for line in _told(entries, len(entries) if is_all else SHOWN_ENTRIES):
+        click.echo(line)
+    if not entries:
+        click.echo(f"the ledger has no {grade or 'entry'}")
+
+
+def _explained(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry with what its reason means; a reason of a newer board has neither text nor remedy."""
+    known = REASONS.get(entry["reason"])
+    return {**entry, "text": known and known.text, "remedy": known and known.remedy}
+
+
+def _told(entries: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
+    """The entries by grade and reason, losses first."""
+    kinds = sorted({(each["grade"], each["reason"]) for each in entries})
+    for grade, reason in kinds:
+        of_kind = [each for each in entries if (each["grade"], each["reason"]) == (grade, reason)]
+        yield f"{grade}: {reason} ({sum(each['count'] for each in of_kind)})"
+        if of_kind[0]["text"] is not None:
+            yield f"  {of_kind[0]['text']}"
+            yield f"  To do: {of_kind[0]['remedy']}"
+        yield from (f"  - {_entry_line(each)}" for each in of_kind[:most])
+        if len(of_kind) > most:
+            yield f"  - and {len(of_kind) - most} more: --all lists them"
+
+
+def _entry_line(entry: Mapping[str, Any]) -> str:
+
+    where = "/".join(part for part in (entry["job"], entry["log"]) if part) or "the board"
+    first, last = entry["first"], entry["last"]
+    place = ""
+    if entry["log"] and first is not None:
+        place = f", byte {first}" if last in {None, first} else f", bytes {first} to {last}"
+    count = f" ({entry['count']})" if entry["count"] > 1 else ""
+    return printable(f"{where}{place}: {entry['detail']}{count}")
+
+
+@click.group("baseline")
+def baseline() -> None:
+    """Name sessions that others are compared with.
+
+    Example: profagent baseline set release-1.2 14
+    """
+
+
+@baseline.command("set")
+@click.argument("name")
+@click.argument("session", type=int)
+@options.workspace
+@asynchronous
+async def set_(*, name: str, session: int, workspace: Path | None) -> None:
+    """Give a session a name: it is its label `baseline`. A session that had it before has it no more.
+
+    Example: profagent baseline set release-1.2 14
+    """
+    chosen = Workspace.at(workspace)
+    await set_baseline(chosen, name, session)
+    click.echo(f"baseline {name} is session {session} of {chosen.root}")
+
+
+@baseline.command("list")
+@options.workspace
+@options.as_json
+@asynchronous
+async def list_(*, workspace: Path | None, as_json: bool) -> None:
+    """List the baselines of a workspace with their sessions.
+
+    Example: profagent baseline list
+    """
+    chosen = Workspace.at(workspace)
+    async with reading(chosen.readable_database()) as connection:
+        found = [each for each in await all_sessions(connection) if BASELINE in each["labels_by_key"]]
+    if as_json:
+        click.echo(msgspec.json.encode([{"name": each["labels_by_key"][BASELINE], **each} for each in found]))
+        return
+    if not found:
+        click.echo(f"no baselines in {chosen.root}")
+        return
+    rows = [(each["labels_by_key"][BASELINE], *session_cells(each)) for each in found]
+    for line in table_lines((Column("baseline"), *SESSION_COLUMNS), rows):
+        click.echo(printable(line))

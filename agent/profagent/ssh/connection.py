@@ -3,22 +3,134 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from contextlib import asynccontextmanager, suppress
+import termios
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import asyncssh
 
 from profagent.errors import ProfagentError, RefusedError, UsageError
-from profagent.ssh.failures import connecting
-from profagent.ssh.remote import Remote
+from profagent.ssh.remote import Remote, connecting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from profagent.ssh.passwords import Asker
+
+_TERMINAL = "/dev/tty"
+_LONGEST_LINE = 1024
+_LOCAL_FLAGS = 3
+
+
+class Asker(Protocol):
+    """Somebody who can be asked. None as an answer: nobody is there."""
+
+    async def confirm(self, question: str) -> bool | None:
+        """Yes or no."""
+
+    async def secret(self, prompt: str) -> str | None:
+        """A password or passphrase."""
+
+
+class Person:
+    """Who sits at the terminal of this process; secrets also from SSH_ASKPASS, as `ssh` takes them.
+
+    SSH_ASKPASS_REQUIRE is `force` or `prefer` for the program in any case, `never` for the terminal alone.
+    """
+
+    async def confirm(self, question: str) -> bool | None:
+        """Asked at the terminal only."""
+        answer = await _asked(question, is_secret=False)
+        return None if answer is None else answer.strip().lower() in ("yes", "y")
+
+    async def secret(self, prompt: str) -> str | None:
+        """Nothing that is typed is shown. Raises UsageError when SSH_ASKPASS cannot be run."""
+        program = os.environ.get("SSH_ASKPASS", "")
+        wish = os.environ.get("SSH_ASKPASS_REQUIRE", "").lower()
+        if program and wish in ("force", "prefer"):
+            return await _from_program(program, prompt)
+        answer = await _asked(prompt, is_secret=True)
+        return await _from_program(program, prompt) if answer is None and program and wish != "never" else answer
+
+
+class Given:
+    """Somebody who knows the board's password, and asks another person for all else."""
+
+    def __init__(self, password: str, person: Asker) -> None:
+        self._password = password
+        self._person = person
+
+    async def confirm(self, question: str) -> bool | None:
+        """As the person says."""
+        return await self._person.confirm(question)
+
+    async def secret(self, prompt: str) -> str | None:
+        """The password; what else is asked for, as a key's passphrase, the person tells."""
+        if "password" not in prompt.lower():
+            return await self._person.secret(prompt)
+        return self._password
+
+
+async def _asked(prompt: str, *, is_secret: bool) -> str | None:
+    try:
+        terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with _without_echo(terminal) if is_secret else nullcontext():
+            os.write(terminal, prompt.encode())
+            line = await _line(terminal)
+        if is_secret:
+            os.write(terminal, b"\n")
+    finally:
+        os.close(terminal)
+    return line
+
+
+@contextmanager
+def _without_echo(terminal: int) -> Iterator[None]:
+    was = termios.tcgetattr(terminal)
+    silent = [*was]
+    silent[_LOCAL_FLAGS] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSAFLUSH, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, was)
+
+
+async def _line(terminal: int) -> str | None:
+    """A line that was typed; the loop goes on meanwhile, so that Ctrl-C is heard. None at the terminal's end."""
+    loop = asyncio.get_running_loop()
+    typed = asyncio.Event()
+    loop.add_reader(terminal, typed.set)
+    try:
+        await typed.wait()
+    finally:
+        loop.remove_reader(terminal)
+    line = os.read(terminal, _LONGEST_LINE)
+    return line.decode("utf-8", "surrogateescape").rstrip("\r\n") if line else None
+
+
+async def _from_program(program: str, prompt: str) -> str | None:
+    """The line that the program prints; None when it was cancelled."""
+    try:
+        process = await asyncio.create_subprocess_exec(program, prompt, stdout=asyncio.subprocess.PIPE)
+    except OSError as error:
+        raise UsageError(
+            f"SSH_ASKPASS: cannot run {program}: {error.strerror}", hint="name a program that prints the password"
+        ) from error
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    lines = output.decode("utf-8", "surrogateescape").splitlines()
+    return lines[0] if process.returncode == 0 and lines else None
 
 
 _URL = re.compile(r"ssh://(?:(?P<user>[^@/]+)@)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d{1,5}))?/?")
@@ -55,74 +167,6 @@ _USER, _GLOBAL = ["~/.ssh/known_hosts"], ["/etc/ssh/ssh_known_hosts"]
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 
 
-class HostKeys:
-    """The keys that are known. `seen` is the unknown one that the board showed last."""
-
-    def __init__(self, options: asyncssh.SSHClientConnectionOptions) -> None:
-        """Raises OSError, and ValueError for a line that asyncssh cannot read."""
-        users = cast("list[str]", options.config.get("UserKnownHostsFile")) or _USER
-        others = cast("list[str]", options.config.get("GlobalKnownHostsFile", _GLOBAL))
-        files = [Path(file).expanduser() for file in (*users, *others)]
-        lines = (file.read_text("utf-8", "replace") for file in files if file.is_file())
-        self._file = files[0]
-        self._known = asyncssh.import_known_hosts("\n".join(lines))
-        self._login = f"ssh://{options.username}@{options.orig_host}:{options.port}"
-        self._name = ""
-        self._trusted: Sequence[asyncssh.SSHKey] = []
-        self.seen: asyncssh.SSHKey | None = None
-
-    def match(self, host: str, _addr: str, port: int | None) -> Any:
-        """What is known under the name and its port: addresses change hands, and ports are boards of their own."""
-        self._name = f"[{host.lower()}]:{port}" if port else host.lower()
-        self.seen = None
-        matches = self._known.match(self._name, "", None)
-        self._trusted = matches[0]
-        return matches
-
-    async def judge(self, reason: str, asker: Asker) -> None:
-        """Have somebody accept the key that was seen. RefusedError unless that is done."""
-        if self.seen is None:
-            raise RefusedError(
-                f"the host key of {self._name} is refused: {reason}", hint=f"see its lines in {self._file}"
-            )
-        shown = f"{self.seen.get_algorithm()} {self.seen.get_fingerprint()}"
-        if self._trusted:
-            raise RefusedError(
-                f"the host key of {self._name} has changed: {shown} is not the known"
-                f" {', '.join(sorted(key.get_fingerprint() for key in self._trusted))}",
-                hint="somebody may stand between; if the board was installed anew, forget the old key with"
-                f" `ssh-keygen -R '{self._name}' -f '{self._file}'`, and compare the new one with that on the board:"
-                " `ssh-keygen -lf /etc/ssh/ssh_host_…_key.pub`",
-            )
-        answer = await asker.confirm(
-            f"The host {self._name} is not known. Its key's fingerprint is\n  {shown}\nIs that the board's? (yes/no) "
-        )
-        if not answer:
-            why = "is not known, and there is no terminal to ask at" if answer is None else "was not accepted"
-            raise RefusedError(
-                f"the host key of {self._name} {why}: {shown}",
-                hint="compare the fingerprint with `ssh-keygen -lf /etc/ssh/ssh_host_…_key.pub` on the board, then log"
-                f" in once with `ssh {self._login}` and answer yes",
-            )
-        await asyncio.to_thread(self._write, f"{self._name} {self.seen.export_public_key().decode().strip()}\n")
-
-    def _write(self, line: str) -> None:
-        """Remember a key for now and later. ProfagentError when the file cannot be written."""
-        self._known.load(line)
-        try:
-            self._file.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            self._file.touch(_FILE_MODE)
-            with self._file.open("a+b") as known:
-                known.seek(0)
-                content = known.read()
-                known.write((b"" if not content or content.endswith(b"\n") else b"\n") + line.encode())
-        except OSError as error:
-            raise ProfagentError(
-                f"cannot remember the host key in {self._file}: {error.strerror}",
-                hint="check the file's owner and mode",
-            ) from error
-
-
 _FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
 _MOST_PROMPTS = 3
 _CLOSE_S = 3.0
@@ -151,8 +195,15 @@ class _Login(asyncssh.SSHClient):
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.options = asyncssh.SSHClientConnectionOptions(**arguments)
         self._arguments = arguments
-        self._keys = HostKeys(self.options)
         self._login = f"{self.options.username}@{self.options.orig_host}"
+        config = self.options.config
+        files = (*(config.get("UserKnownHostsFile") or _USER), *config.get("GlobalKnownHostsFile", _GLOBAL))  # type: ignore[misc]
+        paths = [Path(file).expanduser() for file in files]
+        self._known_file = paths[0]
+        self._known = asyncssh.read_known_hosts([str(path) for path in paths if path.is_file()])
+        self._name = ""
+        self._trusted: Sequence[asyncssh.SSHKey] = []
+        self._seen: asyncssh.SSHKey | None = None
         self._asker: Asker | None = None
         self._prompts = 0
         self._is_reached = False
@@ -186,7 +237,7 @@ class _Login(asyncssh.SSHClient):
                 return await asyncssh.connect(
                     **self._arguments,
                     client_factory=lambda: self,
-                    known_hosts=self._keys.match,
+                    known_hosts=self._match,
                     passphrase=_passphrases(self._asker) if self._asker else None,
                     connect_timeout=None if self._asker else self.options.connect_timeout or _CONNECT_S,
                     keepalive_interval=self.options.keepalive_interval or _ALIVE_S,
@@ -194,7 +245,43 @@ class _Login(asyncssh.SSHClient):
             except asyncssh.HostKeyNotVerifiable as error:
                 if not self._is_reached:
                     raise
-                await self._keys.judge(error.reason, asker)
+                await self._judge(error.reason, asker)
+
+    def _match(self, host: str, _addr: str, port: int | None) -> Any:
+        """What is known under the name and its port: addresses change hands, and ports are boards of their own."""
+        self._name = f"[{host.lower()}]:{port}" if port else host.lower()
+        self._seen = None
+        matches = self._known.match(self._name, "", None)
+        self._trusted = matches[0]
+        return matches
+
+    async def _judge(self, reason: str, asker: Asker) -> None:
+        """Have somebody accept the key that was seen, and remember it. RefusedError unless that is done."""
+        if self._seen is None:
+            raise RefusedError(
+                f"the host key of {self._name} is refused: {reason}", hint=f"see its lines in {self._known_file}"
+            )
+        shown = f"{self._seen.get_algorithm()} {self._seen.get_fingerprint()}"
+        if self._trusted:
+            raise RefusedError(
+                f"the host key of {self._name} has changed: {shown} is not the known"
+                f" {', '.join(sorted(key.get_fingerprint() for key in self._trusted))}",
+                hint="somebody may stand between; if the board was installed anew, forget the old key with"
+                f" `ssh-keygen -R '{self._name}' -f '{self._known_file}'`",
+            )
+        answer = await asker.confirm(
+            f"The host {self._name} is not known. Its key's fingerprint is\n  {shown}\nIs that the board's? (yes/no) "
+        )
+        if not answer:
+            why = "is not known, and there is no terminal to ask at" if answer is None else "was not accepted"
+            raise RefusedError(
+                f"the host key of {self._name} {why}: {shown}",
+                hint="compare the fingerprint with `ssh-keygen -lf /etc/ssh/ssh_host_…_key.pub` on the board, then log"
+                f" in once with `ssh ssh://{self._login}:{self.options.port}` and answer yes",
+            )
+        line = f"{self._name} {self._seen.export_public_key().decode().strip()}\n"
+        self._known.load(line)
+        await asyncio.to_thread(_remember, self._known_file, line)
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002 - asyncssh's interface
         """The board is reached: what fails from now on is no jump host's."""
@@ -202,7 +289,7 @@ class _Login(asyncssh.SSHClient):
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002 - as above
         """An unknown one ends this connection: nothing is asked while it waits."""
-        self._keys.seen = key
+        self._seen = key
         return False
 
     async def password_auth_requested(self) -> str | None:
@@ -238,6 +325,19 @@ class _Login(asyncssh.SSHClient):
         return await self._asker.secret(prompt)
 
 
+def _remember(file: Path, line: str) -> None:
+    try:
+        file.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        file.touch(_FILE_MODE)
+        content = file.read_bytes()
+        with file.open("ab") as known:
+            known.write((b"" if not content or content.endswith(b"\n") else b"\n") + line.encode())
+    except OSError as error:
+        raise ProfagentError(
+            f"cannot remember the host key in {file}: {error.strerror}", hint="check the file's owner and mode"
+        ) from error
+
+
 def _passphrases(asker: Asker) -> Any:
     """What asyncssh calls, in a thread of its own, for a key that the server takes."""
     loop = asyncio.get_running_loop()
@@ -269,9 +369,3 @@ async def _close(connection: asyncssh.SSHClientConnection) -> None:
             await connection.wait_closed()
     except TimeoutError:
         connection.abort()
-
-
-def login_host(target: str) -> str:
-    """The host whose name has to resolve here for a login; empty where another one leads there. Raises UsageError."""
-    options = _Login.read(Target.parse(target)).options
-    return "" if options.tunnel or options.proxy_command else options.host

@@ -3,30 +3,101 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import errno
 import shlex
-import shutil
+import socket
 import tempfile
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncssh
 
-from profagent.errors import ProfagentError
-from profagent.ssh.failures import connected, lost
+from profagent.errors import ProfagentError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
-__all__ = ["Program", "Ran", "Remote"]
+
+# asyncssh's words for a connection that has ended, in place of the server's for a channel that it does not open.
+_CLOSED = "SSH connection closed"
+_LATE = "no answer in time"
+
+
+@contextmanager
+def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callable[[], bool]) -> Iterator[None]:
+    """What goes wrong up to the login, on jump hosts as long as the board is not reached."""
+    where = f"{options.host} port {options.port}"
+    try:
+        yield
+    except ProfagentError:
+        raise
+    except (asyncssh.Error, OSError, RecursionError) as error:  # the last: jump hosts that go in a circle
+        is_refused = isinstance(error, asyncssh.PermissionDenied | asyncssh.HostKeyNotVerifiable)
+        if options.tunnel and not is_reached():
+            raise (RefusedError if is_refused else UnreachableError)(
+                f"the jump host {options.tunnel} does not lead to {where}: {str(error) or _LATE}",
+                hint="log in there with `ssh` first: it must be known, and let in without a password",
+            ) from error
+        if is_refused:
+            raise RefusedError(
+                f"{where} does not let {options.username} in: no key or password was accepted",
+                hint=f"give it your public key with `ssh-copy-id {options.username}@{options.orig_host}`, name another"
+                " with IdentityFile in ~/.ssh/config, or run at a terminal, where a password can be asked for",
+            ) from error
+        why, hint = _explained(options, where, error)
+        raise UnreachableError(why, hint=hint) from error
+
+
+def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: Exception) -> tuple[str, str]:
+    """Why a board is not reached, and what to do."""
+    if options.proxy_command:
+        return f"the ProxyCommand for {where} leads to no login: {str(error) or _LATE}", "run it by hand to see more"
+    if isinstance(error, TimeoutError):
+        hint = "check its address, the firewall, and that it is on; ConnectTimeout in ~/.ssh/config waits longer"
+        return f"{where} does not answer in time", hint
+    if isinstance(error, asyncssh.Error):
+        hint = "check that an SSH server listens there, its log on the board, and with `ssh -v` what it wants"
+        return f"{where} ended the connection before the login: {error.reason}", hint
+    if isinstance(error, socket.gaierror):
+        hint = (
+            "`profagent boards` lists the boards that have a name; check the spelling, /etc/hosts and the name server"
+        )
+        return f"the name {options.host} does not resolve: {error.strerror}", f"{hint}, or use the board's IP address"
+    if isinstance(error, ConnectionRefusedError) or getattr(error, "errno", None) == errno.ECONNREFUSED:
+        return f"nothing listens at {where}", "start the board's SSH server, or name its port: ssh://USER@HOST:PORT"
+    hint = "check the address, the cable, this host's routes, and that the board is on"
+    reason = getattr(error, "strerror", None) or error
+    return f"cannot connect to {where}: {reason}", hint
+
+
+@contextmanager
+def connected(where: str) -> Iterator[None]:
+    """What goes wrong on a connection that stands."""
+    try:
+        yield
+    except asyncssh.ChannelOpenError as error:
+        if error.reason == _CLOSED:
+            raise lost(where, error) from error
+        raise ProfagentError(
+            f"the SSH server of {where} does not open what was asked for: {error.reason}",
+            hint="check that something listens there, and the server's MaxSessions, AllowTcpForwarding, ForceCommand",
+        ) from error
+    except (asyncssh.Error, OSError) as error:
+        raise lost(where, error) from error
+
+
+def lost(where: str, error: BaseException) -> UnreachableError:
+    """The connection has ended before its time."""
+    why = str(error).rstrip(".") or "it has ended"
+    return UnreachableError(
+        f"the SSH connection to {where} is lost: {why}", hint="check the link and the board, then run the command again"
+    )
+
 
 _ANSWER_S = 10.0
 _SHOWN_LETTERS = 60
-# Of a socket's path, Linux takes no more.
-_LONGEST_SOCKET_PATH = 107
-_SOCKET = "s"
 # A command's output beyond this is nothing that was asked for.
 LARGEST_OUTPUT_BYTES = 16 << 20
 _READ_BYTES = 64 << 10
@@ -97,6 +168,23 @@ class Program:
             stdout, stderr = await _conversed(self, pieces)
         return Ran(stdout, stderr, await self.wait())
 
+    @asynccontextmanager
+    async def kept_awake(self, each_s: float) -> AsyncIterator[None]:
+        """Send an empty line now and then, by which the program knows that this host is there."""
+
+        async def speak() -> None:
+            while True:
+                with suppress(OSError):
+                    self.stdin.write(b"\n")
+                await asyncio.sleep(each_s)
+
+        speaking = asyncio.create_task(speak())
+        try:
+            yield
+        finally:
+            speaking.cancel()
+            await asyncio.wait([speaking])
+
     async def end(self) -> None:
         """Tell it the end of its input, and give it a while to heed that."""
         with suppress(OSError):
@@ -140,7 +228,7 @@ class Remote:
 
     async def unpack(
         self,
-        tar_stream: AsyncIterator[bytes],
+        tar_stream: Iterator[bytes],
         directory: str,
         on_progress: Callable[[int], None] = lambda _: None,
         *,
@@ -154,8 +242,9 @@ class Remote:
         make = "" if must_exist else f"mkdir -p {where} && "
 
         async def counted() -> AsyncIterator[bytes]:
-            sent = 0
-            async for piece in tar_stream:
+            sent, done = 0, object()
+            # On a thread: files may be large.
+            while isinstance(piece := await asyncio.to_thread(next, tar_stream, done), bytes):
                 yield piece
                 sent += len(piece)
                 on_progress(sent)
@@ -186,19 +275,16 @@ class Remote:
 
         The path is `socket`, in a folder that others cannot enter, or one of a new folder.
         """
-        folder = await asyncio.to_thread(_socket_folder)
-        try:
-            path = str(socket or folder / _SOCKET)
-            await asyncio.to_thread(Path(path).unlink, missing_ok=True)
+        with socket_folder() as folder:
+            path = socket or folder / "s"
+            path.unlink(missing_ok=True)
             with connected(self.host):
-                listener = await self._listener(path, remote_address)
+                listener = await self._listener(str(path), remote_address)
             try:
                 yield f"unix:{path}"
             finally:
                 listener.close()
                 await listener.wait_closed()
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def lost(self) -> str:
         """Wait until the connection has ended; why."""
@@ -252,13 +338,11 @@ class Remote:
             )
 
 
-def _socket_folder() -> Path:
-    """A folder for its owner alone whose path is short enough for a socket in it."""
-    folder = Path(tempfile.mkdtemp(prefix="profagent-"))
-    if len(os.fsencode(folder / _SOCKET)) > _LONGEST_SOCKET_PATH:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="profagent-", dir="/tmp"))
-    return folder
+@contextmanager
+def socket_folder() -> Iterator[Path]:
+    """A folder for its owner alone, whose path is short enough for a socket in it."""
+    with tempfile.TemporaryDirectory(prefix="profagent-ssh-", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -1,1 +1,0 @@
-"""What takes the time, and how that went over sessions."""

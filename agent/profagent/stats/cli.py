@@ -9,7 +9,7 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import doubt_line, likely_counters, provenance_lines
-from profagent.cli.running import terminal_columns
+from profagent.cli.running import asynchronous, terminal_columns
 from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pieces
 from profagent.errors import UsageError
 from profagent.formats.countermap import bound_mark
@@ -47,7 +47,8 @@ LESS = tuple(
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @options.as_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV.")
-def command(  # noqa: PLR0913 - one parameter an option
+@asynchronous
+async def command(  # noqa: PLR0913 - one parameter an option
     *,
     target: str,
     workspace: Path | None,
@@ -68,12 +69,12 @@ def command(  # noqa: PLR0913 - one parameter an option
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv do not go together", hint="leave one of them out")
-    found = named_target(target, job, workspace, maps)
-    answer = stats(found.database, session=found.session, job=found.job, options=StatsOptions(by, skip))
+    found = await named_target(target, job, workspace, maps)
+    answer = await stats(found.database, session=found.session, job=found.job, options=StatsOptions(by, skip))
     rows = _sorted(answer, sort)[:top]
     if as_json:
         click.echo(msgspec.json.encode(_document(answer, rows, skip)))
-        return 0 if answer.rows else tell_unrecorded(found.database, found.session, found.job)
+        return 0 if answer.rows else await tell_unrecorded(found.database, found.session, found.job)
     columns = [_column(name, answer.unit) for name in column_names(by)]
     cells = [_cells(by, row, likely_counters(answer.provenance)) for row in rows]
     if as_csv:
@@ -86,7 +87,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         click.echo()
     for line in _remarks(answer, rows, skip):
         click.echo(printable(line), err=as_csv)
-    return 0 if answer.rows else tell_unrecorded(found.database, found.session, found.job)
+    return 0 if answer.rows else await tell_unrecorded(found.database, found.session, found.job)
 
 
 def column_names(by: str) -> tuple[str, ...]:

@@ -236,26 +236,38 @@ class Row(NamedTuple):
     bound: str | None
 
 
-def job_rows(jobs: Iterable[JobRecords], by: By, skip: int | None) -> tuple[list[Row], list[LeftOut]]:
-    """A row for each key that the JOBs have, by falling total, and what is left out of each model over all JOBs."""
-    times: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
-    counters: dict[Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
-    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for job in jobs:
-        keeps, found = left_out(job, skip)
+class JobRows:
+    """What JOBs have together: a JOB's records are let go of before the next ones are read."""
+
+    def __init__(self, by: By, skip: int | None) -> None:
+        self._by = by
+        self._skip = skip
+        self._times: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+        self._counters: dict[Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
+        self._left_out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+
+    def add(self, job: JobRecords) -> None:
+        """Take a JOB in."""
+        keeps, found = left_out(job, self._skip)
         for model, inferences, number in found:
-            counts[model][0] += inferences
-            counts[model][1] += number
-        for key, durations in durations_by(job, by, keeps):
-            times[key].append(durations)
-        for key, ratios, ticks in ratios_by(job, by, keeps):
-            counters[key].append((ratios, ticks))
-    bounds = {}
-    for key, parts in counters.items():
-        ratios, ticks = (np.concatenate(column) for column in zip(*parts, strict=True))
-        bounds[key] = bound_by(mean_ratios(ratios, ticks))
-    rows = _with_shares({key: figures_of(np.concatenate(parts)) for key, parts in times.items()}, bounds)
-    return rows, [LeftOut(model, *sums) for model, sums in counts.items()]
+            self._left_out[model][0] += inferences
+            self._left_out[model][1] += number
+        for key, durations in durations_by(job, self._by, keeps):
+            self._times[key].append(durations)
+        for key, ratios, ticks in ratios_by(job, self._by, keeps):
+            self._counters[key].append((ratios, ticks))
+
+    def rows(self) -> list[Row]:
+        """A row for each key that the JOBs have, by falling total."""
+        bounds = {}
+        for key, parts in self._counters.items():
+            ratios, ticks = (np.concatenate(column) for column in zip(*parts, strict=True))
+            bounds[key] = bound_by(mean_ratios(ratios, ticks))
+        return _with_shares({key: figures_of(np.concatenate(parts)) for key, parts in self._times.items()}, bounds)
+
+    def left_out(self) -> list[LeftOut]:
+        """What is left out of each model over all JOBs."""
+        return [LeftOut(model, *sums) for model, sums in self._left_out.items()]
 
 
 def call_rows(calls: Iterable[tuple[Key, NDArray[np.float64], int]]) -> list[Row]:

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
 from profagent.formats.records import ticks_to_us
-from profagent.stats.gathering import By, Figures, JobRecords, LeftOut, Row, call_rows, job_rows
-from profagent.store.clearing import figures_of_session, is_cleared, left_out_of, require_records
+from profagent.stats.gathering import By, Figures, JobRecords, JobRows, LeftOut, Row, call_rows
+from profagent.store.database import readings
 from profagent.store.queries import (
     Scope,
     find_session,
     jobs_of,
     layers_of,
-    open_readers,
 )
 from profagent.store.series import READERS, call_series, read_series
+from profagent.store.sessions import figures_of_session, is_cleared, left_out_of, require_records
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
     from pathlib import Path
+
+    import aiosqlite
 
     from profagent.store.queries import SessionRow
 
@@ -55,7 +56,7 @@ class Stats:
         return any(each["simulated"] for each in self.provenance)
 
 
-def stats(
+async def stats(
     database: Path, *, session: int | None = None, job: str | None = None, options: StatsOptions | None = None
 ) -> Stats:
     """The figures of the session's JOBs together, or of one; `session` None is the newest.
@@ -65,24 +66,26 @@ def stats(
     by, skip = options or StatsOptions()
     if by == "api" and skip is not None:
         raise UsageError("--skip does not go with --by api", hint="calls are not told apart by inference: leave it out")
-    with open_readers(database, READERS) as readers:
+    async with readings(database, READERS) as readers:
         connection = readers[0]
-        found = find_session(connection, session)
-        if is_cleared(connection, found.session):
-            return _kept(connection, found, by, job=job, skip=skip)
-        scopes = [Scope(found, row) for row in jobs_of(connection, found.session, job)]
-        provenance = [provenance_of(connection, scope) for scope in scopes]
+        found = await find_session(connection, session)
+        if await is_cleared(connection, found.session):
+            return await _kept(connection, found, by, job=job, skip=skip)
+        scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
+        provenance = [await provenance_of(connection, scope) for scope in scopes]
         if by == "api":
-            calls = (call for scope in scopes for call in call_series(connection, scope))
+            calls = [call for scope in scopes for call in await call_series(connection, scope)]
             return Stats(by, "us", call_rows(calls), [], provenance)
         unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
         in_us, has_layers = not _is_unknown(scopes), by in _OF_AICORE_LAYERS
-        records = (records_of(readers, scope, in_us=in_us, has_layers=has_layers) for scope in scopes)
-        return Stats(by, unit, *job_rows(records, by, skip), provenance)
+        rows = JobRows(by, skip)
+        for scope in scopes:
+            rows.add(await records_of(readers, scope, in_us=in_us, has_layers=has_layers))
+        return Stats(by, unit, rows.rows(), rows.left_out(), provenance)
 
 
-def _kept(
-    connection: sqlite3.Connection, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None
+async def _kept(
+    connection: aiosqlite.Connection, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None
 ) -> Stats:
     """The figures that stayed of a session."""
     if job is not None or skip is not None:
@@ -90,24 +93,24 @@ def _kept(
             f"session {session.session} has its figures only: `profagent gc` deleted its records",
             hint="leave --job and --skip out",
         )
-    kept = figures_of_session(connection, session.session, by)
+    kept = await figures_of_session(connection, session.session, by)
     rows = [] if kept is None else [Row(row.key, Figures(*row[1:8]), row.share, row.bound) for row in kept.rows]
     unit: Unit = "ticks" if kept is not None and kept.unit == "ticks" else "us"
-    left_out = [LeftOut(*row) for row in left_out_of(connection, session.session)] if by != "api" else []
-    jobs = jobs_of(connection, session.session)
-    return Stats(by, unit, rows, left_out, [provenance_of(connection, Scope(session, row)) for row in jobs])
+    left_out = [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by != "api" else []
+    jobs = await jobs_of(connection, session.session)
+    return Stats(by, unit, rows, left_out, [await provenance_of(connection, Scope(session, row)) for row in jobs])
 
 
-def records_of(
-    readers: Sequence[sqlite3.Connection], scope: Scope, *, in_us: bool, has_layers: bool = True
+async def records_of(
+    readers: Sequence[aiosqlite.Connection], scope: Scope, *, in_us: bool, has_layers: bool = True
 ) -> JobRecords:
     """A JOB's records with the layers of its models; durations on the NPU are in µs where they can be, else ticks.
 
     Without layers those of the NPU are one for each segment.
     """
-    require_records(readers[0], scope.session.session)
-    series = read_series(readers, scope, has_layers=has_layers)
-    layers = {model: layers_of(readers[0], model) for model in {row.model for row in series.inferences}}
+    await require_records(readers[0], scope.session.session)
+    series = await read_series(readers, scope, has_layers=has_layers)
+    layers = {model: await layers_of(readers[0], model) for model in {row.model for row in series.inferences}}
     frequency_mhz = scope.job.frequency_mhz
     return JobRecords(series, layers, ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None)
 

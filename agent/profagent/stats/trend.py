@@ -15,20 +15,23 @@ import numpy as np
 
 from profagent.cli import options
 from profagent.cli.options import age_us
+from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, printable, sparkline, table_lines
 from profagent.errors import UsageError
 from profagent.stats.gathering import MAD_TO_SIGMA
 from profagent.stats.stats import StatsOptions, stats
-from profagent.store.queries import jobs_of, open_reader
+from profagent.store.database import reading
+from profagent.store.queries import jobs_of
 from profagent.store.sampling import sampling_of
-from profagent.store.sessions import all_sessions, fits
+from profagent.store.sessions import fits
+from profagent.store.summary import all_sessions
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.store.sessions import Condition
@@ -121,22 +124,22 @@ class BoardTrend:
     changes: list[LevelChange] = field(default_factory=list)
 
 
-def trend(
+async def trend(
     database: Path, model: str, layer: str | None, since_us: int | None, conditions: Sequence[Condition]
 ) -> list[BoardTrend]:
     """The trend of a model, or a layer of it, on each board, over sessions that fit all conditions.
 
     Raises UsageError where no session has it, StoreError.
     """
-    with open_reader(database) as connection:
+    async with reading(database) as connection:
         sessions = [
-            (each, _facts(connection, each))
-            for each in all_sessions(connection)
+            (each, await _facts(connection, each))
+            for each in await all_sessions(connection)
             if fits(each, conditions) and (since_us is None or each["started_us"] >= since_us)
         ]
     boards: dict[str, BoardTrend] = {}
     for session, facts in sorted(sessions, key=lambda each: (each[0]["started_us"], each[0]["session"])):
-        night = _night(database, session, facts, model, layer)
+        night = await _night(database, session, facts, model, layer)
         if night is not None:
             board = boards.setdefault(session["board"], BoardTrend(session["board"], session["hostname"]))
             board.nights.append(night)
@@ -149,11 +152,11 @@ def trend(
     return list(boards.values())
 
 
-def _night(
+async def _night(
     database: Path, session: Mapping[str, Any], facts: Mapping[str, str], model: str, layer: str | None
 ) -> Night | None:
     by = StatsOptions("model" if layer is None else "layer")
-    answer = stats(database, session=session["session"], options=by)
+    answer = await stats(database, session=session["session"], options=by)
     wanted = (model,) if layer is None else (model, layer)
     figures = next((row.figures for row in answer.rows if row.key[: len(wanted)] == wanted), None)
     if figures is None or figures.median is None or figures.mad is None:
@@ -162,11 +165,11 @@ def _night(
     return Night(number, started_us, figures.number, figures.median, figures.mad, answer.unit, losses, facts)
 
 
-def _facts(connection: sqlite3.Connection, session: Mapping[str, Any]) -> dict[str, str]:
+async def _facts(connection: aiosqlite.Connection, session: Mapping[str, Any]) -> dict[str, str]:
     """What may explain a change, as text: versions, the clock, the interval, labels."""
-    frequencies = {str(job.frequency_mhz) for job in jobs_of(connection, session["session"]) if job.frequency_mhz}
+    frequencies = {str(job.frequency_mhz) for job in await jobs_of(connection, session["session"]) if job.frequency_mhz}
     known = {name: str(session[name]) for name in _FACTS if session[name]}
-    interval = sampling_of(connection, session["session"])["interval"]
+    interval = (await sampling_of(connection, session["session"]))["interval"]
     if interval is not None:
         known["interval"] = str(interval)
     labels = {f"label {key}": value for key, value in session["labels_by_key"].items() if key not in OWN_LABELS}
@@ -197,7 +200,8 @@ def _changes(nights: Sequence[Night]) -> list[LevelChange]:
 @click.option("--since", metavar="WHEN", help="Only sessions begun since a day (2026-11-01, UTC) or an age (30d).")
 @options.where
 @options.as_json
-def command(
+@asynchronous
+async def command(
     *,
     workspace: Path | None,
     model: str,
@@ -213,7 +217,8 @@ def command(
     chosen = Workspace.at(workspace)
     if not chosen.database.exists():
         raise UsageError(f"there is no workspace in {chosen.root}", hint="name another one with --workspace DIR")
-    boards = trend(chosen.readable_database(), model, layer, None if since is None else since_us(since), where)
+    begun_us = None if since is None else since_us(since)
+    boards = await trend(chosen.readable_database(), model, layer, begun_us, where)
     if as_json:
         click.echo(msgspec.json.encode(boards))
         return

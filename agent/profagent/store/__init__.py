@@ -1,1 +1,0 @@
-"""The database: schema, the one writer, and readers."""

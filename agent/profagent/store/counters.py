@@ -21,20 +21,18 @@ from profagent.formats.countermap import (
     told,
 )
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
-from profagent.ingest import reasons
-from profagent.store.database import fetched, transaction
-from profagent.store.rows import RECORDS_PER_PART, path_from_sql
+from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, transaction
+from profagent.store.rows import path_from_sql
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.formats.countermap import CounterMap
 
-__all__ = ["Filled", "JobBytes", "exchange_counters", "implausible_counters", "implausible_of"]
+__all__ = ["Filled", "JobBytes", "exchange_counters", "implausible_counters"]
 
 ROWS_PER_BATCH = 20_000
 RECORD = AICORE_DTYPE.itemsize
@@ -79,30 +77,23 @@ class Filled(NamedTuple):
     without_bytes: int
 
 
-def implausible_of(connection: sqlite3.Connection, session: int, job: int | None = None) -> list[str]:
-    """What cannot be of a session's counters, or of those of one of its JOBs: a line for each check that fails."""
-    rows = connection.execute(
-        "SELECT j.name, detail FROM ledger_entry JOIN job j USING (job)"
-        " WHERE session = ?1 AND reason = ?2 AND (?3 IS NULL OR job = ?3) ORDER BY entry",
-        (session, reasons.IMPLAUSIBLE_COUNTER, job),
-    )
-    return [f"implausible: {name}: {detail}" for name, detail in rows]
-
-
-def implausible_counters(connection: sqlite3.Connection, job: int, peak_bytes_per_s: float) -> dict[int, list[str]]:
+async def implausible_counters(
+    connection: aiosqlite.Connection, job: int, peak_bytes_per_s: float
+) -> dict[int, list[str]]:
     """What cannot be of a JOB's counters, a line for each check that fails, by the session that has a part of it."""
-    (mhz,) = connection.execute("SELECT frequency_mhz FROM job WHERE job = ?", (job,)).fetchone()
+    (mhz,) = await fetched_one(connection, "SELECT frequency_mhz FROM job WHERE job = ?", (job,))
     checks = _checks(mhz, peak_bytes_per_s)
-    sessions = connection.execute(
+    sessions = await fetched(
+        connection,
         "SELECT DISTINCT session, counter_map IS NOT NULL FROM log JOIN part USING (log) JOIN session USING (session)"
         " WHERE job = ? AND kind = 'aicore'",
         (job,),
-    ).fetchall()
+    )
     found: dict[int, list[str]] = {}
     for session, has_map in sessions:
-        tallies = _tallies(connection, job, session, checks) if has_map else ()
+        tallies = await _tallies(connection, job, session, checks) if has_map else []
         found[session] = [told(name, tally, peak_bytes_per_s) for name, tally in tallies]
-    for session, tally in _slow_inferences(connection, job).items():
+    for session, tally in (await _slow_inferences(connection, job)).items():
         if tally.implausible:
             found.setdefault(session, []).append(told(TICKS, tally))
     return found
@@ -122,32 +113,36 @@ def _checks(mhz: int | None, peak_bytes_per_s: float) -> dict[str, tuple[str, st
     return checks
 
 
-def _tallies(
-    connection: sqlite3.Connection, job: int, session: int, checks: Mapping[str, tuple[str, str]]
-) -> Iterator[tuple[str, Tally]]:
+async def _tallies(
+    connection: aiosqlite.Connection, job: int, session: int, checks: Mapping[str, tuple[str, str]]
+) -> list[tuple[str, Tally]]:
     """The checks that fail: one walk over the records tells which, and one more for each of those the rest."""
     excesses = ", ".join(f"max({value} - {limit})" for value, limit in checks.values())
     about = (job, session)
-    row = connection.execute(f"SELECT {excesses} {_OF_SESSION}", about).fetchone()
+    found: list[tuple[str, Tally]] = []
+    row = await fetched_one(connection, f"SELECT {excesses} {_OF_SESSION}", about)
     for excess, (name, (value, limit)) in zip(row, checks.items(), strict=True):
         if excess is not None and excess > 0:
-            rows, implausible, worst = connection.execute(
+            rows, implausible, worst = await fetched_one(
+                connection,
                 f"SELECT count({value}), total({value} > {limit}), max(iif({value} > {limit}, {value}, NULL))"
                 f" {_OF_SESSION}",
                 about,
-            ).fetchone()
-            first = connection.execute(
+            )
+            first = await fetched_one(
+                connection,
                 f"SELECT i.current_pic_count, l.shown_path, r.record % {RECORDS_PER_PART} + p.first_record"
                 f" {_WITH_INFERENCES} AND {value} > {limit} ORDER BY 1, 2, 3 LIMIT 1",
                 about,
-            ).fetchone()
-            yield name, Tally(rows, int(implausible), Place(*first), worst)
+            )
+            found.append((name, Tally(rows, int(implausible), Place(*first), worst)))
+    return found
 
 
-def _slow_inferences(connection: sqlite3.Connection, job: int) -> dict[int, Tally]:
+async def _slow_inferences(connection: aiosqlite.Connection, job: int) -> dict[int, Tally]:
     """By session, how many inferences have layers that take longer than they did."""
     tallies: dict[int, Tally] = {}
-    for session, pictures, path, share, window_us in connection.execute(_INFERENCES, (job,)):
+    for session, pictures, path, share, window_us in await fetched(connection, _INFERENCES, (job,)):
         is_odd = share > MOST_SHARE + SLACK_US / window_us
         one = Tally(1, 1, Place(pictures, path, 0), share) if is_odd else Tally(1)
         tallies[session] = merged(tallies.get(session, Tally()), one)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, suppress
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiosqlite
 
@@ -24,8 +24,24 @@ BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 32_768
 # SQLite's own limit of variables in a statement is above.
 VARIABLES_PER_QUERY = 10_000
+ROWS_PER_PAGE = 5_000
+# A record's key is its part's number times this, plus its own number in the part.
+RECORDS_PER_PART = 1 << 24
+LARGEST_INTEGER = 2**63 - 1
+# Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
+KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
+# A writer commits a few times a second; readers begin within some milliseconds.
+MOST_BEGINNINGS = 100
 
 Row = tuple[Any, ...]
+
+
+class Part(NamedTuple):
+    """A part of a log: records from `first_record` on that `session` fetched."""
+
+    number: int
+    first_record: int
+    session: int
 
 
 @asynccontextmanager
@@ -40,7 +56,7 @@ async def writing(file: Path, *, durable: bool = True) -> AsyncIterator[aiosqlit
         make_private_folder(file.parent)
         with suppress(FileExistsError):
             os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
-        connection = await aiosqlite.connect(file, isolation_level=None)
+        connection = await _opened(file)
     except (OSError, sqlite3.Error) as error:
         raise _unusable(file, error) from error
     try:
@@ -51,6 +67,31 @@ async def writing(file: Path, *, durable: bool = True) -> AsyncIterator[aiosqlit
         yield connection
     finally:
         await connection.close()
+
+
+@asynccontextmanager
+async def reading(file: Path) -> AsyncIterator[aiosqlite.Connection]:
+    """A read-only connection that sees one state of the database all along.
+
+    Raises StoreError when the file cannot be opened or read, or has another schema version.
+    """
+    async with readings(file, 1) as (connection,):
+        yield connection
+
+
+@asynccontextmanager
+async def readings(file: Path, count: int) -> AsyncIterator[list[aiosqlite.Connection]]:
+    """Read-only connections that see one and the same state, to be used side by side. Errors as `reading`."""
+    connections: list[aiosqlite.Connection] = []
+    try:
+        connections = await _begun(file, count)
+        (version,) = await fetched_one(connections[0], "PRAGMA user_version")
+        check_version(version, file)
+        yield connections
+    except sqlite3.Error as error:
+        raise _unreadable(file, error) from error
+    finally:
+        await _close(connections)
 
 
 @asynccontextmanager
@@ -72,6 +113,28 @@ async def fetched(connection: aiosqlite.Connection, sql: str, parameters: Iterab
     return [*await connection.execute_fetchall(sql, parameters)]  # type: ignore[list-item]
 
 
+async def fetched_one(connection: aiosqlite.Connection, sql: str, parameters: Iterable[Any] = ()) -> Row:
+    """The row of a query that has one."""
+    (row,) = await fetched(connection, sql, parameters)
+    return row
+
+
+async def fetched_named(
+    connection: aiosqlite.Connection, sql: str, parameters: Iterable[Any] = ()
+) -> list[dict[str, Any]]:
+    """All rows of a query, by column name."""
+    cursor = await connection.execute(sql, parameters)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+
+
+async def pages(connection: aiosqlite.Connection, sql: str, parameters: Any = ()) -> AsyncIterator[list[Row]]:
+    """The rows of a query that may have very many, a page at a time."""
+    cursor = await connection.execute(sql, parameters)
+    while page := [*await cursor.fetchmany(ROWS_PER_PAGE)]:
+        yield page  # type: ignore[misc]
+
+
 async def fetched_of(
     connection: aiosqlite.Connection, sql: str, first: Sequence[Any], values: Sequence[Any]
 ) -> list[Row]:
@@ -87,13 +150,6 @@ async def put(connection: aiosqlite.Connection, sql: str, rows: Collection[Seque
     """A statement for each of these rows."""
     if rows:
         await connection.executemany(sql, rows)
-
-
-def schema_version(file: Path) -> int | None:
-    """The version of a database's schema; None where it cannot be read."""
-    with suppress(sqlite3.Error), closing(connect_reading(file)) as connection:
-        return version_of(connection)
-    return None
 
 
 def check_version(version: int, file: Path) -> None:
@@ -132,22 +188,86 @@ async def _prepare(connection: aiosqlite.Connection, file: Path, *, durable: boo
         await connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
 
 
-def connect_reading(file: Path) -> sqlite3.Connection:
-    """A read-only connection. Raises sqlite3.Error."""
-    connection = sqlite3.connect(
-        f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-    )
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    return connection
-
-
-def version_of(connection: sqlite3.Connection) -> int:
-    """The version of its schema; 0 where it has none."""
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
 def _unusable(file: Path, error: Exception) -> StoreError:
     return StoreError(
         f"cannot open the database {file}: {error}", hint="check the path, its permissions and the free space"
     )
+
+
+async def _begun(file: Path, count: int) -> list[aiosqlite.Connection]:
+    """Connections that have begun a transaction on one and the same state.
+
+    They are opened anew where another process wrote, or put another file there, between the first and the last.
+    """
+    for _ in range(MOST_BEGINNINGS):
+        connections: list[aiosqlite.Connection] = []
+        try:
+            inode = _inode(file)
+            for _ in range(count):
+                connections.append(await _reader(_uri(file)))  # noqa: PERF401 - to close those that opened
+            before = [await _data_version(connection) for connection in connections]
+            for connection in connections:
+                await connection.execute("BEGIN")
+            if before == [await _data_version(each) for each in connections] and _inode(file) == inode:
+                return connections
+        except BaseException:
+            await _close(connections)
+            raise
+        await _close(connections)
+    raise sqlite3.OperationalError("it never stays the same for two readers")
+
+
+async def _opened(file: Path | str, **options: Any) -> aiosqlite.Connection:
+    connection = aiosqlite.connect(file, isolation_level=None, **options)
+    try:
+        return await connection
+    except BaseException:
+        # Its thread ends by itself and tells the loop, which must be there still.
+        connection._thread.join()  # noqa: SLF001 - there is no other way to wait for it
+        raise
+
+
+async def _reader(uri: str) -> aiosqlite.Connection:
+    connection = await _opened(uri, uri=True)
+    try:
+        await connection.executescript(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size = -{CACHE_KIB};")
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def _uri(file: Path) -> str:
+    return f"{file.absolute().as_uri()}?mode=ro"
+
+
+def _inode(file: Path) -> int | None:
+    try:
+        return file.stat().st_ino
+    except OSError:
+        return None
+
+
+async def _close(connections: Iterable[aiosqlite.Connection]) -> None:
+    """A query that still runs is interrupted: nobody waits for it."""
+    for connection in connections:
+        await connection.interrupt()
+        await connection.close()
+
+
+async def _data_version(connection: aiosqlite.Connection) -> int:
+    """It changes for a connection when another one writes."""
+    (version,) = await fetched_one(connection, "PRAGMA data_version")
+    return int(version)
+
+
+def _unreadable(file: Path, error: Exception) -> StoreError:
+    hint = (
+        "check the path and its permissions, or import the JOB again; `profagent doctor --workspace DIR` says how a"
+        " workspace's is made anew"
+    )
+    if file.exists() and not os.access(file.parent, os.W_OK, effective_ids=True):
+        hint = (
+            f"SQLite writes beside a database that it reads: copy {file.parent} to where you may write, name the copy"
+        )
+    return StoreError(f"cannot read the database {file}: {error}", hint=hint)

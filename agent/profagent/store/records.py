@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profagent.formats.names import LogKind
-from profagent.formats.records import ticks_to_us
-from profagent.formats.segments import AicoreSegment, AicpuSegment, place
-from profagent.store.database import fetched, fetched_of, put
-from profagent.store.rows import LARGEST_INTEGER, RECORDS_PER_PART, Part
+from profagent.formats.records import AicoreSegment, AicpuSegment, place, ticks_to_us
+from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, Part, fetched, fetched_of, put
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

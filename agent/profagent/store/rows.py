@@ -6,12 +6,12 @@ The ledger's entries about a log are a part of it. Row numbers are given here: n
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from profagent.formats.names import LogKind, LogName, display_text, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry
-from profagent.store.database import fetched, fetched_of, put
+from profagent.store.database import LARGEST_INTEGER, Part, fetched, fetched_of, put
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from profagent.ingest.changes import KeptLoss
 
-# A record's key is its part's number times this, plus its own number in the part.
-RECORDS_PER_PART = 1 << 24
-LARGEST_INTEGER = 2**63 - 1
 UNITS = (LogKind.AICORE, LogKind.AICPU)
 
 LONGEST_REASON = 64
@@ -81,14 +78,6 @@ class Numbers:
         first = self._last[table] + 1
         self._last[table] += count
         return first
-
-
-class Part(NamedTuple):
-    """A part of a log: records from `first_record` on that `session` fetched."""
-
-    number: int
-    first_record: int
-    session: int
 
 
 @dataclass(slots=True)

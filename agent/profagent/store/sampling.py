@@ -12,13 +12,13 @@ import numpy as np
 
 from profagent.formats.sampling import FROM_FILE, Figures, counts_of_loads, figures_of, gap_of, sum_of, tally_of
 from profagent.ingest import reasons
-from profagent.ingest.datalog import RING_CALLS, ring_entry
-from profagent.store.rows import LARGEST_INTEGER, RECORDS_PER_PART
+from profagent.ingest.reasons import RING_CALLS, ring_entry
+from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.ingest.changes import Entry
@@ -83,18 +83,19 @@ class ModelSampling(NamedTuple):
     passed_over: int
 
 
-def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = None) -> dict[str, Any]:
+async def sampling_of(connection: aiosqlite.Connection, session: int, job: int | None = None) -> dict[str, Any]:
     """How well the JOBs that a session fetched, or one of them, were sampled, and what was kept of it.
 
     Of a model that other sessions fetched as well it is what lies between the session's first and last inference.
     """
-    rows = connection.execute(
+    rows = await fetched(
+        connection,
         "SELECT job, model FROM fetched_jobs JOIN model USING (job) WHERE session = ?1 AND (?2 IS NULL OR job = ?2)"
         " AND EXISTS (SELECT 1 FROM sample WHERE sample.model = model.model) ORDER BY model",
         (session, job),
-    ).fetchall()
-    (keeping,) = connection.execute("SELECT keeping FROM session WHERE session = ?", (session,)).fetchone()
-    shares = [_share_of(connection, session, model, _known(connection, of, model)) for of, model in rows]
+    )
+    (keeping,) = await fetched_one(connection, "SELECT keeping FROM session WHERE session = ?", (session,))
+    shares = [await _share_of(connection, session, model, await _known(connection, of, model)) for of, model in rows]
     figures = sum_of(share for share, _ in shares)
     passed_over = sum(passed for _, passed in shares)
     return {
@@ -110,41 +111,47 @@ def sampling_of(connection: sqlite3.Connection, session: int, job: int | None = 
     }
 
 
-def samplings_of(connection: sqlite3.Connection, job: int) -> dict[int, ModelSampling]:
+async def samplings_of(connection: aiosqlite.Connection, job: int) -> dict[int, ModelSampling]:
     """How well each of a JOB's models was sampled, worked out now. It reads every sample."""
-    models = connection.execute(
-        "SELECT model FROM model m WHERE job = ? AND EXISTS (SELECT 1 FROM sample s WHERE s.model = m.model)", (job,)
-    ).fetchall()
-    return {model: _worked_out(connection, job, model) for (model,) in models}
+    models = await fetched(
+        connection,
+        "SELECT model FROM model m WHERE job = ? AND EXISTS (SELECT 1 FROM sample s WHERE s.model = m.model)",
+        (job,),
+    )
+    return {model: await _worked_out(connection, job, model) for (model,) in models}
 
 
-def sample_notes(connection: sqlite3.Connection, known: Mapping[int, ModelSampling]) -> Iterator[Entry]:
+async def sample_notes(connection: aiosqlite.Connection, known: Mapping[int, ModelSampling]) -> list[Entry]:
     """What the ledger says of the samples of these models."""
+    entries: list[Entry] = []
     for model, (figures, pictures, _) in known.items():
         query = "SELECT name || '.' || model_id FROM model WHERE model = ?"
-        (name,) = connection.execute(query, (model,)).fetchone()
-        loads = _loads(connection, model)
+        (name,) = await fetched_one(connection, query, (model,))
+        loads = await _loads(connection, model)
         if loads is None:
             continue
         if figures.interval is not None and (figures.late or figures.never_came):
-            yield from _of_model(loads, name, figures, pictures or 1)
+            entries += _of_model(loads, name, figures, pictures or 1)
         elif figures.origin == FROM_FILE and tally_of(loads, pictures or 0).figures(figures.interval).due is None:
             detail = f"{name}: its picture counts do not fit the interval {figures.interval} of its acl.json"
-            yield reasons.entry(reasons.INTERVAL_MISMATCH, detail)
+            entries.append(reasons.entry(reasons.INTERVAL_MISMATCH, detail))
+    return entries
 
 
-def _known(connection: sqlite3.Connection, job: int, model: int) -> ModelSampling:
+async def _known(connection: aiosqlite.Connection, job: int, model: int) -> ModelSampling:
     """As it was worked out when its JOB ended, or now."""
-    row = connection.execute(_STORED, (model,)).fetchone()
-    return _worked_out(connection, job, model) if row is None else ModelSampling(Figures._make(row[:6]), *row[6:])
+    rows = await fetched(connection, _STORED, (model,))
+    if not rows:
+        return await _worked_out(connection, job, model)
+    return ModelSampling(Figures._make(rows[0][:6]), *rows[0][6:])
 
 
-def _worked_out(connection: sqlite3.Connection, job: int, model: int) -> ModelSampling:
-    sampled, passed_over, *pictures = connection.execute(_SAMPLES, (model,)).fetchone()
+async def _worked_out(connection: aiosqlite.Connection, job: int, model: int) -> ModelSampling:
+    sampled, passed_over, *pictures = await fetched_one(connection, _SAMPLES, (model,))
     size = pictures[0] if pictures[0] == pictures[1] else 0
-    (told,) = connection.execute("SELECT interval FROM job WHERE job = ?", (job,)).fetchone()
-    (is_unsure,) = connection.execute(_IS_UNSURE, (job,)).fetchone()
-    loads = _loads(connection, model)
+    (told,) = await fetched_one(connection, "SELECT interval FROM job WHERE job = ?", (job,))
+    (is_unsure,) = await fetched_one(connection, _IS_UNSURE, (job,))
+    loads = await _loads(connection, model)
     if is_unsure or loads is None:
         figures = figures_of(sampled if loads is None else sum(map(len, loads)), None, told)
     else:
@@ -152,16 +159,17 @@ def _worked_out(connection: sqlite3.Connection, job: int, model: int) -> ModelSa
     return ModelSampling(figures, size, int(passed_over))
 
 
-def full_rings(connection: sqlite3.Connection, job: int) -> dict[int, Entry]:
+async def full_rings(connection: aiosqlite.Connection, job: int) -> dict[int, Entry]:
     """By acl_api log: there are as many calls between known flushes as the runtime's ring holds."""
     found: dict[int, Entry] = {}
-    for log, model in connection.execute(
-        "SELECT log, model FROM log WHERE job = ? AND kind = 'acl_api'", (job,)
-    ).fetchall():
-        passed = connection.execute("SELECT 1 FROM sample WHERE model = ? AND NOT kept LIMIT 1", (model,)).fetchone()
+    for log, model in await fetched(
+        connection, "SELECT log, model FROM log WHERE job = ? AND kind = 'acl_api'", (job,)
+    ):
+        passed = await fetched(connection, "SELECT 1 FROM sample WHERE model = ? AND NOT kept LIMIT 1", (model,))
         # Nobody knows when the runtime flushed for samples that were passed over.
-        if passed is None:
-            ends, flushes = (_sorted(connection, sql, of) for sql, of in ((_END_TIMES, log), (_FLUSH_TIMES, model)))
+        if not passed:
+            ends = await _sorted(connection, _END_TIMES, log)
+            flushes = await _sorted(connection, _FLUSH_TIMES, model)
             if (calls := most_calls_between(ends, flushes)) >= RING_CALLS:
                 found[log] = ring_entry(calls)
     return found
@@ -177,40 +185,43 @@ def most_calls_between(call_ends: NDArray[np.float64], flushes: NDArray[np.float
     return int(np.bincount(np.searchsorted(flushes, call_ends)).max())
 
 
-def _sorted(connection: sqlite3.Connection, sql: str, number: int) -> NDArray[np.float64]:
-    return np.sort(np.fromiter((time for (time,) in connection.execute(sql, (number,))), np.float64))
+async def _sorted(connection: aiosqlite.Connection, sql: str, number: int) -> NDArray[np.float64]:
+    times = [page async for page in pages(connection, sql, (number,))]
+    return np.sort(np.concatenate([np.empty(0), *(np.array(page, np.float64)[:, 0] for page in times)]))
 
 
-def _is_loaded_again(connection: sqlite3.Connection, model: int) -> bool:
+async def _is_loaded_again(connection: aiosqlite.Connection, model: int) -> bool:
     """Whether rows show that a model's picture counts began anew."""
-    return bool(connection.execute(_IS_LOADED_AGAIN, (model,)).fetchone()[0])
+    return bool((await fetched_one(connection, _IS_LOADED_AGAIN, (model,)))[0])
 
 
-def _loads(connection: sqlite3.Connection, model: int) -> list[list[int]] | None:
+async def _loads(connection: aiosqlite.Connection, model: int) -> list[list[int]] | None:
     """The picture counts of each load's samples; None where they cannot be told."""
-    if not _is_loaded_again(connection, model):
-        return [[count for (count,) in connection.execute(_COUNTS, (model,))]]
+    if not await _is_loaded_again(connection, model):
+        return [[count for (count,) in await fetched(connection, _COUNTS, (model,))]]
     # A sample without rows, as one that was passed over on purpose, belongs to nobody knows which.
-    if connection.execute(_UNPLACED, (model,)).fetchone()[0]:
+    if (await fetched_one(connection, _UNPLACED, (model,)))[0]:
         return None
     times: dict[int, list[int | None]] = {}
-    for count, start_us in connection.execute(_TIMES, (model, LARGEST_INTEGER)):
+    for count, start_us in await fetched(connection, _TIMES, (model, LARGEST_INTEGER)):
         times.setdefault(count, []).append(start_us)
     return counts_of_loads(times)
 
 
-def _share_of(connection: sqlite3.Connection, session: int, model: int, known: ModelSampling) -> tuple[Figures, int]:
+async def _share_of(
+    connection: aiosqlite.Connection, session: int, model: int, known: ModelSampling
+) -> tuple[Figures, int]:
     """What of a model's samples is a session's, and how many of these were passed over."""
     figures = known.figures
-    (is_open,) = connection.execute(_IS_OPEN, (model, session)).fetchone()
-    (is_part,) = connection.execute(_IS_PART, (model, session)).fetchone()
+    (is_open,) = await fetched_one(connection, _IS_OPEN, (model, session))
+    (is_part,) = await fetched_one(connection, _IS_PART, (model, session))
     if not (is_open or is_part):
         return figures, known.passed_over
-    rows = connection.execute(_OF_SESSION, (model, session, is_open)).fetchall()
+    rows = await fetched(connection, _OF_SESSION, (model, session, is_open))
     passed_over = sum(not kept for _, kept, _ in rows)
     of_others = sum(not is_own for _, _, is_own in rows)
     sampled = len(rows) - of_others
-    if figures.due is None or _is_loaded_again(connection, model):
+    if figures.due is None or await _is_loaded_again(connection, model):
         return figures_of(sampled, None, figures.interval)._replace(origin=figures.origin), passed_over
     share = tally_of([[count for count, _, _ in rows]], known.pictures or 0).figures(figures.interval)
     due = None if share.due is None else share.due - of_others

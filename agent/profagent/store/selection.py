@@ -6,16 +6,20 @@ between the first and the last part that can hold them, sorted by SQLite, which 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES, RATES, RATIOS
-from profagent.store.queries import KNOWN
+from profagent.store.database import KNOWN, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Callable
 
+    import aiosqlite
+
+    from profagent.store.database import Row
     from profagent.store.queries import Scope
 
 
@@ -183,68 +187,101 @@ FROM chosen GROUP BY file ORDER BY file
 
 
 class Selection:
-    """The chosen inferences of a scope; a connection holds one selection at a time."""
+    """The chosen inferences of a scope; a connection holds one selection at a time. All come in pages."""
 
-    def __init__(self, connection: sqlite3.Connection, scope: Scope, choice: Choice) -> None:
-        """Choose. UsageError when a picture count is asked for that no inference of the JOB has."""
+    def __init__(
+        self, connection: aiosqlite.Connection, keys: dict[str, int | None], frequency_mhz: int | None
+    ) -> None:
         self._connection = connection
-        self._frequency_mhz = scope.job.frequency_mhz
+        self._keys = keys
+        self._frequency_mhz = frequency_mhz
+
+    @classmethod
+    async def of(cls, connection: aiosqlite.Connection, scope: Scope, choice: Choice) -> Selection:
+        """Choose. UsageError when a picture count is asked for that no inference of the JOB has."""
         clockless = scope.job.frequency_mhz is None
         named = {"session": scope.session.session, "job": scope.job.job, "clockless": clockless}
-        connection.execute("DROP TABLE IF EXISTS temp.chosen")
+        await connection.execute("DROP TABLE IF EXISTS temp.chosen")
         inference = None if choice.inference is None else _as_stored(choice.inference)
-        connection.execute(_CHOOSE, {**named, "inference": inference, "last": choice.last})
-        connection.execute("CREATE UNIQUE INDEX temp.chosen_inference ON chosen (inference)")
-        self._keys: dict[str, int | None] = {}
+        await connection.execute(_CHOOSE, {**named, "inference": inference, "last": choice.last})
+        await connection.execute("CREATE UNIQUE INDEX temp.chosen_inference ON chosen (inference)")
+        keys: dict[str, int | None] = {}
         for table in ("aicore", "aicpu"):
-            first, last = connection.execute(_KEYS.format(table=table)).fetchone()
-            self._keys.update({f"{table}_first": first, f"{table}_last": last})
+            first, last = await fetched_one(connection, _KEYS.format(table=table))
+            keys.update({f"{table}_first": first, f"{table}_last": last})
+        return cls(connection, keys, scope.job.frequency_mhz)
 
-    def inferences(self) -> Iterator[InferenceRow]:
+    async def inferences(self) -> AsyncIterator[InferenceRow]:
         """The chosen inferences by position: by device, model, model id, batch, and then in the order they ran."""
-        for row in map(InferenceRow._make, self._connection.execute(_CHOSEN)):
-            # From 2^63 on it is a text in the database.
-            yield row._replace(current_pic_count=int(row.current_pic_count))
+        async for page in pages(self._connection, _CHOSEN):
+            for row in map(InferenceRow._make, page):
+                # From 2^63 on it is a text in the database.
+                yield row._replace(current_pic_count=int(row.current_pic_count))
 
-    def groups(self) -> Iterator[InferenceRow]:
+    async def groups(self) -> list[InferenceRow]:
         """All chosen inferences of a device, model, model id and batch as one; `position` is the group."""
-        return map(InferenceRow._make, self._connection.execute(_GROUPS))
+        return list(map(InferenceRow._make, await fetched(self._connection, _GROUPS)))
 
-    def aicore(self) -> Iterator[AicoreRow]:
-        """Aicore records by position, and then in the order of their files."""
-        return map(AicoreRow._make, self._connection.execute(_AICORE, self._keys))
+    def aicore(self) -> ByPosition[AicoreRow]:
+        """Aicore records in the order of their files."""
+        return ByPosition(pages(self._connection, _AICORE, self._keys), AicoreRow._make)
 
-    def aicpu(self) -> Iterator[AicpuRow]:
-        """Aicpu records by position, and then in the order of their files."""
-        return map(AicpuRow._make, self._connection.execute(_AICPU, self._keys))
+    def aicpu(self) -> ByPosition[AicpuRow]:
+        """Aicpu records in the order of their files."""
+        return ByPosition(pages(self._connection, _AICPU, self._keys), AicpuRow._make)
 
-    def tasks(self) -> Iterator[TaskRow]:
-        """Records of both units by position, and then by their start; unknown starts come first."""
-        rows = self._connection.execute(_TASKS, {**self._keys, "frequency_mhz": self._frequency_mhz})
-        for position, is_aicpu, *rest, _, _ in rows:
-            yield TaskRow(position, bool(is_aicpu), *rest)
+    def tasks(self) -> ByPosition[TaskRow]:
+        """Records of both units by their start; unknown starts come first."""
+        keys = {**self._keys, "frequency_mhz": self._frequency_mhz}
+        return ByPosition(pages(self._connection, _TASKS, keys), lambda row: TaskRow(row[0], bool(row[1]), *row[2:7]))
 
-    def earliest_us(self) -> float | None:
+    async def earliest_us(self) -> float | None:
         """The first moment that the chosen inferences know of."""
-        row = self._connection.execute(
+        (earliest,) = await fetched_one(
+            self._connection,
             "SELECT min(t) FROM (SELECT min(start_us) AS t FROM chosen UNION ALL SELECT min(g.start_us) FROM chosen c"  # noqa: S608
             f" JOIN segment g USING (inference) UNION ALL SELECT min(r.begin_us) {_OF_AICPU})",
             self._keys,
-        ).fetchone()
-        earliest: float | None = row[0]
-        return earliest
+        )
+        return earliest  # type: ignore[no-any-return]
 
-    def places(self) -> Iterator[AicoreRow]:
+    def places(self) -> ByPosition[AicoreRow]:
         """Each group's mean inference: a row for each place (segment and sequence number); `position` is the group."""
-        return map(AicoreRow._make, self._connection.execute(_PLACES, self._keys))
+        return ByPosition(pages(self._connection, _PLACES, self._keys), AicoreRow._make)
 
-    def aicore_layers(self) -> Iterator[LayerTimes]:
+    def aicore_layers(self) -> ByPosition[LayerTimes]:
         """Aicore records by group and layer, durations in ticks."""
-        return map(LayerTimes._make, self._connection.execute(_AICORE_LAYERS, self._keys))
+        return ByPosition(pages(self._connection, _AICORE_LAYERS, self._keys), LayerTimes._make)
 
-    def aicpu_layers(self) -> Iterator[LayerTimes]:
+    def aicpu_layers(self) -> ByPosition[LayerTimes]:
         """Aicpu records by group and layer, durations in µs."""
-        return map(LayerTimes._make, self._connection.execute(_AICPU_LAYERS, self._keys))
+        return ByPosition(pages(self._connection, _AICPU_LAYERS, self._keys), LayerTimes._make)
+
+
+T = TypeVar("T")
+
+
+class ByPosition(Generic[T]):
+    """Rows that come sorted by their first column, a position; positions are asked for in rising order."""
+
+    def __init__(self, rows: AsyncIterator[list[Row]], make: Callable[[Row], T]) -> None:
+        self._pages = rows
+        self._make = make
+        self._page: list[Row] | None = []
+        self._place = 0
+
+    async def at(self, position: int) -> list[T]:
+        """The rows at this position."""
+        found: list[T] = []
+        while self._page is not None:
+            page, by = self._page, itemgetter(0)
+            begin = bisect_left(page, position, self._place, key=by)
+            self._place = bisect_right(page, position, begin, key=by)
+            found += map(self._make, page[begin : self._place])
+            if self._place < len(page):
+                break
+            self._page, self._place = await anext(self._pages, None), 0
+        return found
 
 
 def _as_stored(picture_count: int) -> int | str:

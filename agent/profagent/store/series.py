@@ -5,27 +5,26 @@ SQLite joins a column's numbers to one text, which numpy reads: two fifths of th
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.store.queries import KNOWN
-from profagent.store.rows import RECORDS_PER_PART
+from profagent.store.database import KNOWN, RECORDS_PER_PART, fetched, fetched_one
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    import aiosqlite
     from numpy.typing import NDArray
 
+    from profagent.store.database import Row
     from profagent.store.queries import Scope
 
 
-# Connections that read a JOB's records, each some of them on a thread of its own.
+# Connections that read a JOB's records side by side, each some of them.
 READERS = 2
 ROWS_PER_READ = 500_000
 # Counters are read of so many files of a model, evenly taken, and of so many records of each.
@@ -113,7 +112,7 @@ class JobSeries(NamedTuple):
     counters: CounterSeries | None
 
 
-def read_series(readers: Sequence[sqlite3.Connection], scope: Scope, *, has_layers: bool = True) -> JobSeries:
+async def read_series(readers: Sequence[aiosqlite.Connection], scope: Scope, *, has_layers: bool = True) -> JobSeries:
     """All that a session has of a JOB's inferences whose figures are final; `counters` is None without a counter map.
 
     Several `readers` share the work: SQLite lets the threads of a process run side by side.
@@ -122,20 +121,21 @@ def read_series(readers: Sequence[sqlite3.Connection], scope: Scope, *, has_laye
     """
     named = {"session": scope.session.session, "job": scope.job.job, "clockless": scope.job.frequency_mhz is None}
     connection = readers[0]
-    inferences, numbers = _inferences(connection, named)
-    segments = _Segments(connection, named, numbers)
-    counters = None if scope.session.counter_map is None else _counters(connection, segments)
-    aicore = _records(readers, "aicore", segments) if has_layers else segments.sums()
-    return JobSeries(inferences, aicore, _records(readers, "aicpu", segments), counters)
+    inferences, numbers = await _inferences(connection, named)
+    columns = await fetched_one(connection, _SEGMENTS.format(known=KNOWN), named)
+    segments = _Segments(columns, await fetched_one(connection, _PARTS, named), numbers)
+    counters = None if scope.session.counter_map is None else await _counters(connection, segments)
+    aicore = await _records(readers, "aicore", segments) if has_layers else segments.sums()
+    return JobSeries(inferences, aicore, await _records(readers, "aicpu", segments), counters)
 
 
-def call_series(
-    connection: sqlite3.Connection, scope: Scope
-) -> Iterator[tuple[tuple[str, str], NDArray[np.float64], int]]:
+async def call_series(
+    connection: aiosqlite.Connection, scope: Scope
+) -> list[tuple[tuple[str, str], NDArray[np.float64], int]]:
     """The runtime's functions: name and type, durations in µs of calls with a known begin, and how many calls."""
     named = {"session": scope.session.session, "job": scope.job.job}
-    for name, kind, durations, count in connection.execute(_CALLS, named):
-        yield (name, kind), _floats(durations), count
+    rows = await fetched(connection, _CALLS, named)
+    return [((name, kind), _floats(durations), count) for name, kind, durations, count in rows]
 
 
 class _Segments:
@@ -144,16 +144,13 @@ class _Segments:
     An inference is of the session that fetched its first record: another may have fetched the log that has the others.
     """
 
-    def __init__(self, connection: sqlite3.Connection, named: dict[str, int], inferences: NDArray[np.int64]) -> None:
-        found = connection.execute(_SEGMENTS.format(known=KNOWN), named).fetchone()
-        columns = np.stack([_integers(text) for text in found])
+    def __init__(self, segments: Row, parts: Row, inferences: NDArray[np.int64]) -> None:
+        columns = np.stack([_integers(text) for text in segments])
         columns = columns[:, np.argsort(columns[0])]
         self._numbers, of_inference, self._logs, self._nets, self._is_aicore, self._ticks = columns
         order = np.argsort(inferences)
         self._inferences = order[np.searchsorted(inferences, of_inference, sorter=order)]
-        self._parts, self._log_of_part, self._model_of_part = map(
-            _integers, connection.execute(_PARTS, named).fetchone()
-        )
+        self._parts, self._log_of_part, self._model_of_part = map(_integers, parts)
 
     def parts(self, kind: str) -> NDArray[np.int64]:
         """The parts of logs that have segments on a unit, rising."""
@@ -189,14 +186,15 @@ class _Segments:
         return RecordSeries(self._inferences[place], layer[is_ours], self._nets[place], duration[is_ours]), is_ours
 
 
-def _inferences(connection: sqlite3.Connection, named: dict[str, int]) -> tuple[list[InferenceOf], NDArray[np.int64]]:
+async def _inferences(
+    connection: aiosqlite.Connection, named: dict[str, int]
+) -> tuple[list[InferenceOf], NDArray[np.int64]]:
     """The inferences, and their numbers in the database."""
     found: list[InferenceOf] = []
     numbers: list[int] = []
     load, before, count_before = 0, None, -1
-    for number, model, name, device, batch, pictures, stored in connection.execute(
-        _INFERENCES.format(known=KNOWN), named
-    ):
+    rows = await fetched(connection, _INFERENCES.format(known=KNOWN), named)
+    for number, model, name, device, batch, pictures, stored in rows:
         count = int(stored)
         load = (load + (count <= count_before)) if before == (model, device) else 0
         before, count_before = (model, device), count
@@ -205,15 +203,14 @@ def _inferences(connection: sqlite3.Connection, named: dict[str, int]) -> tuple[
     return found, np.array(numbers, np.int64)
 
 
-def _records(readers: Sequence[sqlite3.Connection], kind: str, segments: _Segments) -> RecordSeries:
+async def _records(readers: Sequence[aiosqlite.Connection], kind: str, segments: _Segments) -> RecordSeries:
     shares = [parts for parts in np.array_split(segments.parts(kind), len(readers)) if len(parts)]
-    with ThreadPoolExecutor(len(readers)) as threads:
-        walks = threads.map(partial(_walk, kind, segments), readers, shares)
-        return _joined([part for parts in walks for part in parts])
+    walks = [_walk(kind, segments, *each) for each in zip(readers, shares, strict=False)]
+    return _joined([part for parts in await asyncio.gather(*walks) for part in parts])
 
 
-def _walk(
-    kind: str, segments: _Segments, connection: sqlite3.Connection, parts: NDArray[np.int64]
+async def _walk(
+    kind: str, segments: _Segments, connection: aiosqlite.Connection, parts: NDArray[np.int64]
 ) -> list[RecordSeries]:
     """The records between the first and the last of these parts."""
     query = _READ.format(kind=kind, rows=ROWS_PER_READ, **_DURATIONS[kind])
@@ -223,15 +220,17 @@ def _walk(
     last = (int(parts[-1]) + 1) * RECORDS_PER_PART - 1
     found = []
     while first is not None:
-        read, segment, layer, duration = connection.execute(query, (first, last)).fetchone()
+        read, segment, layer, duration = await fetched_one(connection, query, (first, last))
         found.append(segments.records(_integers(segment), _integers(layer), durations(duration))[0])
         first = None if read is None else read + 1
     return found
 
 
-def _counters(connection: sqlite3.Connection, segments: _Segments) -> CounterSeries | None:
+async def _counters(connection: aiosqlite.Connection, segments: _Segments) -> CounterSeries | None:
     firsts = [part * RECORDS_PER_PART for part in segments.some_parts()]
-    rows = [row for first in firsts for row in connection.execute(_COUNTERS, (first, first + SAMPLED_RECORDS - 1))]
+    rows = [
+        row for first in firsts for row in await fetched(connection, _COUNTERS, (first, first + SAMPLED_RECORDS - 1))
+    ]
     if not rows:
         return None
     table = np.array(rows, np.float64)

@@ -1,7 +1,8 @@
-"""Sessions of a workspace: their labels, beginning one, going on with one, and one in figures."""
+"""Sessions of a workspace: their labels, beginning one, going on with one, and letting go of its records."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,19 +10,188 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import PEAK_MEMORY_RATE
-from profagent.ingest import reasons
-from profagent.store.counters import implausible_of
-from profagent.store.database import fetched, put, transaction
-from profagent.store.rows import RECORDS_PER_PART
-from profagent.store.sampling import sampling_of
+from profagent.store.database import RECORDS_PER_PART, fetched, put, transaction
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import aiosqlite
 
     from profagent.formats.countermap import CounterMap
+
+
+_ROW = "key, number, total, mean, median, mad, p95, max, share, bound"
+_RECORDS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
+_AS_NEW = "generation = 0, offset = 0, complete = 2, digest = NULL, kept = 1"
+# Rows of a JOB, those first that others are found by. Logs that the ledger speaks of stay, as if nothing of them had
+# come yet, and which samples came. What was said stays as it is, whatever comes of the JOB later.
+_ROWS = (
+    "DELETE FROM segment WHERE log IN (SELECT log FROM log WHERE job = ?)",
+    "DELETE FROM part WHERE log IN (SELECT log FROM log WHERE job = ?)",
+    "DELETE FROM inference WHERE model IN (SELECT model FROM model WHERE job = ?)",
+    "DELETE FROM log WHERE job = ? AND log NOT IN (SELECT log FROM ledger_entry WHERE log IS NOT NULL)",
+    f"UPDATE log SET {_AS_NEW} WHERE job = ?",  # noqa: S608 - a constant
+    "UPDATE ledger_entry SET origin = 'cleared' WHERE job = ? AND origin <> 'board'",
+)
+# A JOB that came again is the next session's, though it may have no whole record.
+_FETCHED = (
+    "SELECT session, job FROM fetched_jobs UNION SELECT min(session), job FROM session_job"
+    " WHERE session NOT IN (SELECT session FROM cleared_session) GROUP BY job"
+)
+
+
+class HeldSession(NamedTuple):
+    """A session that still has its records; `jobs` are those that it fetched, `bytes` their mirrored files'."""
+
+    session: int
+    board: str
+    started_us: int
+    is_over: bool
+    jobs: frozenset[int]
+    bytes: int
+
+
+class JobMirrored(NamedTuple):
+    """A JOB by what its folder in the mirror is called."""
+
+    board: str
+    name: str
+
+
+async def held_sessions(connection: aiosqlite.Connection) -> list[HeldSession]:
+    """The sessions that have not been cleared, oldest first."""
+    sizes: dict[int, int] = dict(await fetched(connection, "SELECT job, sum(offset) FROM log GROUP BY job"))
+    jobs: dict[int, set[int]] = {}
+    for session, job in await fetched(connection, _FETCHED):
+        jobs.setdefault(session, set()).add(job)
+    rows = await fetched(
+        connection,
+        "SELECT session, identity, started_us, ended_us IS NOT NULL FROM session JOIN board USING (board)"
+        " WHERE session NOT IN (SELECT session FROM cleared_session) ORDER BY started_us, session",
+    )
+    return [
+        HeldSession(session, board, started_us, bool(is_over), frozenset(held), sum(sizes.get(job, 0) for job in held))
+        for session, board, started_us, is_over in rows
+        for held in [jobs.get(session, set())]
+    ]
+
+
+async def clear_sessions(connection: aiosqlite.Connection, sessions: Sequence[HeldSession], cleared_us: int) -> None:
+    """Delete the records of sessions that share their JOBs with no other; the caller has a transaction open."""
+    await put(
+        connection,
+        "INSERT INTO cleared_session SELECT ?1, ?2, count(*), ?3 FROM inference WHERE session = ?1",
+        [(held.session, cleared_us, held.bytes) for held in sessions],
+    )
+    for job in sorted({job for held in sessions for job in held.jobs}):
+        await _clear_job(connection, job)
+
+
+async def cleared_jobs(connection: aiosqlite.Connection) -> list[JobMirrored]:
+    """The JOBs that were cleared and of which nothing has come since: nothing of them is wanted in the mirror."""
+    rows = await fetched(
+        connection,
+        "SELECT b.identity, j.name FROM job j JOIN board b USING (board)"
+        " WHERE EXISTS (SELECT 1 FROM session_job JOIN cleared_session USING (session) WHERE session_job.job = j.job)"
+        " AND NOT EXISTS (SELECT 1 FROM log WHERE log.job = j.job AND generation > 0)",
+    )
+    return list(map(JobMirrored._make, rows))
+
+
+async def is_cleared(connection: aiosqlite.Connection, session: int) -> bool:
+    """Whether the session's records were deleted."""
+    return bool(await fetched(connection, "SELECT 1 FROM cleared_session WHERE session = ?", (session,)))
+
+
+async def require_records(connection: aiosqlite.Connection, session: int) -> None:
+    """Raise UsageError when the session's records were deleted."""
+    if await is_cleared(connection, session):
+        raise UsageError(
+            f"session {session} has its figures only: `profagent gc` deleted its records",
+            hint=f"`profagent stats {session}` tells them; name another session for everything else",
+        )
+
+
+async def _clear_job(connection: aiosqlite.Connection, job: int) -> None:
+    for table, kind in _RECORDS.items():
+        parts = await fetched(
+            connection, "SELECT part FROM part JOIN log USING (log) WHERE job = ? AND kind = ?", (job, kind)
+        )
+        await put(
+            connection,
+            f"DELETE FROM {table} WHERE record BETWEEN ?1 * {RECORDS_PER_PART}"  # noqa: S608 - constants
+            f" AND ?1 * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}",
+            parts,
+        )
+    for statement in _ROWS:
+        await connection.execute(statement, (job,))
+
+
+class StoredRow(NamedTuple):
+    """The figures of one thing, None where not known; `share` is in %, the others are in the unit of all rows."""
+
+    key: tuple[str, ...]
+    number: int
+    total: float | None
+    mean: float | None
+    median: float | None
+    mad: float | None
+    p95: float | None
+    max: float | None
+    share: float | None
+    bound: str | None
+
+
+class StoredFigures(NamedTuple):
+    """Rows by falling total, of what `by` says, in `unit` (us or ticks)."""
+
+    by: str
+    unit: str
+    rows: Sequence[StoredRow]
+
+
+async def write_figures(
+    connection: aiosqlite.Connection,
+    session: int,
+    figures: Sequence[StoredFigures],
+    left_out: Sequence[tuple[str, int, int]],
+) -> None:
+    """Keep a session's figures in place of those kept before; `left_out`: model, its inferences, those left out."""
+    for table in ("figure", "figure_left_out"):
+        await connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - one of two names
+    await put(
+        connection,
+        f"INSERT INTO figure (session, by, place, unit, {_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        [
+            (session, each.by, place, each.unit, json.dumps(row.key), *row[1:])
+            for each in figures
+            for place, row in enumerate(each.rows)
+        ],
+    )
+    await put(connection, "INSERT INTO figure_left_out VALUES (?, ?, ?, ?)", [(session, *row) for row in left_out])
+
+
+async def figures_of_session(connection: aiosqlite.Connection, session: int, by: str) -> StoredFigures | None:
+    """The figures that were kept; None where none were."""
+    rows = await fetched(
+        connection,
+        f"SELECT unit, {_ROW} FROM figure WHERE session = ? AND by = ? ORDER BY place",  # noqa: S608 - constants
+        (session, by),
+    )
+    if not rows:
+        return None
+    return StoredFigures(by, rows[0][0], [StoredRow(tuple(json.loads(key)), *others) for _, key, *others in rows])
+
+
+async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tuple[str, int, int]]:
+    """Each model, its inferences, and how many of them the figures leave out."""
+    rows = await fetched(
+        connection,
+        "SELECT model, inferences, left_out FROM figure_left_out WHERE session = ? ORDER BY model",
+        (session,),
+    )
+    return [tuple(row) for row in rows]
+
 
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LONGEST_VALUE = 256
@@ -230,153 +400,3 @@ async def _add(connection: aiosqlite.Connection, board: int, start: SessionStart
         ),
     )
     return int(cursor.lastrowid or 0)
-
-
-# What sessions hold, for readers
-
-_STOOD = (
-    "SELECT s.job, (SELECT min(session) FROM session_job o WHERE o.job = s.job) FROM session_job s"
-    " WHERE s.session = ?1 AND s.job NOT IN (SELECT job FROM fetched_jobs WHERE session = ?1)"
-)
-
-
-def stood_already(connection: sqlite3.Connection, session: int) -> dict[int, int]:
-    """JOBs of a session of which it fetched no record, and the session that began each before."""
-    return dict(connection.execute(_STOOD, (session,)).fetchall())
-
-
-def inferences_in(connection: sqlite3.Connection, job: int) -> int:
-    """How many inferences of a JOB have rows, whoever fetched them."""
-    (count,) = connection.execute(
-        "SELECT count(*) FROM inference JOIN model USING (model) WHERE job = ?", (job,)
-    ).fetchone()
-    return int(count)
-
-
-_UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
-
-
-def session_summary(connection: sqlite3.Connection, session: int) -> dict[str, Any]:
-    """What a session holds: JOBs, bytes, records by kind, the ledger by grade and reason, whether it is complete.
-
-    `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
-    """
-    board, simulated, sdk_version, counter_map, digest = connection.execute(
-        "SELECT identity, simulated, sdk_version, counter_map, counter_map_digest"
-        " FROM session JOIN board USING (board) WHERE session = ?",
-        (session,),
-    ).fetchone()
-    jobs = connection.execute(
-        "SELECT job, name, state FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job", (session,)
-    ).fetchall()
-    stood = stood_already(connection, session)
-    ledger = _ledger(connection, session)
-    return {
-        "session": session,
-        "board": board,
-        "simulated": bool(simulated),
-        "sdk_version": sdk_version,
-        "counter_map": counter_map,
-        "counter_map_digest": digest,
-        "jobs": [name for _, name, _ in jobs],
-        "bytes": sum(_bytes(connection, job) for job, _, _ in jobs if job not in stood),
-        "records": {unit: _records(connection, session, table) for table, unit in _UNITS.items()},
-        "sampling": sampling_of(connection, session),
-        "earlier": [
-            {"job": name, "session": stood[job], "inferences": inferences_in(connection, job)}
-            for job, name, _ in jobs
-            if job in stood
-        ],
-        "ledger": ledger,
-        "kept_losses": kept_losses_of(connection, session),
-        "implausible": implausible_of(connection, session),
-        "complete": not ledger["loss"] and reasons.STOPPED_EARLY not in ledger["note"],
-        "not_copied": not_copied(connection, session),
-        "not_final": _not_final(connection, session),
-    }
-
-
-def not_copied(connection: sqlite3.Connection, session: int) -> dict[str, int | None]:
-    """How many inferences the board held that were not copied when the capture was stopped, by JOB; None: not known."""
-    rows = connection.execute(
-        "SELECT name, first FROM ledger_entry JOIN job USING (job) WHERE session = ? AND reason = ?",
-        (session, reasons.STOPPED_EARLY),
-    )
-    return dict(rows.fetchall())
-
-
-def _not_final(connection: sqlite3.Connection, session: int) -> list[dict[str, Any]]:
-    """How many of its inferences have no figures, by state and reason."""
-    rows = connection.execute(
-        "SELECT count(*), figures, why FROM inference WHERE session = ? AND figures <> 'final'"
-        " GROUP BY figures, why ORDER BY 1 DESC, 2, 3",
-        (session,),
-    )
-    return [{"inferences": count, "figures": figures, "why": why} for count, figures, why in rows]
-
-
-def kept_losses_of(connection: sqlite3.Connection, session: int) -> list[dict[str, Any]]:
-    """The kept losses that a session heard first, by column name, in the order in which they happened."""
-    cursor = connection.execute(
-        "SELECT job, reason, detail, lost_logs, lost_bytes, from_us, to_us FROM kept_losses WHERE session = ?"
-        " ORDER BY from_us, id",
-        (session,),
-    )
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
-
-
-def _bytes(connection: sqlite3.Connection, job: int) -> int:
-    (size,) = connection.execute("SELECT ifnull(sum(offset), 0) FROM log WHERE job = ?", (job,)).fetchone()
-    return int(size)
-
-
-def _records(connection: sqlite3.Connection, session: int, table: str) -> int:
-    # CROSS JOIN keeps SQLite from scanning all records for each part.
-    (count,) = connection.execute(
-        f"SELECT count(*) FROM part CROSS JOIN {table} ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - constants
-        f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE session = ?",
-        (session,),
-    ).fetchone()
-    return int(count)
-
-
-def _labels(connection: sqlite3.Connection, session: int) -> dict[str, str]:
-    rows = connection.execute("SELECT key, value FROM session_label WHERE session = ? ORDER BY key", (session,))
-    return dict(rows.fetchall())
-
-
-def _frequencies(connection: sqlite3.Connection, session: int) -> list[int]:
-    rows = connection.execute(
-        "SELECT DISTINCT frequency_mhz FROM session_job JOIN job USING (job)"
-        " WHERE session = ? AND frequency_mhz IS NOT NULL ORDER BY frequency_mhz",
-        (session,),
-    )
-    return [mhz for (mhz,) in rows]
-
-
-def _ledger(connection: sqlite3.Connection, session: int) -> dict[str, dict[str, int]]:
-    by_grade: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
-    for grade, reason, count in connection.execute(
-        "SELECT grade, reason, sum(count) FROM ledger_entry WHERE session = ? GROUP BY grade, reason", (session,)
-    ):
-        by_grade[grade][reason] = count
-    return by_grade
-
-
-def all_sessions(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Every row of the `sessions` view, by column name, oldest first, with what is kept of it elsewhere."""
-    cursor = connection.execute("SELECT * FROM sessions ORDER BY session")
-    names = [column[0] for column in cursor.description]
-    found = [dict(zip(names, row, strict=True)) for row in cursor]
-    return [
-        {
-            **session,
-            "labels_by_key": _labels(connection, session["session"]),
-            "frequencies_mhz": _frequencies(connection, session["session"]),
-            "sampling": sampling_of(connection, session["session"]),
-            "kept_losses": kept_losses_of(connection, session["session"]),
-            "implausible": implausible_of(connection, session["session"]),
-        }
-        for session in found
-    ]

@@ -17,13 +17,14 @@ from profagent.errors import SameBoardError, StoreError
 from profagent.files import disk_full, finished, is_full_database
 from profagent.formats.figure_states import CAPTURE_ENDED
 from profagent.ingest import reasons
+from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
 from profagent.store.counters import implausible_counters
-from profagent.store.database import fetched, fetched_of, put, transaction, writing
-from profagent.store.queries import open_reader
+from profagent.store.database import fetched, fetched_of, put, reading, transaction, writing
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sample_notes, sampling_of, samplings_of
-from profagent.store.sessions import begin_session, session_summary
+from profagent.store.sessions import begin_session
+from profagent.store.summary import session_summary
 from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:
@@ -55,16 +56,13 @@ _BEGUN = (
     "SELECT path, offset FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete = 0 AND kept"
     " AND kind IN ('aicore', 'aicpu', 'acl_api')"
 )
+_COMMITTED = (
+    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
+    " WHERE j.board = ? AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
+)
+_AT_PATH = f"{_COMMITTED} AND j.name = ? AND l.path = ?"
 # What was removed may have been made anew for a while, and need not come again.
-_UNFINISHED = (
-    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
-    " WHERE j.board = ? AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
-    " AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
-)
-_AT_PATH = (
-    "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
-    " WHERE j.board = ? AND j.name = ? AND l.path = ? AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
-)
+_UNFINISHED = f"{_COMMITTED} AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
 # As the board's daemon sees it (format page 1): calls that are complete tell an unloading, empty logs are no matter.
 _FINISHED = (
     "WITH l AS (SELECT kind, model, offset, complete = 1 AS is_complete FROM log JOIN job USING (job)"
@@ -141,6 +139,8 @@ class Store:
     async def __aenter__(self) -> Self:
         """Open the database; StoreError when that fails."""
         self._connection = await self._opened.enter_async_context(writing(self.file, durable=self._durable))
+        for schema in schemas():
+            await self._connection.executescript(schema)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -169,21 +169,8 @@ class Store:
             return await finished(asyncio.create_task(function(connection)))
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a query that belongs to the writing side."""
+        """Rows of a query of the writing side, or a statement outside of the records, in a transaction of its own."""
         return await self.run(lambda connection: fetched(connection, sql, parameters))
-
-    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """A statement outside of the records, in a transaction of its own."""
-        await self.query(sql, parameters)
-
-    async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Let a function read what is committed, with a connection and on a thread of its own."""
-
-        def reading() -> T:
-            with open_reader(self.file) as connection:
-                return function(connection)
-
-        return await asyncio.to_thread(reading)
 
     async def write(self, session: int, board: int, changes: Sequence[JobChanges]) -> None:
         """Write changes in one durable transaction, which others that wait may share.
@@ -201,7 +188,8 @@ class Store:
     async def note_counters(self, session: int, peak_bytes_per_s: float) -> None:
         """Have the ledger say what cannot be of the counters of a session's JOBs, as they are now."""
         for (job,) in await self.query("SELECT job FROM session_job WHERE session = ?", (session,)):
-            odd = await self.read(partial(implausible_counters, job=job, peak_bytes_per_s=peak_bytes_per_s))
+            async with reading(self.file) as reader:
+                odd = await implausible_counters(reader, job, peak_bytes_per_s)
             found = Findings([], None, odd, None)
             await self.run(partial(_write_findings, session=session, job=job, found=found))
 
@@ -342,7 +330,7 @@ class StoredSession:
 
     async def forget_standing(self, job: str) -> None:
         """Note that the board has the JOB no longer, which does not make it one of the session's."""
-        await self._store.execute("UPDATE job SET state = 'removed' WHERE board = ? AND name = ?", (self.board, job))
+        await self._store.query("UPDATE job SET state = 'removed' WHERE board = ? AND name = ?", (self.board, job))
 
     async def state_of(self, job: str) -> str | None:
         """The JOB's state as it was last told; None of one that is not known."""
@@ -357,22 +345,25 @@ class StoredSession:
     async def add_clock_sample(self, host_us: int, offset_us: int, round_trip_us: int) -> None:
         """Store the difference of the clocks."""
         row = (self.number, host_us, offset_us, round_trip_us)
-        await self._store.execute("INSERT INTO clock_sample VALUES (?, ?, ?, ?)", row)
+        await self._store.query("INSERT INTO clock_sample VALUES (?, ?, ?, ?)", row)
 
     async def sampling(self) -> dict[str, Any]:
         """How well its JOBs were sampled, as of now."""
-        return await self._store.read(lambda connection: sampling_of(connection, self.number))
+        async with reading(self._store.file) as connection:
+            return await sampling_of(connection, self.number)
 
     async def summary(self) -> dict[str, Any]:
         """The session in figures, as of now."""
-        return await self._store.read(lambda connection: session_summary(connection, self.number))
+        async with reading(self._store.file) as connection:
+            return await session_summary(connection, self.number)
 
     async def _paths(self, sql: str, job: str) -> list[str]:
         return [path_from_sql(path) for (path,) in await self._store.query(sql, (self.board, job))]
 
     async def _note_findings(self, job: int, *, has_ended: bool) -> None:
         """Write what follows from all of a JOB's rows. It reads them while others may write."""
-        found = await self._store.read(lambda connection: _findings(connection, job, self._peak, has_ended=has_ended))
+        async with reading(self._store.file) as connection:
+            found = await _findings(connection, job, self._peak, has_ended=has_ended)
         await self._store.run(lambda connection: _write_findings(connection, self.number, job, found))
 
 
@@ -385,14 +376,16 @@ class Findings(NamedTuple):
     rings: dict[int, Entry] | None
 
 
-def _findings(connection: sqlite3.Connection, job: int, peak_bytes_per_s: float, *, has_ended: bool) -> Findings:
+async def _findings(
+    connection: aiosqlite.Connection, job: int, peak_bytes_per_s: float, *, has_ended: bool
+) -> Findings:
     """Of a JOB that goes on some samples and calls are on their way."""
-    known = samplings_of(connection, job)
+    known = await samplings_of(connection, job)
     return Findings(
         [(model, of.pictures, *of.figures, of.passed_over) for model, of in known.items()],
-        [*sample_notes(connection, known)] if has_ended else None,
-        implausible_counters(connection, job, peak_bytes_per_s),
-        full_rings(connection, job) if has_ended else None,
+        await sample_notes(connection, known) if has_ended else None,
+        await implausible_counters(connection, job, peak_bytes_per_s),
+        await full_rings(connection, job) if has_ended else None,
     )
 
 

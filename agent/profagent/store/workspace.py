@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import re
+import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Self
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
 from profagent.files import PRIVATE_FILE, finished, make_private_folder
 from profagent.ingest.mirror import JobMirror, syncfs
-from profagent.store.database import FILE_NAME
+from profagent.store.database import FILE_NAME, fetched, reading, transaction, writing
+from profagent.store.queries import find_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,3 +123,41 @@ class Workspace:
             yield
         finally:
             os.close(handle)
+
+
+BASELINE = "baseline"
+_BASELINE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+async def set_baseline(workspace: Workspace, name: str, session: int) -> None:
+    """Give a session a name, which no other has then. Raises UsageError, StoreError."""
+    if not _BASELINE_NAME.fullmatch(name):
+        hint = "write 1 to 64 of A-Z a-z 0-9 . _ -, no . or - at the beginning"
+        raise UsageError(f"{name!r} is no name of a baseline", hint=hint)
+    database = workspace.readable_database()
+    try:
+        async with writing(database) as connection, transaction(connection):
+            await find_session(connection, session)
+            await connection.execute("DELETE FROM session_label WHERE key = ? AND value = ?", (BASELINE, name))
+            await connection.execute("INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)", (session, BASELINE, name))
+    except sqlite3.Error as error:
+        hint = "check the permissions and the free space; nothing was changed"
+        raise StoreError(f"cannot write {database}: {error}", hint=hint) from error
+
+
+async def baselines(workspace: Workspace) -> dict[str, int]:
+    """Each name's session. Raises StoreError."""
+    async with reading(workspace.readable_database()) as connection:
+        query = "SELECT value, session FROM session_label WHERE key = ? ORDER BY session"
+        return dict(await fetched(connection, query, (BASELINE,)))
+
+
+async def baseline_session(workspace: Workspace, name: str) -> int:
+    """The session of that name. Raises UsageError, StoreError."""
+    try:
+        return (await baselines(workspace))[name]
+    except KeyError as error:
+        raise UsageError(
+            f"there is no baseline {name!r} in {workspace.root}",
+            hint=f"`profagent baseline set {name} SESSION` makes it, `profagent baseline list` tells others",
+        ) from error

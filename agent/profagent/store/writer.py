@@ -33,6 +33,7 @@ from profagent.ingest.changes import (
     Redecoded,
     SegmentRecords,
     SimulatedKnown,
+    SourceRows,
 )
 from profagent.link.messages import ENDED_STATES
 from profagent.store.database import fetched, fetched_of, put
@@ -151,6 +152,16 @@ class JobRows:
 
     def _add_calls(self, change: ApiRecords) -> None:
         self._records.add_calls(self._logs.row(change.path), change)
+
+    async def _add_rows(self, change: SourceRows) -> None:
+        """Rows of a source's own table, whose names are code."""
+        number = self._logs.row(change.path).number
+        if change.anew:
+            await self._connection.execute(f"DELETE FROM {change.table} WHERE log = ?", (number,))  # noqa: S608
+        if change.rows:
+            places = ", ?" * len(change.rows[0])
+            rows = [(number, *row) for row in change.rows]
+            await put(self._connection, f"INSERT INTO {change.table} VALUES (?{places})", rows)  # noqa: S608
 
     def _set_times(self, change: InferenceTimed) -> None:
         self._records.set_times(self._logs.model(change.name.model, change.name.model_id), change)
@@ -289,6 +300,7 @@ class JobRows:
         SegmentRecords: _add_segments,
         Redecoded: _redecode,
         ApiRecords: _add_calls,
+        SourceRows: _add_rows,
         InferenceTimed: _set_times,
         ContentLedger: _replace_entries,
         LinkLedger: _add_entry,

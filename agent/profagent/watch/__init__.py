@@ -1,1 +1,0 @@
-"""Live lines of a board."""

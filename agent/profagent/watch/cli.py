@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from profagent.boards.reaching import run_on_boards, via
+from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
 from profagent.cli.running import tell, terminal_columns

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.provenance import kept_loss_fields
 from profagent.formats.figure_states import FigureState
 from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, display_text, parse_log_name
@@ -337,7 +336,7 @@ class LiveEvents:
     def _kept_loss(self, loss: KeptLoss) -> Iterator[Event]:
         """A loss that the daemon keeps: told on every stream, shown when it is new or has newer figures."""
         if self._is_new(("", f"{loss.number}", False), loss.entry):
-            yield {"event": "kept_loss", **kept_loss_fields(loss), "simulated": self.simulated}
+            yield {"event": "kept_loss", **loss.fields, "simulated": self.simulated}
 
     def _event(self, kind: str, job: str, **fields: Any) -> Event:
         return {"event": kind, "job": job, **fields, "simulated": self.simulated}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from profagent.formats.done import Done
+    from profagent.formats.board_files import Done
     from profagent.formats.figure_states import Verdict
     from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName

@@ -21,7 +21,7 @@ from profagent.formats.figure_states import (
     state_of,
 )
 from profagent.formats.lru import Lru
-from profagent.formats.names import LogKind, parse_log_name
+from profagent.formats.names import DEVICE_INFO, SIMULATED_MARKER, LogKind, parse_log_name
 from profagent.formats.records import ticks_to_us
 from profagent.ingest.changes import (
     FrequencyKnown,
@@ -33,7 +33,6 @@ from profagent.ingest.changes import (
     LogRemoved,
     LogReset,
 )
-from profagent.ingest.decode import DEVICE_INFO, SIMULATED_MARKER
 from profagent.watch.live_inference import LiveRecord, OpenInference
 
 if TYPE_CHECKING:

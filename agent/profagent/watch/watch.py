@@ -11,19 +11,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from profagent.cli.provenance import doubt_line
-from profagent.cli.remarks import LinkRemarks, remarks
+from profagent.cli.running import LinkRemarks, remarks
 from profagent.formats.figure_states import FigureState
 from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
 from profagent.link.credentials import BY_ADDRESS
+from profagent.link.messages import JOB_SOURCE
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
-from profagent.record.recording import Recording
-from profagent.record.recording_options import RecordingOptions
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
-from profagent.store.store import Store
 from profagent.watch.live import LiveEvents
 from profagent.watch.live_job import PATIENCE_S
 from profagent.watch.watching import Watching
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
-    from profagent.record.capture import Sink
+    from profagent.record.recording import Recording
     from profagent.store.workspace import Workspace
     from profagent.watch.live import Event
 
@@ -263,7 +261,8 @@ async def watch(
             options.address,
             sink,
             view,
-            wants=view.beginnings.wants,
+            # Other sources have no inferences to show.
+            wants=lambda job, listed: job.source == JOB_SOURCE and view.beginnings.wants(job, listed),
             consumer=f"watch-{socket.gethostname()[:32]}-{os.getpid()}",
             gather_s=0.0,
             stop=stop,
@@ -278,17 +277,20 @@ async def watch(
             await asyncio.wait(minding)
     view.show_held()
     summary = view.events.summary()
-    if options.save is not None and isinstance(sink, Recording) and sink.is_begun:
+    if options.save is not None and not isinstance(sink, Watching) and sink.is_begun:
         summary |= {"session": sink.session.number, "workspace": str(options.save.root)}
     return summary
 
 
 @asynccontextmanager
-async def _sink(options: WatchOptions, beginnings: Beginnings) -> AsyncIterator[Sink]:
+async def _sink(options: WatchOptions, beginnings: Beginnings) -> AsyncIterator[Watching | Recording]:
     """Where the stream goes: nowhere, or into a session of the workspace, which ends with the context."""
     if options.save is None:
         yield Watching(options.maps, beginnings)
         return
+    from profagent.record.recording import Recording, RecordingOptions  # noqa: PLC0415 - most watches keep nothing
+    from profagent.store.store import Store  # noqa: PLC0415 - as above
+
     async with AsyncExitStack() as stack:
         stack.enter_context(options.save.locked())
         store = await stack.enter_async_context(Store(options.save.database))

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
 from profagent.formats.lru import Lru
-from profagent.formats.names import LogKind, parse_log_name
+from profagent.formats.names import SIMULATED_MARKER, LogKind, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
-from profagent.ingest.decode import SIMULATED_MARKER, JobDecoder
-from profagent.ingest.mirror import LARGEST_CONTENT_BYTES, checked_path, digest_of
-from profagent.ingest.reasons import refusal, removal_entry, told_loss
+from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of
+from profagent.ingest.mirror import digest_of
+from profagent.ingest.reasons import checked_path, refusal, removal_entry, told_loss
 from profagent.link.messages import (
     ENDED_STATES,
+    JOB_SOURCE,
     REMOVED,
     Acknowledgement,
     Chunk,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, FollowedLog, Happened, Profiling
+    from profagent.link.messages import Board, FollowedLog, Happened, JobStatus
     from profagent.record.beginnings import Beginnings
 
 
@@ -113,7 +114,9 @@ class _Job:
     def __init__(self, counter_map: CounterMap | None, begun_us: int) -> None:
         """`begun_us`: calls that ended by then, on the board's clock, are from before."""
         self.files = RememberedFiles()
-        self.decoder = JobDecoder(self.files, counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS)
+        self.decoder = decoder_of(JOB_SOURCE)(
+            self.files, counter_map=counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS
+        )
         self._begun_us = begun_us
         self._calls_until_us: Lru[str, int] = Lru(REMEMBERED_CALLS)
         self._calls_shown_us: dict[str, int] = {}
@@ -164,15 +167,10 @@ class Watching:
         for job in self._jobs.values():
             job.begin_anew()
 
-    def know_job(
-        self,
-        name: str,
-        directory: str,
-        profiling: Profiling | None = None,  # noqa: ARG002 - the sink's interface
-    ) -> None:
+    def know_job(self, job: JobStatus) -> None:
         """A JOB that is watched from now on."""
-        self._directories.setdefault(name, directory)
-        self._job(name)
+        self._directories.setdefault(job.name, job.directory)
+        self._job(job.name)
 
     async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:  # noqa: ARG002 - the sink's interface
         """Nothing is kept of JOBs that are gone."""
@@ -252,7 +250,8 @@ class Watching:
     def _understood(self, happened: Happened, reached: dict[int, Acknowledgement]) -> JobChanges:
         job = happened.job
         if isinstance(happened.event, Loss):
-            job, change = told_loss(happened, happened.event)
+            path = None if happened.log is None else checked_path(happened.log.path)
+            job, change = told_loss(job, path, happened.event)
             return JobChanges(job, self._directory(job), (change,))
         try:
             return JobChanges(job, self._directory(job), list(self._mean(happened, reached)))

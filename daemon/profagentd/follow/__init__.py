@@ -1,1 +1,0 @@
-"""Finding logs, following them, and sending what grows in them."""

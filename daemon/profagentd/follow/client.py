@@ -14,18 +14,17 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd.access import Role
 from profagentd.errors import Fault, Refusal
 from profagentd.follow import messages
-from profagentd.follow.reading import MessageSize, read_batch
+from profagentd.follow.reading import read_batch
 from profagentd.follow.session import PAGE_ENTRIES, FollowSession
 from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
     from typing import Callable
 
     from profagentd.access import Caller
-    from profagentd.follow.log import Event, FileEvent, Log
+    from profagentd.follow.log import Event, Log
     from profagentd.follow.reading import ReadTask, Step
-    from profagentd.follow.registry import Job
     from profagentd.follow.server import Servicer
     from profagentd.sources.files import Fingerprint, Place
 
@@ -42,7 +41,7 @@ LEAVE_S = 2.0
 # Logs that have their turn in one go.
 TURN_LOGS = 128
 # Released handles are told so often, or before others are announced.
-RELEASE_S = 0.25
+RELEASE_S = 0.5
 # A stream whose table is full looks this often whether an idle log can give way.
 ROOM_S = 0.25
 # Why, unless there is another reason.
@@ -50,7 +49,7 @@ STOPPING = "the daemon is stopping"
 
 
 class ClientStream:
-    """The talk with one client, who is told a little of everything due in each turn; a listener of the board."""
+    """The talk with one client, who is told a little of everything due in each turn."""
 
     def __init__(
         self,
@@ -68,7 +67,6 @@ class ClientStream:
         self._take: Callable[[Place, bytes, Fingerprint], None] | None = None  # who counts what the client has
         self._wake = asyncio.Event()
         self._heard = self._spoke = self._released = self._clock.monotonic()
-        self._size = MessageSize()
         self._has_new_losses = True
         self._losses_sent = 0  # revision up to which kept losses are told
         self._is_closing = self._is_draining = False
@@ -91,28 +89,6 @@ class ClientStream:
         self._is_closing, self._reason = True, reason
         self._wake.set()
 
-    # What the board tells
-
-    def job_changed_state(self, job: Job) -> None:
-        """The JOB is new or has another state."""
-        self._session.job_changed_state(job)
-        self._wake.set()
-
-    def names_changed(self, job: Job, touches: Mapping[bytes, FileEvent]) -> None:
-        """These names of the JOB may have changed."""
-        self._session.names_changed(job, touches)
-        self._wake.set()
-
-    def names_removed(self, job: Job) -> None:
-        """Names of the JOB may be gone."""
-        self._session.names_removed(job)
-        self._wake.set()
-
-    def anything_changed(self, job: Job) -> None:
-        """Any name of the JOB may have changed."""
-        self._session.anything_changed(job)
-        self._wake.set()
-
     def _lose(self) -> None:
         self._has_new_losses = True
         self._wake.set()
@@ -130,13 +106,13 @@ class ClientStream:
             self._session.job_changed_state(job)
         if self._caller.role is Role.OPERATOR:
             self._take = self._site.retention.taker(opened.consumer)
-        self._site.board.add_listener(self)
+        self._site.board.add_listener(self._session, self._wake.set)
         self._site.retention.losses.add_listener(self._lose)
         try:
             await until_first(self._read(), self._speak())
         finally:
             self._site.retention.losses.remove_listener(self._lose)
-            self._site.board.remove_listener(self)
+            self._site.board.remove_listener(self._session)
             _LOGGER.info("%s left", opened.consumer)
 
     async def _open(self) -> wire.Open:
@@ -215,10 +191,11 @@ class ClientStream:
         self._spoke = self._clock.monotonic()
 
     async def _tell_jobs(self) -> bool:
-        if self._session.has_removed_jobs:
-            await self._say(messages.batches(self._session.take_losses(), self._size.limit))
+        due = self._session.take_statuses()
+        await self._say(messages.batches(self._session.take_losses()))
+        if any(following.is_over for following in due):
             await self._tell_released()
-        return await self._say(map(messages.job_status, self._session.take_statuses()))
+        return await self._say(map(messages.job_status, due))
 
     async def _tell_losses(self) -> bool:
         if not self._has_new_losses:
@@ -248,7 +225,7 @@ class ClientStream:
         page = await _in_time(names.following.job.place.root, names.look)
         logs, losses = self._session.looked(names, page, moment(self._clock))
         await self._announce_logs(logs)
-        await self._say(messages.batches(losses, self._size.limit))
+        await self._say(messages.batches(losses))
         return True
 
     async def _announce_logs(self, logs: Sequence[Log]) -> None:
@@ -262,9 +239,7 @@ class ClientStream:
         if not tasks:
             return False
         steps = await _in_time(tasks[0].place.root, partial(read_batch, tasks, now, self._site.quota.read_bytes))
-        begun = self._clock.monotonic()
-        await self._say(messages.batches(self._events(tasks, steps), self._size.limit))
-        self._size.sent(sum(step.sent_bytes for step in steps), self._clock.monotonic() - begun)
+        await self._say(messages.batches(self._events(tasks, steps)))
         self._deliver()
         return True
 

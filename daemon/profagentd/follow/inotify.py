@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.follow.log import FileEvent
-from profagentd.sources import source_of
+from profagentd.sources.walk import directories_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,8 +45,7 @@ _TOO_MANY = (errno.ENOSPC, errno.EMFILE, errno.ENOMEM)
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 # The first event after a rest goes on after this; while more arrive, they are gathered for longer.
-FIRST_S = 0.01
-GATHER_S = 0.075
+FIRST_S, GATHER_S = 0.01, 0.075
 # Directories that are watched only because JOBs may appear in them, at most.
 PARENTS_LIMIT = 4096
 
@@ -147,7 +146,7 @@ class InotifyWatcher:
     def watch_job(self, place: Place) -> bool:
         """Watch a JOB's directories; False when it cannot be watched and must be looked at instead."""
         try:
-            for inside in _directories(place):
+            for inside in directories_of(place):
                 self._watch_inside(place, inside)
         except OSError as error:
             self._note_failure(error)
@@ -157,7 +156,7 @@ class InotifyWatcher:
 
     def unwatch_job(self, place: Place) -> None:
         """Take no more events of a JOB."""
-        for inside in _directories(place):
+        for inside in directories_of(place):
             self._drop(Target(place, inside))
 
     # Events
@@ -203,7 +202,7 @@ class InotifyWatcher:
         if target.inside is None:
             self._watch.look_in(target.place)
         elif target.inside:
-            self._registry.names_removed(target.place)
+            self._registry.changed(target.place, {})
         else:
             self.unwatch_job(target.place)
             self._watch.lost(target.place)
@@ -211,24 +210,24 @@ class InotifyWatcher:
     def _take_inside(self, target: Target, event: InotifyEvent, touches: dict[bytes, FileEvent]) -> None:
         place, inside = target.place, target.inside or b""
         path = inside + b"/" + event.name if inside else event.name
-        if event.mask & _ISDIR and path in _directories(place):
+        if event.mask & _ISDIR and path in directories_of(place):
             self._directory_came_or_went(place, path, event)
         elif event.name:
             seen = file_event(event.mask)
             known = touches.get(path)
             touches[path] = seen if known is None else known | seen
         else:
-            self._registry.unsure(place)  # the directory's own mode changed: what was hidden may be readable
+            self._registry.changed(place, None)  # the directory's own mode changed: what was hidden may be readable
 
     def _directory_came_or_went(self, place: Place, inside: bytes, event: InotifyEvent) -> None:
-        if not file_event(event.mask) & FileEvent.MADE:
-            self._registry.names_removed(place)
+        if not file_event(event.mask).is_made:
+            self._registry.changed(place, {})
             return
         try:
             self._watch_inside(place, inside)
         except OSError as error:
             self._note_failure(error)
-        self._registry.unsure(place)
+        self._registry.changed(place, None)
 
     # Watches
 
@@ -279,8 +278,3 @@ class InotifyWatcher:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
         return result
-
-
-def _directories(place: Place) -> tuple[bytes, ...]:
-    source = source_of(place.name)
-    return source.directories if source else ()

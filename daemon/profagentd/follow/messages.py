@@ -12,6 +12,7 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import DIGEST_BYTES, Chunk, Completed, Event, Loss, Removed, Started
 from profagentd.follow.session import PAGE_ENTRIES
+from profagentd.follow.table import CHUNK_BYTES
 from profagentd.loop import US_PER_S
 from profagentd.retention.policy import Retain
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from profagentd.retention.losses import KeptLoss, Space
     from profagentd.retention.policy import Policy
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.walk import Measure
 
 PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 0
@@ -110,7 +110,7 @@ def _rss_bytes() -> int:
         return 0
 
 
-def batches(events: Iterable[Event], largest_bytes: int) -> Iterator[wire.ServerMessage]:
+def batches(events: Iterable[Event], largest_bytes: int = CHUNK_BYTES) -> Iterator[wire.ServerMessage]:
     """The events in order, in messages with so many bytes of logs at most, or one chunk."""
     message, size, count = wire.ServerMessage(), 0, 0
     add = message.batch.events.add
@@ -133,11 +133,6 @@ def kept_losses(losses: Iterable[KeptLoss], session: FollowSession) -> Iterator[
     events = [wire.Event(loss=_kept_loss(loss, session.job_handle(loss.job))) for loss in losses]
     for start in range(0, len(events), PAGE_ENTRIES):
         yield wire.ServerMessage(batch=wire.Batch(events=events[start : start + PAGE_ENTRIES]))
-
-
-def job_measure(measure: Measure) -> wire.JobMeasure:
-    """How much a JOB holds."""
-    return wire.JobMeasure(**measure._asdict())
 
 
 def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention | None:

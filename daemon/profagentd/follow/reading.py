@@ -18,8 +18,8 @@ from profagentd.follow.log import (
     StartReason,
     unread_loss,
 )
-from profagentd.follow.table import CHUNK_BYTES, PIECE_BYTES
-from profagentd.sources.files import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint
+from profagentd.follow.table import CHUNK_BYTES
+from profagentd.sources.files import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint, meaning_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from profagentd.sources.files import Place
     from profagentd.sources.source import Source
 
-# Over 10 kB/s a piece comes within half of the time after which a peer that is not heard is taken as gone.
-# A link is judged by so many bytes, each time anew. At this rate a large message takes a quarter of a second.
-JUDGED_BYTES = 1024 * 1024
-QUICK_BYTES_PER_S = 1024 * 1024
 # A log that was not changed for so long has stopped changing.
 STABLE_S = 0.3
 # A snapshot that was caught while it was written is read again after this.
@@ -41,24 +37,6 @@ REREAD_S = 0.02
 MISSED_S = 1.0
 # So much is compared in one go before other logs have their turn.
 COMPARE_BYTES = 4 * 1024 * 1024
-
-
-class MessageSize:
-    """The size for one stream. Each message costs both ends about the same, however large it is."""
-
-    def __init__(self) -> None:
-        self.limit = PIECE_BYTES
-        self._bytes = 0
-        self._seconds = 0.0
-
-    def sent(self, size: int, seconds: float) -> None:
-        """The link has taken `size` bytes of logs within so long."""
-        self._bytes += size
-        self._seconds += seconds
-        is_slow = self._seconds > JUDGED_BYTES / QUICK_BYTES_PER_S
-        if is_slow or self._bytes >= JUDGED_BYTES:
-            self.limit = PIECE_BYTES if is_slow else CHUNK_BYTES
-            self._bytes, self._seconds = 0, 0.0
 
 
 class Step(NamedTuple):
@@ -133,7 +111,7 @@ def _removed(log: Log) -> Step:
     gone = Removed(log.handle, generation, sent, log.size)
     if log.size > sent or not log.grows or not log.news.is_loss:
         return Step((gone,))
-    return Step((unread_loss(log.job, log.path, read_bytes=0 if log.news & FileEvent.MADE else log.sent), gone))
+    return Step((unread_loss(log.job, log.path, read_bytes=0 if log.news.is_made else log.sent), gone))
 
 
 class _Look:
@@ -157,10 +135,14 @@ class _Look:
             log.news = FileEvent.HINT
             return self._finish(is_whole=False)
         log.news = FileEvent.HINT
-        with self._files.open(log.path) as file:
-            self._descriptor = file.descriptor
-            self._seen = fingerprint(file.status)
+        self._descriptor, status = self._files.open(log.path)
+        self._seen = fingerprint(status)
+        try:
             return self._read()
+        except OSError as error:
+            raise meaning_of(error) from error
+        finally:
+            os.close(self._descriptor)
 
     def _read(self) -> Step:
         """Compare, then send, then see whether it is complete."""
@@ -271,11 +253,10 @@ class _Look:
         self._send(os.pread(self._descriptor, size, self._log.sent))
 
     def _send(self, data: bytes) -> None:
-        for at in range(0, len(data), PIECE_BYTES):
-            piece = data[at : at + PIECE_BYTES]
-            self._events.append(Chunk(self._log.handle, self._log.generation, self._log.sent, piece))
-            self._log.took(piece)
-        self._sent_bytes += len(data)
+        if data:
+            self._events.append(Chunk(self._log.handle, self._log.generation, self._log.sent, data))
+            self._log.took(data)
+            self._sent_bytes += len(data)
 
     def _step(self, *, again: bool = False, due: float | None = None) -> Step:
         return Step(tuple(self._events), again, due, self._sent_bytes)

@@ -7,7 +7,8 @@ import itertools
 import logging
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Callable, Optional, Protocol
 
 from profagentd.loop import Clock, NoAnswerError, in_time, moment
 from profagentd.sources import source_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 # How often the states of JOBs that may change by mere time are looked at.
-TICK_S = 0.2
+TICK_S = 0.5
 # After a standstill of so long, what has happened meanwhile is heard before time counts.
 STANDSTILL_S = 1.0
 # How long a client is kept waiting for the states of JOBs that were just found.
@@ -118,49 +119,40 @@ class JobStateTracker:
         return self._seen_until - self._changed
 
 
+# What may have happened to names: None for anything to any of them; where none is named, some may be gone.
+Touches = Optional["Mapping[bytes, FileEvent]"]
+
+
 class JobListener(Protocol):
     """Who wants to know; called on the loop, and must not block."""
 
     def job_changed_state(self, job: Job) -> None:
         """The JOB is new or has another state."""
 
-    def names_changed(self, job: Job, touches: Mapping[bytes, FileEvent]) -> None:
+    def names_changed(self, job: Job, touches: Touches) -> None:
         """These names of the JOB may have changed."""
 
-    def names_removed(self, job: Job) -> None:
-        """Names of the JOB may be gone."""
 
-    def anything_changed(self, job: Job) -> None:
-        """Any name of the JOB may have changed."""
-
-
+@dataclass(eq=False)
 class Job:
     """A JOB directory, or another source's collection."""
 
-    def __init__(
-        self,
-        place: Place,
-        made_wall_us: int,
-        changed_wall_us: int,
-        activity: JobStateTracker,
-        *,
-        is_scanned: bool,
-        profiling: Profiling | None = None,
-    ) -> None:
-        source = source_of(place.name)
+    place: Place
+    made_wall_us: int
+    changed_wall_us: int
+    activity: JobStateTracker
+    is_scanned: bool  # its changes are found by looking, in no order
+    profiling: Profiling | None = None  # what its program was told, where that is known
+    next_survey: float = float("-inf")  # monotonic
+
+    def __post_init__(self) -> None:
+        source = source_of(self.place.name)
         assert source is not None, "only a source's collections are found"
         self.source = source
-        self.place = place
-        self.name = place.name.decode("utf-8", "backslashreplace")
-        self.made_wall_us = made_wall_us
+        self.name = self.place.name.decode("utf-8", "backslashreplace")
         # By the clock that dated it: a board may wake in 1970 and have its clock set while the program runs.
-        self.made_since_boot_us = since_boot_us(made_wall_us)
-        self.changed_wall_us = changed_wall_us
-        self.activity = activity
-        self.is_scanned = is_scanned  # its changes are found by looking, in no order
-        self.profiling = profiling  # what its program was told, where that is known
-        self.state = activity.state  # as it was last told
-        self.next_survey = float("-inf")  # monotonic
+        self.made_since_boot_us = since_boot_us(self.made_wall_us)
+        self.state = self.activity.state  # as it was last told
 
 
 class JobRegistry:
@@ -171,7 +163,7 @@ class JobRegistry:
         self._clock = clock
         self._jobs: dict[Place, Job] = {}
         self._unsettled: dict[Job, None] = {}
-        self._listeners: list[JobListener] = []
+        self._listeners: dict[JobListener, Callable[[], object]] = {}  # each with what is called after a telling
         self._busy = asyncio.Event()
         self._strangers: set[Job] = set()  # JOBs that were never looked at
         self._knows_all = asyncio.Event()
@@ -191,13 +183,13 @@ class JobRegistry:
         self._see(job)
         return job.activity.rest_s
 
-    def add_listener(self, listener: JobListener) -> None:
-        """Tell it what happens from now on."""
-        self._listeners.append(listener)
+    def add_listener(self, listener: JobListener, wake: Callable[[], object] = bool) -> None:
+        """Tell it what happens from now on, and call `wake` after each telling."""
+        self._listeners[listener] = wake
 
     def remove_listener(self, listener: JobListener) -> None:
         """Tell it nothing more."""
-        self._listeners.remove(listener)
+        del self._listeners[listener]
 
     async def know_all(self) -> None:
         """Wait until each JOB's state was looked at once, but not for long: there may be very many."""
@@ -219,20 +211,12 @@ class JobRegistry:
         now = moment(self._clock)
         activity = JobStateTracker(now.seen(changed_wall_us), self.quiet_after_s)
         activity.see(now.monotonic)
-        job = self._jobs[place] = Job(
-            place,
-            made_wall_us,
-            changed_wall_us,
-            activity,
-            is_scanned=is_scanned,
-            profiling=profiling,
-        )
+        job = self._jobs[place] = Job(place, made_wall_us, changed_wall_us, activity, is_scanned, profiling)
         self._strangers.add(job)
         self._knows_all.clear()
         self._unsettle(job)
         _LOGGER.info("found %s, %s", os.fsdecode(place.directory), job.state.name.lower())
-        for listener in self._listeners:
-            listener.job_changed_state(job)
+        self._tell(lambda listener: listener.job_changed_state(job))
 
     def gone(self, place: Place) -> None:
         """A JOB directory is not there any more."""
@@ -243,27 +227,20 @@ class JobRegistry:
             self._note_known(job)
             self._tell_state(job)
 
-    def changed(self, place: Place, touches: Mapping[bytes, FileEvent]) -> None:
+    def changed(self, place: Place, touches: Touches) -> None:
         """These names may have changed; a JOB from which names only go is not at work."""
-        is_work = any(touch and not touch.is_removal for touch in touches.values())
-        job = self._changed_job(place, is_work=is_work)
-        if job:
-            for listener in self._listeners:
-                listener.names_changed(job, touches)
-
-    def names_removed(self, place: Place) -> None:
-        """Names of the JOB may be gone."""
-        job = self._changed_job(place, is_work=False)
-        if job:
-            for listener in self._listeners:
-                listener.names_removed(job)
-
-    def unsure(self, place: Place) -> None:
-        """Anything in the JOB may have changed."""
-        job = self._changed_job(place, is_work=True)
-        if job:
-            for listener in self._listeners:
-                listener.anything_changed(job)
+        job = self._jobs.get(place)
+        if job is None:
+            return
+        if touches is None or any(touch.has_content for touch in touches.values()):
+            now = moment(self._clock)
+            job.changed_wall_us = now.wall_us
+            job.activity.change(now.monotonic)
+        else:
+            job.activity.lose()
+        self._unsettle(job)
+        self._tell_state(job)
+        self._tell(lambda listener: listener.names_changed(job, touches))
 
     def seen(self, place: Place, until: float) -> None:
         """Whatever changed in the JOB until then was told."""
@@ -316,19 +293,6 @@ class JobRegistry:
         ended = self._clock.monotonic()
         job.next_survey = ended + (ended - begun) / SURVEY_SHARE
 
-    def _changed_job(self, place: Place, *, is_work: bool) -> Job | None:
-        job = self._jobs.get(place)
-        if job:
-            if is_work:
-                now = moment(self._clock)
-                job.changed_wall_us = now.wall_us
-                job.activity.change(now.monotonic)
-            else:
-                job.activity.lose()
-            self._unsettle(job)
-            self._tell_state(job)
-        return job
-
     def _note_known(self, job: Job) -> None:
         self._strangers.discard(job)
         if not self._strangers:
@@ -338,13 +302,17 @@ class JobRegistry:
         self._unsettled[job] = None
         self._busy.set()
 
+    def _tell(self, tell: Callable[[JobListener], None]) -> None:
+        for listener, wake in self._listeners.items():
+            tell(listener)
+            wake()
+
     def _tell_state(self, job: Job) -> None:
         if job.state is job.activity.state:
             return
         job.state = job.activity.state
         _LOGGER.info("%s is %s", job.name, job.state.name.lower())
-        for listener in self._listeners:
-            listener.job_changed_state(job)
+        self._tell(lambda listener: listener.job_changed_state(job))
 
 
 def _has_ended(job: Job) -> Iterator[bool | None]:

@@ -168,7 +168,7 @@ class Servicer(BoardServicer):
             _LOGGER.info("%s is not measured: its root does not answer", request.name)
         if job is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such JOB")
-        return messages.job_measure(found)
+        return wire.JobMeasure(**found._asdict())
 
     async def Follow(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes
         self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any
@@ -255,35 +255,21 @@ def check_address(address: str) -> None:
         if address.startswith("unix:"):
             _check_path(address[len("unix:") :])
         else:
-            _check_port(*address.rsplit(":", 1))
+            host, _, port = address.rpartition(":")
+            family, kind, _, _, where = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+            with closing(socket.socket(family, kind)) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(where)
     except OSError as error:
         reason = error.strerror or os.strerror(error.errno or errno.EIO)
         hint = _HINTS.get(error.errno or 0, _ADDRESS_HINT)
         raise DaemonError(f"cannot listen on {address}: {reason}", hint=hint) from error
 
 
-def _check_port(host: str, port: str) -> None:
-    """A name may have several addresses, of which one is enough unless somebody else has another."""
-    found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    failed: list[OSError] = []
-    for family, kind, protocol, _, where in found:
-        try:
-            with closing(socket.socket(family, kind, protocol)) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(where)
-        except OSError as error:
-            failed.append(error)
-    in_use = [error for error in failed if error.errno == errno.EADDRINUSE]
-    if in_use or len(failed) == len(found):
-        raise (in_use or failed)[0]
-
-
 def _check_path(path: str) -> None:
     """A socket that nobody serves is replaced."""
-    directory = os.path.dirname(path) or "."
-    os.stat(directory)
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if not os.access(os.path.dirname(path) or ".", os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "its directory is not there, or not to be written")
     if os.path.lexists(path) and not (os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     with closing(socket.socket(socket.AF_UNIX)) as probe:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from profagentd.follow.log import Log
-    from profagentd.follow.registry import Job
+    from profagentd.follow.registry import Job, Touches
     from profagentd.follow.table import Quota
     from profagentd.loop import Moment
     from profagentd.sources.files import Fingerprint, Place
@@ -30,8 +30,7 @@ PAGE_ENTRIES = 1000
 NAMES_LIMIT = 10_000
 # A name brings others with it that must be announced before: tables of layers, the other unit's data.
 NAMES_OF_ONE = 8
-# Names that are not files are told one by one up to so many.
-ODD_LIMIT = 1000
+ODD_LIMIT = 1000  # names that are not files
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class Following:
     def end(self) -> Iterator[Loss]:
         """The JOB is gone, and with it whatever was to be looked at."""
         if self.wants_walk or self.walk:
-            yield self._loss(LossReason.REMOVED_UNREAD, "the JOB was removed before all of it was looked at")
+            yield Loss(0, self.handle, LossReason.REMOVED_UNREAD, "the JOB was removed before all of it was looked at")
         yield from (unread_loss(self.handle, path) for path, event in self.touches.items() if event.is_loss)
         self.touches.clear()
         self.walk, self.wants_walk = None, False
@@ -170,13 +169,11 @@ class Following:
         for path in page.odd:
             if path not in self._odd_sent and len(self._odd_sent) < ODD_LIMIT:
                 self._odd_sent.add(path)
-                yield self._loss(LossReason.NOT_A_FILE, f"{os.fsdecode(path)} is no regular file")
+                yield Loss(0, self.handle, LossReason.NOT_A_FILE, f"{os.fsdecode(path)} is no regular file")
         if page.unreadable and not self._is_unreadable_sent:
-            yield self._loss(LossReason.UNREADABLE, f"{os.fsdecode(self.job.place.directory)}: {page.unreadable}")
+            directory = os.fsdecode(self.job.place.directory)
+            yield Loss(0, self.handle, LossReason.UNREADABLE, f"{directory}: {page.unreadable}")
         self._is_unreadable_sent = page.unreadable is not None
-
-    def _loss(self, reason: LossReason, detail: str) -> Loss:
-        return Loss(0, self.handle, reason, detail)
 
 
 class FollowSession:
@@ -214,31 +211,23 @@ class FollowSession:
             self._losses += following.end()
             self._touch_all(following, FileEvent.DELETED)
 
-    def names_changed(self, job: Job, touches: Mapping[bytes, FileEvent]) -> None:
+    def names_changed(self, job: Job, touches: Touches) -> None:
         """These names of the JOB may have changed."""
         following = self._followed(job)
-        if following:
-            for path, event in touches.items():
-                ended = job.source.ended_by(path)
-                if ended is not None and not event.is_removal:
-                    self._touch(following, ended, FileEvent.HINT)
-                self._touch(following, path, event)
-            self._settle_again(following)
-
-    def names_removed(self, job: Job) -> None:
-        """Names of the JOB may be gone."""
-        following = self._followed(job)
-        if following:
-            self._touch_all(following, FileEvent.HINT)
-
-    def anything_changed(self, job: Job) -> None:
-        """Any name of the JOB may have changed."""
-        following = self._followed(job)
-        if following:
+        if following is None:
+            return
+        if touches is None:
             following.look_everywhere()
             for log in self.table.of_job(following.handle):
                 log.doubted = True
+        if not touches:
             self._touch_all(following, FileEvent.HINT)
+        for path, event in (touches or {}).items():
+            ended = job.source.ended_by(path)
+            if ended is not None and not event.is_removal:
+                self._touch(following, ended, FileEvent.HINT)
+            self._touch(following, path, event)
+        if touches != {}:
             self._settle_again(following)
 
     # What the client says
@@ -273,13 +262,9 @@ class FollowSession:
 
     def take_delivered(self) -> list[tuple[Place, bytes, Fingerprint]]:
         """Logs that the client has whole, with the fingerprints of the files that it has."""
-        delivered = [
-            (self._followings[log.job].job.place, log.path, log.fingerprint)
-            for log in self.table.delivered
-            if log.fingerprint and log.job in self._followings
-        ]
-        self.table.delivered.clear()
-        return delivered
+        logs, self.table.delivered = self.table.delivered, []
+        known = [(self._followings[log.job].job.place, log) for log in logs if log.job in self._followings]
+        return [(place, log.path, log.fingerprint) for place, log in known if log.fingerprint]
 
     def job_handle(self, name: str) -> int:
         """The handle of the JOB of this name; 0 when there is none any more."""
@@ -287,14 +272,10 @@ class FollowSession:
 
     # What is to be done
 
-    @property
-    def has_removed_jobs(self) -> bool:
-        """Whether there are JOBs whose end the client does not know yet."""
-        return any(each.is_over for each in self._followings.values())
-
     def take_statuses(self) -> list[Following]:
         """JOBs whose status the client must be told, each asked for once; of their end after that of their logs."""
-        due = [each for each in self._followings.values() if each.status_due and self._may_tell(each)]
+        asked = [each for each in self._followings.values() if each.status_due]
+        due = [each for each in asked if not (each.is_over and (each.is_looking or self.table.of_job(each.handle)))]
         for each in due:
             each.status_due = False
             if each.is_over:
@@ -303,11 +284,8 @@ class FollowSession:
 
     def take_caught_up(self) -> list[Following]:
         """Followed JOBs of which everything was sent that there is, each told once for its state."""
-        due = [
-            each
-            for each in self._followings.values()
-            if each.is_followed and not (each.caught_up_sent or each.status_due or each.is_over) and self._has_all(each)
-        ]
+        new = [each for each in self._followings.values() if each.is_followed and not each.caught_up_sent]
+        due = [each for each in new if not (each.status_due or each.is_over) and self._has_all(each)]
         for each in due:
             each.caught_up_sent = True
         return due
@@ -375,17 +353,20 @@ class FollowSession:
 
     def take_read_tasks(self, limit: int, now: float) -> list[ReadTask]:
         """Turns that are due, at most `limit`, of one root that answers."""
-        tasks = [self._task(log) for log in self.table.take_ready(limit, now)]
-        root = next((task.place.root for task in tasks if not is_late(task.place.root)), None)
-        self.table.put_back(task.log for task in tasks if task.place.root != root)
-        return [task for task in tasks if task.place.root == root]
+        tasks: list[ReadTask] = []
+        root = None
+        for log in self.table.take_ready(limit, now):
+            following = self._followings[log.job]
+            place = following.job.place
+            if root is None and not is_late(place.root):
+                root = place.root
+            if place.root == root:
+                tasks.append(ReadTask(log, place, following.job.source, following.is_over))
+            else:
+                self.table.put_back((log,))
+        return tasks
 
     # Inside
-
-    def _task(self, log: Log) -> ReadTask:
-        following = self._followings[log.job]
-        job = following.job
-        return ReadTask(log, job.place, job.source, following.is_over)
 
     def _followed(self, job: Job) -> Following | None:
         following = self._by_job.get(job)
@@ -412,9 +393,6 @@ class FollowSession:
         # While a JOB is open its client is told once; a telling for each write would be noise.
         if following.job.state is not JobState.OPEN:
             following.caught_up_sent = False
-
-    def _may_tell(self, following: Following) -> bool:
-        return not following.is_over or not (following.is_looking or self.table.of_job(following.handle))
 
     def _has_all(self, following: Following) -> bool:
         if following.is_followed and (following.wants_look or following.is_looking):

@@ -26,10 +26,9 @@ SURE_LOGS = 64
 SLOT_S = 0.1
 # An incomplete log that did not change for so long gives way when others wait.
 IDLE_S = 1.0
-# One look gives what one message takes: all of it over a quick link, else one of its pieces.
+# One look gives what one message takes; with more than so many streams each reads but a piece at a time.
 CHUNK_BYTES = 256 * 1024
 PIECE_BYTES = 64 * 1024
-# With more streams than these each reads but a piece at a time.
 LARGE_READS = 4
 
 
@@ -130,8 +129,9 @@ class LogTable:
 
     def touch(self, log: Log, event: FileEvent) -> None:
         """Something was seen to happen to its file."""
-        log.news |= event
-        log.doubted |= bool(event & FileEvent.MADE)
+        if event is not FileEvent.HINT:
+            log.news |= event
+            log.doubted |= event.is_made
         if log.state is not ASKED:
             self.queue(log)
 

@@ -15,10 +15,9 @@ from profagentd.follow.inotify import InotifyWatcher
 from profagentd.follow.log import FileEvent
 from profagentd.follow.session import NAMES_LIMIT
 from profagentd.loop import Clock, on_disk, until_first
-from profagentd.sources import source_of
 from profagentd.sources.acl_json import find_profiling
 from profagentd.sources.files import Place, is_remote, open_directory
-from profagentd.sources.walk import Found, find_jobs, job_times
+from profagentd.sources.walk import Found, directories_of, find_jobs, job_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
@@ -135,25 +134,17 @@ class DirectoryScan:
         return found
 
 
-class JobScan:
-    """The directories of a JOB."""
-
-    def __init__(self, place: Place) -> None:
-        source = source_of(place.name)
-        directories = source.directories if source else (b"",)
-        self._scans = [DirectoryScan(place, each, () if each else directories) for each in directories]
-
-    def scan(self) -> Scanned:
-        """Paths inside the JOB that changed since the last call. OSError when the JOB cannot be read."""
-        begun_s = time.thread_time()
-        all_of_it = Scanned({})
-        for each in self._scans:
-            scanned = each.scan()
-            all_of_it.touches.update(scanned.touches)
-            all_of_it.is_all |= scanned.is_all
-            all_of_it.names_changed |= scanned.names_changed
-        all_of_it.cpu_s = time.thread_time() - begun_s
-        return all_of_it
+def scan_job(scans: Sequence[DirectoryScan]) -> Scanned:
+    """Paths inside a JOB that changed since the last call. OSError when the JOB cannot be read."""
+    begun_s = time.thread_time()
+    all_of_it = Scanned({})
+    for each in scans:
+        scanned = each.scan()
+        all_of_it.touches.update(scanned.touches)
+        all_of_it.is_all |= scanned.is_all
+        all_of_it.names_changed |= scanned.names_changed
+    all_of_it.cpu_s = time.thread_time() - begun_s
+    return all_of_it
 
 
 class ScanRounds:
@@ -164,18 +155,19 @@ class ScanRounds:
         self._sharers = sharers
         self._clock = clock
         self._board = board
-        self._scans: dict[Place, JobScan] = {}
+        self._scans: dict[Place, list[DirectoryScan]] = {}
         self._changed: dict[Place, float] = {}
         self._resting_turn = 0
         self._wake = asyncio.Event()
 
     async def add(self, place: Place) -> None:
         """Look at this JOB from now on."""
-        scan = JobScan(place)
+        directories = directories_of(place)
+        scans = [DirectoryScan(place, each, () if each else directories) for each in directories]
         # Where this fails, the first look that succeeds will tell of everything.
         with suppress(OSError):
-            await on_disk(place.root, scan.scan)
-        self._scans[place] = scan
+            await on_disk(place.root, scan_job, scans)
+        self._scans[place] = scans
         self._changed[place] = self._clock.monotonic()
         self._wake.set()
 
@@ -207,7 +199,7 @@ class ScanRounds:
     async def _look(self, place: Place) -> float:
         begun = self._clock.monotonic()
         try:
-            scanned = await on_disk(place.root, self._scans[place].scan)
+            scanned = await on_disk(place.root, scan_job, self._scans[place])
         except OSError:
             return 0.0  # it is gone, which the search will tell, or cannot be read, which its clients are told
         if place not in self._scans:
@@ -215,11 +207,11 @@ class ScanRounds:
         if scanned.is_all or scanned.touches or scanned.names_changed:
             self._changed[place] = begun
         if scanned.is_all:
-            self._board.unsure(place)
+            self._board.changed(place, None)
         elif scanned.touches:
             self._board.changed(place, scanned.touches)
         if scanned.names_changed:
-            self._board.names_removed(place)
+            self._board.changed(place, {})
         self._board.seen(place, begun)
         return scanned.cpu_s
 
@@ -271,7 +263,7 @@ class Watch:
     def look_everywhere(self) -> None:
         """Anything may have changed."""
         for place in self._jobs.values():
-            self._board.unsure(place)
+            self._board.changed(place, None)
         for root in self._wanted:
             self.look_in(Place(root, b""))
 

@@ -1,1 +1,0 @@
-"""What is delivered, what is deleted, and what was lost."""

@@ -161,8 +161,8 @@ def _write(directory: Path, text: bytes) -> None:
 
 # Room
 
-# How often file systems are asked; a shortage that is over sooner may stay unseen.
-LOOK_S = 0.25
+# How often file systems are asked while a JOB is open, and else; a shortage that is over sooner may stay unseen.
+LOOK_S, REST_LOOK_S = 0.5, 1.0
 # A shortage is told when it begins, then so often with its newer end.
 TELL_S = 10.0
 # One that comes back so soon is the same.
@@ -248,23 +248,23 @@ class SpaceWatch:
         """Watch until cancelled."""
         await self._roots.each(self._watch)
 
-    async def look(self, root: bytes) -> None:
-        """Ask one root's file system, and note what is lost there."""
+    async def look(self, root: bytes) -> bool:
+        """Ask one root's file system, and note what is lost there; whether a JOB is open on it."""
         writing = [job for job in self._board.jobs if job.place.root == root and job.state is JobState.OPEN]
         try:
             self._spaces[root], full = await on_disk(root, _look, root, [job.place for job in writing])
         except OSError:
             self._spaces.pop(root, None)
-            return
+            return bool(writing)
         for job in writing:
             if job.place in full:
                 self._note(job.name)
         await self._losses.save()
+        return bool(writing)
 
     async def _watch(self, root: bytes) -> None:
         while True:
-            await self.look(root)
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(LOOK_S if await self.look(root) else REST_LOOK_S)
 
     def _note(self, job: str) -> None:
         now_us, last = self._clock.wall_us(), self._losses.last(LossReason.DISK_FULL, job)

@@ -3,26 +3,196 @@
 from __future__ import annotations
 
 import enum
-import re
+import hashlib
+import logging
+import os
+import struct
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable, TypeVar
 
-from profagentd.sources.job import DATA_DIRECTORY, api_model, ended_by, is_table, kind_of
-from profagentd.sources.source import LogKind
+from profagentd.loop import on_disk
+from profagentd.sources.source import Part
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from profagentd.follow.registry import Job, Touches
     from profagentd.sources.files import Fingerprint, Place
+
+
+_LOGGER = logging.getLogger(__name__)
+_T = TypeVar("_T")
+# Of one consumer's log, which file of it was delivered: each by its key.
+_Records = dict[bytes, bytes]
+
+DIRECTORY_NAME = "delivered"
+# JOBs that are remembered; those that were written to earliest go first.
+JOBS_LIMIT = 1000
+DIGEST_BYTES = 8
+RECORD_BYTES = 2 * DIGEST_BYTES
+# A JOB's file of records is written anew when it has this many more than twice as many as there are logs.
+SPARE_RECORDS = 10_000
+_SEEN = struct.Struct("<QQq")
+# Whose delivery counts where nobody is named: whoever's.
+_ANYONE = ""
+
+
+class AckTracker:
+    """A listener of the board: whatever happens to a log takes its delivery back. All calls but `has` on the loop."""
+
+    def __init__(self, retain_for: Sequence[str], state: Path | None) -> None:
+        """`state`: where deliveries are kept; None keeps them in memory only."""
+        self._directory = state / DIRECTORY_NAME if state else None
+        self._is_failing = False
+        self._known: dict[Place, _Records] = {}  # as in the JOB's file, as far as that was read
+        self._unkept: dict[Place, _Records] = {}
+        self._news: set[Place] = set()
+        self.expect(retain_for)
+
+    def expect(self, retain_for: Sequence[str]) -> None:
+        """These consumers, or anyone when none is named, must have a log; of earlier ones what was kept counts."""
+        self._consumers = tuple(retain_for) or (_ANYONE,)
+        self._known.clear()
+        self._unkept.clear()
+
+    def delivered(self, consumer: str, place: Place, path: bytes, seen: Fingerprint) -> None:
+        """The consumer has the whole of this log, as it was when it had this fingerprint."""
+        counted = consumer if consumer in self._consumers else _ANYONE
+        if counted in self._consumers:
+            self._unkept.setdefault(place, {})[_log_key(counted, path)] = _file_key(seen)
+            self._news.add(place)
+
+    def has(self, place: Place, path: bytes, seen: Fingerprint) -> bool:
+        """Whether every consumer has this very file. Any thread may ask."""
+        unkept, known, file = self._unkept.get(place, {}), self._known.get(place, {}), _file_key(seen)
+        return all((unkept.get(key) or known.get(key)) == file for key in self._keys(path))
+
+    def take_news(self, place: Place) -> bool:
+        """Whether anything was delivered of the JOB, or its state changed, since this was asked last."""
+        is_news = place in self._news
+        self._news.discard(place)
+        return is_news
+
+    def give_news_back(self, place: Place) -> None:
+        """The JOB is to be looked at again."""
+        self._news.add(place)
+
+    # What is kept
+
+    async def recall(self, place: Place) -> None:
+        """Know what was delivered of a JOB before it was found."""
+        if place not in self._known:
+            found = await self._on_disk(_read, place)
+            self._known.setdefault(place, found or {})
+
+    async def keep(self) -> None:
+        """Keep the deliveries: from then on a restart changes nothing about them."""
+        for place in list(self._unkept):
+            await self.recall(place)
+            known, unkept = self._known.get(place, {}), self._unkept.pop(place, {})
+            records = b"".join(key + file for key, file in unkept.items() if known.get(key) != file)
+            known.update(unkept)
+            size = await self._on_disk(_append, place, records) if records else None
+            if size and size > (2 * len(known) + SPARE_RECORDS) * RECORD_BYTES:
+                await self._on_disk(_replace, place, b"".join(key + file for key, file in known.items()))
+
+    async def drop(self, place: Place) -> None:
+        """The JOB was deleted."""
+        await self._on_disk(_drop, place)
+
+    async def _on_disk(self, work: Callable[..., _T], place: Place, *arguments: object) -> _T | None:
+        """What a thread gives; None where nothing can be kept, which is said once."""
+        if self._directory is None:
+            return None
+        file = self._directory / os.path.basename(place.path).decode("ascii")
+        try:
+            return await on_disk(os.fsencode(self._directory), work, file, *arguments)
+        except OSError as error:
+            if not self._is_failing:
+                self._is_failing = True
+                _LOGGER.warning("%s: %s: deliveries are known in memory only", self._directory, error.strerror)
+            return None
+
+    # What the board tells
+
+    def job_changed_state(self, job: Job) -> None:
+        """A JOB that is gone has no logs."""
+        if job.state is not JobState.REMOVED:
+            self._news.add(job.place)
+            return
+        self._news.discard(job.place)
+        for records in (self._known, self._unkept):
+            records.pop(job.place, None)
+
+    def names_changed(self, job: Job, touches: Touches) -> None:
+        """What was written, made or removed is to be delivered again; files that are others have other fingerprints."""
+        if touches is None:
+            self._news.add(job.place)
+        for records in (self._known.get(job.place), self._unkept.get(job.place)):
+            if records:
+                for key in (key for path, touch in (touches or {}).items() if touch for key in self._keys(path)):
+                    records.pop(key, None)
+
+    def _keys(self, path: bytes) -> list[bytes]:
+        return [_log_key(consumer, path) for consumer in self._consumers]
+
+
+def _log_key(consumer: str, path: bytes) -> bytes:
+    return hashlib.blake2b(consumer.encode("utf-8") + b"\0" + path, digest_size=DIGEST_BYTES).digest()
+
+
+def _file_key(seen: Fingerprint) -> bytes:
+    return hashlib.blake2b(_SEEN.pack(*seen), digest_size=DIGEST_BYTES).digest()
+
+
+def _read(file: Path) -> _Records:
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        return {}
+    records = range(0, len(text) - RECORD_BYTES + 1, RECORD_BYTES)
+    return {text[at : at + DIGEST_BYTES]: text[at + DIGEST_BYTES : at + RECORD_BYTES] for at in records}
+
+
+def _append(file: Path, records: bytes) -> int:
+    """How large the file is then. It need not outlive the board's power: what was written last does not either."""
+    file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not file.exists():
+        _bound(file.parent)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "ab") as text:
+        whole = text.tell() - text.tell() % RECORD_BYTES
+        text.truncate(whole)  # what a daemon that was killed wrote in part
+        text.write(records)
+    return whole + len(records)
+
+
+def _replace(file: Path, records: bytes) -> None:
+    new = file.with_name(f"{file.name}.new")
+    new.write_bytes(records)
+    os.replace(new, file)
+
+
+def _drop(file: Path) -> None:
+    with suppress(FileNotFoundError):
+        file.unlink()
+
+
+def _bound(directory: Path) -> None:
+    """Forget JOBs that were removed long ago by others than retention."""
+    newest_first = sorted(directory.iterdir(), key=lambda file: -file.stat().st_mtime_ns)
+    for file in newest_first[JOBS_LIMIT - 1 :]:
+        _drop(file)
+
 
 # Where it cannot be seen who has the NPU open, a JOB must rest so long before its last files go.
 UNSEEN_REST_S = 600.0
 
 # What file systems give to files at a time.
 BLOCK_BYTES = 4096
-
-_CONTINUATION = re.compile(rb"cont\.\d+\..*\d", re.DOTALL)
 
 
 class Retain(enum.Enum):
@@ -50,27 +220,6 @@ class Policy:
     def counts(self, consumer: str) -> bool:
         """Whether it matters what this consumer has; where nobody is named and anything may go, that of each does."""
         return self.retain is not Retain.KEEP and (not self.retain_for or consumer in self.retain_for)
-
-
-class Part(enum.Enum):
-    """What a log is to its JOB, and so when it may go."""
-
-    WORK = "work"  # an inference's: while the JOB goes on
-    CALLS = "calls"  # acl_api: a model that is loaded again appends, and its end shows that the JOB has ended
-    TABLE = "table"  # explains the others: with the last of them
-
-
-def part_of(path: bytes) -> Part | None:
-    """What the runtime's file at `path` inside a JOB is to it; None for what the runtime does not write."""
-    directory, _, name = path.rpartition(b"/")
-    if is_table(path):
-        return Part.TABLE
-    if directory != DATA_DIRECTORY:
-        return None
-    data = ended_by(name) or name
-    if kind_of(data) is LogKind.DATA:
-        return Part.WORK if api_model(data) is None else Part.CALLS
-    return Part.WORK if _CONTINUATION.fullmatch(name) else None
 
 
 @dataclass(frozen=True)

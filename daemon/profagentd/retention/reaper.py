@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from profagentd.follow.log import LossReason
 from profagentd.loop import Clock, on_disk, until_first
-from profagentd.retention.acks import AckTracker
 from profagentd.retention.losses import SpaceWatch
-from profagentd.retention.policy import Deletion, JobFacts, Part, Policy, Retain, Stored, is_over, part_of, plan
+from profagentd.retention.policy import AckTracker, Deletion, JobFacts, Policy, Retain, Stored, is_over, plan
 from profagentd.sources.files import (
     Fingerprint,
     Gone,
@@ -27,11 +26,12 @@ from profagentd.sources.files import (
     fingerprint,
     is_local,
     is_remote,
+    list_directory,
     open_directory,
 )
-from profagentd.sources.job import DATA_DIRECTORY, JobSource, done_of, ended_by, in_data, kind_of
-from profagentd.sources.source import LogKind
+from profagentd.sources.source import DATA, Part
 from profagentd.sources.state import JobState, is_npu_open
+from profagentd.sources.walk import directories_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from profagentd.follow.registry import Job, JobRegistry
     from profagentd.loop import Roots
     from profagentd.retention.losses import KeptLosses
+    from profagentd.sources.source import Source
 
     Files = tuple[tuple[bytes, Fingerprint], ...]
     IsDelivered = Callable[[Place, bytes, Fingerprint], bool]
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 # The number of CAP_DAC_OVERRIDE (capabilities(7)).
 _DAC_OVERRIDE = 1
-_JOBS = JobSource()
 # Logs of one JOB that are weighed in one go, oldest first.
 LOGS_LIMIT = 10_000
 # What was written so lately may be written still.
@@ -60,8 +60,11 @@ SETTLE_NS = 500_000_000
 class Look:
     """Finds what may go of a JOB: what is delivered and, where that is asked for, what is complete."""
 
-    def __init__(self, place: Place, is_delivered: IsDelivered, now_ns: int, *, with_undelivered: bool) -> None:
+    def __init__(
+        self, place: Place, source: Source, is_delivered: IsDelivered, now_ns: int, *, with_undelivered: bool
+    ) -> None:
         self._place = place
+        self._source = source
         self._is_delivered = is_delivered
         self._now_ns = now_ns
         self._with_undelivered = with_undelivered
@@ -72,15 +75,15 @@ class Look:
         """The logs; of very many the oldest. OSError when the JOB cannot be read."""
         with OpenJob(self._place) as files:
             names = set(_paths(self._place))
-            found = (self._stored(files, path, names) for path in names if ended_by(path) not in names)
+            found = (self._stored(files, path, names) for path in names if self._source.ended_by(path) not in names)
             logs = heapq.nsmallest(LOGS_LIMIT, (each for each in found if each), key=lambda each: each.age)
         is_all = not self._has_others and len(logs) < LOGS_LIMIT
         return JobFacts(logs, is_all, is_over, self._is_settled)
 
     def _stored(self, files: OpenJob, path: bytes, names: set[bytes]) -> Stored | None:
-        part, done = part_of(path), done_of(path)
-        is_data = kind_of(path) is LogKind.DATA
-        paths = [path, done] if is_data and done in names else [path]
+        part = self._source.part(path)
+        end = self._source.end_of(path) if self._source.kind(path) is DATA else None
+        paths = [path, end] if end in names else [path]
         try:
             seen = tuple((each, fingerprint(files.status(each))) for each in paths)
         except (Gone, NotAFile, Unreadable):
@@ -88,12 +91,12 @@ class Look:
         if part is None or not seen:
             self._has_others = True
             return None
-        if is_data and len(paths) == 1 and not seen[0][1].size:
+        if end and len(paths) == 1 and not seen[0][1].size:
             # Models that are not built for profiling leave such; nothing is in it (format page 2.1).
             return Stored(self._place, seen, Part.TABLE, is_delivered=True)
         is_delivered = all(self._is_delivered(self._place, each, found) for each, found in seen)
         may_go = is_delivered or (
-            self._with_undelivered and (not is_data or files.told_length(_JOBS, path) is not None)
+            self._with_undelivered and (end is None or files.told_length(self._source, path) is not None)
         )
         if may_go and any(abs(self._now_ns - each.mtime_ns) < SETTLE_NS for _, each in seen):
             may_go = self._is_settled = False
@@ -102,22 +105,14 @@ class Look:
 
 
 def _paths(place: Place) -> Iterator[bytes]:
-    """Every name in the JOB and in its data directory, but that directory itself."""
-    for name, is_directory in _entries(place):
-        if name != DATA_DIRECTORY or not is_directory:
-            yield name
-        else:
-            data = Place(place.root, os.path.join(place.path, DATA_DIRECTORY))
-            yield from (in_data(below) for below, _ in _entries(data))
-
-
-def _entries(place: Place) -> list[tuple[bytes, bool]]:
-    descriptor = open_directory(place)
-    try:
-        with os.scandir(descriptor) as entries:
-            return [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
-    finally:
-        os.close(descriptor)
+    """Every name in the collection's directories, but those directories themselves."""
+    directories = directories_of(place)
+    for inside in directories:
+        with suppress(*((FileNotFoundError, NotADirectoryError) if inside else ())):
+            for name, is_directory in list_directory(place.below(inside)):
+                path = os.path.join(inside, name)
+                if not (is_directory and path in directories):
+                    yield path
 
 
 # Deleting
@@ -148,13 +143,13 @@ def remove(place: Place, logs: Sequence[Files]) -> set[bytes]:
 
 
 def remove_directories(place: Place) -> bool:
-    """Delete the JOB's two directories; whether they were empty. OSError when the JOB is not there or not ours."""
+    """Delete the JOB's directories; whether they were empty. OSError when the JOB is not there or not ours."""
     parent, _, name = place.path.rpartition(b"/")
     with _directories(place) as directories:
         above = open_directory(Place(place.root, parent))
         try:
-            if DATA_DIRECTORY in directories:
-                os.rmdir(DATA_DIRECTORY, dir_fd=directories[b""])
+            for inside in filter(None, directories):
+                os.rmdir(inside, dir_fd=directories[b""])
             os.rmdir(name, dir_fd=above)
         except OSError:
             return False
@@ -168,9 +163,9 @@ def _directories(place: Place) -> Iterator[dict[bytes, int]]:
     """Descriptors of the JOB's directories, by their path inside it."""
     opened: dict[bytes, int] = {}
     try:
-        opened[b""] = open_directory(place)
-        with suppress(FileNotFoundError, NotADirectoryError):
-            opened[DATA_DIRECTORY] = open_directory(Place(place.root, os.path.join(place.path, DATA_DIRECTORY)))
+        for inside in directories_of(place):
+            with suppress(*((FileNotFoundError, NotADirectoryError) if inside else ())):
+                opened[inside] = open_directory(place.below(inside))
         if not all(map(is_local, opened.values())):
             raise OSError(errno.EREMOTE, "is on a network file system")
         yield opened
@@ -337,7 +332,7 @@ class Retention:
         """What stands in a JOB; nothing where that cannot be read."""
         await self._acks.recall(job.place)
         now_ns, with_undelivered = self._clock.wall_us() * 1000, self.policy.delete_undelivered
-        look = Look(job.place, self._acks.has, now_ns, with_undelivered=with_undelivered)
+        look = Look(job.place, job.source, self._acks.has, now_ns, with_undelivered=with_undelivered)
         try:
             return await on_disk(job.place.root, partial(look.facts, is_over=is_over))
         except OSError:

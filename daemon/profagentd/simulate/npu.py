@@ -9,9 +9,23 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from profagentd.errors import DaemonError
-from profagentd.simulate import encode
-from profagentd.simulate.draw import FREQUENCY_MHZ, Drawing
-from profagentd.simulate.encode import load_counters
+from profagentd.simulate.draw import (
+    API_AICPU,
+    API_EXECUTE,
+    API_LOAD,
+    API_UNLOAD,
+    BYTES16,
+    BYTES32,
+    FREQUENCY_MHZ,
+    Drawing,
+    api_record,
+    done_text,
+    info_json,
+    layer_info,
+    load_counters,
+    net_info,
+    online_batch_num,
+)
 from profagentd.simulate.network import AICORE, AICPU, Network, chosen_facts, load_network, resized
 
 if TYPE_CHECKING:
@@ -156,11 +170,11 @@ class LoadedModel:
     def load(self, begin_us: int, end_us: int) -> None:
         """Write the model's .info files and keep the load's call."""
         name = f"{self._network.name}.{MODEL_ID}"
-        self._job.rewrite(f"{name}.net.info", encode.net_info(self._network, self._facts["net-start"]))
-        form = {"u32": encode.BYTES32, "u16": encode.BYTES16}[self._facts["item-form"]]
-        layers = encode.layer_info(self._network, form=form, with_nul=self._facts["name-nul"] == "with")
+        self._job.rewrite(f"{name}.net.info", net_info(self._network, self._facts["net-start"]))
+        form = {"u32": BYTES32, "u16": BYTES16}[self._facts["item-form"]]
+        layers = layer_info(self._network, form=form, with_nul=self._facts["name-nul"] == "with")
         self._job.rewrite(f"{name}.layer.info", layers)
-        self._called(encode.API_LOAD, begin_us, end_us)
+        self._called(API_LOAD, begin_us, end_us)
         self._load_begin_us = begin_us
 
     def execute(self, draw: InferenceDraw, begin_us: int) -> bool:
@@ -172,24 +186,24 @@ class LoadedModel:
             self._write(draw, start_us)
         for segment_us, segment in draw.placed(start_us):
             if segment.unit == AICPU:
-                self._called(encode.API_AICPU, segment_us, segment_us + segment.duration_us)
-        self._called(encode.API_EXECUTE, begin_us, begin_us + call_us(draw))
+                self._called(API_AICPU, segment_us, segment_us + segment.duration_us)
+        self._called(API_EXECUTE, begin_us, begin_us + call_us(draw))
         self._picture_count += self._pictures
         return is_sampled
 
     def unload(self, begin_us: int, end_us: int) -> None:
         """Write the calls that are left, and their .done."""
-        self._called(encode.API_UNLOAD, begin_us, end_us)
+        self._called(API_UNLOAD, begin_us, end_us)
         self._flush_calls()
         span_us = (self._load_begin_us, end_us)
-        self._job.rewrite(f"{self._api_log}.done", encode.done(self._api_bytes, span_us, pid=self._pid, tid=self._pid))
+        self._job.rewrite(f"{self._api_log}.done", done_text(self._api_bytes, span_us, pid=self._pid, tid=self._pid))
 
     @property
     def _api_log(self) -> str:
         return f"{self._prefix(API)}.{DEVICE_ID}.{self._network.name}.{MODEL_ID}"
 
     def _called(self, api: int, begin_us: int, end_us: int) -> None:
-        self._calls.append(encode.api_record(api, begin_us, end_us, self._pid, self._pid))
+        self._calls.append(api_record(api, begin_us, end_us, self._pid, self._pid))
 
     def _flush_calls(self) -> None:
         data = b"".join(self._calls)
@@ -209,11 +223,11 @@ class LoadedModel:
             spans_us[segment.unit] = (first_us, segment_us + segment.duration_us)
         hits, misses = draw.cache
         if lengths[AICORE]:
-            done = encode.done(lengths[AICORE], spans_us[AICORE], cache_hit=hits, cache_mis=misses)
-            done += encode.online_batch_num(self._online_batches())
+            done = done_text(lengths[AICORE], spans_us[AICORE], cache_hit=hits, cache_mis=misses)
+            done += online_batch_num(self._online_batches())
             self._job.rewrite(f"{self._inference_log(AICORE)}.done", done)
         if lengths[AICPU]:
-            done = encode.done(lengths[AICPU], spans_us[AICPU])
+            done = done_text(lengths[AICPU], spans_us[AICPU])
             self._job.rewrite(f"{self._inference_log(AICPU)}.done", done)
 
     def _inference_log(self, unit: str) -> str:
@@ -318,7 +332,7 @@ class Npu:
     def _new_job(self) -> JobWriter:
         job = JobWriter.create(self._options.root, self._names)
         job.rewrite_beside(MARKER, _marker(self._options, self._network).encode("utf-8"))
-        job.rewrite_beside(f"info.json.{DEVICE_ID}", encode.info_json(FREQUENCY_MHZ))
+        job.rewrite_beside(f"info.json.{DEVICE_ID}", info_json(FREQUENCY_MHZ))
         return job
 
 

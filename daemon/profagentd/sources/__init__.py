@@ -1,4 +1,4 @@
-"""What is a collection, what is a log of it, and when it is complete."""
+"""What is a collection, what is a log of it, and when it is complete: one file for each source, listed here."""
 
 from __future__ import annotations
 

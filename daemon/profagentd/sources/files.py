@@ -6,12 +6,10 @@ import errno
 import os
 import re
 import stat
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
 
     from profagentd.sources.source import Source
@@ -194,21 +192,18 @@ class OpenJob:
             os.close(descriptor)
         self._descriptors.clear()
 
-    @contextmanager
-    def open(self, path: bytes) -> Iterator[OpenFile]:
-        """The regular file at `path` inside. Gone, JobGone, NotAFile, Unreadable, also for what fails meanwhile."""
+    def open(self, path: bytes) -> OpenFile:
+        """The regular file at `path` inside; the caller closes it. Gone, JobGone, NotAFile, Unreadable."""
         try:
             directory, name = self._split(path)
             descriptor = os.open(name, _FILE, dir_fd=directory)
-            try:
-                file = OpenFile(descriptor, os.fstat(descriptor))
-                if not stat.S_ISREG(file.status.st_mode):
-                    raise NotAFile
-                yield file
-            finally:
-                os.close(descriptor)
         except OSError as error:
-            raise _meaning(error) from error
+            raise meaning_of(error) from error
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise NotAFile
+        return OpenFile(descriptor, status)
 
     def status(self, path: bytes) -> os.stat_result:
         """Status of the regular file at `path` inside. Raises Gone, JobGone, NotAFile, Unreadable."""
@@ -216,7 +211,7 @@ class OpenJob:
             directory, name = self._split(path)
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except OSError as error:
-            raise _meaning(error) from error
+            raise meaning_of(error) from error
         if not stat.S_ISREG(status.st_mode):
             raise NotAFile
         return status
@@ -227,11 +222,15 @@ class OpenJob:
         if end is None:
             return None
         try:
-            with self.open(end) as file:
-                text = os.read(file.descriptor, _END_BYTES)
+            descriptor = self.open(end).descriptor
         except (Gone, NotAFile, Unreadable):
             return None
-        return source.end_length(path, text)
+        try:
+            return source.end_length(path, os.read(descriptor, _END_BYTES))
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
 
     def directory(self, name: bytes = b"") -> int:
         """Descriptor of a directory inside, or of the collection itself; closed with this. JobGone, OSError."""
@@ -250,7 +249,8 @@ class OpenJob:
         return self._descriptors.get(directory) or self.directory(directory), name
 
 
-def _meaning(error: OSError) -> Gone | NotAFile | Unreadable:
+def meaning_of(error: OSError) -> Gone | NotAFile | Unreadable:
+    """What it says of a file that could not be opened or read."""
     if error.errno in _GONE:
         return Gone()
     if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from profagentd.sources.files import Gone, NotAFile, OpenJob, Unreadable
-from profagentd.sources.source import DATA, SNAPSHOT, LogKind, Source
+from profagentd.sources.source import DATA, SNAPSHOT, LogKind, Part, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,7 @@ _UNIT_NAME = re.compile(rb"((?:.*/)?(?:ai|aa))(core|cpu)(\..*)", re.IGNORECASE |
 _FIRST_UNIT = (b"core", b"CORE")
 _CALLS = (b"acl_api", b"aclmodule")
 _OTHER_UNIT = {b"core": b"cpu", b"cpu": b"core", b"CORE": b"CPU", b"CPU": b"CORE"}
+_CONTINUATION = re.compile(rb"cont\.\d+\..*\d", re.DOTALL)
 _API_NAME = re.compile(rb"(?:acl_api|aclmodule)\.\d+\.(.*\.\d+)", re.IGNORECASE | re.DOTALL)
 # Each name is asked about several times within a moment.
 _REMEMBERED = 512
@@ -43,20 +44,18 @@ _DONE_KEYS = {
 }
 
 
-def in_data(name: bytes) -> bytes:
-    """The path inside a JOB of a file in its data directory."""
+def _in_data(name: bytes) -> bytes:
     return DATA_DIRECTORY + b"/" + name
 
 
-def base_name(path: bytes) -> bytes:
-    """The last component of `path`."""
+def _base_name(path: bytes) -> bytes:
     return path.rpartition(b"/")[2]
 
 
 @lru_cache(_REMEMBERED)
 def kind_of(path: bytes) -> LogKind:
     """The kind of the log at `path` inside a JOB directory; what is not known to grow is a snapshot."""
-    return DATA if _DATA_NAME.fullmatch(base_name(path)) else SNAPSHOT
+    return DATA if _DATA_NAME.fullmatch(_base_name(path)) else SNAPSHOT
 
 
 def done_of(path: bytes) -> bytes:
@@ -104,7 +103,7 @@ def tables_of(path: bytes) -> tuple[bytes, ...]:
     name, *stream, model_id = model.rsplit(b".", 2) if b"." in model else (model, b"")
     if stream and stream[0].isdigit() and not is_of_calls:
         model = name + b"." + model_id
-    own = in_data(model)
+    own = _in_data(model)
     return b"simulated", b"info.json." + device, own + b".net.info", own + b".layer.info"
 
 
@@ -115,7 +114,7 @@ def done_length(data_path: bytes, text: bytes) -> int | None:
     None for another text. A line that is not `key:integer` is passed over: aicore may end in `online_batch_num:4,2`.
     The figure may be larger than the file, and negative (format page 1).
     """
-    prefix = base_name(data_path).partition(b".")[0].lower()
+    prefix = _base_name(data_path).partition(b".")[0].lower()
     found = dict(_DONE_LINE.findall(text))
     # A number of more digits is larger than any file, and may be too large for `int`.
     return int(found[b"file_len"][:_DIGITS]) if found.keys() >= _DONE_KEYS[prefix] else None
@@ -123,13 +122,13 @@ def done_length(data_path: bytes, text: bytes) -> int | None:
 
 def api_model(path: bytes) -> bytes | None:
     """`<name>.<model id>` of an acl_api data log, else None."""
-    match = _API_NAME.fullmatch(base_name(path))
+    match = _API_NAME.fullmatch(_base_name(path))
     return match.group(1) if match else None
 
 
 def _profiled_model(path: bytes) -> bytes | None:
     """`<name>.<model id>` of a `.net.info`, which only models built for profiling have; else None."""
-    match = _NET_INFO_NAME.fullmatch(base_name(path))
+    match = _NET_INFO_NAME.fullmatch(_base_name(path))
     return match.group(1) if match else None
 
 
@@ -164,6 +163,18 @@ class JobSource(Source):
         """The `file_len` of a whole `.done`."""
         return done_length(path, text)
 
+    def part(self, path: bytes) -> Part | None:
+        """By name and place; None for what the runtime does not write."""
+        directory, _, name = path.rpartition(b"/")
+        if is_table(path):
+            return Part.TABLE
+        if directory != DATA_DIRECTORY:
+            return None
+        data = ended_by(name) or name
+        if kind_of(data) is DATA:
+            return Part.WORK if api_model(data) is None else Part.CALLS
+        return Part.WORK if _CONTINUATION.fullmatch(name) else None
+
     def before(self, path: bytes) -> tuple[bytes, ...]:
         """The tables of a data log."""
         return tables_of(path) if kind_of(path) is DATA else ()
@@ -184,11 +195,11 @@ class JobSource(Source):
             if api_model(name) is not None:
                 interfaces.append(name)
             yield None
-        ended = [name for name in interfaces if files.told_length(self, in_data(name)) is not None]
+        ended = [name for name in interfaces if files.told_length(self, _in_data(name)) is not None]
         if not ended or any(api_model(name) in profiled for name in set(interfaces) - set(ended)):
             yield False
         for name in _names(files):
-            yield False if kind_of(name) is DATA and self._is_waited_for(files, in_data(name)) else None
+            yield False if kind_of(name) is DATA and self._is_waited_for(files, _in_data(name)) else None
         yield True
 
     def _is_waited_for(self, files: OpenJob, path: bytes) -> bool:

@@ -18,6 +18,14 @@ class LogKind(enum.IntEnum):
     SNAPSHOT = 2  # it is rewritten whole
 
 
+class Part(enum.Enum):
+    """What a log is to its collection, and so when it may be deleted."""
+
+    WORK = "work"  # an inference's: while the collection goes on
+    CALLS = "calls"  # a model that is loaded again appends, and its end shows that the collection has ended
+    TABLE = "table"  # explains the others: with the last of them
+
+
 # Looking up an enum's member takes ten times as long as a name, which shows where it is done for every file.
 DATA, SNAPSHOT = LogKind
 
@@ -51,6 +59,10 @@ class Source:
 
     def end_length(self, _path: bytes, _text: bytes) -> int | None:
         """How many bytes the text of its end tells of the data log at `path`; None for a text that tells none."""
+        return None
+
+    def part(self, _path: bytes) -> Part | None:
+        """What the log at `path` is to its collection; None for a file that is never deleted."""
         return None
 
     def before(self, _path: bytes) -> tuple[bytes, ...]:

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
     from profagentd.sources.source import LogKind, Source
 
+
+def directories_of(place: Place) -> tuple[bytes, ...]:
+    """Where the logs of the collection at `place` lie, inside it."""
+    source = source_of(place.name)
+    return source.directories if source else (b"",)
+
+
 # Trees that are large and never hold a program's output.
 _SKIPPED_NAMES = frozenset((b"node_modules", b"__pycache__", b"lost+found"))
 _SKIPPED_DIRECTORIES = frozenset((b"/proc", b"/sys", b"/dev"))
@@ -69,8 +76,7 @@ def job_times(place: Place) -> tuple[int, int]:
 
     The making is the last name that came to its own directory: the runtime makes all at once (format page 1).
     """
-    source = source_of(place.name)
-    times = [_mtime_us(place.below(name)) for name in (source.directories if source else (b"",))]
+    times = [_mtime_us(place.below(name)) for name in directories_of(place)]
     return times[0], max(times)
 
 

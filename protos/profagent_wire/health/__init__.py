@@ -1,1 +1,0 @@
-"""The standard gRPC health service."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 # Leads to this machine, and does not look like a loopback address.

@@ -12,7 +12,7 @@ import pytest
 from profagent.cli.main import run
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.store.counter_maps import read_map, simulated_map
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 
 LAYERS = 90
 
@@ -87,15 +87,6 @@ def elsewhere(data: bytes) -> bytes:
         place -= size + 3
         moved[:, place : place + size] = records[:, counter.offset : counter.offset + size]
     return moved.tobytes()
-
-
-def test_a_table_without_the_vendors_name_is_found_by_its_times(
-    job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = tmp_path / "table.csv"
-    other.write_bytes(table.read_bytes())
-    assert run(["calibrate", str(job), "--vendor-summary", str(other)]) == 0
-    assert "yolov5s at picture 0, by name and time" in capsys.readouterr().out
 
 
 def test_a_table_with_another_inferences_name_is_found_by_its_times(

@@ -11,9 +11,10 @@ import pytest
 
 from profagent.calibrate.kit import FIRST_INFERENCES, MANIFEST, choose, gather
 from profagent.cli.main import run
-from profagent.doctor.facts import job_facts
+from profagent.doctor.job import job_facts
 from profagent.formats.names import parse_log_name
-from profagentd.simulate import SimulationOptions, write_job
+from profagent.ingest.local import JobRecords
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.integration.board import SAMPLES
 
 LAYERS = 60
@@ -106,17 +107,6 @@ def test_what_a_kit_settles(
         assert b"model." not in everything
 
 
-def test_a_table_of_another_job_is_told(
-    job: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = tmp_path / "op_summary_0.x.0.1.1.77.0.0279.700.csv"
-    heading, *_ = table.read_text("utf-8").splitlines()
-    other.write_text(f"{heading}\n0,N/A,other,Conv,9999.000,1,{'0.5,' * 12}\n", "utf-8")
-    file = tmp_path / "e.tar.gz"
-    made(job, file, "--vendor-summary", str(other))
-    assert f"the inference that {other.name} is of is not in the kit" in capsys.readouterr().out
-
-
 def test_a_table_that_cannot_be_one_is_refused(job: Path, tmp_path: Path) -> None:
     file, large = tmp_path / "e.tar.gz", tmp_path / "op_summary.csv"
     for content in (None, b"my,notes", b"," * (17 << 20)):
@@ -141,7 +131,9 @@ def test_a_kit_says_what_its_job_says_with_names_and_without(name: str, is_anony
 
 def answers(job: Path) -> dict[str, tuple[str, str]]:
     """What is said of facts, without the numbers that it stands on."""
-    return {each.check: (each.mark, each.evidence.rpartition(": ")[0]) for each in job_facts(job).findings}
+    return {
+        each.check: (each.mark, each.evidence.rpartition(": ")[0]) for each in job_facts(JobRecords(job), "").findings
+    }
 
 
 def models(paths: list[str]) -> set[str]:
@@ -163,9 +155,3 @@ def test_the_first_inferences_of_each_model_and_those_of_the_vendors_tables() ->
     for model in ("m", "n"):
         wanted |= {path for each in [*range(FIRST_INFERENCES), 55] for path in inference(each, 256, model)}
     assert choose(MODEL | {"simulated": 9} | many | others, {(0, 1, 1, 55)}) == wanted
-
-
-def test_a_kit_stays_small_and_what_the_vendors_table_is_of_comes_first() -> None:
-    large = (20 << 20) // 9
-    files = MODEL | inference(0, large) | inference(1, 99 * large) | inference(2, large) | inference(9, large)
-    assert choose(files, {(0, 1, 1, 9)}) == {*MODEL, *inference(0), *inference(9)}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profagent.calibrate.calibrating import match_rows
+from profagent.calibrate.cli import match_rows
 from profagent.calibrate.vendor_table import Rounded, VendorTable
 
 
@@ -52,9 +51,3 @@ def test_no_pair_is_ever_wrong(kinds: list[int], data: st.DataObject) -> None:
         assert len(kept) < len(kinds)
     else:
         assert all(kept[row] == record for row, record in zip(matched.rows, matched.records, strict=True))
-
-
-@pytest.mark.parametrize("rows", [0, 1])
-def test_little_or_nothing_to_match(rows: int) -> None:
-    names: list[str | None] = ["a"] * rows
-    assert (match_rows(table(names, [1.0] * rows), names, np.ones(rows)) is None) == (rows == 0)

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from profagent.calibrate.redecode_cli import redecode_job, redecode_session
 from profagent.cli.main import run
-from profagent.errors import UsageError, WorkspaceBusyError
+from profagent.errors import UsageError
 from profagent.importing.importing import WorkspaceImport, import_into, import_job
 from profagent.store import counters
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.store.workspace import Workspace
-from profagentd.simulate import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.fakes.dumps import Dump, dump
 
 # The whole map's first three counters, of which one gives half of what it should: an earlier guess.
@@ -100,11 +100,6 @@ def test_killed_in_the_midst_it_leaves_all_as_it_was(workspace: Workspace) -> No
     assert dump(workspace.database) == before
     with closing(sqlite3.connect(workspace.database)) as connection:
         assert connection.execute("SELECT counter_map FROM session").fetchall() == [("guess",)]
-
-
-def test_while_something_is_recorded_it_is_refused(workspace: Workspace) -> None:
-    with workspace.locked(), pytest.raises(WorkspaceBusyError, match="another profagent writes"):
-        asyncio.run(redecode_session(workspace, 1, MAPS))
 
 
 def test_without_a_map_that_fits_it_is_refused(workspace: Workspace) -> None:

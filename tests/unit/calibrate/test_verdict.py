@@ -67,13 +67,6 @@ def test_nothing_wrong_is_certain(
     check_certain(job, found(job, decimals))
 
 
-def test_two_decimals_make_no_certainty() -> None:
-    job = counted_job(np.random.default_rng(3))
-    ratios = [finding for name, finding in found(job, 2).items() if not name.endswith("_bytes")]
-    assert ratios
-    assert all(finding.verdict is not Verdict.CERTAIN for finding in ratios)
-
-
 def test_a_number_that_is_there_twice_is_refused() -> None:
     job = counted_job(np.random.default_rng(5))
     place = job.places["mac_busy"]
@@ -102,28 +95,6 @@ def test_two_counters_of_the_same_bytes_are_neither() -> None:
     findings = {each.counter: each for each in find_counters(all_evidence, job.bytes)}
     assert findings["mac_busy"].verdict is findings["mac_ppen"].verdict is Verdict.NOT_FOUND
     assert "mac_ppen" in findings["mac_busy"].advice
-
-
-def test_a_row_of_another_record_leaves_the_counter_likely() -> None:
-    job = counted_job(np.random.default_rng(7))
-    all_evidence = evidence_of(job, 4)
-    values = all_evidence["ddr_read_bytes"].values.copy()
-    values[4] *= 2
-    all_evidence["ddr_read_bytes"] = replace(all_evidence["ddr_read_bytes"], values=values)
-    finding = {each.counter: each for each in find_counters(all_evidence, job.bytes)}["ddr_read_bytes"]
-    assert finding.verdict is not Verdict.CERTAIN
-
-
-def test_what_would_be_more_than_all_of_the_time_is_no_ratio() -> None:
-    job = counted_job(np.random.default_rng(9))
-    columns = evidence_of(job, 4)
-    busy = columns["mac_busy"]
-    columns["mac_busy"] = replace(busy, values=busy.values * 100, half=busy.half * 100)
-    finding = {each.counter: each for each in find_counters(columns, job.bytes)}["mac_busy"]
-    assert finding.verdict is Verdict.NOT_FOUND
-
-
-BYTES = [70_001 + 12_345 * row for row in range(40)]
 
 
 def cycles_at_0x10(rows: int, decimals: int) -> Evidence:

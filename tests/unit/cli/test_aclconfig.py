@@ -42,7 +42,6 @@ def test_what_the_runtime_would_not_record_is_exit_code_1(file: Path, capsys: py
         (["get"], 2, "aclconfig set --output DIR"),
         (["check"], 2, "is not there"),
         (["set"], 2, "names no output"),
-        (["set", "--output", "/o", "--aac_metrics", "a b"], 2, "is no name"),
         (["set", "--output", "/o", "--interval", "10000"], 2, "10000"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.nightly.cli import NAMES, units
-from profagent.nightly.settings import EXAMPLE, read_settings
+from profagent.nightly.night import EXAMPLE, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,10 +115,3 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_run(
     assert not (tmp_path / "ws").exists()
     assert run(["nightly", "run", "--config", str(tmp_path / "none.toml")]) == 2
     assert "nightly init" in capsys.readouterr().err
-
-
-def test_two_forms_at_once_are_refused_before_anything_is_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["nightly", "run", "--config", str(tmp_path / "n.toml"), "--json", "--markdown"]) == 2
-    assert "--json and --markdown do not go together" in capsys.readouterr().err

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from profagent.errors import UsageError
-from profagent.record.cli import _consumer, summary_lines
+from profagent.cli.provenance import summary_lines
 
 SUMMARY: dict[str, Any] = {
     "session": 4,
@@ -57,13 +54,6 @@ def test_a_summary_of_nothing_that_is_simulated_and_incomplete() -> None:
     assert lines[1] == "  JOBs:     none"
     assert lines[4] == "  ledger:   loss: removed (9)"
     assert summary_lines({**SUMMARY, "ledger": {"loss": {}, "note": {}}})[4] == "  ledger:   empty"
-
-
-@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "é"])
-def test_a_consumers_name_that_no_board_takes_is_refused(name: str) -> None:
-    with pytest.raises(UsageError) as error:
-        _consumer(name)
-    assert "A-Z" in str(error.value.hint)
 
 
 def test_what_an_earlier_session_fetched_is_told_as_its_own() -> None:

@@ -71,24 +71,6 @@ def test_a_second_signal_ends_it(number: signal.Signals, same_wish_s: float, mon
         _ended_twice(number)
 
 
-@pytest.mark.usefixtures("handlers")
-def test_a_sigterm_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.cli.running.SAME_WISH_S", 3600.0)
-    assert _ended_twice(signal.SIGTERM) == "ended"
-
-
-@pytest.mark.usefixtures("handlers")
-def test_a_terminal_that_ends_is_told_of_twice_and_takes_no_summary() -> None:
-    async def work(stop: asyncio.Event) -> str:
-        _send(signal.SIGHUP)
-        await stop.wait()
-        _send(signal.SIGHUP)
-        await asyncio.sleep(0.01)
-        return "ended"
-
-    assert run_until_stopped(work) == "ended"
-
-
 def test_what_is_said_after_the_end_of_its_terminal_goes_nowhere(tmp_path: Path) -> None:
     told = tmp_path / "told"
     script = f"""import pathlib

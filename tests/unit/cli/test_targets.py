@@ -8,28 +8,17 @@ from pathlib import Path
 import pytest
 
 from profagent.errors import UsageError
-from profagent.export.export import NO_CHOICE
-from profagent.importing.job_folder import chosen_inferences, find_target, named_target
+from profagent.importing.job_folder import find_target, named_target
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
-from profagent.store.selection import Choice
-from tests.unit.store.database import DatabaseBuilder
 
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
 
 
-def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path) -> None:
+async def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path) -> None:
     job = Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
-    target = find_target(job, None, None, None, BUILT_IN)
+    target = await find_target(job, None, None, None, BUILT_IN)
     assert (target.database, target.folder, target.session) == (job / "sqlite" / "profagent.db", job, None)
     assert target.database.is_file()
-
-
-def test_results_of_a_session_belong_to_the_workspace(tmp_path: Path) -> None:
-    DatabaseBuilder(tmp_path / "profagent.db").close()
-    target = find_target(None, 3, "JOBA", tmp_path, BUILT_IN)
-    assert target.database == tmp_path / "profagent.db"
-    assert target.folder == tmp_path / "exports" / "session-3"
-    assert (target.session, target.job) == (3, "JOBA")
 
 
 @pytest.mark.parametrize(
@@ -42,27 +31,21 @@ def test_results_of_a_session_belong_to_the_workspace(tmp_path: Path) -> None:
         (None, 1, None, None, CounterMaps(simulated_map())),
     ],
 )
-def test_what_does_not_go_together_is_refused(
+async def test_what_does_not_go_together_is_refused(
     directory: Path | None, session: int | None, job: str | None, workspace: Path | None, maps: CounterMaps
 ) -> None:
     with pytest.raises(UsageError):
-        find_target(directory, session, job, workspace, maps)
+        await find_target(directory, session, job, workspace, maps)
 
 
 @pytest.mark.parametrize(
     ("job", "workspace", "said"),
     [("JOBA", None, "--job goes with a session"), (None, Path("w"), "--workspace goes with a session")],
 )
-def test_a_job_directory_named_by_a_word_is_told_of_no_option_that_nobody_typed(
+async def test_a_job_directory_named_by_a_word_is_told_of_no_option_that_nobody_typed(
     job: str | None, workspace: Path | None, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError) as error:
-        named_target(str(tmp_path), job, workspace, BUILT_IN)
+        await named_target(str(tmp_path), job, workspace, BUILT_IN)
     assert str(error.value) == said
     assert error.value.hint == f"leave it out: {tmp_path} is a JOB directory"
-
-
-def test_without_options_the_verb_s_own_choice_holds() -> None:
-    assert chosen_inferences(None, None, NO_CHOICE) is NO_CHOICE
-    assert chosen_inferences(2, None, NO_CHOICE) == Choice(last=2)
-    assert chosen_inferences(None, 0, Choice(last=1)) == Choice(inference=0)

@@ -13,7 +13,7 @@ from profagent.collect.look import CALLS, Main, Place
 JOB = "JOB" + "A" * 29
 ALL = Main(is_elf=True, machine="aarch64", calls=frozenset(CALLS[:2]), acl_paths=("../acl.json",), is_whole=True)
 AFTER = Aftermath(
-    Place.of("/app", "out/main"), "/app/acl.json", replace(DEFAULTS, interval=1), ALL, status=0, why="", complaint=""
+    Place("/app", "out/main"), "/app/acl.json", replace(DEFAULTS, interval=1), ALL, status=0, why="", complaint=""
 )
 INFO = {"info.json.0": 42, "data/m.0.net.info": 9, "data/m.0.layer.info": 9}
 LAYERS = {"data/aicore.0.m.1.0.1.1.0": 256, "data/aicore.0.m.1.0.1.1.0.done": 50}

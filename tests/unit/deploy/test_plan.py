@@ -7,21 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from profagent.deploy.board import (
-    board_name,
-    check_room,
-    choose_init,
-    choose_python,
-    fact_lines,
-    is_deployed,
-)
-from profagent.deploy.survey import BoardFacts, read_survey
+from profagent.deploy.board import board_name, check_room, choose_init, is_deployed
+from profagent.deploy.daemon_tree import BoardPython, choose_python
+from profagent.deploy.survey import BoardFacts, fact_lines, read_survey
 from profagent.deploy.units import Layout, service
-from profagent.deploy.wheels import BoardPython
 from profagent.errors import ProfagentError, UsageError
 from tests.unit.deploy.test_survey import EULER as SAID
 
-USUAL = Layout.of()
+USUAL = Layout()
 EULER = read_survey(SAID)
 AIFLY = replace(
     EULER,
@@ -113,7 +106,7 @@ def test_the_service_of_another_prefix_is_none_of_this_one(init: str) -> None:
     files = {path: text for path, (text, _) in service(init, USUAL, (), deletes=False).files.items()}
     facts = replace(AIFLY, files=files)
     assert is_deployed(facts, USUAL)
-    assert not is_deployed(facts, Layout.of("/data"))
+    assert not is_deployed(facts, Layout("/data"))
 
 
 @pytest.mark.parametrize("ahead_s", [-2, 0, 1])

@@ -69,7 +69,7 @@ def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -
         (tmp_path / "b/versions" / name).mkdir(parents=True)
     (tmp_path / "b/current").symlink_to("versions/1-a")
     (tmp_path / "b/previous").symlink_to("versions/1-00000000")
-    layout = Layout.of(str(tmp_path / "b"))
+    layout = Layout(str(tmp_path / "b"))
     facts = asked(layout, *shell, files=(layout.config, layout.board_id))
     assert (facts.machine, facts.kernel, facts.hostname, facts.uid) == (
         here.machine,
@@ -88,7 +88,7 @@ def test_this_machine_is_seen_as_it_is(shell: tuple[str, ...], tmp_path: Path) -
 
 
 def test_nothing_is_written_and_the_nearest_directory_is_found(tmp_path: Path) -> None:
-    facts = asked(Layout.of(str(tmp_path / "not/yet/there")), "sh")
+    facts = asked(Layout(str(tmp_path / "not/yet/there")), "sh")
     assert facts.place == str(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -104,7 +104,7 @@ def test_marks_are_of_this_machine_alone() -> None:
 
 
 def test_this_machines_own_interfaces_are_found(tmp_path: Path) -> None:
-    facts = asked(Layout.of(str(tmp_path / "b")), *own_network(tmp_path), "sh")
+    facts = asked(Layout(str(tmp_path / "b")), *own_network(tmp_path), "sh")
     assert [mark for mark in facts.marks if mark.startswith("mac:")] == ["mac:00:11:22:33:44:05"]
 
 

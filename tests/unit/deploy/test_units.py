@@ -17,9 +17,9 @@ from profagent.deploy.units import (
 )
 from profagent.errors import UsageError
 
-USUAL = Layout.of()
+USUAL = Layout()
 # Holds the usual prefix, which must not be replaced twice.
-ELSEWHERE = Layout.of("/opt/profagent2")
+ELSEWHERE = Layout("/opt/profagent2")
 UNITS = Path(__file__).parents[3] / "systemd"
 UNIT = "/etc/systemd/system/profagentd.service"
 
@@ -82,4 +82,4 @@ def test_jobs_are_not_removed_with_the_rest(root: str) -> None:
 @pytest.mark.parametrize("prefix", ["relative", "/", "/a b", "/a'b", "/a/../b", "/a//b", "/a/"])
 def test_a_prefix_is_plain(prefix: str) -> None:
     with pytest.raises(UsageError, match="--prefix"):
-        Layout.of(prefix)
+        Layout(prefix)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from profagent.diff.alignment import LayerName
 from profagent.diff.comparing import Floor, compare
-from profagent.diff.runs import ModelRun
+from profagent.diff.runs import LayerName, ModelRun
 
 NOISE = 0.02
 SLOWER = 1.05

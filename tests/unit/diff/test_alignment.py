@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profagent.diff.alignment import LayerName, Match, align
+from profagent.diff.comparing import Match, align
+from profagent.diff.runs import LayerName
 
 names = st.lists(st.sampled_from("abcdefghij"), max_size=12).map(lambda found: [layer(each) for each in found])
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profagent.diff.alignment import LayerName
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare
-from profagent.diff.runs import ModelRun
+from profagent.diff.runs import LayerName, ModelRun
 from profagent.stats.gathering import figures_of
 from tests.unit.diff.noisy_runs import independent, run
 

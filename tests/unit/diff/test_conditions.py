@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from profagent.diff.comparing import Change, Scope
-from profagent.diff.conditions import Condition, parse_condition
+from profagent.diff.diff import Condition, parse_condition
 from profagent.errors import UsageError
 from profagent.stats.gathering import Figures
 

@@ -8,8 +8,7 @@ import pytest
 
 from profagent.diff.cli import floor_of
 from profagent.diff.comparing import Floor
-from profagent.diff.conditions import parse_condition
-from profagent.diff.diff import Diff, DiffOptions, Operand, diff
+from profagent.diff.diff import Diff, DiffOptions, Operand, diff, parse_condition
 from profagent.diff.report import diff_document, junit_cases, report_lines
 from profagent.errors import UsageError
 from tests.unit.store.database import START_US, DatabaseBuilder
@@ -58,9 +57,9 @@ def _session(
     return session
 
 
-def _diff(file: Path, *conditions: str, base: int = 1, new: int = 2) -> Diff:
+async def _diff(file: Path, *conditions: str, base: int = 1, new: int = 2) -> Diff:
     options = DiffOptions([parse_condition(text) for text in conditions])
-    return diff(Operand(str(base), file, base), Operand(str(new), file, new), options)
+    return await diff(Operand(str(base), file, base), Operand(str(new), file, new), options)
 
 
 def _two(builder: DatabaseBuilder) -> Path:
@@ -70,12 +69,12 @@ def _two(builder: DatabaseBuilder) -> Path:
     return builder.close()
 
 
-def test_the_text_has_the_verdict_first(builder: DatabaseBuilder) -> None:
-    found = _diff(_two(builder), "layer.median>+5%", "total.median>+10%")
+async def test_the_text_has_the_verdict_first(builder: DatabaseBuilder) -> None:
+    found = await _diff(_two(builder), "layer.median>+5%", "total.median>+10%")
     assert "\n".join(report_lines(found, as_markdown=False)) + "\n" == TEXT
 
 
-def test_a_counter_that_moved_and_is_not_certain_is_marked(builder: DatabaseBuilder) -> None:
+async def test_a_counter_that_moved_and_is_not_certain_is_marked(builder: DatabaseBuilder) -> None:
     for name, us, dld, likely in (("JOBA", 8, 0.41, "dld,wld"), ("JOBB", 9, 0.48, None)):
         session = builder.session(counter_map="m", counter_map_likely=likely)
         number = builder.model(builder.job(session, name=name), "yolo", layers=("conv",))
@@ -83,24 +82,24 @@ def test_a_counter_that_moved_and_is_not_certain_is_marked(builder: DatabaseBuil
             counters = (0.5,) * 6 + (dld + pic / 10_000,) + (0.3,) * 3
             inference = builder.inference(session, number, pic, start_us=START_US + pic)
             builder.aicore(inference, builder.new_part(session, number, "aicore"), [7 * us], counters=[counters])
-    found = _diff(builder.close())
+    found = await _diff(builder.close())
     lines = list(report_lines(found, as_markdown=False))
     assert any("slower, dld 41 % → 48 %?  " in line for line in lines)
     assert "the counter map is not certain of dld, wld: a ? marks what rests on it" in lines
     assert diff_document(found)["likely"] == ["dld", "wld"]
 
 
-def test_no_name_breaks_markdown(builder: DatabaseBuilder) -> None:
+async def test_no_name_breaks_markdown(builder: DatabaseBuilder) -> None:
     _session(builder, "JOBA", {"a|b_*": 8}, model="<b>*")
     _session(builder, "JOBB", {"a|b_*": 9}, model="<b>*")
-    lines = list(report_lines(_diff(builder.close()), as_markdown=True))
+    lines = list(report_lines(await _diff(builder.close()), as_markdown=True))
     assert lines[0].startswith("**layers: 1 slower; &lt;b&gt;\\* +12.5 %")
     assert [line for line in lines if line.startswith("- &lt;b&gt;\\*: 6 inferences of 1 layer and")]
     assert lines[-1].startswith("| a\\|b\\_\\* | slower | 8.000 | 9.000 |")
 
 
-def test_the_document_and_the_test_cases(builder: DatabaseBuilder) -> None:
-    found = _diff(_two(builder), "layer.median>+5%", "total.median>+10%", "layer[conv1].max>+1us")
+async def test_the_document_and_the_test_cases(builder: DatabaseBuilder) -> None:
+    found = await _diff(_two(builder), "layer.median>+5%", "total.median>+10%", "layer[conv1].max>+1us")
     document = diff_document(found)
     assert (document["complete"], document["can_tell"]) == (False, True)
     assert [(each["condition"], each["holds"], each["cannot_tell"]) for each in document["conditions"]] == [
@@ -115,7 +114,7 @@ def test_the_document_and_the_test_cases(builder: DatabaseBuilder) -> None:
     assert cases[3][1] == "NEW has losses of 2"
 
 
-def test_a_share_of_no_noise_cannot_be_told(builder: DatabaseBuilder) -> None:
+async def test_a_share_of_no_noise_cannot_be_told(builder: DatabaseBuilder) -> None:
     for name, ticks, noise in (("JOBA", 56, 0), ("JOBB", 70, 1)):
         session = builder.session()
         model = builder.model(builder.job(session, name=name, frequency_mhz=700), "yolo", layers=("conv", "pool"))
@@ -123,7 +122,7 @@ def test_a_share_of_no_noise_cannot_be_told(builder: DatabaseBuilder) -> None:
             inference = builder.inference(session, model, pic, start_us=START_US + pic)
             part = builder.new_part(session, model, "aicore")
             builder.aicore(inference, part, [ticks + noise * pic, 42 + pic])
-    found = _diff(builder.close(), "layer.mad>+3%", "layer[pool].mad>+3%", "layer.mad>+0.1us")
+    found = await _diff(builder.close(), "layer.mad>+3%", "layer[pool].mad>+3%", "layer.mad>+0.1us")
     assert [(bool(each.failing), each.untold) for each in found.outcomes] == [
         (False, "nothing is a % of BASE's mad, 0: conv"),
         (False, ""),
@@ -132,28 +131,28 @@ def test_a_share_of_no_noise_cannot_be_told(builder: DatabaseBuilder) -> None:
     assert not found.is_decided
 
 
-def test_calls_are_compared_where_a_condition_is_about_them(builder: DatabaseBuilder) -> None:
+async def test_calls_are_compared_where_a_condition_is_about_them(builder: DatabaseBuilder) -> None:
     for number, slower in ((1, 0), (2, 5)):
         session = _session(builder, f"JOB{number}", {"conv": 8})
         part = builder.new_part(session, number, "acl_api")
         builder.calls(part, [(api, 0, 50 + place % 3 + slower * (api == 2)) for place in range(12) for api in (2, 4)])
     file = builder.close()
-    (outcome,) = _diff(file, "api.median>+5%").outcomes
+    (outcome,) = (await _diff(file, "api.median>+5%")).outcomes
     assert [change.name for change in outcome.failing] == ["svp_acl_mdl_execute"]
-    assert _diff(file, "layer.median>+5%").calls == []
+    assert (await _diff(file, "layer.median>+5%")).calls == []
 
 
-def test_what_cannot_be_compared_is_refused(builder: DatabaseBuilder) -> None:
+async def test_what_cannot_be_compared_is_refused(builder: DatabaseBuilder) -> None:
     _session(builder, "JOBA", {"a": 1})
     builder.job(builder.session(), name="JOBB")
     _session(builder, "JOBC", {"a": 1}, mhz=None)
     file = builder.close()
     with pytest.raises(UsageError, match="no model is in both runs"):
-        _diff(file)
+        await _diff(file)
     with pytest.raises(UsageError, match="how long a tick takes in JOBC"):
-        _diff(file, new=3)
+        await _diff(file, new=3)
     with pytest.raises(UsageError, match="no session 9"):
-        _diff(file, new=9)
+        await _diff(file, new=9)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.diff.alignment import LayerName
-from profagent.diff.runs import ModelRun, joined_runs, model_runs
+from profagent.diff.runs import LayerName, ModelRun, joined_runs, model_runs
 from tests.unit.stats.series import Rows, inferences, job
 
 TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 1, 0, 21), (1, -1, 0, 2)]

@@ -36,4 +36,3 @@ BOARD = Examination(
     inotify=InotifyFacts(8192, 128, 16384, 5),
     daemon=DaemonFacts(0, 0),
 )
-SERVICE = DaemonFacts(0, 0, 77, "/etc/profagent/profagentd.toml")

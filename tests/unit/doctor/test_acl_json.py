@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from profagent.doctor.acl_json import LARGEST_BYTES, PROFILER_KEYS, acl_json_section, meant_key
+from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.finding import Mark, Section
-from profagent.link.translate import DaemonFacts
-from tests.unit.doctor.facts import SERVICE
 
 RIGHT = {
     "switch": "on",
@@ -22,7 +20,6 @@ RIGHT = {
     "aic_metrics": "ArithmeticUtilization",
     "aac_metrics": "ArithmeticUtilization",
 }
-WITHOUT_OUTPUT = {key: value for key, value in RIGHT.items() if key != "output"}
 
 
 def text(profiler: object = None, /, **others: object) -> bytes:
@@ -100,11 +97,6 @@ def test_files_with_which_it_does_not(data: bytes, check: str, evidence: str) ->
     assert found.remedy
 
 
-def test_one_that_is_larger_than_the_runtime_reads() -> None:
-    assert bad(looked_at(b"x" * 10, size=LARGEST_BYTES + 1)) == ["acl-json"]
-    assert unknown(looked_at(b"x" * 10, size=100)) == ["acl-json"]
-
-
 @pytest.mark.parametrize(
     ("data", "check"),
     [
@@ -120,47 +112,11 @@ def test_what_is_right_only_if_it_is_wanted_is_not_known(data: bytes, check: str
     assert unknown(section) == [check]
 
 
-@pytest.mark.parametrize(
-    ("output", "state", "mark", "told"),
-    [
-        ("/opt/app", "directory", Mark.GOOD, ""),
-        ("/opt/app", "missing", Mark.BAD, "mkdir -p /opt/app"),
-        ("/opt/app", "not a directory", Mark.BAD, "mkdir -p /opt/app"),
-        ("/opt/app", "", Mark.UNKNOWN, "mkdir -p /opt/app"),
-        ("profiling", "", Mark.UNKNOWN, "absolute"),
-    ],
-)
-def test_the_output(output: str, state: str, mark: Mark, told: str) -> None:
-    section = looked_at(without(output=output), output=state)
-    (found,) = (finding for finding in section.findings if finding.check == "acl-output")
-    assert found.mark is mark
-    assert told in found.remedy
-
-
 def test_an_output_that_the_daemon_does_not_look_into() -> None:
     for roots, is_found in ((["/opt/app"], True), (["/opt/app/profiling/"], True), (["/opt/ap"], False), (["/"], True)):
         section = looked_at(text(), roots=roots)
         assert ("acl-output" not in bad(section)) == is_found
-
-
-@pytest.mark.parametrize(
-    ("daemon", "remedy"),
-    [
-        (
-            SERVICE,
-            "on the board: in /etc/profagent/profagentd.toml add '/opt/app/profiling' to roots, then kill -HUP 77",
-        ),
-        (DaemonFacts(0, 0, 77), "start the daemon with --root /opt/app/profiling as well"),
-        (None, "start the daemon with --root /opt/app/profiling as well"),
-    ],
-    ids=["service", "by hand", "unknown"],
-)
-def test_another_root_is_given_in_the_way_in_which_the_daemon_was_started(
-    daemon: DaemonFacts | None, remedy: str
-) -> None:
-    findings = looked_at(text(), roots=["/opt/ap"], daemon=daemon).findings
-    (found,) = (finding for finding in findings if finding.check == "acl-output")
-    assert found.remedy == remedy
+        assert is_found or "--root /opt/app/profiling" in section.findings[-1].remedy
 
 
 @pytest.mark.parametrize(
@@ -178,16 +134,3 @@ def test_what_is_no_json_is_named_with_its_line_and_column(text: str, where: str
     (found,) = section.findings
     assert (found.check, found.mark) == ("acl-json", Mark.BAD)
     assert where in found.evidence
-
-
-def test_slips_of_keys_are_known_and_other_keys_are_not() -> None:
-    meant = {
-        "acl-api": "acl_api",
-        "AicCpu": "aicpu",
-        "out_put": "output",
-        "aic_metric": "aic_metrics",
-        "Intervall": "interval",
-    }
-    assert {slip: meant_key(slip) for slip in meant} == meant
-    assert meant_key("model_path") is None
-    assert all(meant_key(key) == key for key in PROFILER_KEYS)

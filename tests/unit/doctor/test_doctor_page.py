@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from profagent.doctor.facts import FACTS
+from profagent.doctor.job import FACTS
 
 ROOT = Path(__file__).parents[3]
 CHECK = r"[a-z]+(?:-[a-z]+)*"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.doctor.examining import DoctorOptions, examine
+from profagent.doctor.cli import host_and_board
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from profagent.link.credentials import Access
 from profagent.store.workspace import Workspace
@@ -24,8 +23,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def looked_at(tmp_path: Path, board: str | None) -> list[Section]:
-    options = DoctorOptions(Workspace(tmp_path / "ws"), Access(known=BoardsFile().known()), board)
-    return await examine(options, print, asyncio.Event())
+    return await host_and_board(Workspace(tmp_path / "ws"), Access(known=BoardsFile().known()), board)
 
 
 async def test_a_daemon_of_another_major_version_is_told_so_and_no_more(tmp_path: Path) -> None:

@@ -5,56 +5,33 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent import __version__
-from profagent.doctor import examining
-from profagent.doctor.examining import workspace_checks
+from profagent.doctor import host
 from profagent.doctor.finding import Mark
 from profagent.doctor.host import (
     Known,
-    certificate_dates,
     clock,
-    daemon_version,
     identities,
-    listener,
+    workspace_checks,
 )
 from profagent.importing.importing import WorkspaceImport, import_into
 from profagent.keys.keys import Keys
-from profagent.link.messages import PROTOCOL, Board, Clocks
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.daemon.privileges import public_directory, without_privileges
 from tests.fakes.dumps import dump, write_files
 from tests.fakes.job_copy import JOB
 from tests.fakes.small_job import SMALL_JOB
-from tests.unit.doctor.facts import SERVICE
 
 if TYPE_CHECKING:
     from profagent.link.credentials import Certificate
 
 MAIN = "from profagent.cli.main import main; main()"
-NOW = datetime.now(UTC)
 NOW_US = 1_800_000_000_000_000
-AGES = timedelta(days=9000)
-BOARD = Board(
-    identity="u-1",
-    hostname="euler",
-    boot_id="",
-    model="",
-    daemon_version=__version__,
-    protocol=PROTOCOL,
-    simulated=False,
-    sdk_version="",
-    roots=(),
-    quiet_after_us=1,
-    clocks=Clocks(1, 1),
-)
 
 
 def make_database(file: Path) -> None:
@@ -63,28 +40,6 @@ def make_database(file: Path) -> None:
             pass
 
     asyncio.run(make())
-
-
-@pytest.mark.parametrize(
-    ("board", "mark"),
-    [
-        (BOARD, Mark.GOOD),
-        (replace(BOARD, protocol=(PROTOCOL[0] + 1, 0)), Mark.BAD),
-        (replace(BOARD, daemon_version="0.0.9"), Mark.UNKNOWN),
-    ],
-)
-def test_versions_of_daemon_and_protocol(board: Board, mark: Mark) -> None:
-    assert daemon_version(board).mark is mark
-    assert board.daemon_version in daemon_version(board).evidence
-
-
-def test_a_listener_that_lets_anybody_in() -> None:
-    assert listener(BOARD, None).mark is Mark.GOOD
-    service, by_hand = (listener(replace(BOARD, insecure=True), daemon) for daemon in (SERVICE, None))
-    assert service.mark is by_hand.mark is Mark.BAD
-    assert "in /etc/profagent/profagentd.toml" in service.remedy
-    assert "restart the service" in service.remedy
-    assert "--insecure" in by_hand.remedy
 
 
 @pytest.mark.parametrize(
@@ -130,24 +85,6 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return keys.issue_board("euler", ("127.0.0.1",)).certificate
 
 
-@pytest.mark.parametrize(
-    ("host_time", "board_time", "mark"),
-    [
-        (NOW, None, Mark.GOOD),
-        (NOW, datetime(1970, 1, 1, 1, tzinfo=UTC), Mark.GOOD),
-        (NOW + AGES, NOW, Mark.BAD),
-        (NOW, NOW + AGES, Mark.BAD),
-        (NOW, datetime(1969, 1, 1, tzinfo=UTC), Mark.BAD),
-    ],
-)
-def test_a_certificate_holds_by_both_clocks(
-    certificate: Certificate, host_time: datetime, board_time: datetime | None, mark: Mark
-) -> None:
-    finding = certificate_dates("the board's", certificate, host_time, board_time, "renew it")
-    assert finding.mark is mark
-    assert ("renew it" in finding.remedy) == (mark is Mark.BAD)
-
-
 def marks(workspace: Workspace) -> dict[str, Mark]:
     return {finding.check: finding.mark for finding in workspace_checks(workspace)}
 
@@ -159,7 +96,7 @@ def test_a_workspace_with_a_database_and_one_that_is_yet_to_be_made(
     assert list(tmp_path.iterdir()) == []
     make_database(Workspace(tmp_path).database)
     assert marks(Workspace(tmp_path)) == dict.fromkeys(("workspace", "database", "host-space"), Mark.GOOD)
-    monkeypatch.setattr(examining, "LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(host, "LEAST_FREE_BYTES", 1 << 60)
     assert marks(Workspace(tmp_path))["host-space"] is Mark.BAD
 
 
@@ -178,13 +115,6 @@ def test_a_damaged_database_is_made_anew_by_what_is_told(tmp_path: Path, first_p
     told = found.remedy.replace("profagent import", f'"{sys.executable}" -c "{MAIN}" import')
     subprocess.run(["sh", "-c", told], check=False, capture_output=True, timeout=60)
     assert dump(tmp_path / "a workspace.new" / "profagent.db")["op_records"] == before
-
-
-def test_a_large_database_is_not_checked_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_database(Workspace(tmp_path).database)
-    monkeypatch.setattr(examining, "LONGEST_CHECK_S", -1.0)
-    monkeypatch.setattr(examining, "STEPS_BETWEEN_LOOKS", 1)
-    assert marks(Workspace(tmp_path))["database"] is Mark.UNKNOWN
 
 
 def test_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:

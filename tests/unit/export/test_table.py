@@ -45,11 +45,6 @@ LAYERS = [Column("name"), Column("type"), Column("total", 1), Column("mad", 1)]
 ROWS = [("conv" * 10, "Convolution", 12.0, 1.0), ("pool", "Pooling", 3.0, 0.5)]
 
 
-def test_a_table_that_fits_its_terminal_is_whole() -> None:
-    assert list(fitted_lines(LAYERS, ROWS, 80)) == list(table_lines(LAYERS, ROWS))
-    assert list(fitted_lines(LAYERS, ROWS, 0)) == list(table_lines(LAYERS, ROWS))
-
-
 def test_in_a_narrow_terminal_long_words_are_cut_before_columns_go() -> None:
     lines = list(fitted_lines(LAYERS, ROWS, 60))
     assert max(map(len, lines)) <= 60

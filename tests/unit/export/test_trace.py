@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.export.trace import EVENTS_PER_PIECE, CallEvents, TaskEvents, trace_pieces
-from profagent.store.queries import CallRow, LayerRow
+from profagent.export.trace import TaskEvents, trace_pieces
+from profagent.store.queries import LayerRow
 from tests.unit.export.rows import inference_row, task_row
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from profagent.store.selection import TaskRow
 
 LAYERS = {0: LayerRow(4, "conv1+relu1", "Convolution+ReLU")}
@@ -19,36 +22,34 @@ EPOCH_US = 1_700_000_000_000_000
 
 
 def _trace(events: Any, **metadata: Any) -> Any:
-    return json.loads(b"".join(trace_pieces(events, lambda: metadata)))
+    async def batches() -> AsyncIterator[list[Any]]:
+        for event in events:
+            yield [event]
+
+    async def pieces() -> list[bytes]:
+        return [piece async for piece in trace_pieces(batches(), lambda: metadata)]
+
+    text = b"".join(asyncio.run(pieces()))
+    return json.loads(text) if text else {"traceEvents": []}
 
 
 def _tasks(
     tasks: list[TaskRow], *, frequency_mhz: int | None = 100, origin_us: int = 1000
 ) -> tuple[TaskEvents, list[Any], list[Any]]:
-    events = TaskEvents(0, origin_us, frequency_mhz, LAYERS)
+    events = TaskEvents(0, origin_us, frequency_mhz, LAYERS, "NPU 0")
     found = _trace(events.of_inference(inference_row(), tasks))["traceEvents"]
-    return events, [event for event in found if event["ph"] == "X"], [e for e in found if e["ph"] == "M"]
-
-
-def test_neighbours_meet_to_the_nanosecond() -> None:
-    ticks = [3, 10, 1, 999, 7]
-    rows = [task_row(count, ticks_before=sum(ticks[:i]), base_us=EPOCH_US) for i, count in enumerate(ticks)]
-    _, events, names = _tasks(rows, frequency_mhz=700, origin_us=EPOCH_US - 10_000_000)
-    ends = [round(event["ts"] * 1000) + round(event["dur"] * 1000) for event in events]
-    assert ends[:-1] == [round(event["ts"] * 1000) for event in events[1:]]
-    assert ends[-1] - 10_000_000_000 == round(sum(ticks) * 100 / 700 * 1000)
-    assert len(names) == 1
+    return events, [event for event in found if event["ph"] == "X"], [e for e in found if e["name"] == "thread_name"]
 
 
 def test_units_and_streams_have_tracks_of_their_own() -> None:
-    events = TaskEvents(2, 0, 100, LAYERS)
+    events = TaskEvents(2, 0, 100, LAYERS, "NPU 2")
     rows = [task_row(10), task_row(0, is_aicpu=True, base_us=1010, end_us=1030)]
     found = []
     for stream in (3, 4, None):
         shifted = [row._replace(base_us=1000 + 100 * (stream or 0)) for row in rows[:1]]
         found += _trace(events.of_inference(inference_row(stream_id=stream), shifted))["traceEvents"]
     found += _trace(events.of_inference(inference_row(), rows[1:]))["traceEvents"]
-    names = {event["tid"]: event["args"]["name"] for event in found if event["ph"] == "M"}
+    names = {event["tid"]: event["args"]["name"] for event in found if event["name"] == "thread_name"}
     assert list(names.values()) == ["stream 3 AA CORE", "stream 4 AA CORE", "stream 0 AA CORE", "stream 3 AA CPU"]
     assert {event["pid"] for event in found} == {3}
     assert found[-1]["args"]["Task Type"] == "AA CPU"
@@ -78,11 +79,3 @@ def test_an_overlap_of_less_than_a_microsecond_is_rounding_and_moves_the_start()
 def test_what_has_no_place_in_time_is_left_out_and_counted(row: Any, frequency_mhz: Any) -> None:
     events, found, _ = _tasks([row], frequency_mhz=frequency_mhz)
     assert (events.unplaced, found) == (1, [])
-
-
-@pytest.mark.parametrize("count", [0, 1, EVENTS_PER_PIECE, EVENTS_PER_PIECE + 1])
-def test_any_number_of_events_makes_one_json_object(count: Any) -> None:
-    calls = (CallRow("f", "model", t, t + 1, 1, 1) for t in range(1, count + 1))
-    trace = _trace(CallEvents(0, "yolo").of_calls(calls), simulated=True)
-    assert len([event for event in trace["traceEvents"] if event["ph"] == "X"]) == count
-    assert trace["metadata"] == {"simulated": True}

@@ -4,53 +4,18 @@ from __future__ import annotations
 
 from importlib import resources
 
-import numpy as np
 import pytest
 
 from profagent.errors import FormatError
 from profagent.formats.countermap import (
     CounterMap,
-    CounterRows,
     Place,
     Tally,
-    checked,
     parse_counter_map,
     told,
 )
 from profagent.formats.records import AICORE_DTYPE, view_records
 from tests.encoders import aicore_record
-
-MHZ = 700
-
-
-def rows(path: str = "a", pictures: int = 0, **counters: list[float]) -> CounterRows:
-    """Records of 7000 ticks, which are 1 ms."""
-    (count,) = {len(values) for values in counters.values()}
-    arrays = {name: np.array(values, np.float64) for name, values in counters.items()}
-    return CounterRows(Place(pictures, path, 10), np.full(count, 7_000), arrays)
-
-
-def test_a_ratio_is_at_most_the_whole_but_for_rounding() -> None:
-    found = checked([rows(mac_busy=[0.0, 1.0, 1.009, np.nan, 1.2, 7.5])], MHZ)
-    assert found == {"mac_busy <= 1": Tally(5, 2, Place(0, "a", 14), 7.5)}
-
-
-def test_the_effective_share_is_a_part_of_the_busy_one() -> None:
-    found = checked([rows(mac_busy=[0.5, 0.5], mac_ppen=[0.505, 0.6])], MHZ)
-    assert found["mac_ppen <= mac_busy"] == Tally(2, 1, Place(0, "a", 11), 0.6)
-    assert found["mac_ppen <= 1"] == Tally(2)
-
-
-def test_the_memory_moves_no_more_than_it_can() -> None:
-    pieces = [rows(ddr_read_bytes=[34e6, 35e6])]
-    assert checked(pieces, MHZ) == {"ddr_read_bytes rate": Tally(2, 1, Place(0, "a", 11), 35e9)}
-    assert checked(pieces, MHZ, 50e9) == {"ddr_read_bytes rate": Tally(2)}
-    assert checked(pieces, None) == {}, "no frequency, no time"
-
-
-def test_the_first_is_the_first_in_time_of_all_logs() -> None:
-    late, early = rows("a", 9, dld=[2.0]), rows("b", 3, dld=[0.5, 3.0])
-    assert checked([late, rows("z", 1, dld=[0.1]), early], MHZ)["dld <= 1"] == Tally(4, 2, Place(3, "b", 11), 3.0)
 
 
 def test_it_is_told_with_its_numbers() -> None:
@@ -93,17 +58,6 @@ def value_of(record: bytes, name: str = "mac_busy", **changed: str) -> float:
     return float(value)
 
 
-def test_a_map_says_where_it_comes_from() -> None:
-    found = map_of(counter_text())
-    assert (found.name, found.sdk, found.simulated) == ("test", "2023", False)
-    ((name, counter),) = found.counters.items()
-    assert (name, counter.offset, counter.verdict, counter.evidence) == ("mac_busy", 8, "certain", "a test")
-
-
-def test_a_map_may_know_some_counters_only() -> None:
-    assert list(map_of().apply(view_records(aicore_record(0, 1, 0), AICORE_DTYPE))) == []
-
-
 @pytest.mark.parametrize(
     ("counter_type", "value"), [('"u16"', 0x3344), ('"u32"', 0x11223344), ('"u64"', 0x5566778811223344)]
 )
@@ -116,19 +70,6 @@ def test_a_counter_is_an_unsigned_integer_of_its_size(counter_type: str, value: 
 def test_a_ratio_is_over_the_layers_ticks_or_cycles(denominator: str, value: float) -> None:
     record = aicore_record(0, 200, 0, {8: 100})
     assert value_of(record, scale="0.5", denominator=denominator) == pytest.approx(value)
-
-
-def test_a_ratio_over_no_time_is_not_a_number() -> None:
-    assert np.isnan(value_of(aicore_record(0, 0, 0, {8: 100}), denominator='"ticks"'))
-
-
-@pytest.mark.parametrize(("counter_type", "last"), [('"u16"', 0xFA), ('"u32"', 0xF8), ('"u64"', 0xF4)])
-def test_a_counter_lies_between_the_ticks_and_the_net(counter_type: str, last: int) -> None:
-    for offset in (0x08, last):
-        assert map_of(counter_text(type=counter_type, offset=str(offset))).counters["mac_busy"].offset == offset
-    for offset in (-1, 0x00, 0x04, 0x07, last + 1, 0xFC, 10**30):
-        with pytest.raises(FormatError, match=r"offset|out of range|int"):
-            map_of(counter_text(type=counter_type, offset=str(offset)))
 
 
 @pytest.mark.parametrize(

@@ -5,51 +5,13 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import FormatError
-from profagent.formats.done import Done, parse_done
+from profagent.formats.board_files import parse_done
 from profagent.formats.names import LogKind
 from tests.encoders import done_text
 
 AICORE = done_text(file_len=2816, start_time=111, end_time=222, cache_hit=2222, cache_mis=1111)
 AICPU = done_text(file_len=384, start_time=111, end_time=222)
 API = done_text(file_len=224, start_time=111, end_time=222, pid=13058, tid=13059)
-
-
-def test_an_aicore_done_has_the_cache_counters() -> None:
-    assert parse_done(AICORE, LogKind.AICORE, "x.done") == Done(2816, 111, 222, cache_hit=2222, cache_miss=1111)
-
-
-def test_an_aicpu_done_has_times_only() -> None:
-    assert parse_done(AICPU, LogKind.AICPU, "x.done") == Done(384, 111, 222)
-
-
-def test_an_api_done_has_the_thread_that_unloaded() -> None:
-    assert parse_done(API, LogKind.ACL_API, "x.done") == Done(224, 111, 222, pid=13058, tid=13059)
-
-
-@pytest.mark.parametrize("end", [b"", b"\n"])
-@pytest.mark.parametrize(
-    ("values", "batches"), [(b"4", (4,)), (b"4,2", (4, 2)), (b"8,7,6,5,4,3,2,1", tuple(range(8, 0, -1)))]
-)
-def test_batches_of_run_time_stand_in_a_last_line_with_or_without_its_newline(
-    values: bytes, batches: tuple[int, ...], end: bytes
-) -> None:
-    done = parse_done(AICORE + b"online_batch_num:" + values + end, LogKind.AICORE, "x.done")
-    assert done.online_batch_num == batches
-
-
-@pytest.mark.parametrize(
-    ("printed", "meant"),
-    [("-1", 2**32 - 1), ("4294967295", 2**32 - 1), ("-2147483648", 2**31), ("2147483648", 2**31), ("0", 0)],
-)
-def test_signed_and_unsigned_generations_mean_the_same_number(printed: str, meant: int) -> None:
-    text = done_text(file_len=printed, start_time=0, end_time=0, cache_hit=printed, cache_mis=printed)
-    done = parse_done(text, LogKind.AICORE, "x.done")
-    assert (done.file_len, done.cache_hit, done.cache_miss) == (meant, meant, meant)
-
-
-def test_an_api_length_may_need_64_bits() -> None:
-    text = done_text(file_len=3_000_000_000_000, start_time=1, end_time=2, pid=1, tid=1)
-    assert parse_done(text, LogKind.ACL_API, "x.done").file_len == 3_000_000_000_000
 
 
 @pytest.mark.parametrize("text", [AICORE, AICPU, API])

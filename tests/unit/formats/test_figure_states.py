@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 
 from profagent.formats.figure_states import (
@@ -63,20 +61,6 @@ def test_what_ran_on_the_cpu_alone_needs_no_clock(share: Share) -> None:
     assert states(on_cpu) == (FINAL, FINAL, FINAL)
     del on_cpu[Part.AICORE]
     assert states(on_cpu) == (FINAL, FINAL, FINAL)
-
-
-def test_only_what_is_final_has_no_reason() -> None:
-    for shares in product(Share, repeat=len(Part)):
-        parts = {part: Has(share, f"{part}") for part, share in zip(Part, shares, strict=True)}
-        for figure in Figure:
-            state, why = state_of(figure, parts)
-            assert (why is None) is (state is FINAL)
-
-
-def test_the_reasons_of_all_parts_are_told() -> None:
-    parts = {**WHOLE, Part.AICPU: Has(Share.COMING, "cpu"), Part.CLOCK: Has(Share.COMING, "clock")}
-    assert state_of(Figure.TIME, parts) == Verdict(PENDING, "cpu; clock")
-    assert state_of(Figure.RECORDS, parts) == Verdict(PENDING, "cpu")
 
 
 def test_what_will_never_come_counts_before_what_has_not_come_yet() -> None:

@@ -44,36 +44,10 @@ def test_a_dropped_record_shifts_no_name() -> None:
     assert join.layer_index(0, np.array([0, 3, 4], dtype="<u4"), 1, 1).tolist() == [0, 3, 4]
 
 
-def test_fused_layers_are_one_record() -> None:
-    join = LayerJoin(table_of(0, 0, 0, 0, prof_ids=[0, 0, 1, 2]), [net_of(0, 3)])
-    assert joined(join, 4) == [0, 1, 2, UNKNOWN_LAYER]
-
-
 def test_batch_layers_come_once_and_the_others_once_for_each_picture() -> None:
     join = LayerJoin(table_of(0, 0, 0, 0, 0, batch_layers=[2]), [net_of(0, 5, batch_layers=1)])
     expected = [0, 1, 0, 1, 2, 3, 4, 3, 4, 0, 1, 2, 3, 4]
     assert joined(join, 15, batch_num=2, pictures=3) == [*expected, UNKNOWN_LAYER]
-
-
-@pytest.mark.parametrize(
-    ("batch_layers", "expected"),
-    [
-        ([0], [0, 1, 2, 1, 2]),
-        ([2], [0, 1, 0, 1, 2]),
-        ([0, 1], [0, 1, 2, 2]),
-        ([0, 2], [0, 1, 1, 2]),
-        ([0, 1, 2], [0, 1, 2]),
-    ],
-)
-def test_batch_layers_may_stand_anywhere(batch_layers: list[int], expected: list[int]) -> None:
-    join = LayerJoin(table_of(0, 0, 0, batch_layers=batch_layers), [net_of(0, 3, len(batch_layers))])
-    assert joined(join, len(expected) + 1, batch_num=2, pictures=2) == [*expected, UNKNOWN_LAYER]
-
-
-@pytest.mark.parametrize(("batch_num", "pictures"), [(1, 3), (2, 3), (3, 3), (8, 3)])
-def test_without_batch_layers_all_layers_come_once_for_each_picture(batch_num: int, pictures: int) -> None:
-    join = LayerJoin(table_of(0, 0), [net_of(0, 2)])
-    assert joined(join, 7, batch_num, pictures) == [0, 1, 0, 1, 0, 1, UNKNOWN_LAYER]
 
 
 def test_batches_chosen_at_run_time_have_their_own_sizes() -> None:
@@ -87,13 +61,6 @@ def test_layers_with_segment_ids_are_found_in_their_segment() -> None:
     assert joined(join, 3, net=1) == [2, UNKNOWN_LAYER, UNKNOWN_LAYER]
     assert joined(join, 3, net=2) == [3, 4, UNKNOWN_LAYER]
     assert joined(join, 2, net=3) == [UNKNOWN_LAYER] * 2
-
-
-def test_without_segment_ids_a_net_begins_behind_the_counts_of_those_before_it() -> None:
-    join = LayerJoin(table_of(0, 0, 0, 0, 0), [net_of(2, 2), net_of(0, 2), net_of(1, 1)])
-    assert joined(join, 3, net=0) == [0, 1, UNKNOWN_LAYER]
-    assert joined(join, 3, net=1) == [2, UNKNOWN_LAYER, UNKNOWN_LAYER]
-    assert joined(join, 3, net=2) == [3, 4, UNKNOWN_LAYER]
 
 
 @pytest.mark.parametrize("nets", [[], [net_of(0, None), net_of(1, 2)], [net_of(0, 2)]])
@@ -111,18 +78,6 @@ def test_without_layers_no_record_has_one(table: LayerTable | None) -> None:
 def test_loops_have_layers_in_their_first_pass_only(batch_num: int, pictures: int) -> None:
     join = LayerJoin(table_of(0, 0), [net_of(0, 2, max_loop=8)])
     assert joined(join, 5, batch_num, pictures) == [0, 1, UNKNOWN_LAYER, UNKNOWN_LAYER, UNKNOWN_LAYER]
-
-
-def test_a_first_pass_of_several_pictures_is_certain_up_to_the_first_batch_layer() -> None:
-    join = LayerJoin(table_of(0, 0, 0, batch_layers=[1]), [net_of(0, 3, batch_layers=1, max_loop=2)])
-    assert joined(join, 4, 2, 2) == [0, UNKNOWN_LAYER, UNKNOWN_LAYER, UNKNOWN_LAYER]
-    assert joined(join, 4, 1, 1) == [0, 1, 2, UNKNOWN_LAYER]
-
-
-@pytest.mark.parametrize("net", [net_of(0, 2), net_of(0, 4), net_of(0, 3, batch_layers=1)])
-def test_where_the_counts_do_not_agree_nothing_is_repeated(net: Net) -> None:
-    join = LayerJoin(table_of(0, 0, 0), [net])
-    assert joined(join, 4, 1, 2) == [0, 1, 2, UNKNOWN_LAYER]
 
 
 def test_huge_announced_numbers_take_no_memory() -> None:

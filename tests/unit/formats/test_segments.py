@@ -7,25 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from profagent.formats.segments import AicoreSegment, AicpuSegment, Splitter, place
-
-
-def test_a_segment_starts_where_the_one_before_it_ended() -> None:
-    assert place(1000, [AicoreSegment(0, 0, 50.5), AicoreSegment(1, 1, 10.0), AicoreSegment(2, 2, 1.0)], []) == [
-        1000,
-        1050.5,
-        1060.5,
-    ]
+from profagent.formats.records import AicoreSegment, AicpuSegment, Splitter, place
 
 
 def test_an_aicpu_segment_between_keeps_its_times() -> None:
     aicore = [AicoreSegment(0, 0, 50.5), AicoreSegment(2, 1, 10.0)]
     assert place(1000, aicore, [AicpuSegment(1, 0, 1100, 1200)]) == [1000, 1200]
-
-
-def test_segments_run_in_the_order_of_their_nets() -> None:
-    aicore = [AicoreSegment(2, 1, 10.0), AicoreSegment(0, 0, 50.0), AicoreSegment(0, 2, 5.0)]
-    assert place(1000, aicore, []) == [1055, 1000, 1050]
 
 
 def test_without_a_start_only_what_follows_a_known_end_is_placed() -> None:
@@ -57,18 +44,6 @@ def gaps(records: Sequence[tuple[int, int]]) -> list[tuple[int, int, bool]]:
     return list(zip(found.gap_at.tolist(), found.gap_missing.tolist(), found.is_gap_odd.tolist(), strict=True))
 
 
-def test_a_change_of_net_begins_a_segment() -> None:
-    assert split([(0, 0), (0, 1), (2, 0), (2, 1)]) == [[0, 0, 1, 1], [0, 0, 0, 0]]
-
-
-def test_a_sequence_that_goes_on_in_the_next_net_begins_a_segment() -> None:
-    assert split([(0, 3), (1, 10), (1, 12)]) == [[0, 1, 1], [0, 0, 0]]
-
-
-def test_an_equal_sequence_number_is_of_the_same_segment() -> None:
-    assert split([(0, 24), (0, 24), (0, 25)]) == [[0, 0, 0], [0, 0, 0]]
-
-
 def test_a_net_that_begins_again_is_a_model_loaded_again() -> None:
     assert split(RELOADED) == [[0, 0, 1, 1, 1], [0, 0, 1, 1, 1]]
 
@@ -80,10 +55,6 @@ def test_a_net_that_goes_back_is_a_model_loaded_again() -> None:
 def test_an_announced_start_begins_a_stretch_that_leaves_no_trace() -> None:
     assert split([(0, 0), (0, 0), (0, 0)]) == [[0, 0, 0], [0, 0, 0]]
     assert split([(0, 0), (0, 0), (0, 0)], last_start=2) == [[0, 0, 1], [0, 0, 1]]
-
-
-def test_an_announced_start_that_is_seen_anyway_counts_once() -> None:
-    assert split(RELOADED, last_start=2) == split(RELOADED)
 
 
 def test_behind_the_announced_start_a_net_that_begins_again_is_a_loop() -> None:

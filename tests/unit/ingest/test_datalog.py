@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profagent.formats.done import Done
+from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import ApiRecords, SegmentRecords
 from profagent.ingest.datalog import DataLog
-from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record, aicpu_record, api_record
 
 AICORE = "data/aicore.0.m.3.0.1.1.0"
@@ -62,12 +61,6 @@ def len_of(change: SegmentRecords | ApiRecords) -> int:
     return len(change.sequence) if isinstance(change, SegmentRecords) else len(change.number)
 
 
-def test_ticks_before_do_not_overflow() -> None:
-    log = new_log()
-    changes = grown([b"".join(aicore_record(i, 2**32 - 1, 0) for i in range(3))], log)
-    assert column(changes, "columns", "ticks_before") == [0, 2**32 - 1, 2 * (2**32 - 1)]
-
-
 def test_a_known_start_of_the_last_inference_overrules_the_rule() -> None:
     log = new_log(last_stretch_record=4)
     changes = grown([DATA], log)
@@ -106,14 +99,6 @@ def test_records_without_a_table_have_no_layer_and_say_so() -> None:
     assert change.counters == {}
 
 
-def test_counters_are_those_of_the_map() -> None:
-    log = new_log()
-    record = aicore_record(0, 10, 0, {0x08: 500})
-    change = log.append(record, None, simulated_map())
-    assert isinstance(change, SegmentRecords)
-    assert change.counters["mac_busy"].tolist() == [0.5]
-
-
 def test_an_aicpu_log_has_the_times_of_its_records() -> None:
     log = new_log("data/aicpu.0.m.3.0.1.1.0")
     data = b"".join(aicpu_record(i, 100 + i, 110 + i, (90, 200), 1) for i in range(2))
@@ -133,11 +118,3 @@ def test_calls_without_the_magic_number_are_left_out_with_their_places() -> None
     facts = log.facts
     assert (facts.without_magic.count, facts.without_magic.first, facts.without_magic.last) == (2, 32, 96)
     assert (facts.begun_before.count, facts.begun_before.first) == (1, 64)
-
-
-def test_more_bytes_mean_that_it_is_not_settled() -> None:
-    log = new_log()
-    log.append(DATA, None, None)
-    log.settled = True
-    log.append(b"x", None, None)
-    assert not log.settled

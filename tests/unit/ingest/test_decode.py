@@ -15,7 +15,7 @@ from profagent.ingest.mirror import JobMirror
 from profagent.store.counter_maps import simulated_map
 from tests.fakes.dumps import dump, files_of, imported
 from tests.fakes.job_copy import JOB, JobCopy
-from tests.fakes.small_job import ALIKE, BATCHED, CALLS, EMPTY, ON_CPU, PLAIN, RELOADED, SMALL_JOB, aicore_done
+from tests.fakes.small_job import BATCHED, CALLS, ON_CPU, PLAIN, RELOADED, SMALL_JOB, aicore_done
 
 SAMPLES = Path(__file__).parents[2] / "data" / "jobs"
 EARLY = next(SAMPLES.glob("JOB*"))
@@ -84,27 +84,6 @@ def test_data_tables_and_done_may_come_in_any_order(tmp_path: Path) -> None:
             copy.complete(BATCHED)
             copy.end()
             assert dump(copy.database) == expected, order
-
-
-def test_a_done_that_follows_its_completion_is_weighed_all_the_same(copy: JobCopy, tmp_path: Path) -> None:
-    for path in (ALIKE, RELOADED):
-        copy.feed(path, SMALL_JOB[path])
-        copy.complete(path)
-    for path in (ALIKE, RELOADED, "info.json.0"):
-        copy.send(path if path == "info.json.0" else path + ".done", SMALL_JOB.get(path + ".done", SMALL_JOB[path]))
-    copy.end()
-    assert dump(copy.database) == imported(tmp_path / JOB, of(ALIKE, RELOADED))
-
-
-@pytest.mark.parametrize("remembered", [1, 1024])
-def test_an_empty_log_whose_done_follows_its_completion_is_a_loss(tmp_path: Path, remembered: int) -> None:
-    with JobCopy(tmp_path, remembered_logs=remembered) as copy:
-        copy.feed(EMPTY, b"")
-        copy.complete(EMPTY)
-        copy.send(PLAIN, SMALL_JOB[PLAIN])
-        copy.send(EMPTY + ".done", SMALL_JOB[EMPTY + ".done"])
-        found = copy.query("SELECT log, grade, reason, count FROM ledger WHERE reason <> 'no-layer'")
-        assert found == [(EMPTY, "loss", "missing-data", 768)]
 
 
 def test_a_model_loaded_again_appends_to_its_log(copy: JobCopy, tmp_path: Path) -> None:
@@ -202,17 +181,6 @@ def test_the_mark_of_a_simulated_board_brings_its_counters_whenever_it_comes(tmp
         copy.restart()
         copy.send(BATCHED, SMALL_JOB[BATCHED])
         assert copy.query("SELECT count(*) FROM aicore WHERE mac_busy IS NULL") == [(0,)]
-
-
-def test_foreign_files_are_kept_and_noted(copy: JobCopy) -> None:
-    copy.send("data/core", b"x" * 10)
-    assert copy.query("SELECT log, grade, reason FROM ledger") == [("data/core", "note", "foreign-file")]
-    assert copy.held("data/core").offset == 10
-
-
-def test_the_size_of_a_file_may_be_beyond_what_is_read_of_it(copy: JobCopy) -> None:
-    copy.apply(copy.decoder.snapshot("data/core", 1, b"abc", b"d", size=1 << 40))
-    assert copy.held("data/core").offset == 1 << 40
 
 
 def test_a_small_file_of_which_only_the_beginning_was_read_is_malformed(copy: JobCopy) -> None:

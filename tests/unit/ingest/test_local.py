@@ -8,29 +8,10 @@ from pathlib import Path
 import pytest
 
 from profagent.errors import UnsupportedBoardError, UsageError
-from profagent.ingest.changes import ContentLedger, LinkLedger, LogAdvanced, Redecoded
+from profagent.ingest.changes import LinkLedger
 from profagent.ingest.local import LocalJob, list_job
-from profagent.ingest.mirror import digest_of
 from tests.fakes.dumps import write_files
 from tests.fakes.small_job import PLAIN, SMALL_JOB
-
-
-def test_what_names_the_records_is_read_before_them(tmp_path: Path) -> None:
-    listing = list_job(write_files(tmp_path, {**SMALL_JOB, "simulated": b""}))
-    assert set(listing.files) == {*SMALL_JOB, "simulated"}
-    first = [path for path in listing.files if not path.startswith(("data/a", "data/core"))]
-    assert list(listing.files[: len(first)]) == first
-    assert listing.is_simulated
-    assert not list_job(write_files(tmp_path / "other", SMALL_JOB)).is_simulated
-
-
-def test_folders_of_exports_are_not_part_of_the_job(tmp_path: Path) -> None:
-    write_files(
-        tmp_path, {**SMALL_JOB, "sqlite/profagent.db": b"", "summary/x.csv": b"", "log/x": b"", "timeline/x": b""}
-    )
-    listing = list_job(tmp_path)
-    assert set(listing.files) == set(SMALL_JOB)
-    assert listing.others == ()
 
 
 def test_what_is_no_regular_file_is_listed_and_not_opened(tmp_path: Path) -> None:
@@ -69,37 +50,9 @@ def test_a_job_of_another_soc_is_refused_by_its_names(tmp_path: Path) -> None:
         list_job(tmp_path)
 
 
-def test_each_file_is_read_once_and_vouched_for(tmp_path: Path) -> None:
-    listing = list_job(write_files(tmp_path, SMALL_JOB))
-    changes = [change for each in LocalJob(tmp_path, listing).changes() for change in each]
-    complete = {change.path: change for change in changes if isinstance(change, LogAdvanced) and change.complete}
-    for path, data in SMALL_JOB.items():
-        if path != "data/aicore.0.m.3.0.1.1.9":
-            assert (complete[path].offset, complete[path].digest) == (len(data), digest_of(data))
-    assert "data/aicore.0.m.3.0.1.1.9" not in complete
-    again = [change.path for change in changes if isinstance(change, Redecoded)]
-    assert again == ["data/aicore.0.b.3.1.2.3.0", "data/aicore.0.m.3.0.1.1.8"], "what a .done tells comes after it"
-
-
 def test_a_file_that_vanishes_is_a_loss(tmp_path: Path) -> None:
     listing = list_job(write_files(tmp_path, SMALL_JOB))
     (tmp_path / PLAIN).unlink()
     changes = [change for each in LocalJob(tmp_path, listing).changes() for change in each]
     (lost,) = [change for change in changes if isinstance(change, LinkLedger)]
     assert (lost.path, lost.entry.grade, lost.entry.reason) == (PLAIN, "loss", "unreadable")
-
-
-def test_the_end_speaks_of_what_is_unsettled(tmp_path: Path) -> None:
-    listing = list_job(write_files(tmp_path, SMALL_JOB))
-    job = LocalJob(tmp_path, listing)
-    assert len(list(job.changes())) == len(SMALL_JOB) + 1
-    ended = job.end(["data/aicore.0.m.3.0.1.1.9"], ["data/aicore.0.m.3.0.1.1.11.done"])
-    assert [
-        (change.path, [entry.reason for entry in change.entries])
-        for change in ended
-        if isinstance(change, ContentLedger)
-    ] == [
-        ("data/aicore.0.m.3.0.1.1.9", ["no-done"]),
-        ("data/aicore.0.m.3.0.1.1.11.done", ["done-without-data"]),
-        (None, []),
-    ]

@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from profagent.formats.done import is_whole_done
-from profagent.formats.names import LogKind
-from profagent.ingest.local import CHUNK_BYTES, LocalStream, growing_kind, list_job
+from profagent.ingest.local import LocalStream, growing_kind, list_job
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Chunk, Completed, Holding, LogEvent, Loss, Started
-from profagentd.sources.job import done_length, kind_of
+from profagentd.sources.job import kind_of
 from profagentd.sources.source import LogKind as DaemonKind
-from tests.encoders import done_text
 from tests.fakes.dumps import write_files
-from tests.fakes.small_job import PLAIN, SMALL_JOB, UNENDED
+from tests.fakes.small_job import PLAIN, SMALL_JOB
 
 JOB = "JOB" + "A" * 29
 
@@ -52,25 +49,6 @@ def told(events: list[LogEvent]) -> list[tuple[object, ...]]:
     return found
 
 
-def test_what_is_not_held_comes_whole_and_is_complete_with_its_done(job: Path) -> None:
-    data = SMALL_JOB[PLAIN]
-    assert told(sent(job, PLAIN)) == [
-        ("started", 1, 0, "new"),
-        ("chunk", 1, 0, data),
-        ("completed", 1, len(data), digest_of(data)),
-    ]
-    assert told(sent(job, UNENDED))[-1][0] == "chunk"
-
-
-def test_what_is_held_goes_on(job: Path) -> None:
-    data = SMALL_JOB[PLAIN]
-    assert told(sent(job, PLAIN, 3, 300, digest_of(data[:300]))) == [
-        ("started", 3, 300, "same"),
-        ("chunk", 3, 300, data[300:]),
-        ("completed", 3, len(data), digest_of(data)),
-    ]
-
-
 @pytest.mark.parametrize("held", [(300, b"x" * 16), (10_000, b"x" * 16)], ids=["other bytes", "longer"])
 def test_what_is_held_of_another_file_is_not_mixed_with_it(job: Path, held: tuple[int, bytes]) -> None:
     assert told(sent(job, PLAIN, 3, *held))[:2] == [("started", 4, 0, "different"), ("chunk", 4, 0, SMALL_JOB[PLAIN])]
@@ -81,16 +59,6 @@ def test_a_snapshot_that_is_longer_now_comes_anew(job: Path) -> None:
     same = told(sent(job, "info.json.0", 1, len(data), digest_of(data)))
     assert [event[0] for event in same] == ["started", "completed"]
     assert told(sent(job, "info.json.0", 1, 5, digest_of(data[:5])))[0] == ("started", 2, 0, "different")
-
-
-def test_large_files_come_in_chunks(job: Path) -> None:
-    (job / "data" / "core").write_bytes(bytes(2 * CHUNK_BYTES + 5))
-    chunks = [event for event in sent(job, "data/core") if isinstance(event, Chunk)]
-    assert [(chunk.offset, len(chunk.data)) for chunk in chunks] == [
-        (0, CHUNK_BYTES),
-        (CHUNK_BYTES, CHUNK_BYTES),
-        (2 * CHUNK_BYTES, 5),
-    ]
 
 
 def test_what_cannot_be_read_any_more_is_a_loss(job: Path) -> None:
@@ -136,18 +104,3 @@ NAMES = [
 @pytest.mark.parametrize("path", NAMES)
 def test_logs_grow_by_the_daemon_s_rule(path: str) -> None:
     assert (growing_kind(path) is not None) == (kind_of(os.fsencode(path)) is DaemonKind.DATA)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        done_text(file_len=1, start_time=2, end_time=3),
-        done_text(file_len=1, start_time=2),
-        done_text(file_len=-1, start_time=2, end_time=3) + b"odd line\n",
-        b"file_len:1\nstart_time: 2 \nend_time:3",
-        b"file_len:x\nstart_time:2\nend_time:3\n",
-        b"",
-    ],
-)
-def test_a_done_is_whole_by_the_daemon_s_rule(text: bytes) -> None:
-    assert is_whole_done(text, LogKind.AICPU) == (done_length(b"data/aicpu.0.m.3.0.1.1.0", text) is not None)

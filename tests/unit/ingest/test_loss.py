@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
-from profagent.ingest.reasons import LONGEST_DETAIL, loss_entry, removal_entry, told_loss
-from profagent.link.messages import FollowedLog, Happened, Loss
+from profagent.ingest.reasons import LONGEST_DETAIL, checked_path, removal_entry, told_loss
+from profagent.link.messages import FollowedLog, Loss
 
 JOB = "JOB" + "A" * 29
-
-
-@pytest.mark.parametrize(("reason", "grade"), [("unreadable", "loss"), ("removed-unread", "loss"), ("new", "loss")])
-def test_what_a_board_lost_is_a_loss_of_at_least_one(reason: str, grade: str) -> None:
-    assert loss_entry(reason, "why", 0) == Entry(grade, reason, "why", count=1)
-    assert loss_entry(reason, "why", 77) == Entry(grade, reason, "why", count=77)
-
-
-def test_what_never_had_bytes_of_a_log_is_a_note() -> None:
-    assert loss_entry("not-a-file", "data/x is no regular file", 0).grade == "note"
 
 
 def test_only_bytes_that_were_not_sent_are_lost_by_a_removal() -> None:
@@ -35,7 +23,7 @@ def test_only_bytes_that_were_not_sent_are_lost_by_a_removal() -> None:
 
 
 def told(loss: Loss, job: str = JOB, log: FollowedLog | None = None) -> tuple[str, object]:
-    return told_loss(Happened(job, log, loss), loss)
+    return told_loss(job, None if log is None else checked_path(log.path), loss)
 
 
 def test_a_loss_that_is_told_once_belongs_to_its_log_and_job() -> None:

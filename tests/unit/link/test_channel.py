@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,9 @@ import grpc.aio
 import pytest
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
-from profagent.link.channel import Channel, Stream, _translated, connected
-from profagent.link.credentials import DEFAULT_PORT, Access, full_address
-from profagent.link.messages import JobMeasure, JobsListed, Open
+from profagent.link.channel import Channel, _translated, connected
+from profagent.link.credentials import Access
+from profagent.link.messages import JobsListed, Open
 from profagent.link.translate import NpuFacts
 from profagent_wire.checksum import encode_checked
 from profagent_wire.v1 import board_pb2 as pb
@@ -81,22 +80,10 @@ async def test_a_board_describes_itself_and_tells_its_clocks() -> None:
         assert (await channel.examine()).npu == NpuFacts(has_device=True)
 
 
-async def test_a_board_tells_how_much_a_job_holds() -> None:
-    async with serving(ScriptedBoard()) as address, connected(address) as channel:
-        assert await channel.measure("JOB") == JobMeasure(logs=3, bytes=2, inferences=1, is_all=False)
-
-
 async def test_of_a_job_that_is_not_there_nothing_is_told() -> None:
     board = ScriptedBoard((grpc.StatusCode.NOT_FOUND, "no"))
     async with serving(board) as address, connected(address) as channel:
         assert await channel.measure("JOB") is None
-
-
-async def test_a_board_that_does_not_measure_for_another_reason_is_not_reached() -> None:
-    busy = ScriptedBoard((grpc.StatusCode.RESOURCE_EXHAUSTED, "busy"))
-    async with serving(busy) as address, connected(address) as channel:
-        with pytest.raises(UnreachableError, match="busy"):
-            await channel.measure("JOB")
 
 
 async def test_a_stream_skips_messages_of_newer_versions_and_tells_its_end() -> None:
@@ -144,17 +131,6 @@ async def test_what_was_damaged_on_the_way_is_no_message(spoilt: bytes) -> None:
         await server.stop(None)
 
 
-async def test_tasks_that_send_at_once_read_batch() -> None:
-    board = ScriptedBoard()
-    board.messages = 50
-    async with serving(board) as address, connected(address) as channel, channel.follow() as stream:
-        async with asyncio.TaskGroup() as group:
-            for number in range(50):
-                group.create_task(stream.send(Open(f"task-{number}", "test")))
-        assert await stream.receive() == JobsListed()
-    assert sorted(board.opened) == sorted(f"task-{number}" for number in range(50))
-
-
 @pytest.mark.parametrize(
     ("code", "error"),
     [
@@ -176,11 +152,6 @@ async def test_a_refusal_says_why(code: grpc.StatusCode, error: type[Unreachable
         with pytest.raises(error, match="it is so") as caught:
             await stream.receive()
         assert caught.type is error
-
-
-async def until_it_fails(stream: Stream) -> None:
-    while True:
-        await stream.send(Open("me", "test"))
 
 
 NONE_OF_ALL = "failed to connect to all addresses; last error: UNKNOWN:"
@@ -216,20 +187,6 @@ def test_grpcs_words_are_told_in_plain_ones(details: str, plain: str) -> None:
     nothing = grpc.aio.Metadata()
     error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, details)
     assert str(_translated(error, "euler")) == f"cannot reach the board at euler: {plain}"
-
-
-@pytest.mark.parametrize(
-    ("given", "full"),
-    [
-        ("board", f"board:{DEFAULT_PORT}"),
-        ("board:1", "board:1"),
-        ("[::1]", f"[::1]:{DEFAULT_PORT}"),
-        ("[::1]:1", "[::1]:1"),
-        ("unix:/run/p.sock", "unix:/run/p.sock"),
-    ],
-)
-def test_an_address_gets_the_port_that_is_missing(given: str, full: str) -> None:
-    assert full_address(given) == full
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from profagent.errors import UsageError
 from profagent.keys.keys import Keys
-from profagent.link.credentials import Access, Credentials, KnownBoard, default_keys, host_of, is_local
+from profagent.link.credentials import Access, Credentials, KnownBoard, default_keys, is_local
 
 
 def at(address: str) -> KnownBoard:
@@ -107,13 +107,6 @@ def test_options_that_contradict_are_refused(folder: Path) -> None:
         Access(folder).credentials(at("unix:/run/d.sock"))
 
 
-@pytest.mark.parametrize("missing", ["ca.pem", "host.pem", "host.key"])
-def test_a_folder_that_lacks_a_file_is_refused(folder: Path, missing: str) -> None:
-    (folder / missing).unlink()
-    with pytest.raises(UsageError, match=missing):
-        Credentials.read(folder)
-
-
 def test_a_list_of_the_revoked_may_be_missing(folder: Path) -> None:
     (folder / "revoked.txt").unlink()
     assert Credentials.read(folder).revoked == frozenset()
@@ -158,17 +151,6 @@ def test_what_is_no_key_is_named_and_nobody_is_asked_for_a_passphrase(folder: Pa
     (folder / "host.key").write_bytes(key)
     with pytest.raises(UsageError, match="no certificate with its key"):
         Access(folder).check("127.0.0.1:1")
-
-
-def test_secrets_are_not_shown(folder: Path) -> None:
-    assert "PRIVATE" not in repr(Credentials.read(folder))
-
-
-@pytest.mark.parametrize(
-    ("address", "host"), [("euler:1", "euler"), ("[fe80::1]:1", "fe80::1"), ("192.168.1.20:1", "192.168.1.20")]
-)
-def test_the_host_of_an_address(address: str, host: str) -> None:
-    assert host_of(address) == host
 
 
 @pytest.mark.usefixtures("is_default")

@@ -30,9 +30,3 @@ def test_a_name_comes_before_an_address() -> None:
     access = Access(known={"euler": EULER})
     assert access.named("euler").address == "192.0.2.2:50151"
     assert access.named("euler.local") == KnownBoard("euler.local:50151", "euler.local:50151")
-
-
-def test_messages_call_a_board_by_name_and_address() -> None:
-    assert EULER.shown == "euler (192.0.2.2)"
-    assert KnownBoard("192.0.2.2:1", "192.0.2.2:1").shown == "192.0.2.2:1"
-    assert KnownBoard("root@euler", "unix:/tmp/x/0").shown == "root@euler (over SSH)"

@@ -38,8 +38,6 @@ from profagent.link.messages import (
     Welcome,
 )
 from profagent.link.session import (
-    ARROWS,
-    CAUGHT_UP_BYTES,
     LAGGING_BYTES,
     LARGEST_BATCH_EVENTS,
     LONGEST_DELAY_S,
@@ -102,14 +100,6 @@ WAYS: dict[State, tuple[Callable[[LinkSession], object], ...]] = {
     ),
     State.CLOSED: (lambda made: made.stop(),),
 }
-CAUSES: dict[tuple[State, State], Callable[[LinkSession], object]] = {
-    (State.CONNECTING, State.NEGOTIATING): lambda made: made.opened(NOW),
-    (State.NEGOTIATING, State.FOLLOWING): lambda made: made.receive(WELCOME, NOW),
-    (State.FOLLOWING, State.LAGGING): lambda made: made.receive(lag(LAGGING_BYTES), NOW),
-    (State.LAGGING, State.FOLLOWING): lambda made: made.receive(lag(CAUGHT_UP_BYTES), NOW),
-    (State.WAITING, State.CONNECTING): lambda made: made.tick(NOW),
-    (State.WAITING, State.WAITING): lambda made: made.room(False, NOW),
-}
 
 
 def in_state(state: State, **options: bool) -> LinkSession:
@@ -119,22 +109,6 @@ def in_state(state: State, **options: bool) -> LinkSession:
         step(made)
     told(made)
     return made
-
-
-@pytest.mark.parametrize(
-    ("state", "target"), [(state, target) for state in ARROWS for target in State if target in ARROWS[state]]
-)
-def test_each_arrow_is_taken(state: State, target: State) -> None:
-    made = in_state(state)
-    ends = {State.WAITING: lambda each: each.lost(LOST, NOW), State.CLOSED: lambda each: each.stop()}
-    CAUSES.get((state, target), ends.get(target))(made)  # type: ignore[misc]
-    assert made.state is target
-
-
-@pytest.mark.parametrize("state", [State.WAITING, State.FOLLOWING, State.LAGGING, State.CLOSED])
-def test_there_is_no_other_arrow(state: State) -> None:
-    with pytest.raises(AssertionError, match=state.value):
-        in_state(state).opened(NOW)
 
 
 def test_it_connects_at_its_first_tick_and_says_who_it_is() -> None:
@@ -213,13 +187,6 @@ def test_after_a_goodbye_the_daemon_is_waited_for_as_it_said(retry_us: int, wait
     assert made.due == NOW + wait_s
 
 
-def test_lagging_is_told_once_and_so_is_its_end() -> None:
-    made = in_state(State.FOLLOWING)
-    lags = [1, LAGGING_BYTES, LAGGING_BYTES * 3, CAUGHT_UP_BYTES + 1, CAUGHT_UP_BYTES, 0]
-    behind, caught_up = Remark("behind the board: 16.8 MB are still to come"), Remark("caught up with the board")
-    assert [receive(made, lag(each)) for each in lags] == [[], [behind], [], [], [caught_up], []]
-
-
 def test_a_full_disk_is_told_once_and_looked_at_until_there_is_room() -> None:
     made = in_state(State.FOLLOWING)
     made.full(FULL, NOW)
@@ -228,9 +195,9 @@ def test_a_full_disk_is_told_once_and_looked_at_until_there_is_room() -> None:
     assert str(FULL) in remark.text
     for _ in range(3):
         assert made.awaits_room
-        made.room(False, NOW)
+        made.room(has_room=False, now=NOW)
     assert (told(made), made.due) == ([], NOW + ROOM_S)
-    made.room(True, NOW)
+    made.room(has_room=True, now=NOW)
     assert isinstance(told(made)[0], Remark)
     assert made.state is State.CONNECTING
 
@@ -242,18 +209,6 @@ def test_proof_of_life_is_as_frequent_as_the_board_asks_within_bounds() -> None:
         made.heard(NOW)
         made.spoke(NOW)
         assert (made.speak_at, made.silent_at) == (NOW + heartbeat_s, NOW + 3 * heartbeat_s)
-
-
-def test_silence_says_what_it_is() -> None:
-    assert "does not answer" in str(in_state(State.CONNECTING).silence())
-    assert "has gone silent" in str(in_state(State.FOLLOWING).silence())
-
-
-@pytest.mark.parametrize("state", [State.CLOSED, State.WAITING])
-def test_a_stream_that_is_over_is_not_lost_as_well(state: State) -> None:
-    made = in_state(state)
-    made.lost(LOST, NOW)
-    assert told(made) == []
 
 
 # JOBs
@@ -306,20 +261,6 @@ def test_a_job_that_went_before_anything_was_said_of_it_has_not_come(heard: Serv
     assert changes == [JobEntered(gone, caught_up=heard is not None)]
 
 
-@pytest.mark.parametrize(
-    ("state", "caught_up", "over"),
-    [
-        ("open", True, False),
-        ("finished", False, False),
-        ("finished", True, True),
-        ("quiet", True, True),
-        ("removed", False, True),
-    ],
-)
-def test_a_job_is_over_when_it_has_ended_and_has_come(state: str, caught_up: bool, over: bool) -> None:
-    assert replace(STATUS, state=state, caught_up=caught_up).is_over is over
-
-
 def test_with_no_job_left_that_can_be_read_it_is_closed_for_that_reason() -> None:
     made = listed()
     receive(made, JobsListed(), batch(Loss(0, 1, "x", "", 0)))
@@ -330,21 +271,6 @@ def test_with_no_job_left_that_can_be_read_it_is_closed_for_that_reason() -> Non
 
 
 # What comes of logs
-
-
-def test_an_announced_log_is_given_with_its_jobs_name() -> None:
-    [event] = receive(listed(), Announced((log(), log(8, b"info.json.0", snapshot=True))))
-    assert isinstance(event, LogsAnnounced)
-    assert [(each.handle, each.job, each.path, each.snapshot) for each in event.logs] == [
-        (7, JOB, b"data/acl_api.0.m.0", False),
-        (8, JOB, b"info.json.0", True),
-    ]
-
-
-def test_long_answers_go_in_pages() -> None:
-    made = listed()
-    made.hold([Holding(handle) for handle in range(1, 2502)])
-    assert [len(page.logs) for page in told(made) if isinstance(page, Holdings)] == [1000, 1000, 501]
 
 
 def test_what_has_gathered_is_handed_on_when_its_time_has_come_or_at_the_end() -> None:
@@ -370,42 +296,6 @@ def test_what_has_gathered_is_handed_on_before_it_is_large_a_state_or_a_new_hand
     assert kinds == [Arrived, JobEntered]
     receive(made, batch(chunk(b"b", 1)))
     assert [type(each) for each in receive(made, Released((7,)), Announced((log(9),)))] == [Arrived, LogsAnnounced]
-
-
-def test_what_has_gathered_is_dropped_with_the_link_for_it_comes_again() -> None:
-    made = started()
-    receive(made, batch(chunk(b"a")))
-    made.lost(LOST, NOW)
-    told(made)
-    made.tick(NOW + 1)
-    made.opened(NOW + 1)
-    assert receive(made, WELCOME) == [WELCOME, OPENING]
-    with pytest.raises(ProtocolError, match="unknown log handle 7"):
-        receive(made, batch(chunk(b"b", 1)))
-
-
-def test_chunks_move_the_logs_offset_and_a_new_generation_begins_at_zero() -> None:
-    made = started()
-    assert offsets(arrived(made, chunk(b"abc"), chunk(b"de", 3))) == [(1, 3), (1, 5)]
-    assert offsets(arrived(made, Started(7, 2, 0, "recreated"), chunk(b"z", generation=2))) == [(2, 0), (2, 1)]
-    assert offsets(arrived(started(100, 4), chunk(b"x", 100, generation=4))) == [(4, 101)]
-
-
-def test_a_removed_released_or_skipped_handle_is_free() -> None:
-    for end in (batch(Removed(7, 1, 0, 10)), Released((7,))):
-        made = started()
-        receive(made, end)
-        with pytest.raises(ProtocolError, match="unknown log handle 7"):
-            receive(made, batch(chunk(b"a")))
-    made = listed()
-    receive(made, Announced((log(),)))
-    made.hold([Holding(7, skip=True)])
-    receive(made, Announced((log(),)))
-
-
-def test_a_loss_about_no_log_names_its_job() -> None:
-    [event] = arrived(listed(), Loss(0, 1, "unreadable", "no permission", 0))
-    assert (event.job, event.log) == (JOB, None)
 
 
 def test_another_minor_version_is_welcome_and_another_major_one_is_refused_with_both() -> None:

@@ -131,33 +131,3 @@ def test_a_kind_of_log_that_is_not_known_is_refused() -> None:
 def test_a_message_of_too_many_entries_is_refused(wire: pb.ServerMessage) -> None:
     with pytest.raises(ProtocolError, match="1,001 entries, more than 1,000"):
         from_wire(wire)
-
-
-def test_what_a_board_deletes_and_a_client_may_do() -> None:
-    retention = pb.Retention(
-        policy=pb.RETENTION_POLICY_MIN_FREE, retain_for=["a", "b"], min_free_bytes=9, may_delete_undelivered=True
-    )
-    description = pb.Description(retention=retention, insecure=True)
-    wire = pb.ServerMessage(welcome=pb.Welcome(description=description, heartbeat_us=5, role=pb.ROLE_VIEWER))
-    welcome = from_wire(wire)
-    assert isinstance(welcome, m.Welcome)
-    assert (welcome.role, welcome.board.insecure) == ("viewer", True)
-    assert welcome.board.retention == m.Retention("min-free", ("a", "b"), 9, may_delete_undelivered=True)
-
-
-def test_what_a_program_was_told_to_record() -> None:
-    profiling = pb.Profiling(path="/opt/acl.json", interval="10", aicpu="on", acl_api="off", aic_metrics="x")
-    (known, unknown) = (
-        from_wire(pb.ServerMessage(job_status=status))
-        for status in (pb.JobStatus(handle=1, profiling=profiling), pb.JobStatus(handle=1))
-    )
-    assert isinstance(known, m.JobStatus)
-    assert isinstance(unknown, m.JobStatus)
-    assert known.profiling == m.Profiling("/opt/acl.json", "10", "on", "off", "x")
-    assert unknown.profiling is None
-
-
-def test_a_kept_loss_has_its_number_its_job_and_its_times() -> None:
-    loss = pb.Loss(reason="disk-full", id=2**64 - 1, job_name="JOB", from_wall_us=3, to_wall_us=4, lost_logs=5)
-    told = from_wire(pb.ServerMessage(batch=pb.Batch(events=[pb.Event(loss=loss)])))
-    assert told == m.Batch((m.Loss(0, 0, "disk-full", "", 0, 2**64 - 1, "JOB", 3, 4, 5),))

@@ -9,8 +9,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.errors import UsageError
-from profagent.sessions.baseline import baseline_session, baselines, set_baseline
-from profagent.store.workspace import Workspace
+from profagent.store.workspace import Workspace, baseline_session, baselines, set_baseline
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 
@@ -24,28 +23,28 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path)
 
 
-def test_a_name_leads_to_its_session_and_may_move(workspace: Workspace) -> None:
-    assert baselines(workspace) == {}
-    set_baseline(workspace, "release-1.2", 1)
-    set_baseline(workspace, "nightly", 2)
-    assert baselines(workspace) == {"release-1.2": 1, "nightly": 2}
-    set_baseline(workspace, "release-1.2", 2)
-    assert baselines(workspace) == {"release-1.2": 2}
-    assert baseline_session(workspace, "release-1.2") == 2
+async def test_a_name_leads_to_its_session_and_may_move(workspace: Workspace) -> None:
+    assert await baselines(workspace) == {}
+    await set_baseline(workspace, "release-1.2", 1)
+    await set_baseline(workspace, "nightly", 2)
+    assert await baselines(workspace) == {"release-1.2": 1, "nightly": 2}
+    await set_baseline(workspace, "release-1.2", 2)
+    assert await baselines(workspace) == {"release-1.2": 2}
+    assert await baseline_session(workspace, "release-1.2") == 2
 
 
-def test_it_is_set_while_another_process_writes_to_the_workspace(workspace: Workspace) -> None:
+async def test_it_is_set_while_another_process_writes_to_the_workspace(workspace: Workspace) -> None:
     with workspace.locked():
-        set_baseline(workspace, "nightly", 1)
-    assert baseline_session(workspace, "nightly") == 1
+        await set_baseline(workspace, "nightly", 1)
+    assert await baseline_session(workspace, "nightly") == 1
 
 
 @pytest.mark.parametrize(("name", "session"), [("", 1), ("a b", 1), ("x" * 65, 1), ("good", 9)])
-def test_what_cannot_be_is_refused(workspace: Workspace, name: str, session: int) -> None:
+async def test_what_cannot_be_is_refused(workspace: Workspace, name: str, session: int) -> None:
     with pytest.raises(UsageError):
-        set_baseline(workspace, name, session)
+        await set_baseline(workspace, name, session)
     with pytest.raises(UsageError, match="no baseline"):
-        baseline_session(workspace, name)
+        await baseline_session(workspace, name)
 
 
 def test_the_command_sets_and_lists(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profagent.sessions.clearing import Chosen, Rules, choose
-from profagent.store.clearing import HeldSession
+from profagent.store.sessions import HeldSession
 
 
 def session(number: int, *jobs: int, board: str = "b", size: int = 10, is_over: bool = True) -> HeldSession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sqlite3
@@ -14,12 +15,11 @@ from profagent.cli.main import run
 from profagent.cli.options import age_us, size_bytes
 from profagent.errors import UsageError
 from profagent.nightly.cli import cleared_after_night
-from profagent.nightly.settings import Nightly, Retention
+from profagent.nightly.night import Nightly, Retention
 from profagent.sessions import clearing
-from profagent.sessions.baseline import set_baseline
 from profagent.sessions.clearing import Rules
-from profagent.store.workspace import Workspace
-from profagentd.simulate import SimulationOptions, write_job
+from profagent.store.workspace import Workspace, set_baseline
+from profagentd.simulate.run import SimulationOptions, write_job
 from tests.fakes.dumps import check
 
 if TYPE_CHECKING:
@@ -187,5 +187,5 @@ def test_a_night_lets_go_of_neither_baselines_nor_what_the_next_is_compared_with
         return cleared_after_night(Workspace(workspace), settings, Rules(), {2: "of the next night"})
 
     assert cleared("source=record") == []
-    set_baseline(Workspace(workspace), "release", 1)
+    asyncio.run(set_baseline(Workspace(workspace), "release", 1))
     assert cleared("source=import") == ["deleted the records of sessions 3"]

@@ -28,11 +28,11 @@ def _job(builder: DatabaseBuilder, session: int, name: str, inferences: int, **v
     return job
 
 
-def test_jobs_of_a_session_are_answered_together_and_their_warm_ups_left_out(builder: DatabaseBuilder) -> None:
+async def test_jobs_of_a_session_are_answered_together_and_their_warm_ups_left_out(builder: DatabaseBuilder) -> None:
     session = builder.session()
     for name in ("JOBA", "JOBB"):
         _job(builder, session, name, 20)
-    found = stats(builder.close())
+    found = await stats(builder.close())
     assert [row.key[1] for row in found.rows] == ["pool0", "conv0"]
     assert [row.figures.number for row in found.rows] == [38, 38]
     assert [row.figures.median for row in found.rows] == pytest.approx([2.0, 1.0])
@@ -42,23 +42,23 @@ def test_jobs_of_a_session_are_answered_together_and_their_warm_ups_left_out(bui
     assert found.unit == "us"
 
 
-def test_without_a_frequency_durations_are_ticks(builder: DatabaseBuilder) -> None:
+async def test_without_a_frequency_durations_are_ticks(builder: DatabaseBuilder) -> None:
     session = builder.session()
     _job(builder, session, "JOBA", 2)
     _job(builder, session, "JOBB", 2, frequency_mhz=None)
     file = builder.close()
-    found = stats(file, options=StatsOptions("type", 1))
+    found = await stats(file, options=StatsOptions("type", 1))
     assert (found.unit, [row.figures.median for row in found.rows]) == ("ticks", [14.0, 7.0])
-    assert stats(file, options=StatsOptions("model", 1)).rows[0].figures.median == 21.0
-    cpu = stats(file, options=StatsOptions("aicpu"))
+    assert (await stats(file, options=StatsOptions("model", 1))).rows[0].figures.median == 21.0
+    cpu = await stats(file, options=StatsOptions("aicpu"))
     assert (cpu.unit, cpu.rows[0].figures.median) == ("us", 4.0)
 
 
-def test_a_session_or_job_that_there_is_not_is_refused(builder: DatabaseBuilder) -> None:
+async def test_a_session_or_job_that_there_is_not_is_refused(builder: DatabaseBuilder) -> None:
     builder.job(builder.session())
     file = builder.close()
-    assert stats(file).rows == []
+    assert (await stats(file)).rows == []
     with pytest.raises(UsageError):
-        stats(file, session=9)
+        await stats(file, session=9)
     with pytest.raises(UsageError):
-        stats(file, job="JOBZ")
+        await stats(file, job="JOBZ")

@@ -30,9 +30,9 @@ def workspace(tmp_path: Path) -> Path:
             builder.insert("session_label", session=session, key="nightly", value=f"night {night}")
             job = builder.job(session, name=f"JOB{board}{night}")
             model = builder.model(job, layers=("conv0", "pool0"))
+            builder.insert("sample", model=model, current_pic_count=0, input_pic_num=1, kept=1)
             builder.insert("sampling", model=model, sampled=12, passed_over=0, interval=2 if slower else 1)
             for pic in range(12):
-                builder.insert("sample", model=model, current_pic_count=pic, input_pic_num=1, kept=1)
                 inference = builder.inference(session, model, pic, start_us=at_us + pic)
                 part = builder.new_part(session, model, "aicore")
                 builder.aicore(inference, part, [7000 + pic % 3, 7420 if slower else 7000])

@@ -11,11 +11,12 @@ import numpy as np
 from profagent.formats.names import LogName, parse_log_name
 from profagent.formats.records import API_DTYPE
 from profagent.ingest.changes import ApiRecords, Change, JobChanges, SegmentRecords
+from profagent.store.database import reading
 from profagent.store.sessions import SessionStart
 from profagent.store.store import Store, StoredSession
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
 T = TypeVar("T")
@@ -68,6 +69,15 @@ class Rows:
 
     def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql, parameters).fetchall()
+
+    def ask(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """What a reader finds."""
+
+        async def asked() -> T:
+            async with reading(self.file) as connection:
+                return await function(connection, *arguments)
+
+        return self.run(asked())
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(coroutine)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.formats.done import Done
+from profagent.formats.board_files import Done
 from profagent.ingest.changes import FrequencyKnown, InferenceTimed, LogAdvanced, LogReset, Redecoded, SegmentRecords
 from profagent.ingest.reasons import IMPLAUSIBLE_COUNTER
-from profagent.store.counters import implausible_of
+from profagent.store.queries import implausible_of
 from profagent.store.sessions import MapUsed
 from tests.unit.store.rows import AICORE, JOB, Rows, aicore
 
@@ -36,7 +36,7 @@ def test_a_session_is_marked_once_with_the_latest_numbers(rows: Rows) -> None:
     rows.apply(some(AICORE, 3.0, first=2))
     detail = f"dld is above 1 in 3 of 5 records, at worst 3; first record 1 of {AICORE}"
     assert noted(rows) == [(2, detail)]
-    assert implausible_of(rows.connection, 2) == [f"implausible: {JOB}: {detail}"]
+    assert rows.ask(implausible_of, 2) == [f"implausible: {JOB}: {detail}"]
 
 
 @pytest.mark.parametrize("changes", [(some(AICORE, 0.5, 1.0),), (aicore(),)])
@@ -84,4 +84,4 @@ def test_layers_take_no_longer_than_their_inference(rows: Rows, end_us: int, sha
 def test_a_capture_that_ends_before_its_job_is_marked(rows: Rows) -> None:
     rows.apply(some(AICORE, 2.0))
     rows.run(rows.writer.end(99))
-    assert implausible_of(rows.connection, 2)
+    assert rows.ask(implausible_of, 2)

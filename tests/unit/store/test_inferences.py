@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profagent.formats.done import Done
+from profagent.formats.board_files import Done
 from profagent.ingest.changes import (
     Change,
     FrequencyKnown,

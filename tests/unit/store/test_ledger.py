@@ -16,7 +16,8 @@ from profagent.ingest.changes import (
     LogReset,
 )
 from profagent.store import rows as module
-from profagent.store.sessions import all_sessions, kept_losses_of, session_summary
+from profagent.store.queries import kept_losses_of
+from profagent.store.summary import all_sessions, session_summary
 from tests.unit.store.rows import AICORE, AICPU, JOB, Rows
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def hear(rows: Rows, *changes: Change) -> None:
 def test_a_kept_loss_is_written_with_its_ledger_entry(rows: Rows) -> None:
     rows.apply(LogAdvanced(AICORE, 1, 0))
     hear(rows, DELETED, FULL)
-    assert kept_losses_of(rows.connection, 1) == [
+    assert rows.ask(kept_losses_of, 1) == [
         {
             "job": None,
             "reason": "disk-full",
@@ -150,6 +151,6 @@ def test_told_again_it_is_not_counted_again_and_has_the_newest_figures(rows: Row
     hear(rows, FULL, replace(FULL, entry=replace(FULL.entry, detail="still none"), to_us=99))
     assert rows.query("SELECT session, detail, to_us FROM kept_losses") == [(1, "still none", 99)]
     assert rows.query("SELECT session, detail, count FROM ledger") == [(1, "still none", 1)]
-    assert session_summary(rows.connection, 1)["complete"] is False
-    assert session_summary(rows.connection, 2)["complete"] is True
-    assert [len(session["kept_losses"]) for session in all_sessions(rows.connection)] == [1, 0]
+    assert rows.ask(session_summary, 1)["complete"] is False
+    assert rows.ask(session_summary, 2)["complete"] is True
+    assert [len(session["kept_losses"]) for session in rows.ask(all_sessions)] == [1, 0]

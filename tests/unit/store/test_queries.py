@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.errors import StoreError, UsageError
-from profagent.store import queries
-from profagent.store.database import connect_reading
+from profagent.store import database
+from profagent.store.database import fetched_one, reading, readings
 from profagent.store.queries import (
-    CallLog,
-    CallRow,
-    LedgerRow,
     Scope,
-    call_logs,
-    calls,
-    earliest_call_us,
     find_session,
     jobs_of,
     ledger_of,
-    open_reader,
-    open_readers,
 )
 from tests.daemon.privileges import public_directory, without_privileges
-from tests.unit.store.database import JOB, START_US, DatabaseBuilder
+from tests.unit.store.database import JOB, DatabaseBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import aiosqlite
+
+COUNT = "SELECT count(*) FROM board"
 OTHER_JOB = JOB[::-1].replace("BOJ", "JOB")
 
 
@@ -39,162 +37,122 @@ def builder(tmp_path: Path) -> DatabaseBuilder:
     return DatabaseBuilder(tmp_path / "profagent.db")
 
 
-def _scope(connection: sqlite3.Connection, session: int | None = None, job: str | None = None) -> Scope:
-    found = find_session(connection, session)
-    return Scope(found, jobs_of(connection, found.session, job)[0])
+async def _scope(connection: aiosqlite.Connection, session: int | None = None, job: str | None = None) -> Scope:
+    found = await find_session(connection, session)
+    return Scope(found, (await jobs_of(connection, found.session, job))[0])
 
 
-def test_a_reader_keeps_seeing_one_state_while_a_writer_commits(builder: DatabaseBuilder) -> None:
+async def test_a_reader_keeps_seeing_one_state_while_a_writer_commits(builder: DatabaseBuilder) -> None:
     file = builder.close()
     writer = sqlite3.connect(file, isolation_level=None)
     writer.execute("PRAGMA journal_mode = WAL")
-    with open_reader(file) as connection:
-        before = connection.execute("SELECT count(*) FROM board").fetchone()
+    async with reading(file) as connection:
+        before = await fetched_one(connection, COUNT)
         writer.execute("INSERT INTO board (identity, hostname, model) VALUES ('another', 'h', 'm')")
-        assert connection.execute("SELECT count(*) FROM board").fetchone() == before
+        assert await fetched_one(connection, COUNT) == before
     writer.close()
 
 
-def test_readers_see_one_state_though_a_writer_commits_while_they_begin(
+async def test_readers_see_one_state_though_a_writer_commits_while_they_begin(
     builder: DatabaseBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = builder.close()
     with closing(sqlite3.connect(file, isolation_level=None)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
-        asked: list[sqlite3.Connection] = []
-        data_version = queries._data_version
+        asked: list[aiosqlite.Connection] = []
+        data_version = database._data_version
 
-        def and_somebody_writes(connection: sqlite3.Connection) -> int:
+        async def and_somebody_writes(connection: aiosqlite.Connection) -> int:
             asked.append(connection)
-            version = data_version(connection)
+            version = await data_version(connection)
             if len(asked) == 2:
                 writer.execute("INSERT INTO board (identity, hostname, model) VALUES ('another', 'h', 'm')")
             return version
 
-        monkeypatch.setattr(queries, "_data_version", and_somebody_writes)
-        with open_readers(file, 2) as readers:
-            assert [each.execute("SELECT count(*) FROM board").fetchone() for each in readers] == [(2,), (2,)]
+        monkeypatch.setattr(database, "_data_version", and_somebody_writes)
+        async with readings(file, 2) as readers:
+            assert [await fetched_one(each, COUNT) for each in readers] == [(2,), (2,)]
 
 
-def test_readers_see_one_database_though_another_takes_its_place_while_they_begin(
-    builder: DatabaseBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = builder.close()
-    other = DatabaseBuilder(file.with_name("other.db"))
-    other.insert("board", identity="another", hostname="h", model="m")
-    other.close()
-
-    def and_another_file_comes(path: Path) -> sqlite3.Connection:
-        connection = connect_reading(path)
-        if other.file.exists():
-            other.file.replace(file)
-        return connection
-
-    monkeypatch.setattr(queries, "connect_reading", and_another_file_comes)
-    with open_readers(file, 2) as readers:
-        assert [each.execute("SELECT count(*) FROM board").fetchone() for each in readers] == [(2,), (2,)]
-
-
-def test_a_missing_database_is_an_error_with_its_path_and_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"absent\.db") as caught, open_reader(tmp_path / "absent.db"):
-        pass
+async def test_a_missing_database_is_an_error_with_its_path_and_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"absent\.db") as caught:
+        async with reading(tmp_path / "absent.db"):
+            pass
     assert caught.value.hint
     assert not (tmp_path / "absent.db").exists()
 
 
-def test_a_path_with_signs_of_an_uri_is_opened_as_it_stands(tmp_path: Path) -> None:
+async def test_a_path_with_signs_of_an_uri_is_opened_as_it_stands(tmp_path: Path) -> None:
     folder = tmp_path / "a?mode=rwc#%41"
     folder.mkdir()
-    with open_reader(DatabaseBuilder(folder / "profagent.db").close()) as connection:
-        assert connection.execute("SELECT hostname FROM board").fetchone() == ("euler",)
+    async with reading(DatabaseBuilder(folder / "profagent.db").close()) as connection:
+        assert await fetched_one(connection, "SELECT hostname FROM board") == ("euler",)
 
 
-def test_a_database_in_a_folder_that_cannot_be_written_is_told_with_what_to_do() -> None:
+async def test_a_database_in_a_folder_that_cannot_be_written_is_told_with_what_to_do() -> None:
     with public_directory() as folder:
         database = DatabaseBuilder(folder / "profagent.db")
         with closing(sqlite3.connect(database.close())) as writer:
             writer.execute("PRAGMA journal_mode = WAL")
         folder.chmod(0o555)
-        with without_privileges(), pytest.raises(StoreError) as caught, open_reader(folder / "profagent.db"):
-            pass
+        with without_privileges(), pytest.raises(StoreError) as caught:
+            async with reading(folder / "profagent.db"):
+                pass
         folder.chmod(0o755)
         assert "SQLite writes beside" in caught.value.hint
 
 
-def test_the_newest_session_is_taken_unless_one_is_named(builder: DatabaseBuilder) -> None:
+async def test_the_newest_session_is_taken_unless_one_is_named(builder: DatabaseBuilder) -> None:
     builder.session()
     builder.session(simulated=1, counter_map="simulated")
-    with open_reader(builder.close()) as connection:
-        assert find_session(connection).session == 2
-        assert find_session(connection).simulated is True
-        assert find_session(connection).counter_map == "simulated"
-        assert find_session(connection, 1).simulated is False
+    async with reading(builder.close()) as connection:
+        assert (await find_session(connection)).session == 2
+        assert (await find_session(connection)).simulated is True
+        assert (await find_session(connection)).counter_map == "simulated"
+        assert (await find_session(connection, 1)).simulated is False
         with pytest.raises(UsageError, match="no session 3"):
-            find_session(connection, 3)
+            await find_session(connection, 3)
         with pytest.raises(UsageError, match=f"no session {2**63}"):
-            find_session(connection, 2**63)
+            await find_session(connection, 2**63)
 
 
-def test_jobs_are_those_of_the_session(builder: DatabaseBuilder) -> None:
-    first, second = builder.session(), builder.session()
-    builder.job(first, second)
-    builder.job(second, name=OTHER_JOB, frequency_mhz=None)
-    with open_reader(builder.close()) as connection:
-        assert [job.name for job in jobs_of(connection, first)] == [JOB]
-        assert [job.name for job in jobs_of(connection, second)] == sorted([JOB, OTHER_JOB])
-        assert jobs_of(connection, second, OTHER_JOB)[0].frequency_mhz is None
-        with pytest.raises(UsageError, match=OTHER_JOB):
-            jobs_of(connection, first, OTHER_JOB)
-
-
-def test_an_api_log_takes_its_device_from_its_path_and_its_model_s_smallest_batch(
-    builder: DatabaseBuilder,
-) -> None:
-    session = builder.session()
-    job = builder.job(session)
-    yolo, bare = builder.model(job, "yolo"), builder.model(job, "a.b", 1)
-    for batch in (8, 2):
-        builder.inference(session, yolo, batch_num=batch)
-    paths: list[tuple[int, str | bytes]] = [
-        (yolo, "data/acl_api.2.yolo.0"),
-        (bare, b"data/AclModule.0.a.b\xff.1"),
-        (bare, "data/acl_api.0.a.b.1"),
-    ]
-    logs = [builder.log(job, model, "acl_api", path) for model, path in paths]
-    for log in logs[:2]:
-        builder.part(session, log)
-    with open_reader(builder.close()) as connection:
-        assert call_logs(connection, _scope(connection)) == [
-            CallLog(logs[1], 0, "a.b", 1, 0),
-            CallLog(logs[0], 2, "yolo", 0, 2),
-        ]
-
-
-def test_calls_come_in_the_order_of_the_file_and_only_those_of_the_session(builder: DatabaseBuilder) -> None:
-    first, second = builder.session(), builder.session()
-    job = builder.job(first, second)
-    log = builder.log(job, builder.model(job), "acl_api", "data/acl_api.0.yolo.0")
-    builder.calls(builder.part(first, log), [(2, 100, 250), (9, None, 300)])
-    builder.calls(builder.part(second, log, 2), [(1, 400, 500)])
-    with open_reader(builder.close()) as connection:
-        scope = _scope(connection, first)
-        assert list(calls(connection, scope, log)) == [
-            CallRow("svp_acl_mdl_execute", "model", START_US + 100, START_US + 250, 500, 501),
-            CallRow("unknown(9)", "N/A", None, START_US + 300, 500, 501),
-        ]
-        assert earliest_call_us(connection, scope) == START_US + 100
-        assert [call.name for call in calls(connection, _scope(connection, second), log)] == ["svp_acl_mdl_unload"]
-
-
-def test_the_ledger_is_summed_by_reason_over_the_job_and_the_session_itself(builder: DatabaseBuilder) -> None:
+async def test_the_ledger_is_summed_by_reason_over_the_job_and_the_session_itself(builder: DatabaseBuilder) -> None:
     session = builder.session()
     job, other = builder.job(session), builder.job(session, name=OTHER_JOB)
     builder.ledger(session, "note", "gap", 3, job)
     builder.ledger(session, "note", "gap", 4, job)
     builder.ledger(session, "loss", "link", 1)
     builder.ledger(session, "loss", "torn", 1, other)
-    with open_reader(builder.close()) as connection:
-        assert ledger_of(connection, _scope(connection, session, JOB)) == [
-            LedgerRow("loss", "link", 1),
-            LedgerRow("note", "gap", 7),
-        ]
+    async with reading(builder.close()) as connection:
+        assert await ledger_of(connection, session, job) == {"loss": {"link": 1}, "note": {"gap": 7}}
+        assert await ledger_of(connection, session) == {"loss": {"link": 1, "torn": 1}, "note": {"gap": 7}}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+@pytest.mark.parametrize(
+    ("command", "leaves_log", "code", "said"),
+    [
+        (("sessions",), False, 1, "copy "),
+        (("sessions",), True, 0, ""),
+        (("baseline", "set", "release", "1"), True, 1, "cannot write "),
+    ],
+)
+def test_a_read_only_file_system_is_an_answer_at_once(
+    builder: DatabaseBuilder, tmp_path: Path, command: tuple[str, ...], leaves_log: bool, code: int, said: str
+) -> None:
+    builder.session()
+    file = builder.close()
+    leave = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('PRAGMA journal_mode = WAL');"
+        f"c.executescript('CREATE TABLE more (x); DROP TABLE more'); {'os._exit(0)' if leaves_log else 'c.close()'}"
+    )
+    subprocess.run([sys.executable, "-c", leave, str(file)], check=True)
+    mounted = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    main = "import sys; from profagent.cli.main import main; sys.exit(main())"
+    profagent = [sys.executable, "-c", main, *command, "--workspace", str(tmp_path)]
+    ended = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounted, "sh", str(tmp_path), *profagent],
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, "Traceback" in ended.stderr) == (code, False), ended.stderr
+    assert said in ended.stderr

@@ -6,7 +6,7 @@ import math
 
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.ingest.changes import LogAdvanced, LogReset, Redecoded
-from profagent.store.rows import RECORDS_PER_PART
+from profagent.store.database import RECORDS_PER_PART
 from tests.unit.store.rows import AICORE, AICPU, CALLS, Rows, aicore, aicpu, calls
 
 RELOAD = "data/aicore.0.m.3.0.1.1.9"

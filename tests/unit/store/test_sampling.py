@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from profagent.formats.done import Done
+from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import (
     Change,
@@ -21,8 +21,7 @@ from profagent.ingest.changes import (
     PassedOver,
     ProfilingKnown,
 )
-from profagent.ingest.datalog import RING_CALLS
-from profagent.ingest.reasons import INTERVAL_MISMATCH, SAMPLE_LATE, SAMPLE_NEVER_CAME
+from profagent.ingest.reasons import INTERVAL_MISMATCH, RING_CALLS, SAMPLE_LATE, SAMPLE_NEVER_CAME
 from profagent.store.sampling import MOST_NOTES, most_calls_between, sampling_of
 from tests.unit.store.rows import CALLS, JOB, Rows, aicore, calls, name_of
 
@@ -48,7 +47,7 @@ def come(rows: Rows, paths: Iterable[str]) -> None:
 
 def figures(rows: Rows) -> tuple[object, ...]:
     """Interval, where from, sampled, due, late, never came: of the session."""
-    found = sampling_of(rows.connection, 1)
+    found = rows.ask(sampling_of, 1)
     return tuple(found[key] for key in ("interval", "interval_from", "sampled", "due", "late", "never_came"))
 
 
@@ -176,7 +175,7 @@ def test_what_is_passed_over_on_purpose_was_sampled_and_has_no_rows(rows: Rows) 
     rows.apply(LogAdvanced(path(0), 1, 512), aicore(path(0)))
     rows.apply(LogAdvanced(path(10), 1, 512), aicore(path(10)))
     rows.apply(PassedOver(path(10)), PassedOver(path(10, end=".done")))
-    found = sampling_of(rows.connection, 1)
+    found = rows.ask(sampling_of, 1)
     assert (found["sampled"], found["due"], found["kept"], found["passed_over"]) == (2, 2, 1, 1)
     assert rows.query("SELECT current_pic_count FROM inferences") == [(0,)]
     assert rows.query("SELECT shown_path FROM log WHERE NOT kept ORDER BY 1") == [(path(10),), (path(10, end=".done"),)]

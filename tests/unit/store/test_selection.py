@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from profagent.errors import UsageError
-from profagent.store.queries import Scope, find_session, jobs_of, open_reader
-from profagent.store.selection import Choice, Selection, TaskRow
+from profagent.store.database import reading
+from profagent.store.queries import Scope, find_session, jobs_of
+from profagent.store.selection import ByPosition, Choice, InferenceRow, Selection
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 EVERYTHING = Choice()
@@ -24,25 +26,50 @@ def builder(tmp_path: Path) -> DatabaseBuilder:
     return DatabaseBuilder(tmp_path / "profagent.db")
 
 
+class Selected:
+    """What a selection gives, read at once."""
+
+    def __init__(self, file: Path, choice: Choice, session: int | None) -> None:
+        self._about = file, choice, session
+
+    def inferences(self) -> list[InferenceRow]:
+        return asyncio.run(self._asked(self._inferences))
+
+    def earliest_us(self) -> float | None:
+        return asyncio.run(self._asked(Selection.earliest_us))
+
+    def rows(self, read: Callable[[Selection], ByPosition[Any]]) -> list[Any]:
+        async def all_rows(selection: Selection) -> list[Any]:
+            found = read(selection)
+            return [row for position in range(9) for row in await found.at(position)]
+
+        return asyncio.run(self._asked(all_rows))
+
+    async def _inferences(self, selection: Selection) -> list[InferenceRow]:
+        return [row async for row in selection.inferences()]
+
+    async def _asked(self, ask: Callable[[Selection], Awaitable[Any]]) -> Any:
+        file, choice, session = self._about
+        async with reading(file) as connection:
+            found = await find_session(connection, session)
+            scope = Scope(found, (await jobs_of(connection, found.session))[0])
+            return await ask(await Selection.of(connection, scope, choice))
+
+
 @pytest.fixture
-def select(builder: DatabaseBuilder) -> Iterator[Any]:
+def select(builder: DatabaseBuilder) -> Any:
     """Close the builder, and choose."""
-    readers: list[Any] = []
+    closed: list[Path] = []
 
-    def opened(choice: Choice = EVERYTHING, session: int | None = None) -> Selection:
-        if not readers:
-            reader = open_reader(builder.close())
-            readers.append((reader, reader.__enter__()))
-        connection = readers[0][1]
-        found = find_session(connection, session)
-        return Selection(connection, Scope(found, jobs_of(connection, found.session)[0]), choice)
+    def opened(choice: Choice = EVERYTHING, session: int | None = None) -> Selected:
+        if not closed:
+            closed.append(builder.close())
+        return Selected(closed[0], choice, session)
 
-    yield opened
-    for reader, _ in readers:
-        reader.__exit__(None, None, None)
+    return opened
 
 
-def _picture_counts(selection: Selection) -> list[int]:
+def _picture_counts(selection: Selected) -> list[int]:
     return [row.current_pic_count for row in selection.inferences()]
 
 
@@ -51,7 +78,7 @@ def test_inferences_are_numbered_by_start_and_unknown_starts_come_last(builder: 
     model = builder.model(builder.job(session))
     for pic, start in ((9, None), (2, 30), (1, 50), (5, None), (0, 70)):
         builder.inference(session, model, pic, start_us=None if start is None else START_US + start)
-    rows = list(select().inferences())
+    rows = select().inferences()
     assert [(row.iter_id, row.current_pic_count) for row in rows] == [(0, 2), (1, 1), (2, 0), (3, 5), (4, 9)]
 
 
@@ -77,7 +104,7 @@ def test_a_picture_count_beyond_63_bits_is_found_and_is_a_number(builder: Databa
 def test_a_picture_count_that_cannot_be_is_refused(builder: DatabaseBuilder, select: Any, count: Any) -> None:
     builder.job(builder.session())
     with pytest.raises(UsageError):
-        select(Choice(inference=count))
+        select(Choice(inference=count)).inferences()
 
 
 def test_records_come_by_position_and_in_the_order_of_their_file(builder: DatabaseBuilder, select: Any) -> None:
@@ -89,7 +116,13 @@ def test_records_come_by_position_and_in_the_order_of_their_file(builder: Databa
     builder.aicore(first, builder.new_part(session, model, "aicore"), [10, 20], net=2)
     builder.aicore(second, part, [50], net=1, first=2)
     selection = select()
-    assert [(row.position, row.ticks) for row in selection.aicore()] == [(0, 10), (0, 20), (1, 30), (1, 40), (1, 50)]
+    assert [(row.position, row.ticks) for row in selection.rows(Selection.aicore)] == [
+        (0, 10),
+        (0, 20),
+        (1, 30),
+        (1, 40),
+        (1, 50),
+    ]
     assert [row.ticks for row in selection.inferences()] == [30, 120]
 
 
@@ -103,24 +136,8 @@ def test_a_part_of_another_session_that_goes_on_with_the_inference_is_read(
     log = builder.log(job, model, "aicore", "data/aicore.0.yolo.3.0.1.1.0")
     builder.aicore(inference, builder.part(first, log), [10])
     builder.aicore(inference, builder.part(second, log, 1), [20], net=1)
-    assert [row.ticks for row in select(session=1).aicore()] == [10, 20]
-    assert list(select(session=2).aicore()) == []
-
-
-def test_units_are_put_in_order_of_time(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session, frequency_mhz=100))
-    inference = builder.inference(session, model)
-    core, cpu = builder.new_part(session, model, "aicore"), builder.new_part(session, model, "aicpu")
-    builder.aicore(inference, core, [10, 20], start_us=START_US)
-    builder.aicpu(inference, cpu, [(30, 35)], [7])
-    builder.aicore(inference, core, [5], start_us=START_US + 35, first=2, layers=[2])
-    assert list(select().tasks()) == [
-        TaskRow(0, False, 0, START_US, 0, 10, None),
-        TaskRow(0, False, 1, START_US, 10, 20, None),
-        TaskRow(0, True, 7, START_US + 30, 0, 0, START_US + 35),
-        TaskRow(0, False, 2, START_US + 35, 0, 5, None),
-    ]
+    assert [row.ticks for row in select(session=1).rows(Selection.aicore)] == [10, 20]
+    assert select(session=2).rows(Selection.aicore) == []
 
 
 def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: DatabaseBuilder, select: Any) -> None:
@@ -130,37 +147,3 @@ def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: Databas
     assert builder.segment(inference, builder.new_part(session, model, "aicpu"), "aicpu", start_us=START_US + 40)
     builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(45, 60), (20, 30)], [0, 1])
     assert select().earliest_us() == START_US + 20
-
-
-def test_places_are_means_over_inferences_weighted_by_time(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    for pic, ticks, busy in ((0, 10, 0.2), (1, 30, 0.6)):
-        known = (busy, *KNOWN[1:8], float(ticks), 2.0)
-        inference = builder.inference(session, model, pic)
-        builder.aicore(inference, builder.new_part(session, model, "aicore"), [ticks], counters=[known])
-    (place,) = select().places()
-    assert (place.ticks, place.mac_busy) == (20, pytest.approx((10 * 0.2 + 30 * 0.6) / 40))
-    assert (place.ddr_read_bytes, place.ddr_write_bytes) == (20, 2)
-
-
-def test_a_mean_is_not_known_where_one_value_is_not(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    for pic, known in enumerate((KNOWN, (None, *KNOWN[1:9], None))):
-        part = builder.new_part(session, model, "aicore")
-        builder.aicore(builder.inference(session, model, pic), part, [10], counters=[known])
-    (place,) = select().places()
-    assert (place.mac_busy, place.mac_ppen, place.ddr_write_bytes) == (None, pytest.approx(0.4), None)
-
-
-def test_layers_are_gathered_over_the_inferences_of_a_group(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    for pic in (0, 1):
-        inference = builder.inference(session, model, pic)
-        builder.aicore(inference, builder.new_part(session, model, "aicore"), [10 + pic, 5, 7], layers=[0, None, 0])
-        builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(0, 4 + pic)], [3])
-    selection = select()
-    assert [tuple(row) for row in selection.aicore_layers()] == [(0, 0, 4, 35, 11, 7), (0, None, 2, 10, 5, 5)]
-    assert [tuple(row) for row in selection.aicpu_layers()] == [(0, 3, 2, 9, 5, 4)]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from profagent.store import series
-from profagent.store.queries import Scope, find_session, jobs_of, open_reader, open_readers
+from profagent.store.database import reading, readings
+from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.series import READERS, JobSeries, RecordSeries, call_series, read_series
 from tests.unit.store.database import START_US, DatabaseBuilder
 
@@ -22,20 +23,16 @@ def builder(tmp_path: Path) -> DatabaseBuilder:
 
 
 @pytest.fixture
-def read(builder: DatabaseBuilder) -> Iterator[Callable[..., JobSeries]]:
+async def read(builder: DatabaseBuilder) -> Callable[..., JobSeries]:
     """Close the builder, and read a session's first JOB."""
-    opened = []
 
-    def read_all(session: int | None = None, **options: bool) -> JobSeries:
-        opening = open_readers(builder.close(), READERS)
-        opened.append(opening)
-        readers = opening.__enter__()
-        found = find_session(readers[0], session)
-        return read_series(readers, Scope(found, jobs_of(readers[0], found.session)[0]), **options)
+    async def read_all(session: int | None, **options: bool) -> JobSeries:
+        async with readings(builder.close(), READERS) as readers:
+            found = await find_session(readers[0], session)
+            scope = Scope(found, (await jobs_of(readers[0], found.session))[0])
+            return await read_series(readers, scope, **options)
 
-    yield read_all
-    for opening in opened:
-        opening.__exit__(None, None, None)
+    return lambda session=None, **options: asyncio.run(read_all(session, **options))
 
 
 def _rows(records: RecordSeries) -> list[tuple[float, ...]]:
@@ -57,19 +54,6 @@ def test_records_of_both_units_come_with_inference_layer_and_segment(builder: Da
     assert _rows(found.aicore) == [(1, 0, 0, 30), (1, 1, 0, 40), (1, 0, 1, 50), (0, -1, 0, 10)]
     assert _rows(found.aicpu) == [(1, 7, 0, 5), (1, -1, 0, 7)]
     assert found.counters is None
-
-
-def test_many_reads_give_what_one_gives(
-    builder: DatabaseBuilder, read: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(series, "ROWS_PER_READ", 2)
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    for pic in range(3):
-        inference = builder.inference(session, model, pic, start_us=START_US + pic)
-        builder.aicore(inference, builder.new_part(session, model, "aicore"), [10 * pic + i + 1 for i in range(3)])
-    ticks = [row[3] for row in _rows(read().aicore)]
-    assert ticks == [1, 2, 3, 11, 12, 13, 21, 22, 23]
 
 
 def test_picture_counts_that_begin_anew_are_another_load(builder: DatabaseBuilder, read: Callable) -> None:
@@ -131,38 +115,16 @@ def test_counters_of_a_known_map_come_as_fractions(builder: DatabaseBuilder, rea
     np.testing.assert_array_equal(counters.values, [KNOWN, (np.nan, *KNOWN[1:])])
 
 
-@pytest.mark.parametrize("files", [1, 3, 7, 20])
-def test_counters_are_read_of_some_files_evenly_taken(
-    builder: DatabaseBuilder, read: Callable, monkeypatch: pytest.MonkeyPatch, files: int
-) -> None:
-    monkeypatch.setattr(series, "SAMPLED_FILES", 3)
-    session = builder.session(counter_map="some")
-    model = builder.model(builder.job(session))
-    for pic in range(files):
-        inference = builder.inference(session, model, pic, start_us=START_US + pic)
-        builder.aicore(inference, builder.new_part(session, model, "aicore"), [10], counters=[KNOWN])
-    places = read().counters.records.inference.tolist()
-    assert len(places) == min(files, 3)
-    assert places[0] == 0
-    assert max(np.diff([*places, files])) - min(np.diff([*places, files])) <= 1
-
-
-def test_calls_have_their_durations_by_function(builder: DatabaseBuilder) -> None:
+async def test_calls_have_their_durations_by_function(builder: DatabaseBuilder) -> None:
     session = builder.session()
     job = builder.job(session)
     log = builder.log(job, builder.model(job), "acl_api", "data/acl_api.0.yolo.0")
     builder.calls(builder.part(session, log), [(2, 0, 50), (1, 60, 61), (2, None, 90), (2, 100, 170), (99, None, 5)])
-    with open_reader(builder.close()) as connection:
-        found = find_session(connection)
-        calls = list(call_series(connection, Scope(found, jobs_of(connection, found.session)[0])))
+    async with reading(builder.close()) as connection:
+        found = await find_session(connection)
+        calls = list(await call_series(connection, Scope(found, (await jobs_of(connection, found.session))[0])))
     assert [(name, kind, durations.tolist(), count) for (name, kind), durations, count in calls] == [
         ("svp_acl_mdl_unload", "model", [1], 1),
         ("svp_acl_mdl_execute", "model", [50, 70], 3),
         ("unknown(99)", "N/A", [], 1),
     ]
-
-
-def test_a_job_without_anything_has_empty_columns(builder: DatabaseBuilder, read: Callable) -> None:
-    builder.job(builder.session(counter_map="some"))
-    found = read()
-    assert (found.inferences, len(found.aicore.duration), len(found.aicpu.layer), found.counters) == ([], 0, 0, None)

@@ -121,7 +121,7 @@ async def test_a_new_database_has_the_schema_and_is_durable(tmp_path: Path) -> N
     async with Store(tmp_path / "folder" / "profagent.db") as store:
         assert await store.query("PRAGMA user_version") == [(SCHEMA_VERSION,)]
         assert [await store.query(f"PRAGMA {each}") for each in ("journal_mode", "synchronous")] == [[("wal",)], [(2,)]]
-        await store.execute("INSERT INTO board (identity, hostname, model) VALUES ('b', '', '')")
+        await store.query("INSERT INTO board (identity, hostname, model) VALUES ('b', '', '')")
     async with Store(tmp_path / "folder" / "profagent.db") as store:
         assert await store.query("SELECT count(*) FROM board") == [(1,)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced
-from profagent.store.sessions import all_sessions, session_summary
+from profagent.store.summary import all_sessions, session_summary
 from tests.unit.store.rows import AICORE, AICPU, CALLS, JOB, Rows, aicore, aicpu, calls
 
 
@@ -12,7 +12,7 @@ def test_records_belong_to_the_session_that_fetched_them(rows: Rows) -> None:
     rows.apply(LogAdvanced(AICPU, 1, 128), LogAdvanced(CALLS, 1, 96))
     rows.session()
     rows.apply(LogAdvanced(AICORE, 1, 768), aicore(ticks=(1,), first=2))
-    first, second = (session_summary(rows.connection, session) for session in (1, 2))
+    first, second = (rows.ask(session_summary, session) for session in (1, 2))
     assert first["records"] == {"aicore": 2, "aicpu": 1, "acl_api": 3}
     assert second["records"] == {"aicore": 1, "aicpu": 0, "acl_api": 0}
     assert (first["jobs"], first["board"], first["simulated"]) == ([JOB], "b1", False)
@@ -21,9 +21,9 @@ def test_records_belong_to_the_session_that_fetched_them(rows: Rows) -> None:
 
 def test_only_losses_make_a_session_incomplete(rows: Rows) -> None:
     rows.apply(ContentLedger(AICORE, (Entry("note", "sequence-gap", "x", count=3),)))
-    assert session_summary(rows.connection, 1)["complete"] is True
+    assert rows.ask(session_summary, 1)["complete"] is True
     rows.apply(LinkLedger(None, Entry("loss", "unreadable", "y", count=7)))
-    summary = session_summary(rows.connection, 1)
+    summary = rows.ask(session_summary, 1)
     assert summary["ledger"] == {"loss": {"unreadable": 7}, "note": {"sequence-gap": 3}}
     assert summary["complete"] is False
 
@@ -31,7 +31,7 @@ def test_only_losses_make_a_session_incomplete(rows: Rows) -> None:
 def test_every_session_is_listed_with_the_columns_of_its_view(rows: Rows) -> None:
     rows.session()
     rows.apply(aicore())
-    first, second = all_sessions(rows.connection)
+    first, second = rows.ask(all_sessions)
     assert (first["session"], first["inferences"], second["session"], second["inferences"]) == (1, 0, 2, 1)
     assert {"board", "labels", "losses", "notes", "counter_map"} <= set(first)
 
@@ -46,7 +46,7 @@ def test_what_an_earlier_session_fetched_is_in_no_figure_of_a_later_one(rows: Ro
     rows.session()
     rows.apply(LogAdvanced(AICORE, 1, 768), aicore(ticks=(1,), first=2))
     rows.apply(job=other)
-    first, second, third = all_sessions(rows.connection)
+    first, second, third = rows.ask(all_sessions)
     # What two sessions fetched of one JOB the view cannot tell apart.
     assert [(each["jobs"], each["sampled"], each["passed_over"]) for each in (first, second, third)] == [
         (1, None, None),
@@ -56,5 +56,5 @@ def test_what_an_earlier_session_fetched_is_in_no_figure_of_a_later_one(rows: Ro
     fetched = rows.query("SELECT session, name FROM fetched_jobs JOIN job USING (job) ORDER BY session, name")
     assert fetched == [(1, JOB), (2, other), (3, JOB)]
     for each in (first, second, third):
-        figures = session_summary(rows.connection, each["session"])["sampling"]
+        figures = rows.ask(session_summary, each["session"])["sampling"]
         assert (figures["sampled"], figures["due"]) == (0 if each is third else 1, None)

@@ -100,10 +100,10 @@ def test_an_error_leaves_nothing_of_its_batch_and_the_next_finds_its_own_numbers
 
 def test_a_full_disk_rolls_back(rows: Rows) -> None:
     ((pages,),) = rows.query("PRAGMA page_count")
-    rows.run(rows.store.execute(f"PRAGMA max_page_count = {pages + 2}"))
+    rows.run(rows.store.query(f"PRAGMA max_page_count = {pages + 2}"))
     with pytest.raises(DiskFullError):
         rows.apply(*(aicore(f"data/aicore.0.m.3.0.1.1.{n}", ticks=(1,) * 50) for n in range(100)))
-    rows.run(rows.store.execute("PRAGMA max_page_count = 100000"))
+    rows.run(rows.store.query("PRAGMA max_page_count = 100000"))
     assert rows.query("SELECT count(*) FROM aicore") == [(0,)]
     rows.apply(aicore())
     assert rows.query("SELECT count(*) FROM aicore") == [(2,)]

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.deploy.daemon_tree import DaemonTree, launcher
-from profagent.deploy.wheels import BoardPython
+from profagent.deploy.daemon_tree import BoardPython, DaemonTree, launcher
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:

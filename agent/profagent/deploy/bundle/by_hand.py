@@ -66,7 +66,7 @@ def main() -> int:
     try:
         if os.geteuid() != 0:
             raise UsageError("only root may install a service", hint="become root, with su")
-        _run(Path(here), Layout.of(options.prefix), options)
+        _run(Path(here), Layout(options.prefix), options)
     except (ProfagentError, setup.SetupError, OSError) as error:
         sys.stderr.write(f"install.sh: {error}\n  {getattr(error, 'hint', 'see that it can be read and written')}\n")
         return 1

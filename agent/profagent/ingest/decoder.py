@@ -1,0 +1,116 @@
+"""What a source of data is on the host: a decoder that gives its logs meaning, found by the name that the wire has.
+
+A new source is one module with a class like `Decoder`, and a line of DECODERS. The logs of a source without one are
+mirrored and counted, and the ledger notes it.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from profagent.ingest import reasons
+from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from profagent.ingest.changes import Change
+
+# By the wire's name, the module and class of each source's decoder: loaded when one is first wanted.
+DECODERS = {"job": "profagent.ingest.decode:JobDecoder"}
+# What is read of a small file: no file of the runtime that is read whole comes near it, and a larger one is none.
+LARGEST_CONTENT_BYTES = 4 << 20
+
+
+class JobFiles(Protocol):
+    """Bytes of the collection that were decoded before."""
+
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """At most `size` bytes of a log from `start` on, or all; None where they are not kept."""
+
+    def names(self) -> list[str]:
+        """Paths of the logs whose bytes were decoded before."""
+
+
+class Decoder:
+    """Decodes the logs of one collection. Bytes are in `files` before they are given to it.
+
+    As it stands here it counts them. Rows of its own go out as `SourceRows`, into a table that `schema` makes: SQL text
+    that may run each time that a database is opened to be written. Each table begins with a column `log`; a trigger of
+    the schema empties it when `gc` deletes the row of `log`, or sets its generation to 0.
+    """
+
+    schema = ""
+
+    def __init__(self, files: JobFiles, **_chosen: Any) -> None:
+        """`_chosen` is what the command chose: counter maps, which inferences to keep."""
+        self.files = files
+
+    def keeps(self, _path: str) -> bool:
+        """Whether a log gets rows, which its name alone tells: any other was passed over on purpose."""
+        return True
+
+    def begin_stream(self) -> None:
+        """A stream begins: what was told in an earlier one may have changed."""
+
+    def expect(self, paths: Iterable[str]) -> None:
+        """The board announces logs that are not held whole."""
+
+    def read_ahead(self, beginnings: Iterable[tuple[str, bytes]]) -> None:
+        """The first bytes of data logs, given by path, are about to come."""
+
+    def confirm(self, _path: str) -> Iterable[Change]:
+        """A log that is complete is as it was held."""
+        return ()
+
+    def begin(self, path: str, generation: int, offset: int) -> Iterator[Change]:
+        """A data log goes on from `offset`; from 0 its earlier rows are void."""
+        if offset == 0:
+            yield LogReset(path)
+        yield LogAdvanced(path, generation, offset)
+
+    def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
+        """Bytes of a data log at `offset`."""
+        yield LogAdvanced(path, generation, offset + len(data))
+
+    def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
+        """The board vouches for a data log."""
+        yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
+
+    def snapshot(
+        self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
+    ) -> Iterator[Change]:
+        """A file that came whole; `size` where `data` is only its beginning. Raises UnsupportedBoardError."""
+        yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
+
+    def settle(self) -> Iterable[Change]:
+        """All has come of the logs in use that will."""
+        return ()
+
+    def end(self, _unsettled: Iterable[str], _orphans: Iterable[str]) -> Iterable[Change]:
+        """The collection has ended; the arguments come from the store."""
+        return ()
+
+
+def decoder_of(source: str) -> type[Decoder]:
+    """The decoder of a source; of one that is not known, the one that counts."""
+    place = DECODERS.get(source)
+    return Decoder if place is None else cast("type[Decoder]", pkgutil.resolve_name(place))
+
+
+def schemas() -> Iterator[str]:
+    """The SQL of all sources."""
+    return (schema for source in DECODERS if (schema := decoder_of(source).schema))
+
+
+def no_decoder(source: str) -> ContentLedger:
+    """What is to be said of a collection of a source that is not known."""
+    detail = f"no decoder for the source {source!r}: its logs are kept, not read"
+    return ContentLedger(None, (reasons.entry(reasons.NO_DECODER, detail),))
+
+
+def small_file(files: JobFiles, path: str) -> bytes | None:
+    """A small file whole; None where there is none, or one that is too large to be one."""
+    data = files.read(path, LARGEST_CONTENT_BYTES + 1)
+    return None if data is None or len(data) > LARGEST_CONTENT_BYTES else data

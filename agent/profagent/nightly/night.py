@@ -1,0 +1,334 @@
+"""What a night came to: for each board, and for all."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from profagent.cli.table import markdown, printable
+from profagent.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+SCHEDULE = "*-*-* 02:00"
+EXAMPLE = """\
+# What `profagent nightly run` does. Every key that is commented out has the value that it has without it.
+
+# schedule = "*-*-* 02:00"    # as systemd's OnCalendar takes it; `profagent nightly init` sets the timer to it
+# workspace = "~/.local/share/profagent"  # where captures are kept; relative to this file
+# time_limit = "1h"           # for each board, with all its attempts
+# attempts = 3                # a board that is away, or reboots, is tried so often
+# wait = "1m"                 # before the second attempt; twice as long before each later one
+# exports = []                # of each session: "timeline", "summary"
+# baseline = ""               # a name of `profagent baseline`, for boards that do not name their own
+# counter_map = ""            # a TOML file that `profagent calibrate` wrote; relative to this file
+fail_if = ["total.median>+3%", "layer.median>+5%"]   # conditions of `profagent diff`
+
+# [retention]                 # rules of `profagent gc`, all of which must allow it; without any, nothing goes
+# older_than = "60d"
+# keep_last = 14
+# max_size = "50G"
+# where = []                  # conditions of `profagent sessions`, such as "label=place=lab"
+
+# [tell]                      # beside the exit code
+# webhook = ""                # the verdict is posted there as JSON
+# command = []                # and is on the standard input of this, as JSON
+
+[[boards]]
+name = "lab1"                 # of `profagent boards`, or an address
+# baseline = ""
+# labels = {}
+record = { for = "10m" }      # or until_finished = true; more = ["--backlog"] adds options of `profagent record`
+
+# [[boards]]
+# name = "lab2"
+# collect = { main = "out/main", project = ".", arguments = ["input.bin"], interval = 1, more = [] }
+"""
+
+Export = Literal["timeline", "summary"]
+
+
+class Record(msgspec.Struct, forbid_unknown_fields=True):
+    """Record what a board's own programs do."""
+
+    for_: str | None = msgspec.field(name="for", default=None)
+    until_finished: bool = False
+    more: list[str] = []
+
+
+class Collect(msgspec.Struct, forbid_unknown_fields=True):
+    """Run a program on the board."""
+
+    main: str
+    project: str | None = None
+    acl_json: str | None = None
+    interval: int | None = None
+    arguments: list[str] = []
+    more: list[str] = []
+
+
+class Board(msgspec.Struct, forbid_unknown_fields=True):
+    """A board, and either of the two."""
+
+    name: str
+    record: Record | None = None
+    collect: Collect | None = None
+    baseline: str = ""
+    labels: dict[str, str] = {}
+
+
+class Retention(msgspec.Struct, forbid_unknown_fields=True):
+    """Rules of `gc`."""
+
+    older_than: str | None = None
+    keep_last: int | None = None
+    max_size: str | None = None
+    where: list[str] = []
+
+
+class Tell(msgspec.Struct, forbid_unknown_fields=True):
+    """Who is told the verdict."""
+
+    webhook: str = ""
+    command: list[str] = []
+
+
+class Nightly(msgspec.Struct, forbid_unknown_fields=True):
+    """All of it; durations, ages and sizes are texts as commands take them."""
+
+    boards: list[Board]
+    schedule: str = SCHEDULE
+    workspace: str | None = None
+    time_limit: str = "1h"
+    attempts: int = 3
+    wait: str = "1m"
+    exports: list[Export] = []
+    baseline: str = ""
+    counter_map: str = ""
+    fail_if: list[str] = []
+    retention: Retention = msgspec.field(default_factory=Retention)
+    tell: Tell = msgspec.field(default_factory=Tell)
+
+
+def example(schedule: str | None) -> str:
+    """EXAMPLE, with this schedule where one is named."""
+    if schedule is None:
+        return EXAMPLE
+    return EXAMPLE.replace(f'# schedule = "{SCHEDULE}"', f"schedule = {json.dumps(schedule, ensure_ascii=False)}")
+
+
+def read_settings(text: str, file: str) -> Nightly:
+    """Read the file; UsageError names the key that cannot be."""
+    hint = "`profagent nightly init` writes one with every key"
+    try:
+        settings = msgspec.convert(tomllib.loads(text), Nightly)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{file}: {error}", hint=hint) from error
+    for fault in _faults(settings):
+        raise UsageError(f"{file}: {fault}", hint=hint)
+    return settings
+
+
+def _faults(settings: Nightly) -> list[str]:
+    names = [board.name for board in settings.boards]
+    faults = [f"board {name} is there twice" for name in sorted({*names}) if names.count(name) > 1]
+    if not names:
+        faults.append("there are no boards")
+    if settings.attempts < 1:
+        faults.append("attempts is less than 1")
+    if settings.tell.webhook and not settings.tell.webhook.startswith(("http://", "https://")):
+        faults.append("webhook is no http:// or https:// address")
+    for board in settings.boards:
+        if (board.record is None) == (board.collect is None):
+            faults.append(f"board {board.name} needs either record or collect")
+        if board.record is not None and board.record.for_ is None and not board.record.until_finished:
+            faults.append(f"record of board {board.name} has no end: for or until_finished")
+    return faults
+
+
+class Verdict(IntEnum):
+    """How a board's night was; the largest is the whole night's."""
+
+    GOOD = 0
+    UNDECIDED = 1  # it ran, and was not compared with all that it was to be compared with
+    INCOMPLETE = 2
+    AWAY = 3
+    FAILED = 4
+    SLOWER = 5
+
+    @property
+    def word(self) -> str:
+        """For people and programs."""
+        return self.name.lower()
+
+
+# SLOWER is the answer that was asked for; what else went wrong has the codes of every command.
+_EXIT_CODES = {Verdict.INCOMPLETE: 4, Verdict.AWAY: 3, Verdict.FAILED: 1, Verdict.SLOWER: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Slower:
+    """What a condition held for: `total`, or a layer, by how much (%, None where the base is 0)."""
+
+    condition: str
+    what: str
+    percent: float | None
+
+    def __str__(self) -> str:
+        """What, and by how much."""
+        return self.what if self.percent is None else f"{self.what} {self.percent:+.1f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A comparison: with what, what it found, what makes it unfair; `problem` where there was none.
+
+    `untold` says of which conditions nobody can tell, and why, where there was enough to tell others.
+    """
+
+    against: str
+    session: int | None
+    slower: tuple[Slower, ...] = ()
+    unfair: tuple[str, ...] = ()
+    can_tell: bool = True
+    problem: str = ""
+    untold: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        against = self.against if self.session is None else f"{self.against} (session {self.session})"
+        if self.problem:
+            yield f"not compared with {against}: {self.problem}"
+            return
+        if not self.can_tell:
+            yield f"too few inferences to tell anything beside {against}"
+        elif not self.slower and not self.untold:
+            yield f"as {against}"
+        yield from (f"beside {against}: {slower}, and {slower.condition} holds" for slower in self.slower)
+        yield from (f"nobody can tell beside {against}: {line}" for line in self.untold)
+        yield from (f"unfair beside {against}: {line}" for line in self.unfair)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A board's night."""
+
+    board: str
+    session: int | None = None
+    attempts: int = 0
+    seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+    is_away: bool = False
+    is_incomplete: bool = False
+    compared: list[Compared] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst that can be said of it."""
+        if any(each.slower for each in self.compared):
+            return Verdict.SLOWER
+        if self.is_away:
+            return Verdict.AWAY
+        if self.is_incomplete:
+            return Verdict.INCOMPLETE
+        if self.problems:
+            return Verdict.FAILED
+        is_told = any(each.can_tell for each in self.compared)
+        is_open = any(each.problem or each.untold for each in self.compared)
+        return Verdict.GOOD if is_told and not is_open else Verdict.UNDECIDED
+
+    def lines(self) -> Iterator[str]:
+        """Its session, what it was compared with, and what went wrong."""
+        session = "no session" if self.session is None else f"session {self.session}"
+        yield f"{session}, {self.attempts} attempt{'' if self.attempts == 1 else 's'}, {self.seconds:.0f} s"
+        yield from self.problems
+        if self.verdict is Verdict.UNDECIDED and not self.compared:
+            yield "nothing to compare with: no good night before, and no baseline"
+        for compared in self.compared:
+            yield from compared.lines()
+
+    @property
+    def headline(self) -> str:
+        """The board, with what is to be known of it in a few words."""
+        match self.verdict:
+            case Verdict.SLOWER:
+                found = dict.fromkeys(str(each) for one in self.compared for each in one.slower)
+                return f"{self.board}: {', '.join(found)}"
+            case Verdict.FAILED | Verdict.INCOMPLETE:
+                return f"{self.board}: {self.problems[0]}"
+        return self.board
+
+    def document(self) -> dict[str, Any]:
+        """The same for programs."""
+        found = asdict(self)
+        kept = {name: found[name] for name in ("board", "session", "attempts", "problems", "compared")}
+        return {**kept, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """All boards; `run` is its name, by the host's clock; `remarks` are about none of them."""
+
+    run: str
+    outcomes: Sequence[Outcome]
+    remarks: Sequence[str] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the boards'."""
+        return max((outcome.verdict for outcome in self.outcomes), default=Verdict.UNDECIDED)
+
+    @property
+    def exit_code(self) -> int:
+        """What a script is told."""
+        return _EXIT_CODES.get(self.verdict, 0)
+
+    def document(self) -> dict[str, Any]:
+        """The night for programs."""
+        return {
+            "run": self.run,
+            "verdict": self.verdict.word,
+            "headlines": self.headlines(),
+            "boards": [outcome.document() for outcome in self.outcomes],
+            "remarks": list(self.remarks),
+        }
+
+    def headlines(self) -> list[str]:
+        """The verdict in lines, the worst first: which boards, and what of them; good ones where all are."""
+        found = sorted({outcome.verdict for outcome in self.outcomes} - {Verdict.GOOD}, reverse=True)
+        lines = [
+            f"{verdict.word.upper()}: {'; '.join(each.headline for each in self.outcomes if each.verdict is verdict)}"
+            for verdict in found
+        ]
+        return lines or ["GOOD: all boards"]
+
+
+def report_lines(night: Night, *, as_markdown: bool) -> Iterator[str]:
+    """The verdict, then each board with its session, what it was compared with, and what went wrong."""
+    shown = markdown if as_markdown else printable
+    for line in map(shown, night.headlines()):
+        yield f"**{line}**  " if as_markdown else line
+    yield ""
+    for outcome in night.outcomes:
+        yield f"{'### ' if as_markdown else ''}{shown(outcome.board)}: {outcome.verdict.word}"
+        bullet = "- " if as_markdown else "  "
+        yield from (bullet + shown(line) for line in outcome.lines())
+    yield from map(shown, night.remarks)
+
+
+def junit_cases(night: Night) -> list[tuple[str, str | None]]:
+    """A test case for each board: its name, and why it failed or None."""
+    return [(outcome.board, "; ".join(_faults_verdict(outcome)) or None) for outcome in night.outcomes]
+
+
+def _faults_verdict(outcome: Outcome) -> Iterator[str]:
+    yield from outcome.problems
+    for compared in outcome.compared:
+        yield from compared.lines() if compared.slower else ()

@@ -1,0 +1,134 @@
+"""What a session came to: its summary, and the row of each session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from profagent.ingest import reasons
+from profagent.store.database import RECORDS_PER_PART, fetched, fetched_named, fetched_one
+from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
+from profagent.store.sampling import sampling_of
+
+if TYPE_CHECKING:
+    import aiosqlite
+
+_STOOD = (
+    "SELECT s.job, (SELECT min(session) FROM session_job o WHERE o.job = s.job) FROM session_job s"
+    " WHERE s.session = ?1 AND s.job NOT IN (SELECT job FROM fetched_jobs WHERE session = ?1)"
+)
+
+
+async def stood_already(connection: aiosqlite.Connection, session: int) -> dict[int, int]:
+    """JOBs of a session of which it fetched no record, and the session that began each before."""
+    return dict(await fetched(connection, _STOOD, (session,)))
+
+
+async def inferences_in(connection: aiosqlite.Connection, job: int) -> int:
+    """How many inferences of a JOB have rows, whoever fetched them."""
+    (count,) = await fetched_one(
+        connection, "SELECT count(*) FROM inference JOIN model USING (model) WHERE job = ?", (job,)
+    )
+    return int(count)
+
+
+_UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
+
+
+async def session_summary(connection: aiosqlite.Connection, session: int) -> dict[str, Any]:
+    """What a session holds: JOBs, bytes, records by kind, the ledger by grade and reason, whether it is complete.
+
+    `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
+    """
+    board, simulated, sdk_version, counter_map, digest = await fetched_one(
+        connection,
+        "SELECT identity, simulated, sdk_version, counter_map, counter_map_digest"
+        " FROM session JOIN board USING (board) WHERE session = ?",
+        (session,),
+    )
+    jobs = await fetched(
+        connection,
+        "SELECT job, name, state FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job",
+        (session,),
+    )
+    stood = await stood_already(connection, session)
+    ledger = await ledger_of(connection, session)
+    return {
+        "session": session,
+        "board": board,
+        "simulated": bool(simulated),
+        "sdk_version": sdk_version,
+        "counter_map": counter_map,
+        "counter_map_digest": digest,
+        "jobs": [name for _, name, _ in jobs],
+        "bytes": sum([await _bytes(connection, job) for job, _, _ in jobs if job not in stood]),
+        "records": {unit: await _records(connection, session, table) for table, unit in _UNITS.items()},
+        "sampling": await sampling_of(connection, session),
+        "earlier": [
+            {"job": name, "session": stood[job], "inferences": await inferences_in(connection, job)}
+            for job, name, _ in jobs
+            if job in stood
+        ],
+        "ledger": ledger,
+        "kept_losses": await kept_losses_of(connection, session),
+        "implausible": await implausible_of(connection, session),
+        "complete": not ledger["loss"] and reasons.STOPPED_EARLY not in ledger["note"],
+        "not_copied": await not_copied(connection, session),
+        "not_final": await not_final(connection, session),
+    }
+
+
+async def not_copied(connection: aiosqlite.Connection, session: int) -> dict[str, int | None]:
+    """How many inferences the board held that were not copied when the capture was stopped, by JOB; None: not known."""
+    rows = await fetched(
+        connection,
+        "SELECT name, first FROM ledger_entry JOIN job USING (job) WHERE session = ? AND reason = ?",
+        (session, reasons.STOPPED_EARLY),
+    )
+    return dict(rows)
+
+
+async def _bytes(connection: aiosqlite.Connection, job: int) -> int:
+    (size,) = await fetched_one(connection, "SELECT ifnull(sum(offset), 0) FROM log WHERE job = ?", (job,))
+    return int(size)
+
+
+async def _records(connection: aiosqlite.Connection, session: int, table: str) -> int:
+    # CROSS JOIN keeps SQLite from scanning all records for each part.
+    (count,) = await fetched_one(
+        connection,
+        f"SELECT count(*) FROM part CROSS JOIN {table} ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - constants
+        f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE session = ?",
+        (session,),
+    )
+    return int(count)
+
+
+async def _labels(connection: aiosqlite.Connection, session: int) -> dict[str, str]:
+    rows = await fetched(connection, "SELECT key, value FROM session_label WHERE session = ? ORDER BY key", (session,))
+    return dict(rows)
+
+
+async def _frequencies(connection: aiosqlite.Connection, session: int) -> list[int]:
+    rows = await fetched(
+        connection,
+        "SELECT DISTINCT frequency_mhz FROM session_job JOIN job USING (job)"
+        " WHERE session = ? AND frequency_mhz IS NOT NULL ORDER BY frequency_mhz",
+        (session,),
+    )
+    return [mhz for (mhz,) in rows]
+
+
+async def all_sessions(connection: aiosqlite.Connection) -> list[dict[str, Any]]:
+    """Every row of the `sessions` view, by column name, oldest first, with what is kept of it elsewhere."""
+    found = await fetched_named(connection, "SELECT * FROM sessions ORDER BY session")
+    return [
+        {
+            **session,
+            "labels_by_key": await _labels(connection, session["session"]),
+            "frequencies_mhz": await _frequencies(connection, session["session"]),
+            "sampling": await sampling_of(connection, session["session"]),
+            "kept_losses": await kept_losses_of(connection, session["session"]),
+            "implausible": await implausible_of(connection, session["session"]),
+        }
+        for session in found
+    ]

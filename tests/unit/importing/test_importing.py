@@ -1,0 +1,72 @@
+"""Importing a JOB directory into its own database."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profagent.errors import StoreError, UnsupportedBoardError, UsageError
+from profagent.importing import job_folder
+from profagent.importing.importing import import_job
+from profagent.importing.job_folder import job_database
+from profagentd.simulate.run import SimulationOptions, write_job
+
+SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
+
+
+def _rows(database: Path, sql: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def test_the_database_is_in_the_job_and_whole(job: Path) -> None:
+    imported = asyncio.run(import_job(job))
+    assert imported.database == job_database(job) == job / "sqlite" / "profagent.db"
+    assert imported.files == 10
+    assert _rows(imported.database, "SELECT count(*) FROM op_records") == [(11,)]
+    assert sorted(file.name for file in (job / "sqlite").iterdir()) == ["lock", "profagent.db"]
+
+
+def test_a_job_with_logs_without_end_is_quiet(job: Path) -> None:
+    next((job / "data").glob("aicore*.done")).unlink()
+    assert _rows(asyncio.run(import_job(job)).database, "SELECT state FROM job") == [("quiet",)]
+
+
+def test_a_simulated_job_brings_its_counter_map(tmp_path: Path) -> None:
+    job = write_job(tmp_path, SimulationOptions(layers=5), 1)
+    imported = asyncio.run(import_job(job))
+    assert imported.simulated
+    assert _rows(imported.database, "SELECT count(*) > 0 FROM op_records WHERE mac_busy > 0") == [(1,)]
+
+
+def test_what_is_no_job_and_what_is_another_soc_s_is_refused(job: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        asyncio.run(import_job(tmp_path / "none"))
+    (job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')
+    with pytest.raises(UnsupportedBoardError):
+        asyncio.run(import_job(job))
+    assert not job_database(job).exists()
+
+
+def test_an_import_that_fails_leaves_the_database_as_it_was(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = asyncio.run(import_job(job)).database
+    before = database.read_bytes()
+
+    def full(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(job_folder, "sync", full)
+    with pytest.raises(StoreError, match="is full"):
+        asyncio.run(import_job(job))
+    assert database.read_bytes() == before

@@ -1,0 +1,139 @@
+"""A CA's folder: what is made, what is handed out, what is revoked, and what is never overwritten."""
+
+from __future__ import annotations
+
+import json
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from profagent.cli.main import run
+from profagent.errors import UsageError
+from profagent.keys.keys import Keys
+from profagent.link.credentials import Credentials
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    made = Keys(tmp_path / "made" / "keys", NOW)
+    made.init("lab")
+    return made
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_init_makes_an_authority_and_this_hosts_own_certificate(keys: Keys) -> None:
+    credentials = Credentials.read(keys.folder)
+    assert credentials.authority.name == "lab"
+    assert (credentials.own.kind, credentials.own.role) == ("host", "operator")
+    assert credentials.own.until == NOW + timedelta(days=730)
+    assert [entry.certificate.kind for entry in keys.entries()] == ["ca", "host"]
+
+
+def test_keys_are_their_owners_alone(keys: Keys) -> None:
+    board = keys.issue_board("euler", ("192.168.1.20",)).folder
+    for folder in (keys.folder, board):
+        assert mode(folder) == 0o700
+    for key in keys.folder.rglob("*.key"):
+        assert mode(key) == 0o600
+
+
+def test_init_overwrites_nothing(keys: Keys, tmp_path: Path) -> None:
+    before = tree(keys.folder)
+    with pytest.raises(UsageError, match="holds keys already"):
+        keys.init()
+    assert tree(keys.folder) == before
+    (tmp_path / "empty").mkdir()
+    Keys(tmp_path / "empty").init()
+    assert (tmp_path / "empty" / "ca.key").exists()
+
+
+def test_what_a_board_needs_is_in_one_folder(keys: Keys) -> None:
+    made = keys.issue_board("euler", ("192.168.1.20",), 30)
+    assert {path.name for path in made.folder.iterdir()} == {"board.key", "board.pem", "ca.pem", "revoked.txt"}
+    assert made.certificate.until == NOW + timedelta(days=30)
+    assert b"PRIVATE" not in b"".join(
+        content for name, content in tree(made.folder).items() if not name.endswith(".key")
+    )
+    assert (made.folder / "ca.pem").read_bytes() == (keys.folder / "ca.pem").read_bytes()
+
+
+def test_what_a_host_needs_is_in_one_folder(keys: Keys) -> None:
+    made = keys.issue_host("ci", "viewer")
+    assert {path.name for path in made.folder.iterdir()} == {"host.key", "host.pem", "ca.pem", "revoked.txt"}
+    assert Credentials.read(made.folder).own.role == "viewer"
+
+
+def test_a_name_is_given_once_until_it_is_revoked(keys: Keys) -> None:
+    first = keys.issue_board("euler", ("192.168.1.20",))
+    before = tree(first.folder)
+    with pytest.raises(UsageError, match="euler has a certificate, until 2028-11-20") as error:
+        keys.issue_board("euler", ("192.168.1.21",))
+    assert "revoke" in error.value.hint
+    assert tree(first.folder) == before
+    keys.issue_host("euler", "viewer")
+    keys.revoke(first.certificate.fingerprint)
+    second = keys.issue_board("euler", ("192.168.1.21",))
+    assert second.folder == first.folder
+    assert (second.folder / "board.pem").read_bytes() != before["board.pem"]
+    assert first.certificate.fingerprint in (second.folder / "revoked.txt").read_text()
+    assert not list(keys.folder.rglob("*.part"))
+
+
+def test_revoking_reaches_the_list_and_every_folder_to_copy(keys: Keys) -> None:
+    board, host = keys.issue_board("euler", ("192.168.1.20",)), keys.issue_host("ci", "viewer")
+    assert keys.revoke("ci") == [host.certificate]
+    line = f"{host.certificate.fingerprint}  # host ci, 2026-11-21\n"
+    for folder in (keys.folder, board.folder, host.folder):
+        assert (folder / "revoked.txt").read_text().endswith(line)
+    assert {entry.certificate.name for entry in keys.entries() if entry.revoked} == {"ci"}
+
+
+def test_an_authority_whose_key_others_may_read_issues_nothing(keys: Keys) -> None:
+    (keys.folder / "ca.key").chmod(0o644)
+    with pytest.raises(UsageError, match="others than its owner"):
+        keys.issue_host("ci", "viewer")
+
+
+# The command
+
+
+def test_the_command_from_a_workshop_to_a_revoked_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ("--keys", str(tmp_path / "keys"))
+    assert run(["keys", "init", "--name", "lab", *folder]) == 0
+    assert "keys issue board" in capsys.readouterr().out
+    assert run(["keys", "issue", "board", "euler", "--address", "192.168.1.20", *folder]) == 0
+    assert "--tls-revoked revoked.txt" in capsys.readouterr().out
+    assert run(["keys", "issue", "host", "ci", "--role", "operator", "--days", "7", *folder, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["role"], Path(made["folder"]).name) == ("operator", "ci")
+    assert run(["keys", "revoke", "ci", *folder]) == 0
+    assert (
+        f"revoked: host ci, operator, until {made['until'][:10]}, SHA-256 {made['fingerprint']}"
+        in capsys.readouterr().out
+    )
+    assert run(["keys", "list", *folder, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [entry["kind"] for entry in listed] == ["ca", "board", "host", "host"]
+    assert [entry["name"] for entry in listed if entry["revoked"]] == ["ci"]
+    assert run(["keys", "list", *folder]) == 0
+    text = capsys.readouterr().out
+    assert made["fingerprint"] in text
+    assert "192.168.1.20" in text
+
+
+@pytest.mark.parametrize(
+    "arguments", [["issue", "host", "ci", "--role", "king"], ["issue", "host", "ci", "--days", "0"], ["issue", "board"]]
+)
+def test_a_command_line_that_cannot_be_right_is_refused(arguments: list[str]) -> None:
+    assert run(["keys", *arguments]) == 2

@@ -1,0 +1,172 @@
+"""What a night comes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from profagent.errors import UsageError
+from profagent.nightly.cli import tell_night
+from profagent.nightly.night import (
+    EXAMPLE,
+    Compared,
+    Night,
+    Outcome,
+    Slower,
+    Tell,
+    Verdict,
+    junit_cases,
+    read_settings,
+    report_lines,
+)
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        Tell(webhook="http://lab:http/x"),
+        Tell(webhook="http://a lab/"),
+        Tell(webhook="http://"),
+        Tell(command=["/none/such"]),
+        Tell(command=["a\0b"]),
+    ],
+)
+def test_whom_nobody_can_tell_is_a_remark(to: Tell) -> None:
+    (remark,) = tell_night(Night("now", []), to)
+    assert "was not told: " in remark
+
+
+BOARD = '[[boards]]\nname = "lab1"\n'
+RECORD = BOARD + 'record = { for = "10m" }\n'
+
+
+def test_the_example_is_read_and_its_comments_tell_the_defaults() -> None:
+    settings = read_settings(EXAMPLE, "nightly.toml")
+    said = EXAMPLE.replace("# workspace", "workspace")
+    for key in ("schedule", "time_limit", "attempts", "wait", "exports", "baseline", "webhook", "command", "labels"):
+        said = said.replace(f"# {key} =", f"{key} =")
+    told = read_settings(said.replace("# [tell]", "[tell]"), "nightly.toml")
+    assert (told.time_limit, told.attempts, told.wait) == (settings.time_limit, settings.attempts, settings.wait)
+    assert told.schedule == settings.schedule
+    assert (told.exports, told.baseline, told.tell, told.boards) == (
+        settings.exports,
+        settings.baseline,
+        settings.tell,
+        settings.boards,
+    )
+
+
+def test_every_commented_key_of_the_example_is_one() -> None:
+    """Uncommented, the whole of it is read: no key is only in the comments."""
+    lines = [line.removeprefix("# ") if _is_setting(line) else line for line in EXAMPLE.splitlines()]
+    settings = read_settings("\n".join(lines), "nightly.toml")
+    assert [board.name for board in settings.boards] == ["lab1", "lab2"]
+    assert settings.boards[1].collect is not None
+    assert settings.retention.keep_last == 14
+
+
+def _is_setting(line: str) -> bool:
+    return line.startswith("# [") or (line.startswith("# ") and " = " in line.partition("  #")[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "boards"),
+        ("boards = []", "there are no boards"),
+        (RECORD + "recrod = 3\n", "recrod"),
+        (BOARD, "needs either record or collect"),
+        (RECORD + 'collect = { main = "x" }\n', "needs either record or collect"),
+        (RECORD + RECORD, "lab1 is there twice"),
+        (BOARD + "record = {}\n", "has no end"),
+        ("attempts = 0\n" + RECORD, "attempts is less than 1"),
+        ('attempts = "3"\n' + RECORD, "$.attempts"),
+        ('exports = ["pdf"]\n' + RECORD, "$.exports"),
+        (RECORD + '[tell]\nwebhook = "file:///etc/passwd"\n', "webhook is no http"),
+        ("x = [", "nightly.toml"),
+    ],
+)
+def test_what_cannot_be_is_named(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_settings(text, "nightly.toml")
+    assert said in str(raised.value)
+    assert "nightly init" in raised.value.hint
+
+
+AS_BEFORE = Compared("baseline release", 1)
+SLOW = Compared("baseline release", 1, (Slower("layer.median>+5%", "layer conv2", 6.04),), ("other SDK",))
+UNTOLD = Compared("x", 1, untold=("layer[conv22].median>+5%: not in both runs: layer conv22",))
+GOOD = Outcome("fine", 2, compared=[AS_BEFORE])
+SLOWER = Outcome("slow", 3, compared=[SLOW, SLOW])
+AWAY = Outcome("gone", is_away=True, problems=["cannot reach it"])
+INCOMPLETE = Outcome("torn", 4, is_incomplete=True, problems=["data is missing"], compared=[AS_BEFORE])
+FAILED = Outcome("broken", problems=["it crashed"])
+NEW = Outcome("new", 5)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "code"),
+    [
+        (GOOD, Verdict.GOOD, 0),
+        (NEW, Verdict.UNDECIDED, 0),
+        (Outcome("few", 1, compared=[Compared("x", 1, can_tell=False)]), Verdict.UNDECIDED, 0),
+        (Outcome("none", 1, compared=[Compared("x", 1, problem="it is gone")]), Verdict.UNDECIDED, 0),
+        (Outcome("half", 1, compared=[AS_BEFORE, Compared("x", 1, problem="it is gone")]), Verdict.UNDECIDED, 0),
+        (Outcome("odd", 1, compared=[UNTOLD]), Verdict.UNDECIDED, 0),
+        (INCOMPLETE, Verdict.INCOMPLETE, 4),
+        (AWAY, Verdict.AWAY, 3),
+        (FAILED, Verdict.FAILED, 1),
+        (SLOWER, Verdict.SLOWER, 1),
+        (Outcome("both", 1, is_incomplete=True, problems=["x"], compared=[SLOW]), Verdict.SLOWER, 1),
+    ],
+)
+def test_a_board(outcome: Outcome, verdict: Verdict, code: int) -> None:
+    assert outcome.verdict is verdict
+    assert Night("now", [GOOD, outcome]).exit_code == code
+
+
+def test_the_headlines_name_what_is_not_good_and_nothing_else() -> None:
+    night = Night("now", [GOOD, AWAY, SLOWER, INCOMPLETE, FAILED, NEW])
+    assert night.headlines() == [
+        "SLOWER: slow: layer conv2 +6.0 %",
+        "FAILED: broken: it crashed",
+        "AWAY: gone",
+        "INCOMPLETE: torn: data is missing",
+        "UNDECIDED: new",
+    ]
+    assert Night("now", [GOOD]).headlines() == ["GOOD: all boards"]
+    assert night.document()["verdict"] == "slower"
+
+
+def test_the_report() -> None:
+    text = "\n".join(report_lines(Night("now", [GOOD, SLOWER, AWAY], ["let go of session 1"]), as_markdown=False))
+    assert text == (
+        "SLOWER: slow: layer conv2 +6.0 %\nAWAY: gone\n\n"
+        "fine: good\n  session 2, 0 attempts, 0 s\n  as baseline release (session 1)\n"
+        "slow: slower\n  session 3, 0 attempts, 0 s\n"
+        + 2
+        * (
+            "  beside baseline release (session 1): layer conv2 +6.0 %, and layer.median>+5% holds\n"
+            "  unfair beside baseline release (session 1): other SDK\n"
+        )
+        + "gone: away\n  no session, 0 attempts, 0 s\n  cannot reach it\nlet go of session 1"
+    )
+
+
+def test_no_name_breaks_markdown() -> None:
+    slow = Compared("baseline `a`", 1, (Slower("layer[a|b_*].median>+5%", "layer a|b_*", 6.04),))
+    night = Night("now", [Outcome("<b>_1\n", 2, compared=[slow])], ["cannot remove a_b"])
+    assert list(report_lines(night, as_markdown=True)) == [
+        "**SLOWER: &lt;b&gt;\\_1\N{REPLACEMENT CHARACTER}: layer a\\|b\\_\\* +6.0 %**  ",
+        "",
+        "### &lt;b&gt;\\_1\N{REPLACEMENT CHARACTER}: slower",
+        "- session 2, 0 attempts, 0 s",
+        "- beside baseline \\`a\\` (session 1): layer a\\|b\\_\\* +6.0 %, and layer[a\\|b\\_\\*].median&gt;+5% holds",
+        "cannot remove a\\_b",
+    ]
+
+
+def test_test_cases_fail_where_something_is_slower_or_went_wrong() -> None:
+    cases = dict(junit_cases(Night("now", [GOOD, SLOWER, AWAY, NEW])))
+    assert cases["fine"] is cases["new"] is None
+    assert "layer conv2 +6.0 %" in str(cases["slow"])
+    assert cases["gone"] == "cannot reach it"

@@ -1,0 +1,210 @@
+"""How often a night tries a board."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagent.nightly import run
+from profagent.nightly.night import Board, Collect, Nightly, Record
+from profagent.nightly.run import (
+    Captured,
+    Ended,
+    NightRun,
+    PastBoard,
+    capture_call,
+    captured,
+    compared,
+    measure,
+    run_command,
+)
+from profagent.store.workspace import Workspace
+from tests.unit.store.database import START_US, DatabaseBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+BOARD = Board("lab1", record=Record(until_finished=True))
+
+
+def past(*verdicts: str) -> list[PastBoard]:
+    """Nights of the board, newest first; the oldest is session 1."""
+    return [PastBoard("then", BOARD.name, verdict, len(verdicts) - at) for at, verdict in enumerate(verdicts)]
+
+
+@pytest.mark.parametrize(
+    ("nights", "expected"),
+    [
+        ([], None),
+        (past("good", "good"), 2),
+        (past("slower", "incomplete", "failed", "good"), 1),
+        (past("undecided", "slower", "good", "undecided"), 2),
+        (past("slower", "undecided", "undecided"), 2),
+        ([PastBoard("then", "lab2", "good", 7), PastBoard("then", BOARD.name, "good", None), *past("good")], 1),
+    ],
+)
+def test_a_night_is_measured_by_the_last_good_one_else_by_an_undecided_one(
+    nights: list[PastBoard], expected: int | None
+) -> None:
+    assert measure(BOARD.name, nights) == expected
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """Sessions of a layer: 6 inferences; 3; 6 that are slower, beside a model that others do not have."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    for name, count, us, models in (("A", 6, 100, ("net",)), ("B", 3, 100, ("net",)), ("C", 6, 110, ("net", "more"))):
+        session = builder.session()
+        for at, model in enumerate(models):
+            number = builder.model(
+                builder.job(session, name=f"JOB{name}{at}", frequency_mhz=700), model, layers=("conv",)
+            )
+            for pic in range(count):
+                inference = builder.inference(session, number, pic, start_us=START_US + pic)
+                builder.aicore(inference, builder.new_part(session, number, "aicore"), [7 * us])
+    builder.close()
+    return Workspace(tmp_path)
+
+
+async def test_a_layer_that_is_slower_is_named(workspace: Workspace) -> None:
+    settings = Nightly([BOARD], fail_if=["layer.median>+5%", "layer[conv22].median>+5%"])
+    (found,) = await compared(settings, BOARD, workspace, 3, past("undecided"))
+    assert (found.session, [each.what for each in found.slower]) == (1, ["layer conv"])
+    assert found.untold == ("layer[conv22].median>+5%: not in both runs: layer conv22",)
+    assert "model more is only in NEW" in found.unfair
+
+
+async def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:
+    (found,) = await compared(Nightly([BOARD], fail_if=["total.median>+3%"]), BOARD, workspace, 2, past("undecided"))
+    assert (found.session, found.can_tell, found.untold) == (1, False, ())
+
+
+LIMIT_S = 60.0
+SAYS_MUCH = """
+import sys
+sys.stderr.write("x" * 3_000 + "\\nprofagent: last\\n  its hint")
+print('{"session": 1}')
+sys.exit(3)
+"""
+UNTIL_INTERRUPTED = """
+import json, os, signal, sys
+has_terminal = os.getsid(0) == os.getsid(os.getppid())
+signal.signal(signal.SIGINT, lambda *_: sys.exit(print(json.dumps({"has_terminal": has_terminal}))))
+print("up", file=sys.stderr, flush=True)
+signal.pause()
+"""
+
+
+async def ran(program: str, stop: asyncio.Event, tell: Callable[[str], None], patch: pytest.MonkeyPatch) -> Ended:
+    patch.setattr(run, "PROGRAM", (sys.executable, "-c", program))
+    return await run_command((), LIMIT_S, stop, tell)
+
+
+async def test_what_a_command_says_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    ended = await ran(SAYS_MUCH, asyncio.Event(), lines.append, monkeypatch)
+    assert ended == Ended(3, {"session": 1}, "last")
+    assert lines[0] == "x" * 3_000
+    assert lines[-2:] == ["profagent: last", "  its hint"]
+
+
+async def test_one_that_is_told_to_stop_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told once: a terminal's Ctrl-C does not reach it."""
+    stop = asyncio.Event()
+    ended = await ran(UNTIL_INTERRUPTED, stop, lambda _: stop.set(), monkeypatch)
+    assert ended == Ended(0, {"has_terminal": False}, "up", is_stopped=True)
+
+
+FOLDER, WORKSPACE = Path("/nightly"), Path("/ws")
+COMMON = ["--board", "lab1", "--workspace", "/ws", "--json", "--label", "place=lab", "--label", "nightly=now"]
+
+
+def test_record() -> None:
+    board = Board("lab1", record=Record("10m", until_finished=True, more=["--backlog"]), labels={"place": "lab"})
+    ends = ["--for", "10m", "--until-finished", "--backlog"]
+    assert capture_call(board, FOLDER, WORKSPACE, "now") == ["record", "--new", *COMMON, *ends]
+    named = ["--counter-map", "/nightly/maps/b2.toml"]
+    assert capture_call(board, FOLDER, WORKSPACE, "now", "maps/b2.toml") == ["record", "--new", *COMMON, *named, *ends]
+
+
+def test_collect() -> None:
+    program = Collect("out/main", "project", "src/acl.json", 1, ["a b", "-x"], ["--all"])
+    board = Board("lab1", collect=program, labels={"place": "lab"})
+    assert capture_call(board, FOLDER, WORKSPACE, "now") == [
+        *["collect", "-m", "out/main", *COMMON, "--output", "/ws/nightly/jobs", "--project", "/nightly/project"],
+        *["--acl-json", "src/acl.json", "--interval", "1", "--all", "--", "a b", "-x"],
+    ]
+
+
+def test_what_came_of_it() -> None:
+    assert captured(0, {"session": 3}, "") == Captured(3)
+    assert captured(3, None, "cannot reach it") == Captured(None, "cannot reach it", is_away=True)
+    assert captured(4, {"session": 3}, "") == Captured(3, "data is missing", is_incomplete=True)
+    assert captured(1, None, "the disk is full") == Captured(None, "the disk is full")
+    assert captured(1, None, "") == Captured(None, "the capture ended with exit code 1 and no session")
+
+
+def test_what_came_of_a_program() -> None:
+    assert captured(0, {"session": {"session": 3}, "causes": []}, "") == Captured(3)
+    crashed = {"session": {"session": 3}, "causes": [{"text": "it was ended by SIGSEGV"}, {"text": "its tail is lost"}]}
+    assert captured(139, crashed, "") == Captured(3, "it was ended by SIGSEGV; its tail is lost")
+    assert captured(7, {"session": {"session": 3}, "causes": []}, "") == Captured(
+        3, "the program ended with exit code 7"
+    )
+    assert captured(1, {"session": None, "causes": []}, "nothing came") == Captured(None, "nothing came")
+    own = {"session": {"session": 3}, "causes": [], "status": 4}
+    assert captured(4, own, "") == Captured(3, "the program ended with exit code 4")
+    assert not captured(3, {"session": None, "causes": [], "status": 3}, "").is_away
+    restarted = {"session": {"session": 3}, "causes": [{"text": "nobody knows"}], "status": None}
+    assert captured(1, restarted, "") == Captured(3, "nobody knows", is_lost=True)
+    lost = {"session": {"session": 3}, "causes": [], "status": 0}
+    assert captured(4, lost, "") == Captured(3, "data is missing", is_incomplete=True)
+
+
+AWAY = Ended(3, None, "cannot reach it")
+FAILED = Ended(1, None, "it crashed")
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[Ended]:
+    """What the commands of a night come to, one after the other."""
+    found: list[Ended] = []
+
+    async def played(
+        _call: Sequence[str], _limit_s: float, _stop: asyncio.Event, _tell: Callable[[str], None]
+    ) -> Ended:
+        return found.pop(0)
+
+    monkeypatch.setattr(run, "run_command", played)
+    return found
+
+
+def night(name: str, told: list[str], tmp_path: Path, **more: object) -> NightRun:
+    settings = Nightly([Board(name, record=Record("1s"))], wait="0.01s", **more)  # type: ignore[arg-type]
+    return NightRun(settings, tmp_path, Workspace(tmp_path), "now", [], told.append)
+
+
+async def test_a_board_that_is_away_is_tried_again(answers: list[Ended], tmp_path: Path) -> None:
+    answers += [AWAY, AWAY, FAILED]
+    told: list[str] = []
+    (outcome,) = await night("127.0.0.1:1", told, tmp_path).boards(asyncio.Event())
+    assert (outcome.attempts, outcome.problems, outcome.is_away) == (3, ["it crashed"], False)
+    assert told[1] == "127.0.0.1:1: cannot reach it; the next attempt is in 0 s"
+
+
+async def test_it_is_tried_no_more_often_than_is_said(answers: list[Ended], tmp_path: Path) -> None:
+    answers += [AWAY, AWAY]
+    (outcome,) = await night("127.0.0.1:1", [], tmp_path, attempts=2).boards(asyncio.Event())
+    assert (outcome.attempts, outcome.is_away) == (2, True)
+
+
+async def test_a_night_that_was_stopped_begins_no_board(answers: list[Ended], tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    stop.set()
+    (outcome,) = await night("127.0.0.1:1", [], tmp_path).boards(stop)
+    assert outcome.problems == ["the night was stopped before it was this board's turn"]

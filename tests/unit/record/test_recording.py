@@ -1,0 +1,224 @@
+"""A capture into mirror and database: what is kept, acknowledged, refused and told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from profagent.errors import UnreachableError
+from profagent.link.messages import Clocks, Retention
+from profagent.record.recording import Recording, RecordingOptions
+from profagent.store.store import Store
+from profagent.store.workspace import Workspace
+from tests.unit.record.link import JOB, Sender, board
+from tests.unit.watch.arriving_job import aicore_path, records
+
+if TYPE_CHECKING:
+    from profagent.ingest.changes import Step
+
+NOW_US = 1_800_000_000_000_000
+
+CALLS = "data/acl_api.0.m.0"
+
+
+class Kept:
+    """A recording into a workspace."""
+
+    def __init__(self, store: Store, recording: Recording) -> None:
+        self.store = store
+        self.recording = recording
+        self.sender = Sender(recording)
+
+    async def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return await self.store.query(sql)
+
+    @property
+    def job(self) -> Path:
+        """The JOB's mirror."""
+        return self.recording.mirror / JOB
+
+
+@asynccontextmanager
+async def keeping(root: Path, *, reached: Callable[[Step], None] | None = None, **options: Any) -> AsyncIterator[Kept]:
+    """A recording whose stream is open; its session stays unfinished unless it is ended."""
+    workspace = Workspace(root)
+    with workspace.locked():
+        async with Store(workspace.database) as store:
+            recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US, **options), reached=reached)
+            kept = Kept(store, recording)
+            await kept.sender.open()
+            yield kept
+
+
+async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        assert not kept.recording.has_begun(JOB)
+    async with keeping(tmp_path) as kept:
+        assert kept.recording.has_begun(JOB)
+        assert not kept.recording.has_begun(JOB[:-1] + "B")
+        await kept.sender.send(aicore_path(), records(700, 1400), complete=False)
+        assert await kept.rows("SELECT session, ticks FROM op_records") == [(1, 700), (1, 1400)]
+        await kept.recording.end()
+    async with keeping(tmp_path) as kept:
+        assert kept.recording.session.number == 2
+
+
+async def test_another_board_at_the_address_is_refused(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.recording.begin(board(), "127.0.0.1:1")
+        with pytest.raises(UnreachableError, match="another board"):
+            await kept.recording.begin(board("board-2"), "127.0.0.1:1")
+
+
+async def test_a_board_without_identity_is_known_by_its_address(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    async with Store(workspace.database) as store:
+        recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US))
+        await recording.begin(board(""), "10.0.0.7:50151")
+        assert await store.query("SELECT identity FROM board") == [("address 10.0.0.7:50151",)]
+        assert recording.mirror.parent == tmp_path / "mirror"
+
+
+DAY_US = 86_400_000_000
+
+
+class _Channel:
+    """A board whose clock is 70 µs ahead; its replies take longer and longer. During an exchange it may be set."""
+
+    def __init__(self, set_by_us: tuple[int, ...] = ()) -> None:
+        self.now_us = 0
+        self.exchanges = 0
+        self._set_by_us = list(set_by_us)
+
+    async def clocks(self) -> tuple[Clocks, Clocks]:
+        self.exchanges += 1
+        self.now_us += 10 * self.exchanges
+        board_us = self.now_us + 70
+        self.now_us += 10 * self.exchanges
+        set_by_us = self._set_by_us.pop(0) if self._set_by_us else 0
+        return Clocks(board_us, 5), Clocks(board_us + set_by_us, 5)
+
+
+async def test_of_several_clock_exchanges_the_shortest_is_kept(tmp_path: Path) -> None:
+    channel = _Channel()
+    workspace = Workspace(tmp_path)
+    async with Store(workspace.database) as store:
+        recording = Recording(workspace, store, RecordingOptions(lambda: channel.now_us))
+        await recording.begin(board(), "127.0.0.1:1")
+        await recording.sample_clock(channel)  # type: ignore[arg-type]
+        rows = await store.query("SELECT offset_us, round_trip_us FROM clock_sample")
+    assert rows == [(70, 20)]
+    assert channel.exchanges > 1
+
+
+@pytest.mark.parametrize(
+    ("set_by_us", "kept"), [((DAY_US,), [(70, 40)]), ((-DAY_US, DAY_US), [(70, 60)]), ((DAY_US,) * 5, [])]
+)
+async def test_an_exchange_in_which_the_boards_clock_was_set_is_no_sample(
+    tmp_path: Path, set_by_us: tuple[int, ...], kept: list[tuple[int, int]]
+) -> None:
+    channel = _Channel(set_by_us)
+    workspace = Workspace(tmp_path)
+    async with Store(workspace.database) as store:
+        recording = Recording(workspace, store, RecordingOptions(lambda: channel.now_us))
+        await recording.begin(board(), "127.0.0.1:1")
+        await recording.sample_clock(channel)  # type: ignore[arg-type]
+        assert await store.query("SELECT offset_us, round_trip_us FROM clock_sample") == kept
+
+
+class _Gone:
+    """A JOB that the board has no longer when the next stream is opened."""
+
+    LEDGER = "SELECT session, grade, reason, count FROM ledger WHERE reason LIKE 'removed%'"
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    async def copy(self, state: str, *, complete: bool, caught_up: bool) -> None:
+        async with keeping(self.root) as kept:
+            await kept.sender.send(aicore_path(), records(700), complete=complete)
+            await kept.recording.change_state(JOB, state, caught_up=caught_up)
+
+    async def listed(self, *names: str) -> tuple[list[tuple[Any, ...]], list[str]]:
+        """The ledger, and the states that are told, when the board lists these JOBs."""
+        async with keeping(self.root) as kept:
+            told = [batch.state for batch in await kept.recording.listed(names) if batch.state]
+            assert await kept.rows("SELECT state FROM job") == [("removed",)]
+            return await kept.rows(self.LEDGER), told
+
+
+async def test_a_job_that_went_unseen_before_it_was_whole_is_a_loss_and_over(tmp_path: Path) -> None:
+    gone = _Gone(tmp_path)
+    await gone.copy("open", complete=False, caught_up=True)
+    for told in (["removed"], []):
+        assert await gone.listed() == ([(1, "loss", "removed-open", 1)], told)
+
+
+async def test_what_a_board_that_deletes_what_was_delivered_has_deleted_had_come(tmp_path: Path) -> None:
+    """Its JOB had become quiet meanwhile."""
+    await _Gone(tmp_path).copy("open", complete=True, caught_up=True)
+    async with keeping(tmp_path) as kept:
+        await kept.recording.begin(replace(board(), retention=Retention("delivered")), "127.0.0.1:1")
+        await kept.recording.listed([])
+        assert await kept.rows(_Gone.LEDGER) == []
+
+
+async def test_a_job_of_a_session_that_was_ended_is_no_loss_of_the_next(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        await kept.recording.end()
+    assert await _Gone(tmp_path).listed() == ([], [])
+
+
+async def test_a_job_that_came_whole_before_is_none_of_the_next_session(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=True)
+        await kept.recording.change_state(JOB, "finished", caught_up=True)
+        await kept.recording.end()
+    assert await _Gone(tmp_path).listed() == ([], [])
+    async with keeping(tmp_path) as kept:
+        assert await kept.rows("SELECT session FROM session_job") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("told", "complete", "grade"),
+    [("open", True, "loss"), ("open", False, "loss"), ("finished", False, "loss"), ("finished", True, None)],
+)
+async def test_a_job_that_went_before_it_could_be_followed_is_told(
+    told: str, complete: bool, grade: str | None, tmp_path: Path
+) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=complete)
+        await kept.recording.change_state(JOB, told, caught_up=False)
+        (batch,) = [each for each in await kept.recording.change_state(JOB, "removed", caught_up=False) if each.state]
+        assert (batch.state, batch.caught_up) == ("removed", True)
+        assert [row[1] for row in await kept.rows(_Gone.LEDGER)] == ([grade] if grade else [])
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "reasons"),
+    [
+        ("open", aicore_path(), ["removed-open"]),
+        ("open", CALLS, []),
+        ("quiet", aicore_path(), []),
+        ("finished", aicore_path(), []),
+    ],
+)
+async def test_a_job_that_is_removed_before_it_has_ended_is_a_loss_that_stays(
+    state: str, path: str, reasons: list[str], tmp_path: Path
+) -> None:
+    """With its calls complete, a model was unloaded: that is an end that the board had no time to tell."""
+    told = "SELECT reason FROM ledger WHERE grade = 'loss'"
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(path, b"" if path == CALLS else records(700), complete=True)
+        await kept.recording.change_state(JOB, state, caught_up=True)
+        await kept.recording.change_state(JOB, "removed", caught_up=True)
+        assert [reason for (reason,) in await kept.rows(told)] == reasons
+        await kept.recording.change_state(JOB, "open", caught_up=False)
+        assert [reason for (reason,) in await kept.rows(told)] == reasons

@@ -1,0 +1,61 @@
+"""Files and folders that come whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagent.errors import ProfagentError
+from profagent.files import write_atomically, write_folder_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def test_pieces_become_one_file(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", [b"one ", b"two"])
+    assert (tmp_path / "a").read_bytes() == b"one two"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_an_error_half_way_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"new" * 1_000_000
+        raise KeyboardInterrupt
+
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "a", pieces())
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a", b"old")]
+
+
+def test_a_missing_folder_is_told_with_the_file_s_name(tmp_path: Path) -> None:
+    with pytest.raises(ProfagentError, match=r"absent/a: No such file") as caught:
+        write_atomically(tmp_path / "absent" / "a", [b"x"])
+    assert "free space" in caught.value.hint
+
+
+def test_a_target_that_is_a_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ProfagentError, match="cannot write"):
+        write_atomically(tmp_path / "a", [b"x"])
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_comes_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
+    write_folder_atomically(tmp_path / "a" / "b", {"one": b"1", "more/two": b"2"})
+    folder = tmp_path / "a" / "b"
+    assert ((folder / "one").read_bytes(), (folder / "more" / "two").read_bytes()) == (b"1", b"2")
+    modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "more", folder / "one")]
+    assert modes == [0o700, 0o700, 0o600]
+    assert [path.name for path in folder.parent.iterdir()] == ["b"]
+
+
+def test_a_folder_that_holds_something_stays(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "old").write_bytes(b"old")
+    with pytest.raises(ProfagentError, match="cannot write"):
+        write_folder_atomically(tmp_path / "a", {"new": b"new"})
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["a", "a/old"]

@@ -1,0 +1,246 @@
+"""Which events someone who watches is told, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogRemoved
+from profagent.store.counter_maps import simulated_map
+from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item
+from tests.unit.watch.arriving_job import (
+    INFO_JSON,
+    JOB,
+    START_US,
+    ArrivingJob,
+    aicore_done,
+    aicore_path,
+    records,
+)
+
+AICPU = "data/aicpu.0.m.3.0.1.1.0"
+CPU_SPAN = (START_US + 300, START_US + 340)
+TOO_MANY = ("partial", "more inferences are open than are remembered while watching")
+
+
+@pytest.fixture
+def job() -> ArrivingJob:
+    """A JOB with its tables, before its first inference."""
+    live = ArrivingJob()
+    live.begin()
+    return live
+
+
+def test_an_inference_is_told_when_its_done_and_its_records_are_there(job: ArrivingJob) -> None:
+    assert job.send(aicore_path(), records(700, 1400, 7000)) == []
+    (event,) = job.send(aicore_path() + ".done", aicore_done(768))
+    assert event["event"] == "inference"
+    assert (event["job"], event["model"], event["model_id"], event["current_pic_count"]) == (JOB, "m", 0, 0)
+    assert (event["start_us"], event["end_us"]) == (START_US, START_US + 900)
+    assert (event["records"], event["total_us"], event["figures"], event["why"]) == (3, 1300.0, "final", None)
+    assert [layer["layer_name"] for layer in event["slowest"]] == ["fc", "pool", "conv"]
+    assert [layer["share"] for layer in event["slowest"]] == [0.7692, 0.1538, 0.0769]
+
+
+def test_a_length_that_never_comes_ends_when_the_board_vouches(job: ArrivingJob) -> None:
+    job.send(aicore_path(), records(700, 1400))
+    assert job.send(aicore_path() + ".done", aicore_done(1_000_000)) == []
+    (event,) = job.complete(aicore_path())
+    assert (event["event"], event["records"], event["total_us"]) == ("inference", 2, None)
+    why = "aicore records: the .done announces 1000000 bytes, 512 are there"
+    assert (event["figures"], event["why"]) == ("partial", why)
+    assert [entry["reason"] for entry in event["ledger"]] == ["announced-length"]
+
+
+def send_cpu(job: ArrivingJob, path: str = AICPU) -> list[dict[str, Any]]:
+    """The part of an inference on the CPU, of 40 µs, and its `.done`."""
+    told = job.send(path, aicpu_record(0, *CPU_SPAN, CPU_SPAN, 1))
+    return told + job.send(path + ".done", done_text(file_len=128, start_time=CPU_SPAN[0], end_time=CPU_SPAN[1]))
+
+
+def send_aicore(job: ArrivingJob, path: str = aicore_path()) -> list[dict[str, Any]]:
+    """The part of an inference on the NPU, of 100 µs, and its `.done`."""
+    told = job.send(path, records(700))
+    return told + job.send(path + ".done", aicore_done(256))
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_part_that_is_removed_before_it_came_makes_an_inference_partial(job: ArrivingJob, is_sent: bool) -> None:
+    job.announce(aicore_path(), AICPU)
+    loss = LinkLedger(AICPU, Entry("loss", "removed", "gone", count=128))
+    if not is_sent:
+        job.feed([LogRemoved(AICPU), loss])
+    told = send_aicore(job)
+    if is_sent:
+        assert told == []
+        told = job.feed([LogRemoved(AICPU), loss])
+    (event,) = told
+    why = "aicpu records: their log was removed from the board before they had all come"
+    assert (event["figures"], event["why"], event["total_us"], event["aicpu_us"]) == ("partial", why, None, None)
+    assert [entry["reason"] for entry in event["ledger"]] == (["removed"] if is_sent else [])
+    assert job.wait(60) == []
+    assert [event["event"] for event in job.change_state("finished")] == ["job"]
+    assert (job.events.inferences, job.events.ledger["loss"]) == (1, 128)
+
+
+def test_data_before_an_announced_table_is_told_with_the_names_of_its_layers() -> None:
+    job = ArrivingJob()
+    job.send("info.json.0", INFO_JSON)
+    job.announce("data/m.0.layer.info", aicore_path())
+    assert [event for event in send_aicore(job) if event["event"] == "inference"] == []
+    (waiting,) = job.wait(2.1)
+    assert (waiting["figures"], waiting["why"]) == ("pending", "the table of layers has not come yet")
+    told = job.send("data/m.0.layer.info", layer_item(0, b"conv\0", prof_layer_id=1))
+    (event,) = [event for event in told if event["event"] == "inference"]
+    assert (event["figures"], event["total_us"]) == ("final", 100.0)
+    assert [layer["layer_name"] for layer in event["slowest"]] == ["conv"]
+
+
+def test_a_model_loaded_again_is_another_inference(job: ArrivingJob) -> None:
+    job.send(aicore_path(), records(700, 700))
+    job.send(aicore_path() + ".done", aicore_done(512))
+    job.complete(aicore_path())
+    assert job.send(aicore_path(), records(1400, 1400)) == []
+    events = job.send(aicore_path() + ".done", aicore_done(512, START_US + 5_000))
+    events += job.complete(aicore_path())
+    (event,) = events
+    assert (event["total_us"], event["start_us"]) == (400.0, START_US + 5_000)
+    assert [entry["reason"] for entry in event["ledger"]] == ["appended"]
+
+
+def test_a_file_made_anew_is_told_anew(job: ArrivingJob) -> None:
+    job.send(aicore_path(), records(700))
+    (first,) = job.send(aicore_path() + ".done", aicore_done(256))
+    assert job.recreate(aicore_path(), records(1400)) == []  # the .done that is there is of what was before
+    (second,) = job.send(aicore_path() + ".done", aicore_done(256))
+    assert (first["total_us"], second["total_us"]) == (100.0, 200.0)
+
+
+def test_the_oldest_of_too_many_open_inferences_are_told_as_they_are(
+    job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profagent.watch.live_job.OPEN_INFERENCES", 20)
+    events = [event for pictures in range(22) for event in job.send(aicore_path(pictures), records(7))]
+    assert [event["current_pic_count"] for event in events] == [0, 1]
+    assert {(event["figures"], event["why"]) for event in events} == {TOO_MANY}
+    late = job.send(aicore_path(), records(7)) + job.send(aicore_path() + ".done", aicore_done(512))
+    assert 0 not in [event["current_pic_count"] for event in late], "its first records are forgotten"
+
+
+def test_what_is_odd_after_an_inference_was_told_is_told_by_itself(job: ArrivingJob) -> None:
+    job.send(aicore_path(), records(700))
+    job.send(aicore_path() + ".done", aicore_done(512))
+    (partial,) = job.complete(aicore_path())
+    assert partial["figures"] == "partial"
+    (event,) = job.feed([LinkLedger(aicore_path(), Entry("loss", "removed", "gone", count=256))])
+    assert (event["event"], event["log"], event["reason"]) == ("ledger", aicore_path(), "removed")
+
+
+def test_an_inference_that_becomes_known_after_it_was_partial_is_counted_once() -> None:
+    job = ArrivingJob(with_records=True)
+    job.begin()
+    job.send(aicore_path(), records(700))
+    job.send(aicore_path() + ".done", aicore_done(512))
+    told = job.complete(aicore_path())
+    told += job.send(aicore_path(), records(700, 1400)[256:])
+    told += job.send(aicore_path() + ".done", aicore_done(512, START_US + 1))
+    assert [event["figures"] for event in told if event["event"] == "inference"] == ["partial", "final"]
+    assert [event["duration_us"] for event in told if event["event"] == "record"] == [100.0, 200.0]
+    assert job.events.summary()["inferences"] == 1
+
+
+def test_a_ledger_entry_belongs_to_its_inference_while_that_is_open(job: ArrivingJob) -> None:
+    gappy = records(700)[:256] + records(700, 700, 700)[512:]
+    assert job.send(aicore_path(), gappy) == []
+    (event,) = job.send(aicore_path() + ".done", aicore_done(512))
+    assert event["ledger"] == [{"grade": "note", "reason": "sequence-gap", "count": 1}]
+    assert job.events.summary()["ledger"] == {"loss": 0, "note": 1}
+
+
+def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: ArrivingJob) -> None:
+    loss = KeptLoss(3, Entry("loss", "disk-full", "no space", count=2), lost_logs=2)
+    grown = replace(loss, entry=replace(loss.entry, count=5), lost_logs=5)
+    events = [
+        event
+        for told in (loss, loss, grown, grown)
+        for event in job.events.feed(JobChanges("", "", (told,)), job.now_s)
+    ]
+    assert [(event["event"], event["job"], event["lost_logs"]) for event in events] == [
+        ("kept_loss", None, 2),
+        ("kept_loss", None, 5),
+    ]
+    assert job.events.summary()["ledger"]["loss"] == 5
+
+
+def test_records_are_events_of_their_own() -> None:
+    job = ArrivingJob(with_records=True, counter_map=simulated_map())
+    job.begin()
+    job.announce(aicore_path(), AICPU)
+    assert job.send(aicore_path(), records(700, 1400)) == [], "it is not known yet whether they are right"
+    assert job.send(aicore_path() + ".done", aicore_done(512)) == []
+    assert [event["event"] for event in job.wait(2.1)] == ["inference"]
+    first, second, cpu, inference = (event for event in send_cpu(job) if event["event"] != "ledger")
+    assert (first["event"], first["unit"], first["segment"], first["sequence"]) == ("record", "aicore", 0, 0)
+    assert (second["layer_name"], second["layer_type"], second["duration_us"]) == ("pool", "Convolution", 200.0)
+    assert second["mac_busy"] == 0.0
+    assert (inference["event"], inference["total_us"]) == ("inference", 340.0)
+    assert (cpu["unit"], cpu["duration_us"]) == ("aicpu", 40.0)
+    assert "mac_busy" not in cpu
+    assert first["bound_by"] == "unexplained"
+    assert "bound_by" not in cpu
+
+
+def test_with_a_counter_map_each_layer_tells_what_bounds_it() -> None:
+    job = ArrivingJob(counter_map=simulated_map())
+    job.begin()
+    job.events.likely = ("wld",)
+    busy = {0x08: 45_000, 0x0C: 52_500}
+    job.announce(aicore_path(), AICPU)
+    send_cpu(job)
+    job.send(aicore_path(), aicore_record(0, 700, 0, busy) + aicore_record(1, 1400, 0, {0x20: 0xC000}))
+    (event,) = job.send(aicore_path() + ".done", aicore_done(512))
+    assert [layer["bound_by"] for layer in event["slowest"]] == ["DLD", "cube"]
+    assert event["likely"] == ["wld"]
+
+
+def test_calls_are_events_and_an_unknown_begin_has_no_duration() -> None:
+    job = ArrivingJob(with_records=True)
+    calls = api_record(2, START_US, START_US + 500) + api_record(9, 0, START_US + 600)
+    known, unknown, note = job.send("data/acl_api.0.m.0", calls)
+    assert (known["name"], known["begin_us"], known["duration_us"], known["pid"], known["tid"]) == (
+        *("svp_acl_mdl_execute", START_US, 500),
+        *(7, 8),
+    )
+    assert (unknown["name"], unknown["begin_us"], unknown["duration_us"]) == ("unknown(9)", None, None)
+    assert note["reason"] == "begin-unknown"
+
+
+def test_what_is_passed_over_is_not_counted_and_not_told_later(job: ArrivingJob) -> None:
+    changes = [
+        *job.decoder.begin(aicore_path(), 1, 0),
+        *job.decoder.append(aicore_path(), 1, 0, records(700)),
+        *job.decoder.snapshot(aicore_path() + ".done", 1, aicore_done(256), b""),
+        *job.decoder.complete(aicore_path(), 1, 256, b""),
+    ]
+    job.events.pass_over(JobChanges(JOB, "/board", changes), job.now_s)
+    assert job.events.summary()["inferences"] == 0
+    assert job.events.summary()["records"] == {"aicore": 0, "aicpu": 0, "acl_api": 0}
+    assert job.change_state("finished") == [{"event": "job", "job": JOB, "state": "finished", "simulated": False}]
+
+
+def test_a_simulated_job_marks_every_event(job: ArrivingJob) -> None:
+    job.send("simulated", b"made by profagentd --simulate\n")
+    assert job.change_state("open")[0]["simulated"] is True
+    assert job.events.summary()["simulated"] is True
+
+
+def test_an_inference_whose_records_never_end_is_told_as_it_is(
+    job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profagent.watch.live.OPEN_RECORDS", 10)
+    data = records(*range(1, 31))
+    events = [event for at in range(0, len(data), 256) for event in job.send(aicore_path(), data[at : at + 256])]
+    (event,) = [event for event in events if event["event"] == "inference"]
+    assert (event["records"], event["figures"], event["why"]) == (11, *TOO_MANY)
