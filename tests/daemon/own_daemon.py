@@ -25,7 +25,7 @@ async def own_daemon(
     """Its address and its task; it is cancelled at the end. SIGTERM to this process ends it in good order."""
     with tempfile.TemporaryDirectory(prefix="profagentd-state-") as folder:
         socket = Path(folder) / "s"
-        config = DaemonConfig((str(root),), f"unix:{socket}", state=folder, scan=scan)
+        config = DaemonConfig((str(root),), f"unix:{socket}", state=folder, scan=scan, spools=())
         daemon = asyncio.create_task(serve(Orders(config), clock or SystemClock()))
         try:
             await until(socket.exists)

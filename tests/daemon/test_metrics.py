@@ -97,7 +97,7 @@ def test_what_is_measured_between_two_looks(board: Path) -> None:
 
 def test_processes_by_their_names(board: Path) -> None:
     now = iter([1.0, 2.0])
-    collector = collectors.Processes(lambda: {"program": 7, "ended": 8}, lambda: next(now))
+    collector = collectors.Processes(lambda _: {"program": "7", "ended": "8"}, lambda: next(now))
     seen = named(list(collector(board)))
     assert seen["program.threads"] == ("", 4)
     assert seen["program.rss"][1] > 0

@@ -202,7 +202,7 @@ async def _pip(arguments: list[str], hint: str) -> None:
 
 LAUNCHER, LIBRARY = "bin/profagentd", "lib"
 # Neither side imports the other: the daemon's files are found, not loaded.
-PACKAGES = ("profagentd", "profagent_wire")
+PACKAGES = ("profagentd", "profagent_app", "profagent_wire")
 PIECE_BYTES = 64 << 10
 _LEVEL = 6
 _HINT = "make it anew with `profagent bundle`"

@@ -6,14 +6,16 @@ that the board lacks it, or that it cannot be read now.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Callable, NamedTuple
 
 from profagentd.metrics import umap
+from profagentd.sources.state import npu_processes
 
 
 class Sample(NamedTuple):
@@ -26,6 +28,8 @@ class Sample(NamedTuple):
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+# How often programs that have the NPU open are looked for.
+PROGRAMS_S = 10.0
 # Columns of svp_npu that say something over time, and their units.
 _NPU = {
     ("runtime info", "hw_utilization"): "%",
@@ -70,7 +74,7 @@ def thermal(board: Path) -> Iterator[Sample]:
     """Each thermal zone of the kernel."""
     zones = sorted((board / "sys/class/thermal").glob("thermal_zone*"))
     if not zones:
-        raise FileNotFoundError(board / "sys/class/thermal")
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(board / "sys/class/thermal/thermal_zone*"))
     for zone in zones:
         yield Sample(f"thermal.{zone.name[len('thermal_zone') :]}", "C", int(_text(zone / "temp")) / 1000)
 
@@ -159,16 +163,33 @@ class Disks:
             yield Sample(f"disk.{name}.free_inodes", "", float(state.f_favail))
 
 
-class Processes:
-    """Processor time, memory, threads and page faults of processes: the profiled ones, and the daemon."""
+class Profiled:
+    """The daemon, and the programs that have the NPU open: looked for now and then, each look takes all processes."""
 
-    def __init__(self, named: Callable[[], dict[str, int]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next_look = float("-inf")
+        self._found: dict[str, str] = {}
+
+    def __call__(self, board: Path) -> dict[str, str]:
+        """Label and directory in /proc of each."""
+        if self._clock() >= self._next_look:
+            self._next_look = self._clock() + PROGRAMS_S
+            found, _ = npu_processes(board / "proc")
+            self._found = {f"program.{each.name}-{each.pid}": str(each.pid) for each in found}
+        return {"daemon": "self", **self._found}
+
+
+class Processes:
+    """Processor time, memory, threads and page faults of processes."""
+
+    def __init__(self, named: Callable[[Path], Mapping[str, str]], clock: Callable[[], float] = time.monotonic) -> None:
         self._named, self._rates = named, Rates(clock)
 
     def __call__(self, board: Path) -> Iterator[Sample]:
-        """Samples of each process that is there; `named` gives label and process id."""
+        """Samples of each process that is there."""
         counters: dict[str, float] = {}
-        for label, pid in self._named().items():
+        for label, pid in self._named(board).items():
             try:
                 fields = _text(board / f"proc/{pid}/stat").rpartition(")")[2].split()
             except OSError:
@@ -179,6 +200,25 @@ class Processes:
             counters[f"{label}.page_faults"] = int(fields[7]) + int(fields[9])
         for name, rate in self._rates.of(counters):
             yield Sample(name, "%" if name.endswith(".cpu") else "/s", rate)
+
+
+Collector = Callable[[Path], Iterable[Sample]]
+
+
+def every(roots: Callable[[], Iterable[bytes]]) -> dict[str, Collector]:
+    """All of them by name, new ones of each: some remember what they saw last. A new one has its line here."""
+    return {
+        "npu": npu,
+        "media_memory": media_memory,
+        "power": power,
+        "thermal": thermal,
+        "memory": memory,
+        "load": load,
+        "cpu": Processors(),
+        "network": Network(),
+        "disk": Disks(roots),
+        "process": Processes(Profiled()),
+    }
 
 
 def _text(path: Path) -> str:

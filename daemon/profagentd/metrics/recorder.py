@@ -23,7 +23,7 @@ class Lines:
     def of(self, sweep: Sweep) -> bytes:
         """The lines of a sweep: new names, problems, values."""
         known = len(self._names)
-        values = [f"{self._number(each.name, each.unit)}={each.value:.6g}" for each in sweep.samples]
+        values = [f"{self._number(each.name, each.unit)}={_shown(each.value)}" for each in sweep.samples]
         lines = self._names[known:]
         lines += [f"e {name} {' '.join(why.split())}\n" for name, why in sweep.problems.items()]
         if values:
@@ -39,3 +39,7 @@ class Lines:
             self._numbers[name] = len(self._numbers)
             self._names.append(f"n {self._numbers[name]} {unit or '-'} {' '.join(name.split())}\n")
         return self._numbers[name]
+
+
+def _shown(value: float) -> str:
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"

@@ -7,15 +7,14 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 if TYPE_CHECKING:
-    from profagentd.metrics.collectors import Sample
+    from profagentd.metrics.collectors import Collector, Sample
 
 
 _log = logging.getLogger(__name__)
 
-Collector = Callable[[Path], Any]  # gives samples
 # A sweep that takes longer has a collector that hangs.
 PATIENCE_S = 2.0
 RETRY_S = 60.0
@@ -37,6 +36,7 @@ class Sampler:
     ) -> None:
         self._collectors, self._board, self._clock = collectors, board, clock
         self._retry_at: dict[str, float] = {}
+        self.problems: dict[str, str] = {}  # collectors that gave nothing when they were asked last, and why
         self._told: set[str] = set()
         self._hanging: set[str] = set()
 
@@ -82,13 +82,17 @@ class Sampler:
     def _called(self, name: str) -> tuple[list[Sample], str]:
         try:
             return list(self._collectors[name](self._board)), ""
-        except (OSError, ValueError, IndexError) as error:
-            return [], str(error) or type(error).__name__
+        except OSError as error:
+            return [], f"{error.filename}: {error.strerror}"
+        except (ValueError, LookupError) as error:
+            return [], f"it cannot be read: {error}"
 
     def _judge(self, name: str, problem: str, result: Sweep) -> None:
         if not problem:
             self._retry_at.pop(name, None)
+            self.problems.pop(name, None)
             return
+        self.problems[name] = problem
         self._retry_at[name] = self._clock() + RETRY_S
         if name not in self._told:
             self._told.add(name)

@@ -16,6 +16,7 @@ from profagentd.follow.log import LossReason
 from profagentd.loop import Clock, on_disk, until_first
 from profagentd.retention.losses import SpaceWatch
 from profagentd.retention.policy import AckTracker, Deletion, JobFacts, Policy, Retain, Stored, is_over, plan
+from profagentd.sources import SPOOLS, source_of
 from profagentd.sources.files import (
     Fingerprint,
     Gone,
@@ -205,6 +206,8 @@ KEEP_S = 0.25
 OVER_S = 5.0
 # Space is made for so much more than is wanted, as a share of it, so that not each file is a new shortage.
 MARGIN = 0.1
+# So many segments of spools are known to be delivered: far more than caps leave.
+SEGMENTS_LIMIT = 10_000
 # A JOB of which nothing can be deleted, or space that cannot be made, is tried again after this.
 RETRY_S = 10.0
 
@@ -232,6 +235,7 @@ class Retention:
         self._board = board
         self._has_npu = has_npu
         self._acks = AckTracker(policy.retain_for, state)
+        self._delivered_segments: dict[tuple[str, str], None] = {}
         self._policy_changed = asyncio.Event()
         self._was_over: dict[Place, bool] = {}  # at the last look
         self._next_over: dict[Place, float] = {}
@@ -255,7 +259,22 @@ class Retention:
 
     def taker(self, consumer: str) -> Callable[[Place, bytes, Fingerprint], None] | None:
         """Whom to tell of this consumer's deliveries; None when they are of no consequence."""
-        return partial(self._acks.delivered, consumer) if self.policy.counts(consumer) else None
+        if self.policy.retain_for and consumer not in self.policy.retain_for:
+            return None
+        return partial(self._delivered, consumer)
+
+    def _delivered(self, consumer: str, place: Place, path: bytes, seen: Fingerprint) -> None:
+        if self.policy.counts(consumer):
+            self._acks.delivered(consumer, place, path, seen)
+        if source_of(place.name) in SPOOLS:
+            self._delivered_segments[os.fsdecode(place.name), os.fsdecode(path)] = None
+            if len(self._delivered_segments) > SEGMENTS_LIMIT:
+                del self._delivered_segments[next(iter(self._delivered_segments))]
+
+    def segment_dropped(self, collection: str, segment: str, size: int) -> None:
+        """A spool has reached its cap and gave up its oldest segment: a loss, unless somebody has it."""
+        if self._delivered_segments.pop((collection, segment), self) is self:
+            self._note_deleted(collection, size, 1)
 
     async def _run(self) -> None:
         while True:
@@ -364,11 +383,13 @@ class Retention:
 
     async def _lose(self, job: str, lost: Sequence[Stored]) -> None:
         """Keep the loss of these before they go: when power fails in between, too much was told."""
+        self._note_deleted(job, sum(each.size_bytes for each in lost), sum(len(each.files) for each in lost))
+        await self.losses.save()
+
+    def _note_deleted(self, job: str, lost_bytes: int, lost_logs: int) -> None:
         now_us, reason = self._clock.wall_us(), LossReason.DELETED_UNDELIVERED
         loss = self.losses.last(reason, job) or self.losses.begin(reason, job, now_us)
-        lost_bytes, lost_logs = sum(each.size_bytes for each in lost), sum(len(each.files) for each in lost)
         self.losses.go_on(loss, now_us, lost_bytes=lost_bytes, lost_logs=lost_logs)
-        await self.losses.save()
 
     async def _delete_directories(self, job: Job) -> None:
         if job.state is JobState.REMOVED:

@@ -11,7 +11,8 @@ from profagentd.sources.spools import SpoolSource
 if TYPE_CHECKING:
     from profagentd.sources.source import Source
 
-SOURCES: list[Source] = [JobSource(), *map(SpoolSource, ("ops", "marks", "metrics"))]
+SPOOLS = tuple(map(SpoolSource, ("ops", "marks", "metrics")))
+SOURCES: list[Source] = [JobSource(), *SPOOLS]
 
 
 @lru_cache(256)

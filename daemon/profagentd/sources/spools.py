@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from profagentd.sources.files import Gone, NotAFile, Unreadable
-from profagentd.sources.source import DATA, SNAPSHOT, LogKind, Source
+from profagentd.sources.source import DATA, SNAPSHOT, LogKind, Part, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _SEGMENT = re.compile(rb"\d{8}")
 _DONE = b".done"
 _END = b"end"
+_SIMULATED = b"simulated"
 _BYTES = re.compile(rb"bytes:(\d{1,19})\n")
 
 
@@ -33,6 +34,20 @@ class SpoolSource(Source):
     def kind(self, path: bytes) -> LogKind:
         """Segments grow."""
         return DATA if _SEGMENT.fullmatch(path) else SNAPSHOT
+
+    def is_early(self, path: bytes) -> bool:
+        """What says that nothing in it is real."""
+        return path == _SIMULATED
+
+    def before(self, _path: bytes) -> tuple[bytes, ...]:
+        """The same."""
+        return (_SIMULATED,)
+
+    def part(self, path: bytes) -> Part | None:
+        """Segments may go once they are delivered, the rest with the last of them."""
+        if _SEGMENT.fullmatch(self.ended_by(path) or path):
+            return Part.WORK
+        return Part.TABLE if path in (_END, _SIMULATED) else None
 
     def end_of(self, path: bytes) -> bytes | None:
         """Its `.done`."""

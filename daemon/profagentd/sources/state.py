@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import time
 from contextlib import suppress
@@ -112,7 +113,7 @@ def _booted_wall_us(proc: Path) -> int:
     for line in (proc / "stat").read_bytes().splitlines():
         if line.startswith(b"btime "):
             return int(line.split()[1]) * _US_PER_S
-    raise FileNotFoundError(proc / "stat")
+    raise OSError(errno.ENODATA, "it does not tell when the board was booted", str(proc / "stat"))
 
 
 class JobState(enum.Enum):

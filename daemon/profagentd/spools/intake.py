@@ -19,6 +19,7 @@ import selectors
 import socket
 import stat
 import threading
+from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
 from profagentd.spools.spool import Spool, is_good_name
@@ -53,24 +54,39 @@ class _Pipe:
 class Intake:
     """The thread and its pipes. `start` makes the FIFOs and raises OSError; `stop` reads what is there, and ends."""
 
-    def __init__(self, run: str, ops: list[str], new_spool: NewSpool) -> None:
+    def __init__(self, run: str, ops: Iterable[str], new_spool: NewSpool, *, marks: bool = True) -> None:
+        """`ops`: names of FIFOs for descriptors; without one there is no socket either."""
         self._run, self._new_spool = run, new_spool
-        self._fifos = [Fifo(os.path.join(run, "marks"), "marks", "program")]
+        self._fifos = [Fifo(os.path.join(run, "marks"), "marks", "program")] if marks else []
         self._fifos += [Fifo(os.path.join(run, f"ops.{name}"), "ops", name) for name in ops]
         self._spools: dict[tuple[str, str], Spool] = {}
         self._selector = selectors.DefaultSelector()
         self._socket: socket.socket | None = None
         self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
+        self._lock = -1
         self._is_stopping = False
         self.torn_records = self.lost_bytes = self.passed = 0
 
     def start(self) -> None:
         """Make the FIFOs and the socket, and begin to read."""
-        os.makedirs(self._run, exist_ok=True)
+        try:
+            self._offer()
+        except OSError:
+            self._close()  # a FIFO that is open and not read would hold up its program
+            raise
+        self._thread.start()
+
+    def _offer(self) -> None:
+        if not os.path.isdir(self._run):
+            os.makedirs(self._run)
+            os.chmod(self._run, 0o755)  # noqa: S103 - programs of other users open what is in it
+        self._lock = _locked(os.path.join(self._run, "lock"))
         for fifo in self._fifos:
             _make_fifo(fifo.path)
             self._open(fifo)
+        if not any(fifo.kind == "ops" for fifo in self._fifos):
+            return
         path = os.path.join(self._run, "socket")
         _remove_socket(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
@@ -78,8 +94,6 @@ class Intake:
         os.chmod(path, 0o666)  # noqa: S103 - whoever runs the profiled program may pass a pipe
         self._socket.listen(16)
         self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._wake, selectors.EVENT_READ, None)
-        self._thread.start()
 
     def stop(self) -> None:
         """Take in what was written so far, then end every spool. Blocks until that is done."""
@@ -87,27 +101,33 @@ class Intake:
         os.write(self._waker, b"x")
         self._thread.join()
         for spool in self._spools.values():
-            spool.close()
-        if self._socket is not None:
-            self._socket.close()
-        os.close(self._wake)
-        os.close(self._waker)
-        self._selector.close()
+            try:
+                spool.close()
+            except OSError as error:
+                _log.warning("a spool stays without its end: %s", error)
+        self._close()
 
-    def _work(self) -> None:
-        while True:
-            events = self._selector.select(0 if self._is_stopping else None)
-            pipes = [key.data for key, _ in events if key.data is not None]
-            if self._is_stopping and not pipes:
-                break
-            for handle in pipes:
-                if isinstance(handle, _Pipe):
-                    self._read(handle)
-                else:
-                    handle()
+    def _close(self) -> None:
         for key in list(self._selector.get_map().values()):
             if isinstance(key.data, _Pipe):
                 self._end(key.data)
+        if self._socket is not None:
+            self._socket.close()
+        for descriptor in (self._lock, self._wake, self._waker):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._selector.close()
+
+    def _work(self) -> None:
+        self._selector.register(self._wake, selectors.EVENT_READ, None)
+        is_last = False
+        while not is_last:
+            is_last = self._is_stopping  # once more what is there, and no more of who never rests
+            for key, _ in self._selector.select(0 if is_last else None):
+                if isinstance(key.data, _Pipe):
+                    self._read(key.data)
+                elif key.data is not None:
+                    key.data()
 
     def _open(self, fifo: Fifo) -> None:
         descriptor = os.open(fifo.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -148,9 +168,11 @@ class Intake:
 
     def _end(self, pipe: _Pipe) -> None:
         """The last writer is gone, perhaps in the middle of a record; a FIFO waits for the next one."""
-        self.torn_records += bool(pipe.rest)
+        if pipe.rest:
+            self.torn_records += 1
+            _log.info("a program ended within a record: %d bytes of it are dropped", len(pipe.rest))
         self._selector.unregister(pipe.descriptor)
-        if pipe.fifo is not None and not self._is_stopping:
+        if pipe.fifo is not None and self._thread.is_alive() and not self._is_stopping:
             # Open anew before the old end is closed: what a writer that comes now writes is not dropped between.
             self._open(pipe.fifo)
         self.passed -= pipe.fifo is None
@@ -193,6 +215,17 @@ class Intake:
         os.set_blocking(descriptors[0], False)
         self._add(_Pipe(descriptors[0], self._spool("ops", name), None))
         return "ok"
+
+
+def _locked(path: str) -> int:
+    """Have the directory to oneself: two readers of one FIFO would each have half of what is written."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise OSError(errno.EBUSY, "another profagentd takes in what programs write", path) from None
+    return descriptor
 
 
 def _make_fifo(path: str) -> None:

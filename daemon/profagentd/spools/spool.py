@@ -1,11 +1,12 @@
-"""One spool: a directory of segments that is followed like a JOB, with a cap on its bytes.
+"""One spool: collections of segments that are followed like JOBs, with a cap on the bytes of all of them.
 
     <parent>/OPS-camera-20261123T140000123Z/00000001          a segment, which grows
     <parent>/OPS-camera-20261123T140000123Z/00000001.done     it has ended: `bytes:N`
     <parent>/OPS-camera-20261123T140000123Z/end               nothing more is written here
+    <parent>/OPS-camera-20261123T140000123Z/simulated         what is here was made up
 
 The segment that is written to is never deleted. When the cap is passed the oldest segments go, whether anybody has them
-or not: the program is never held up.
+or not: the program is never held up. What earlier daemons left counts as well.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import time
-from typing import Callable
+from collections.abc import Iterator
+from typing import Callable, NamedTuple
 
 SEGMENT_BYTES = 4 << 20
 CAP_BYTES = 64 << 20
+# A cap holds at least so many segments: the oldest can go while the newest is written.
+SEGMENTS_OF_CAP = 4
 DONE = ".done"
 END = "end"
+SIMULATED = "simulated"
 _NAME = re.compile(r"[A-Za-z0-9_.]{1,64}")
 _SEGMENT = re.compile(r"\d{8}")
 
@@ -31,49 +37,64 @@ def is_good_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-class Spool:
-    """Takes bytes of one name. Its directory is made with the first bytes. OSError when the disk refuses them.
+class _Segment(NamedTuple):
+    """A segment that stands, oldest first when sorted by its path: the stamp in it is the collection's."""
 
-    Each segment begins with what `preamble` gives then.
+    path: str
+    size: int
+
+
+class Spool:
+    """Takes bytes of one name. A collection is made with the first of them. OSError when the disk refuses them.
+
+    Each segment begins with what `preamble` gives then. `made_by` is what made up the bytes of a simulated board.
     """
 
     def __init__(
         self, parent: str, kind: str, name: str, *, cap_bytes: int = CAP_BYTES, segment_bytes: int = SEGMENT_BYTES,
         lost: Lost = lambda _collection, _segment, _bytes: None, preamble: Callable[[], bytes] = bytes,
+        made_by: str = "",
     ) -> None:  # fmt: skip
         self._parent, self._prefix = parent, f"{kind.upper()}-{name}-"
-        self._cap_bytes, self._segment_bytes, self._lost, self._preamble = cap_bytes, segment_bytes, lost, preamble
+        self._cap_bytes, self._segment_bytes = cap_bytes, min(segment_bytes, cap_bytes // SEGMENTS_OF_CAP)
+        self._lost, self._preamble, self._made_by = lost, preamble, made_by
         self._directory = ""
         self._number = self._bytes = 0
         self._file = -1
+        self._is_torn = False  # the disk took a part of what was written: the segment is to end
 
     def write(self, data: bytes) -> None:
         """Append. A segment ends between two calls, so what a call brings stays together."""
-        if self._file < 0 or self._bytes + len(data) > self._segment_bytes:
+        if self._file < 0 or self._is_torn or self._bytes + len(data) > self._segment_bytes:
             self._next_segment()
+        self._is_torn = True
         self._append(data)
+        self._is_torn = False
 
     def close(self) -> None:
         """End the segment and the collection."""
         if self._directory:
             self._end_segment()
-            _write(os.path.join(self._directory, END), b"")
+            _write(self._directory, END, b"")
             self._directory = ""
 
     def _append(self, data: bytes) -> None:
-        written = os.write(self._file, data)
-        self._bytes += written
-        if written < len(data):
-            self._bytes += os.write(self._file, data[written:])  # a full disk tells here
+        while data:
+            written = os.write(self._file, data)
+            self._bytes += written
+            data = data[written:]
 
     def _next_segment(self) -> None:
+        self._end_segment()
+        self._make_room()
         if not self._directory:
             now = time.time()
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f"{int(now * 1000) % 1000:03d}Z"
-            self._directory, self._number = os.path.join(self._parent, self._prefix + stamp), 0
-            os.makedirs(self._directory, mode=0o750)
-        self._end_segment()
-        self._make_room()
+            directory = os.path.join(self._parent, self._prefix + stamp)
+            os.makedirs(directory, mode=0o750)
+            if self._made_by:
+                _write(directory, SIMULATED, self._made_by.encode())
+            self._directory, self._number = directory, 0
         self._number += 1
         self._bytes = 0
         path = os.path.join(self._directory, f"{self._number:08d}")
@@ -82,55 +103,57 @@ class Spool:
 
     def _end_segment(self) -> None:
         if self._file >= 0:
+            _write(self._directory, f"{self._number:08d}{DONE}", f"bytes:{self._bytes}\n".encode())
             os.close(self._file)
             self._file = -1
-            done = os.path.join(self._directory, f"{self._number:08d}{DONE}")
-            _write(done, f"bytes:{self._bytes}\n".encode())
 
     def _make_room(self) -> None:
-        """Delete the oldest segments until one more fits below the cap."""
-        sizes = [(name, _size(os.path.join(self._directory, name))) for name in _segments(self._directory)]
-        held = sum(size for _, size in sizes)
-        for name, size in sizes:
+        """Delete the oldest segments until one more fits below the cap, and earlier collections that are empty then."""
+        segments = sorted(self._segments())
+        held = sum(each.size for each in segments)
+        for path, size in segments:
             if held + self._segment_bytes <= self._cap_bytes:
                 return
-            path = os.path.join(self._directory, name)
-            os.unlink(path)
-            _unlink(path + DONE)
+            directory, name = os.path.split(path)
+            self._lost(os.path.basename(directory), name, size)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+                os.unlink(path + DONE)
             held -= size
-            self._lost(os.path.basename(self._directory), name, size)
+            if directory != self._directory and not any(map(_SEGMENT.fullmatch, os.listdir(directory))):
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _segments(self) -> Iterator[_Segment]:
+        pattern = re.compile(re.escape(self._prefix) + r"\d{8}T\d{9}Z")
+        for collection in os.listdir(self._parent):
+            if pattern.fullmatch(collection):
+                with contextlib.suppress(FileNotFoundError):
+                    yield from _segments(os.path.join(self._parent, collection))
 
 
 def end_those_left(parent: str) -> None:
     """End the collections that a daemon left open which was killed."""
     for entry in os.scandir(parent):
         if entry.is_dir(follow_symlinks=False) and not os.path.exists(os.path.join(entry.path, END)):
-            for name in _segments(entry.path):
-                path = os.path.join(entry.path, name)
+            for path, size in _segments(entry.path):
                 if not os.path.exists(path + DONE):
-                    _write(path + DONE, f"bytes:{_size(path)}\n".encode())
-            _write(os.path.join(entry.path, END), b"")
+                    _write(entry.path, os.path.basename(path) + DONE, f"bytes:{size}\n".encode())
+            _write(entry.path, END, b"")
 
 
-def _segments(directory: str) -> list[str]:
-    return sorted(name for name in os.listdir(directory) if _SEGMENT.fullmatch(name))
+def _segments(directory: str) -> Iterator[_Segment]:
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        # One that was delivered may be deleted at any time.
+        with contextlib.suppress(FileNotFoundError):
+            if _SEGMENT.fullmatch(name):
+                yield _Segment(path, os.stat(path).st_size)
 
 
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0  # it was delivered, and deleted
-
-
-def _unlink(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-
-
-def _write(path: str, content: bytes) -> None:
-    """Make a small file whole: a reader finds all of it or nothing."""
-    draft = path + ".new"
+def _write(directory: str, name: str, content: bytes) -> None:
+    """Make a small file whole: a reader finds all of it or nothing, and never the draft, which stands beside."""
+    parent, collection = os.path.split(directory)
+    draft = os.path.join(parent, f".{collection}.{name}")
     with open(draft, "wb") as file:
         file.write(content)
-    os.replace(draft, path)
+    os.replace(draft, os.path.join(directory, name))
