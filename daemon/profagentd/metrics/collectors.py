@@ -155,10 +155,12 @@ class Disks:
         self._roots = roots
 
     def __call__(self, _board: Path) -> Iterator[Sample]:
-        """A pair of samples for each root."""
-        for root in self._roots():
-            state = os.statvfs(root)
-            name = os.fsdecode(root)
+        """A pair of samples for each root that answers."""
+        for name in map(os.fsdecode, self._roots()):
+            try:
+                state = os.statvfs(name)
+            except OSError:
+                continue  # the daemon tells of it where it looks for JOBs
             yield Sample(f"disk.{name}.free", "B", float(state.f_bavail * state.f_frsize))
             yield Sample(f"disk.{name}.free_inodes", "", float(state.f_favail))
 
