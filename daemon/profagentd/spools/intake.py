@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 RECORD_BYTES = 256
 PIPE_BYTES = 1 << 20
 READ_BYTES = 1 << 20
+PIECE_BYTES = 1 << 16  # what goes into one segment together
 MOST_PASSED = 64
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ; Python 3.9 has no name for it
 
@@ -155,8 +156,8 @@ class Intake:
         data = pipe.rest + data
         whole = len(data) - len(data) % RECORD_BYTES
         pipe.rest = data[whole:]
-        if whole:
-            self._write(pipe.spool, data[:whole])
+        for begin in range(0, whole, PIECE_BYTES):
+            self._write(pipe.spool, data[begin : min(begin + PIECE_BYTES, whole)])
 
     def _write(self, spool: Spool, data: bytes) -> None:
         try:
