@@ -247,7 +247,7 @@ class _Daemon:
     @property
     def status(self) -> str:
         """A line of what goes on."""
-        jobs = self._board.jobs
+        jobs = [job for job in self._board.jobs if job.place.root != self._spool_root]
         open_jobs = sum(job.state is JobState.OPEN for job in jobs)
         clients, losses = self._servicer.streams, len(self._losses.since(0))
         return f"clients: {clients}, JOBs: {len(jobs)} ({open_jobs} open), losses kept: {losses}"
