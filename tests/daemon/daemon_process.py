@@ -39,7 +39,7 @@ class Daemon:
 
 def command(*arguments: str) -> list[str]:
     """The command line of a daemon, which keeps no spools unless it is told to."""
-    return [sys.executable, "-m", "profagentd", "--spools", "", *arguments]
+    return [sys.executable, "-m", "profagentd", "--spools=", *arguments]
 
 
 def environment(*roots: str) -> dict[str, str]:
