@@ -19,6 +19,7 @@ import selectors
 import socket
 import stat
 import threading
+import time
 from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
@@ -30,6 +31,9 @@ RECORD_BYTES = 256
 PIPE_BYTES = 1 << 20
 READ_BYTES = 1 << 20
 PIECE_BYTES = 1 << 16  # what goes into one segment together
+# Between two reads, so that not every write of a program wakes this thread: a pipe holds 4096 records meanwhile, and
+# 256 of them where the kernel gives no larger one.
+REST_S = 0.005
 MOST_PASSED = 64
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ; Python 3.9 has no name for it
 
@@ -129,6 +133,8 @@ class Intake:
                     self._read(key.data)
                 elif key.data is not None:
                     key.data()
+            if not self._is_stopping:
+                time.sleep(REST_S)
 
     def _open(self, fifo: Fifo) -> None:
         descriptor = os.open(fifo.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
