@@ -9,12 +9,14 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from profagent_app import mark, marks, span
 from tests.bench.measure import Child, report, spread
 from tests.daemon.daemon_process import running
+
+if TYPE_CHECKING:
+    import pytest
 
 CALLS, REPEATS = 20_000, 5
 TARGET_US = 3
