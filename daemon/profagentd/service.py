@@ -227,7 +227,7 @@ class _Daemon:
             config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
         )
         spools = _spool_settings(orders, filesystem, state)
-        self._spools = SpoolKeeper(spools, clock, lambda: roots, self._retention.segment_dropped)
+        self._spools = SpoolKeeper(spools, clock, lambda: roots, self._retention.spools.dropped)
         self._spool_root = real_root(spools.directory)
         if self._spools.prepare() and not any(lie_together(self._spool_root, root) for root in roots):
             roots.add(self._spool_root)

@@ -12,9 +12,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable
 
-from profagentd.follow.log import LossReason
 from profagentd.loop import Clock, on_disk, until_first
-from profagentd.retention.losses import SpaceWatch
+from profagentd.retention.losses import SpaceWatch, SpoolLosses
 from profagentd.retention.policy import AckTracker, Deletion, JobFacts, Policy, Retain, Stored, is_over, plan
 from profagentd.sources import SPOOLS, source_of
 from profagentd.sources.files import (
@@ -206,8 +205,6 @@ KEEP_S = 0.25
 OVER_S = 5.0
 # Space is made for so much more than is wanted, as a share of it, so that not each file is a new shortage.
 MARGIN = 0.1
-# So many segments of spools are known to be delivered: far more than caps leave.
-SEGMENTS_LIMIT = 10_000
 # A JOB of which nothing can be deleted, or space that cannot be made, is tried again after this.
 RETRY_S = 10.0
 
@@ -229,13 +226,13 @@ class Retention:
         """`state`: where deliveries are kept. `has_npu`: not a simulated board, whose programs have none open."""
         self.policy = policy
         self.losses = losses
+        self.spools = SpoolLosses(losses, clock)
         self.space = SpaceWatch(roots, clock, board, losses)
         self._roots = roots
         self._clock = clock
         self._board = board
         self._has_npu = has_npu
         self._acks = AckTracker(policy.retain_for, state)
-        self._delivered_segments: dict[tuple[str, str], None] = {}
         self._policy_changed = asyncio.Event()
         self._was_over: dict[Place, bool] = {}  # at the last look
         self._next_over: dict[Place, float] = {}
@@ -267,14 +264,7 @@ class Retention:
         if self.policy.counts(consumer):
             self._acks.delivered(consumer, place, path, seen)
         if source_of(place.name) in SPOOLS:
-            self._delivered_segments[os.fsdecode(place.name), os.fsdecode(path)] = None
-            if len(self._delivered_segments) > SEGMENTS_LIMIT:
-                del self._delivered_segments[next(iter(self._delivered_segments))]
-
-    def segment_dropped(self, collection: str, segment: str, size: int) -> None:
-        """A spool has reached its cap and gave up its oldest segment: a loss, unless somebody has it."""
-        if self._delivered_segments.pop((collection, segment), self) is self:
-            self._note_deleted(collection, size, 1)
+            self.spools.delivered(place.name, path)
 
     async def _run(self) -> None:
         while True:
@@ -383,13 +373,9 @@ class Retention:
 
     async def _lose(self, job: str, lost: Sequence[Stored]) -> None:
         """Keep the loss of these before they go: when power fails in between, too much was told."""
-        self._note_deleted(job, sum(each.size_bytes for each in lost), sum(len(each.files) for each in lost))
+        lost_bytes, lost_logs = sum(each.size_bytes for each in lost), sum(len(each.files) for each in lost)
+        self.losses.deleted(job, self._clock.wall_us(), lost_bytes=lost_bytes, lost_logs=lost_logs)
         await self.losses.save()
-
-    def _note_deleted(self, job: str, lost_bytes: int, lost_logs: int) -> None:
-        now_us, reason = self._clock.wall_us(), LossReason.DELETED_UNDELIVERED
-        loss = self.losses.last(reason, job) or self.losses.begin(reason, job, now_us)
-        self.losses.go_on(loss, now_us, lost_bytes=lost_bytes, lost_logs=lost_logs)
 
     async def _delete_directories(self, job: Job) -> None:
         if job.state is JobState.REMOVED:
