@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from profagentd.loop import Clock, on_disk, until_first
 from profagentd.retention.losses import SpaceWatch, SpoolLosses
-from profagentd.retention.policy import AckTracker, Deletion, JobFacts, Policy, Retain, Stored, is_over, plan
+from profagentd.retention.policy import AckTracker, JobFacts, Policy, Retain, Stored, is_over, plan
 from profagentd.sources import SPOOLS, source_of
 from profagentd.sources.files import (
     Fingerprint,
@@ -96,7 +96,7 @@ class Look:
             return Stored(self._place, seen, Part.TABLE, is_delivered=True)
         is_delivered = all(self._is_delivered(self._place, each, found) for each, found in seen)
         may_go = is_delivered or (
-            self._with_undelivered and (end is None or files.told_length(self._source, path) is not None)
+            self._with_undelivered and (end is None or files.announced_length(self._source, path) is not None)
         )
         if may_go and any(abs(self._now_ns - each.mtime_ns) < SETTLE_NS for _, each in seen):
             may_go = self._is_settled = False
@@ -297,25 +297,26 @@ class Retention:
                 await self._make_room(root, open_to_us)
             else:
                 for job in open_to_us:
-                    await self._visit(job)
+                    await self._look_at(job)
             used_s = self._clock.monotonic() - begun
             await self._clock.sleep(max(LOOK_S, used_s * (1 / SHARE - 1)))
 
-    async def _visit(self, job: Job) -> None:
+    async def _look_at(self, job: Job) -> None:
         """Delete what is delivered of a JOB of which there is news, and once more when it is over."""
         place = job.place
-        is_news = self._acks.take_news(place) or place not in self._was_over
+        is_news = place in self._acks.news or place not in self._was_over
+        self._acks.news.discard(place)
         is_over_now = (is_news or not self._was_over[place]) and await self._is_over(job)
         if not is_news and not is_over_now:
             return
         self._was_over[place] = is_over_now
         facts = await self._facts(job, is_over=is_over_now)
         if not facts.is_settled:
-            self._acks.give_news_back(place)
+            self._acks.news.add(place)
         await self._delete([(job, facts)], 0)
 
     async def _make_room(self, root: bytes, jobs: Sequence[Job]) -> None:
-        space = self.space.space(root)
+        space = self.space.spaces.get(root)
         wanted = self.policy.wanted_bytes(space.total_bytes) if space else 0
         if space is None or space.free_bytes >= wanted:
             self._complaints.discard(os.fsdecode(root))
@@ -352,29 +353,29 @@ class Retention:
         deletions = plan(self.policy, [facts for _, facts in found], short_bytes)
         count = 0
         for job, facts in found:
-            own = [each for each in deletions if each.stored.job == job.place]
+            own = [each for each in deletions if each.job == job.place]
             gone = await self._delete_of(job, own)
             count += gone
             if facts.is_over and facts.is_all and gone == len(facts.logs):
                 await self._delete_directories(job)
         return count
 
-    async def _delete_of(self, job: Job, deletions: Sequence[Deletion]) -> int:
-        place, lost = job.place, [each.stored for each in deletions if each.is_loss]
+    async def _delete_of(self, job: Job, deletions: Sequence[Stored]) -> int:
+        place, lost = job.place, [each for each in deletions if not each.is_delivered]
         try:
             if lost:
                 await on_disk(place.root, check, place)
                 await self._lose(job.name, lost)
-            gone = await on_disk(place.root, remove, place, [each.stored.files for each in deletions])
+            gone = await on_disk(place.root, remove, place, [each.files for each in deletions])
         except OSError as error:
             self._refuse(place, error)
             return 0
-        return sum(each.stored.files[-1][0] in gone for each in deletions)
+        return sum(each.files[-1][0] in gone for each in deletions)
 
     async def _lose(self, job: str, lost: Sequence[Stored]) -> None:
         """Keep the loss of these before they go: when power fails in between, too much was told."""
-        lost_bytes, lost_logs = sum(each.size_bytes for each in lost), sum(len(each.files) for each in lost)
-        self.losses.deleted(job, self._clock.wall_us(), lost_bytes=lost_bytes, lost_logs=lost_logs)
+        sizes = [seen.size for each in lost for _, seen in each.files]
+        self.losses.deleted(job, self._clock.wall_us(), lost_bytes=sum(sizes), lost_logs=len(sizes))
         await self.losses.save()
 
     async def _delete_directories(self, job: Job) -> None:
@@ -389,7 +390,7 @@ class Retention:
 
     def _refuse(self, place: Place, error: OSError) -> None:
         self._refused_until[place] = self._clock.monotonic() + RETRY_S
-        self._acks.give_news_back(place)
+        self._acks.news.add(place)
         self._complain(os.fsdecode(place.directory), f"{error.strerror}: nothing can be deleted there")
 
     def _complain(self, what: str, why: str) -> None:
