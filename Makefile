@@ -23,6 +23,7 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/need sshd openssh-server
 	@tools/need systemd-nspawn systemd-container
 	@tools/need busybox busybox
+	@tools/need gcc build-essential
 	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
 	@tools/unsynced tools/test_on_39 $(PARALLEL)
 
@@ -31,6 +32,8 @@ test-long: .venv/ready ## run what the suite has no time for: bundles, boards th
 	@tools/need sshd openssh-server
 	@tools/need systemd-nspawn systemd-container
 	@tools/need busybox busybox
+	@tools/need gcc build-essential
+	@tools/need aarch64-linux-gnu-gcc crossbuild-essential-arm64
 	@tools/unsynced $(BIN)/python -m pytest -m long $(PARALLEL)
 
 test-board: .venv/ready ## try a bundle on an emulated aarch64 board without Python; some minutes, 2 GB of TMPDIR

@@ -30,6 +30,11 @@ MAX_DEPTH = 16
 MAX_CONSUMERS = 16
 POLICIES = tuple(policy.name.lower() for policy in Retain)
 LOG_LEVELS = ("debug", "info", "warning", "error")
+# What the daemon writes itself.
+SPOOLS = ("ops", "marks", "metrics")
+MAX_HZ = 20
+LEAST_CAP_BYTES = 10**6
+MAX_SUBSCRIPTIONS = 64
 TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
 
 _UNIX = "unix:"
@@ -63,7 +68,18 @@ class DaemonConfig:
     min_free: str = ""
     delete_undelivered: bool = False
     state: str = ""
+    spools: tuple[str, ...] = SPOOLS
+    spool_dir: str = ""
+    spool_cap: str = "64MB"
+    run: str = ""
+    subscriptions: tuple[str, ...] = ("program",)
+    metrics_hz: float = 1.0
     roots_d: str = ""
+
+    @property
+    def spool_cap_bytes(self) -> int:
+        """How much each spool holds."""
+        return _size_of(self.spool_cap)[0]
 
     @property
     def has_tls(self) -> bool:
@@ -191,6 +207,14 @@ def _is_size(value: Any) -> bool:
     return size_bytes > 0 or 0 < share < 1
 
 
+def _is_cap(value: Any) -> bool:
+    return _is_size(value) and _size_of(value)[0] >= LEAST_CAP_BYTES
+
+
+def _is_hz(value: Any) -> bool:
+    return _is_seconds(value) and value <= MAX_HZ
+
+
 def _size_of(text: str) -> tuple[int, float]:
     """Bytes of `200MB`, or the share of `10%`."""
     match = _SIZE.fullmatch(text)
@@ -215,6 +239,15 @@ _RULES: dict[str, tuple[_Rule, str]] = {
     "min_free": (_is_size, "a text like '200MB', '1.5GB' or '10%'"),
     "delete_undelivered": (_is_truth, "true or false"),
     "state": (_text("/.*"), "an absolute path of a directory"),
+    "spools": (_texts("|".join(SPOOLS)), f"a list of {', '.join(SPOOLS)}; empty for none"),
+    "spool_dir": (_text("/.*"), "an absolute path of a directory"),
+    "spool_cap": (_is_cap, "a text like '64MB', at least 1MB"),
+    "run": (_text("/.*"), "an absolute path of a directory"),
+    "subscriptions": (
+        _texts("[A-Za-z0-9_.]{1,64}", MAX_SUBSCRIPTIONS),
+        f"a list of at most {MAX_SUBSCRIPTIONS} names, each 1 to 64 of A-Z a-z 0-9 _ .",
+    ),
+    "metrics_hz": (_is_hz, f"a number above 0, at most {MAX_HZ}"),
     "log_level": (_text("|".join(LOG_LEVELS)), f"one of {', '.join(LOG_LEVELS)}"),
     "identity": (_text("[A-Za-z0-9_-]{1,64}"), "1 to 64 letters, digits, `-` and `_`, e.g. a UUID"),
     "tls_cert": (_text(".*"), "a PEM file: this board's certificate"),

@@ -22,7 +22,7 @@ from profagentd.sources.state import JobState, npu_processes
 from profagentd.sources.walk import directories_of, find_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
@@ -270,7 +270,9 @@ class Examiner:
         settings_file: str = "",
         filesystem: Path = Path("/"),
         patience_s: float = PATIENCE_S,
+        lacking: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """`lacking`: metrics that the board does not give, and why."""
         self._board = board
         self._watch = watch
         self._clock = clock
@@ -278,6 +280,7 @@ class Examiner:
         self._settings_file = settings_file
         self._filesystem = filesystem
         self._patience_s = patience_s
+        self._lacking = lacking
         self._look: asyncio.Future[wire.Examination] | None = None
         self._fresh_until = float("-inf")  # monotonic
 
@@ -296,6 +299,8 @@ class Examiner:
         gathered = wire.Examination()
         for part in parts:
             gathered.MergeFrom(part)
+        for name, why in self._lacking().items():
+            gathered.unknown.add(source=f"metrics {name}", why=why)
         return gathered
 
     async def _ask(self, source: str, work: Work) -> wire.Examination:

@@ -27,8 +27,10 @@ from profagentd.follow.watcher import Watch
 from profagentd.loop import US_PER_S, Roots, until_first
 from profagentd.retention.losses import KeptLosses
 from profagentd.retention.reaper import Retention
+from profagentd.simulate.board import Board
 from profagentd.simulate.run import SimulationOptions, simulate
 from profagentd.sources.state import JobState
+from profagentd.spools.keeper import SpoolKeeper, SpoolSettings
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -45,6 +47,8 @@ STATUS_S = 3.0
 THREADS = 4
 # Where the daemon keeps what it must not forget.
 STATE_DIRECTORY = Path("/var/lib/profagentd")
+# Where programs find the daemon.
+RUN_DIRECTORY = "/run/profagent"
 # How long clients are sent what there is for them once the daemon is to end.
 DRAIN_S = 5.0
 
@@ -159,32 +163,70 @@ async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> N
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="files"))
     stop = _asked_by(signal.SIGTERM, signal.SIGINT)
     with ExitStack() as cleanup:
-        if orders.simulation and not orders.config.roots:
+        if orders.simulation:
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
-            orders = replace(orders, config=replace(orders.config, roots=(directory,)))
-        state = Path(orders.config.state) if orders.config.state else None if orders.simulation else STATE_DIRECTORY
-        if state:
-            lock_state(state, orders.config.listen, cleanup)
+            orders = _simulated(orders, orders.simulation, Path(directory))
+        state = Path(orders.config.state or STATE_DIRECTORY)
+        lock_state(state, orders.config.listen, cleanup)
         notifier = cleanup.enter_context(closing(Notifier()))
         await _Daemon(orders, clock, notifier, filesystem, state).run(stop)
 
 
+def _simulated(orders: Orders, simulation: SimulationOptions, own: Path) -> Orders:
+    """The same with directories of its own for what is not named, the program's side and the board's files."""
+    config = orders.config
+    jobs = own / "jobs"
+    jobs.mkdir()
+    config = replace(
+        config,
+        roots=config.roots or (str(jobs),),
+        state=config.state or str(own / "state"),
+        run=config.run or str(own / "run"),
+    )
+    board = Board(own / "board", simulation.seed)
+    simulation = replace(simulation, root=Path(config.roots[0]), run=Path(config.run), board=board)
+    return replace(orders, config=config, simulation=simulation)
+
+
+def _spool_settings(orders: Orders, filesystem: Path, state: Path) -> SpoolSettings:
+    config, simulation = orders.config, orders.simulation
+    board = simulation.board if simulation else None
+    return SpoolSettings(
+        kinds=config.spools,
+        directory=config.spool_dir or str(state / "spool"),
+        cap_bytes=config.spool_cap_bytes,
+        run=config.run or RUN_DIRECTORY,
+        subscriptions=config.subscriptions,
+        metrics_hz=config.metrics_hz,
+        board=board.directory if board else filesystem,
+        made_by="made up by profagentd --simulate\n" if board else "",
+    )
+
+
 class _Daemon:
-    def __init__(self, orders: Orders, clock: Clock, notifier: Notifier, filesystem: Path, state: Path | None) -> None:
+    def __init__(self, orders: Orders, clock: Clock, notifier: Notifier, filesystem: Path, state: Path) -> None:
         config, is_simulated = orders.config, orders.simulation is not None
         self._orders = orders
         self._clock = clock
         self._notifier = notifier
         self._board = JobRegistry(clock, config.quiet_after_s)
         roots = Roots(map(real_root, config.roots))
-        self._watch = Watch(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
         self._losses = KeptLosses(state)
         self._retention = Retention(
             config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
         )
+        spools = _spool_settings(orders, filesystem, state)
+        self._spools = SpoolKeeper(spools, clock, lambda: roots, self._retention.spools.dropped)
+        self._spool_root = real_root(spools.directory)
+        if self._spools.prepare() and not any(lie_together(self._spool_root, root) for root in roots):
+            roots.add(self._spool_root)
+        self._watch = Watch(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
         access = AccessControl(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
         certificates = (config.tls_cert, config.tls_ca)
-        examiner = Examiner(self._board, self._watch, clock, certificates, orders.settings_file, filesystem)
+        examiner = Examiner(
+            self._board, self._watch, clock, certificates, orders.settings_file, filesystem,
+            lacking=lambda: self._spools.lacking,
+        )  # fmt: skip
         identity = identify(config.identity, filesystem)
         self._servicer = Servicer(
             self._board, self._watch, clock, self._retention, identity, access, examiner, simulated=is_simulated
@@ -193,7 +235,7 @@ class _Daemon:
 
     @property
     def status(self) -> str:
-        jobs = self._board.jobs
+        jobs = [job for job in self._board.jobs if job.place.root != self._spool_root]
         open_jobs = sum(job.state is JobState.OPEN for job in jobs)
         clients, losses = self._servicer.streams, len(self._losses.since(0))
         return f"clients: {clients}, JOBs: {len(jobs)} ({open_jobs} open), losses kept: {losses}"
@@ -217,20 +259,21 @@ class _Daemon:
     def _works(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
         """What is done at once; JOBs are watched until clients were said goodbye."""
         works = [self._watch.run(), self._board.keep_states(), *self._retention.works(), self._until_stopped(stop)]
+        works.append(self._spools.run())
         works.append(self._notifier.keep_telling(self._clock, lambda: self.status))
         if self._orders.stdin_timeout_s is not None:
             works.append(stop_with_stdin(self._orders.stdin_timeout_s, stop))
         if self._orders.reread:
             works.append(self._reload_when(_asked_by(signal.SIGHUP), self._orders.reread))
         if self._orders.simulation:
-            root = Path(self._orders.config.roots[0])
-            works.append(_simulate(replace(self._orders.simulation, root=root), self._clock))
+            works.append(_simulate(self._orders.simulation, self._clock, self._spools))
         return works
 
     async def _until_stopped(self, stop: asyncio.Event) -> None:
         await stop.wait()
         _LOGGER.info("stopping")
         self._notifier.tell("STOPPING=1", f"STATUS=stopping; {self.status}")
+        await self._spools.end()
         await until_first(self._server.drain(), self._clock.sleep(DRAIN_S))
         await self._server.stop()
         await self._retention.settle()
@@ -269,7 +312,7 @@ class _Daemon:
     def _change_roots(self, roots: list[bytes]) -> None:
         served = list(self._watch.roots)
         for root in served:
-            if root not in roots:
+            if root not in (*roots, self._spool_root):
                 _LOGGER.warning("%s is a root still: to leave it out takes a restart", os.fsdecode(root))
         for root in roots:
             if root in served:
@@ -289,7 +332,9 @@ def _asked_by(*signals: signal.Signals) -> asyncio.Event:
     return asked
 
 
-async def _simulate(options: SimulationOptions, clock: Clock) -> None:
-    """Simulate, then serve on."""
+async def _simulate(options: SimulationOptions, clock: Clock, spools: SpoolKeeper) -> None:
+    """Simulate, then end what the program and the board have brought, and serve on."""
+    await spools.offered.wait()
     _LOGGER.info("simulated board: %s", await simulate(options, clock))
+    await spools.end()
     await asyncio.Event().wait()

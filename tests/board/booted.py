@@ -21,7 +21,7 @@ UNITS = CHECKOUT / "systemd"
 SERVICE = "profagentd.service"
 # Much more than anything takes; a test that waits so long has failed.
 PATIENCE_S = 90.0
-CONFIG = 'listen = "unix:/run/profagentd/profagentd.sock"\nroots = ["/root/jobs"]\nquiet_after_s = 5\n'
+CONFIG = 'listen = "unix:/run/profagentd/profagentd.sock"\nroots = ["/root/jobs"]\nquiet_after_s = 5\nspools = []\n'
 _NO_LOGIN = "/usr/sbin/nologin"
 _SSHD = f"sshd:x:100:65534::/run/sshd:{_NO_LOGIN}\n"
 _LAUNCHER = """#!/bin/sh

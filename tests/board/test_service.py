@@ -57,6 +57,27 @@ async def test_a_job_that_root_wrote_in_its_home_arrives_at_a_client(board: Boot
         board.until(lambda: board.show("StatusText") == "clients: 1, JOBs: 1 (1 open), losses kept: 0")
 
 
+async def test_programs_of_any_user_find_the_daemon_and_its_next_start(board: Booted) -> None:
+    board.configure(CONFIG.replace("spools = []", 'spools = ["marks"]'))
+    board.start()
+    fifo = board.inside / "run/profagent/marks"
+    board.until(fifo.exists)
+    made = fifo.stat().st_ino
+    async with following(board.address) as client:
+        await client.start()
+        as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+        board.run(*as_nobody, "sh", "-c", "head -c 256 /dev/zero > /run/profagent/marks")
+        await client.until(lambda: bytes(256) in [copy.data for copy in client.copies.values()])
+        board.run("systemctl", "restart", "--no-block", SERVICE)
+        await client.until_ended()
+    board.until(lambda: board.show("ActiveState") == "active")
+    assert fifo.stat().st_ino == made
+    assert board.run("stat", "--format=%a %U", "/run/profagent", "/run/profagent/marks").split() == [
+        *("755", "profagentd"),
+        *("622", "profagentd"),
+    ]
+
+
 async def test_a_reload_takes_a_new_file_of_roots_and_keeps_the_clients(board: Booted) -> None:
     job = job_of_root(board.root / "root/more")
     board.start()

@@ -38,8 +38,8 @@ class Daemon:
 
 
 def command(*arguments: str) -> list[str]:
-    """The command line of a daemon."""
-    return [sys.executable, "-m", "profagentd", *arguments]
+    """The command line of a daemon, which keeps no spools unless it is told to."""
+    return [sys.executable, "-m", "profagentd", "--spools=", *arguments]
 
 
 def environment(*roots: str) -> dict[str, str]:
@@ -55,7 +55,8 @@ def running(*arguments: str | Path, listen: str = "", log: IO[str] | None = None
     Where it listens unless it is told, another one can after its end.
     """
     with tempfile.TemporaryDirectory(prefix="profagentd-state-") as state:
-        started = command("--listen", listen or f"127.0.0.1:{own_port()}", "--state", state, *map(str, arguments))
+        listened = listen or f"127.0.0.1:{own_port()}"
+        started = command("--listen", listened, "--state", state, *map(str, arguments))
         with serving(started, environment(), log) as daemon:
             yield daemon
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profagentd.config import DaemonConfig
 from profagentd.loop import SystemClock
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def own_daemon(
-    root: Path, clock: Clock | None = None, *, scan: bool = False
+    root: Path, clock: Clock | None = None, *, scan: bool = False, **settings: Any
 ) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
-    """Its address and its task; it is cancelled at the end. SIGTERM to this process ends it in good order."""
+    """Its address and its task; it is cancelled at the end. SIGTERM to this process ends it in good order.
+
+    It keeps no spools unless the settings say so.
+    """
     with tempfile.TemporaryDirectory(prefix="profagentd-state-") as folder:
         socket = Path(folder) / "s"
-        config = DaemonConfig((str(root),), f"unix:{socket}", state=folder, scan=scan)
+        usual: dict[str, Any] = {"state": folder, "scan": scan, "spools": ()}
+        config = DaemonConfig((str(root),), f"unix:{socket}", **{**usual, **settings})
         daemon = asyncio.create_task(serve(Orders(config), clock or SystemClock()))
         try:
             await until(socket.exists)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +43,7 @@ def served(board: Path, root: Path, *arguments: str | Path) -> Iterator[Daemon]:
         "--root",
         root,
     ]
-    started += ["--state", board / "state", *arguments]
+    started += ["--state", board / "state", "--spools", "", *arguments]
     with serving(started, environment("protos", "daemon", ".")) as daemon:
         yield daemon
 
@@ -110,6 +111,17 @@ def test_what_a_board_does_not_have_is_told_as_not_there(tmp_path: Path) -> None
     assert found.roots[0].error == "No such file or directory"
     # A kernel that tells nothing of these is no reason to tell nothing at all.
     assert {each.source for each in found.unknown} == {"processes", "inotify", "daemon"}
+
+
+def test_metrics_that_a_board_lacks_are_told(board: Path, tmp_path: Path) -> None:
+    (tmp_path / "output").mkdir()
+    write(board / "proc/loadavg", "0.50 0.40 0.30 1/100 4711\n")
+    with served(board, tmp_path / "output", "--spools", "metrics") as daemon:
+        while not (lacking := {each.source: each.why for each in asked(daemon.address).unknown}):
+            time.sleep(0.1)
+    assert lacking["metrics thermal"] == f"{board}/sys/class/thermal/thermal_zone*: No such file or directory"
+    assert "metrics load" not in lacking
+    assert "metrics npu" not in lacking
 
 
 def test_acl_json_comes_from_where_the_daemon_is_told(board: Path, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from profagentd.sources import source_of
 from profagentd.sources.files import Place
-from profagentd.sources.walk import find_jobs, job_times, source_of
+from profagentd.sources.walk import find_jobs, job_times
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.privileges import public_directory, without_privileges
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
+from profagentd.sources import SOURCES, source_of
 from profagentd.sources.source import Source
-from profagentd.sources.walk import SOURCES, source_of
 from tests.daemon.daemon_process import make_job
 from tests.daemon.own_daemon import own_daemon
 from tests.daemon.wire_client import following

@@ -37,7 +37,7 @@ def output(tmp_path: Path) -> Path:
 @contextmanager
 def served(board: Path, root: Path, *arguments: str | Path, listen: str = "127.0.0.1:0") -> Iterator[Daemon]:
     started = [sys.executable, "-m", "tests.daemon.board_daemon", board, "--listen", listen, "--root", root]
-    started += ["--state", board / "state", *arguments]
+    started += ["--state", board / "state", "--spools", "", *arguments]
     with serving([*map(str, started)], environment("protos", "daemon", ".")) as daemon:
         yield daemon
 
@@ -104,6 +104,13 @@ def test_a_board_in_good_order(board: Path, output: Path, tmp_path: Path) -> Non
     assert about_file == {
         check: ["good"] for check in ("acl-json", "acl-switch", "acl-items", "acl-interval", "acl-output")
     }
+
+
+def test_what_a_board_cannot_measure_is_told(board: Path, output: Path, tmp_path: Path) -> None:
+    make_job(output).chmod(0o750)
+    with served(board, output, "--spools", "metrics") as daemon:
+        document = answered(tmp_path, "--board", daemon.address, told="no thermal")
+    assert marks(document)["metrics"] == ["unknown"]
 
 
 def test_a_board_on_which_much_is_wrong(board: Path, output: Path, tmp_path: Path) -> None:

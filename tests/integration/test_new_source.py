@@ -15,8 +15,8 @@ from profagent.ingest.changes import Change, SourceRows
 from profagent.ingest.decoder import DECODERS, Decoder
 from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
+from profagentd.sources import SOURCES, source_of
 from profagentd.sources.source import Source
-from profagentd.sources.walk import SOURCES, source_of
 from tests.daemon.own_daemon import own_daemon
 from tools.make_reference import database_page
 

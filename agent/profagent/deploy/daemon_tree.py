@@ -168,7 +168,7 @@ async def _pip(arguments: list[str], hint: str) -> None:
 
 LAUNCHER, LIBRARY = "bin/profagentd", "lib"
 # Neither side imports the other: the daemon's files are found, not loaded.
-PACKAGES = ("profagentd", "profagent_wire")
+PACKAGES = ("profagentd", "profagent_app", "profagent_wire")
 _LEVEL = 6
 _LAUNCHER = """#!/bin/sh
 # Runs the daemon of this tree, wherever the tree stands.

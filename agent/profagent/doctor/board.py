@@ -146,6 +146,9 @@ def _octal(text: str) -> int:
     return int(text, 8) if re.fullmatch("[0-7]+", text) else 0
 
 
+_METRICS = "metrics "
+
+
 def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:
     """Where JOBs are written: readable, named as the manual allows, with room, not on a network; and inotify.
 
@@ -164,6 +167,14 @@ def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Fin
             yield _space(root)
     yield from _mounts(examination, roots)
     yield _inotify(examination)
+
+
+def metrics_checks(examination: Examination) -> Iterator[Finding]:
+    """What the board cannot measure of itself; nothing where all is measured, or the daemon does not tell."""
+    lacking = [(source, why) for source, why in examination.unknown if source.startswith(_METRICS)]
+    if lacking:
+        told = "; ".join(f"no {source.removeprefix(_METRICS)} ({why})" for source, why in lacking)
+        yield unknown("metrics", told, "nothing, unless the board should have them: metrics of the others are kept")
 
 
 def plain_path(path: str) -> Finding:

@@ -19,7 +19,7 @@ from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.doctor import host
 from profagent.doctor.acl_json import acl_json_section
-from profagent.doctor.board import npu_checks, roots_checks
+from profagent.doctor.board import metrics_checks, npu_checks, roots_checks
 from profagent.doctor.finding import Mark, Section, bad, good, section_fields, section_lines, unknown
 from profagent.doctor.job import job_checks, job_facts
 from profagent.errors import ProfagentError, UsageError
@@ -162,6 +162,7 @@ async def _examined(channel: Channel, board: Board) -> tuple[list[Finding], Exam
         return findings, examination
     findings += npu_checks(examination, simulated=board.simulated)
     findings += roots_checks(examination, board.roots)
+    findings += metrics_checks(examination)
     findings += [
         unknown("acl-json", f"{source}: {why}") for source, why in examination.unknown if source.startswith("acl-json")
     ]

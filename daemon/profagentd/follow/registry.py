@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable, Optional, Protocol
 
 from profagentd.loop import Clock, NoAnswerError, in_time, moment
+from profagentd.sources import source_of
 from profagentd.sources.files import JobGone, OpenJob
 from profagentd.sources.state import JobState, is_npu_open, since_boot_us
-from profagentd.sources.walk import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -96,6 +96,12 @@ class KeptLosses:
         bytes_now, logs_now = loss.lost_bytes + lost_bytes, loss.lost_logs + lost_logs
         self._put(replace(loss, to_wall_us=at_wall_us, lost_bytes=bytes_now, lost_logs=logs_now))
 
+    def deleted(self, job: str, at_wall_us: int, *, lost_bytes: int, lost_logs: int) -> None:
+        """These logs go before they were delivered."""
+        loss = self.last(LossReason.DELETED_UNDELIVERED, job)
+        loss = loss or self.begin(LossReason.DELETED_UNDELIVERED, job, at_wall_us)
+        self.go_on(loss, at_wall_us, lost_bytes=lost_bytes, lost_logs=lost_logs)
+
     async def load(self) -> None:
         """Take up what an earlier daemon kept."""
         if self._directory is None:
@@ -135,6 +141,30 @@ class KeptLosses:
             del self._losses[next(iter(self._losses))]
         for listener in self._listeners:
             listener()
+
+
+# So many segments of spools are known to be delivered: far more than caps leave.
+SEGMENTS_LIMIT = 10_000
+
+
+class SpoolLosses:
+    """What spools give up at their cap: a loss, unless somebody has it. All calls come from the loop."""
+
+    def __init__(self, losses: KeptLosses, clock: Clock) -> None:
+        self._losses = losses
+        self._clock = clock
+        self._delivered: dict[tuple[bytes, bytes], None] = {}
+
+    def delivered(self, collection: bytes, segment: bytes) -> None:
+        """A consumer has the whole segment."""
+        self._delivered[collection, segment] = None
+        if len(self._delivered) > SEGMENTS_LIMIT:
+            del self._delivered[next(iter(self._delivered))]
+
+    def dropped(self, collection: str, segment: str, size: int) -> None:
+        """A spool has deleted its oldest segment."""
+        if self._delivered.pop((os.fsencode(collection), os.fsencode(segment)), self) is self:
+            self._losses.deleted(collection, self._clock.wall_us(), lost_bytes=size, lost_logs=1)
 
 
 def _write(directory: Path, text: bytes) -> None:

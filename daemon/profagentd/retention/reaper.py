@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable
 
-from profagentd.follow.log import LossReason
 from profagentd.loop import Clock, on_disk, until_first
-from profagentd.retention.losses import SpaceWatch
+from profagentd.retention.losses import SpaceWatch, SpoolLosses
 from profagentd.retention.policy import AckTracker, JobFacts, Policy, Retain, Stored, is_over, plan
+from profagentd.sources import SPOOLS, source_of
 from profagentd.sources.files import (
     Fingerprint,
     Gone,
@@ -226,6 +226,7 @@ class Retention:
         """`state`: where deliveries are kept. `has_npu`: not a simulated board, whose programs have none open."""
         self.policy = policy
         self.losses = losses
+        self.spools = SpoolLosses(losses, clock)
         self.space = SpaceWatch(roots, clock, board, losses)
         self._roots = roots
         self._clock = clock
@@ -255,7 +256,15 @@ class Retention:
 
     def taker(self, consumer: str) -> Callable[[Place, bytes, Fingerprint], None] | None:
         """Whom to tell of this consumer's deliveries; None when they are of no consequence."""
-        return partial(self._acks.delivered, consumer) if self.policy.counts(consumer) else None
+        if self.policy.retain_for and consumer not in self.policy.retain_for:
+            return None
+        return partial(self._delivered, consumer)
+
+    def _delivered(self, consumer: str, place: Place, path: bytes, seen: Fingerprint) -> None:
+        if self.policy.counts(consumer):
+            self._acks.delivered(consumer, place, path, seen)
+        if source_of(place.name) in SPOOLS:
+            self.spools.delivered(place.name, path)
 
     async def _run(self) -> None:
         while True:
@@ -365,10 +374,8 @@ class Retention:
 
     async def _lose(self, job: str, lost: Sequence[Stored]) -> None:
         """Keep the loss of these before they go: when power fails in between, too much was told."""
-        now_us, reason = self._clock.wall_us(), LossReason.DELETED_UNDELIVERED
-        loss = self.losses.last(reason, job) or self.losses.begin(reason, job, now_us)
         sizes = [seen.size for each in lost for _, seen in each.files]
-        self.losses.go_on(loss, now_us, lost_bytes=sum(sizes), lost_logs=len(sizes))
+        self.losses.deleted(job, self._clock.wall_us(), lost_bytes=sum(sizes), lost_logs=len(sizes))
         await self.losses.save()
 
     async def _delete_directories(self, job: Job) -> None:

@@ -7,15 +7,13 @@ import struct
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.simulate.network import AICORE, Network, Run, Segment, read_toml, run_order
+from profagentd.simulate.network import AICORE, Layer, Network, Run, Segment, read_toml, run_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from random import Random
-
-    from profagentd.simulate.network import Layer, Network, Segment
 
 
 MAP_FILE = Path(__file__).with_name("counter-map.toml")
@@ -217,11 +215,22 @@ _RECORDS_DRAWN = 20_000
 HardwareRecord = tuple[int, int, bytes]  # sequence number, ticks, and the hardware's words from 0x08 on
 
 
+class Executed(NamedTuple):
+    """A run of an aicore segment, as a subscriber hears of it; times are from the segment's start."""
+
+    sequence: int
+    ticks: int
+    layer: Layer
+    begin_us: int
+    end_us: int
+
+
 @dataclass(frozen=True)
 class SegmentDraw:
     """One execution of one segment.
 
-    `data` holds an aicore segment's kept records; `layers_us` an aicpu segment's layers as (begin, end) from its start.
+    `data` holds an aicore segment's kept records, `executed` all that it ran; `layers_us` are an aicpu segment's
+    layers as (begin, end) from its start.
     """
 
     number: int
@@ -229,6 +238,7 @@ class SegmentDraw:
     duration_us: int
     data: bytes = b""
     layers_us: tuple[tuple[int, int], ...] = ()
+    executed: tuple[Executed, ...] = ()
 
     def bytes_at(self, start_us: int) -> bytes:
         """The segment's records when it starts at this time (microseconds since the epoch)."""
@@ -311,8 +321,14 @@ class Drawing:
         records = [self._record(segment.runs[index], pictures) for index, pictures, _ in order]
         numbered = [(self._sequence(number), *record) for (_, _, number), record in zip(order, records)]
         data = b"".join(aicore_record(*record, number) for record in kept(numbered))
-        ticks = sum(ticks for ticks, _ in records)
-        return SegmentDraw(number, segment.unit, math.ceil(ticks / self._ticks_per_us), data=data)
+        ends = list(accumulate(ticks for ticks, _ in records))
+        ends_us = [int(ticks / self._ticks_per_us) for ticks in ends]
+        executed = tuple(
+            Executed(sequence, ticks, segment.runs[index].layers[0], begin_us, end_us)
+            for (index, _, sequence), (ticks, _), begin_us, end_us in zip(order, records, [0, *ends_us], ends_us)
+        )
+        duration_us = math.ceil(ends[-1] / self._ticks_per_us)
+        return SegmentDraw(number, segment.unit, duration_us, data=data, executed=executed)
 
     def _aicpu(self, number: int, segment: Segment) -> SegmentDraw:
         # An AICPU goes through its layers once for each picture.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagentd.simulate.draw import InferenceDraw
+    from profagentd.simulate.program import Program
     from profagentd.simulate.run import SimulationOptions
 
 
@@ -264,6 +265,8 @@ class Npu:
         self._next = self._variants[0]
         self._job: JobWriter | None = None
         self._model: LoadedModel | None = None
+        self._program = _program(options.run) if options.run else None
+        self._board = options.board
         self.inferences = 0
         self.sampled = 0
         self.aicore_records = 0
@@ -292,6 +295,8 @@ class Npu:
         facts = chosen_facts(options.facts)
         self._model = LoadedModel(self._job, self._network, options.pictures, sampling, self._pid, facts)
         self._model.load(begin_us, begin_us + LOAD_US)
+        if self._program:
+            self._program.start()
         return begin_us + LOAD_US
 
     def infer(self, begin_us: int) -> int:
@@ -303,13 +308,22 @@ class Npu:
             self.sampled += 1
             self.aicore_records += draw.aicore_records
         self._next = self._variants[int(self._rng.random() * len(self._variants))]
-        return begin_us + call_us(draw)
+        npu_us, end_us = begin_us + CALL_BEFORE_US, begin_us + call_us(draw)
+        if self._program:
+            self._program.inferred(draw, npu_us, (begin_us, end_us), MODEL_ID)
+        if self._board:
+            self._board.worked(npu_us, npu_us + draw.duration_us)
+        return end_us
 
     def unload(self, begin_us: int) -> int:
         """Unload the model, which finishes the JOB; when the unload ends. Nothing happens without a model."""
         model, self._model = self._model, None
         if model is None:
             return begin_us
+        if self._program:
+            self._program.end()
+        if self._board:
+            self._board.rest(begin_us)
         model.unload(begin_us, begin_us + UNLOAD_US)
         return begin_us + UNLOAD_US
 
@@ -318,6 +332,12 @@ class Npu:
         job.rewrite_beside(MARKER, _marker(self._options, self._network).encode("utf-8"))
         job.rewrite_beside(f"info.json.{DEVICE_ID}", info_json(FREQUENCY_MHZ))
         return job
+
+
+def _program(run: Path) -> Program:
+    from profagentd.simulate.program import Program  # noqa: PLC0415 - a daemon on a board has no use for it
+
+    return Program(run)
 
 
 def _network(options: SimulationOptions) -> Network:

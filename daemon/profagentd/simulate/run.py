@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import argparse
 
     from profagentd.loop import Clock
+    from profagentd.simulate.board import Board
 
 
 MAX_RATE = 10_000.0
@@ -39,7 +40,7 @@ class SimulationOptions:
     `model` is a built-in name or a TOML file; `layers` cuts or repeats it to so many aicore runs; `rate` is inferences
     a second; `interval` as in the library; `pictures` go into each inference; `for_s` None runs until it is cancelled;
     each tenth sample keeps the writer `busy` for so many inferences; `facts` are NAME=ALTERNATIVE, where the board
-    is to differ from what is likely.
+    is to differ from what is likely. `run` is where the program finds the daemon's FIFOs, `board` keeps /proc.
     """
 
     model: str = "yolov5s"
@@ -52,6 +53,8 @@ class SimulationOptions:
     root: Path = Path()
     busy: int = 0
     facts: tuple[str, ...] = ()
+    run: Path | None = None
+    board: Board | None = None
 
     def __post_init__(self) -> None:
         for name, (lowest, highest) in _LIMITS.items():

@@ -8,9 +8,9 @@ import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from profagentd.sources import source_of
 from profagentd.sources.files import (
     Gone,
     JobGone,
@@ -21,21 +21,12 @@ from profagentd.sources.files import (
     list_directory,
     open_directory,
 )
-from profagentd.sources.job import JobSource
 from profagentd.sources.source import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from profagentd.sources.source import LogKind, Source
-
-SOURCES: list[Source] = [JobSource()]
-
-
-@lru_cache(256)
-def source_of(name: bytes) -> Source | None:
-    """The source whose collection a directory of this name is."""
-    return next((source for source in SOURCES if source.is_collection(name)), None)
 
 
 def directories_of(place: Place) -> tuple[bytes, ...]:

@@ -1,0 +1,26 @@
+"""The side of profagent that lives in the profiled program: Python 3.9 and the standard library only.
+
+from profagent_app import mark, span            # marks in the timeline
+from profagent_app import acl                   # pyACL's profiling and subscription functions
+from profagent_app import Profiler, schedule    # MindSpore's Profiler
+from profagent_app.runtime import Runtime       # the runtime library itself
+"""
+
+from __future__ import annotations
+
+from profagent_app.marks import mark, span
+from profagent_app.parameters import AicoreMetrics, ProfilerActivity, ProfilerLevel
+from profagent_app.profiler import Profiler, tensorboard_trace_handler
+from profagent_app.schedule import ProfilerAction, schedule
+
+__all__ = [
+    "AicoreMetrics",
+    "Profiler",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "ProfilerLevel",
+    "mark",
+    "schedule",
+    "span",
+    "tensorboard_trace_handler",
+]

@@ -1,0 +1,184 @@
+"""`acl.prof`: profiling, subscription and stamps."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from profagent_app.acl.binding import code_of, runtime, value_of
+from profagent_app.stamps import Stamps
+
+if TYPE_CHECKING:
+    from profagent_app.runtime import Data
+
+stamps = Stamps()
+
+
+def init(result_path: str) -> int:
+    """Make a JOB below `result_path`; after acl.init, before a model is loaded."""
+    return code_of(runtime().prof_init, result_path)
+
+
+def start(config: int) -> int:
+    """Record from now on."""
+    code = code_of(runtime().prof_start, config)
+    stamps.is_running = stamps.is_running or code == 0
+    return code
+
+
+def stop(config: int) -> int:
+    """Record no more; stamps do nothing from now on."""
+    code = code_of(runtime().prof_stop, config)
+    stamps.is_running = stamps.is_running and code != 0
+    return code
+
+
+def finalize() -> int:
+    """End the JOB."""
+    return code_of(runtime().prof_finalize)
+
+
+def create_config(device_list: Sequence[int], aic_metrics: int, aic_events: Any, data_type_config: int) -> int:
+    """The address of a configuration; 0 when the runtime refuses it. `aic_events` is 0 or None: there are none."""
+    if aic_events:
+        return 0
+    return value_of(0, runtime().create_config, data_type_config, device_list, aic_metrics)[0]
+
+
+def destroy_config(config: int) -> int:
+    """Free a configuration."""
+    return code_of(runtime().destroy_config, config)
+
+
+def create_subscribe_config(time_info_switch: int, aic_metrics: int, fd: int) -> int:
+    """The address of a configuration; 0 when the runtime refuses it.
+
+    `fd` is the pipe's write end. The SS928's runtime takes no metrics here: those of pyACL's page (0xFF, none) are
+    given to it as 0.
+    """
+    if aic_metrics not in {0, 0xFF}:
+        return 0
+    runtime_ = runtime()
+    return value_of(0, lambda: runtime_.create_subscribe_config(fd, time_info=bool(time_info_switch)))[0]
+
+
+def destroy_subscribe_config(config: int) -> int:
+    """Free a configuration."""
+    return code_of(runtime().destroy_subscribe_config, config)
+
+
+def model_subscribe(model_id: int, config: int) -> int:
+    """Have a descriptor written for each layer that the model executes."""
+    return code_of(runtime().subscribe, model_id, config)
+
+
+def model_un_subscribe(model_id: int) -> int:
+    """End it."""
+    return code_of(runtime().unsubscribe, model_id)
+
+
+def get_op_desc_size() -> tuple[int, int]:
+    """Bytes of a descriptor, and a code."""
+    return value_of(0, runtime().op_desc_size)
+
+
+def get_op_num(data: Data, data_len: int) -> tuple[int, int]:
+    """Number of descriptors, and a code."""
+    return value_of(0, runtime().op_num, data, data_len)
+
+
+def get_op_type_len(data: Data, data_len: int, index: int) -> tuple[int, int]:
+    """Bytes of the operator's type, and a code."""
+    return value_of(0, runtime().op_text_length, "type", data, data_len, index)
+
+
+def get_op_name_len(data: Data, data_len: int, index: int) -> tuple[int, int]:
+    """Bytes of the operator's name, and a code."""
+    return value_of(0, runtime().op_text_length, "name", data, data_len, index)
+
+
+def get_op_type(data: Data, data_len: int, index: int, op_type_len: int) -> tuple[str, int]:
+    """The operator's type, and a code; 500000 when it is longer than `op_type_len`."""
+    return _fitting(op_type_len, get_op_type_v2(data, data_len, index))
+
+
+def get_op_name(data: Data, data_len: int, index: int, op_name_len: int) -> tuple[str, int]:
+    """The operator's name, and a code; 500000 when it is longer than `op_name_len`."""
+    return _fitting(op_name_len, get_op_name_v2(data, data_len, index))
+
+
+def get_op_type_v2(data: Data, data_len: int, index: int) -> tuple[str, int]:
+    """The operator's type, and a code."""
+    return value_of("", runtime().op_text, "type", data, data_len, index)
+
+
+def get_op_name_v2(data: Data, data_len: int, index: int) -> tuple[str, int]:
+    """The operator's name, and a code."""
+    return value_of("", runtime().op_text, "name", data, data_len, index)
+
+
+def get_op_start(data: Data, data_len: int, index: int) -> int:
+    """When the operator began, in µs since 1970; 0 when it cannot be told."""
+    return value_of(0, runtime().op_number, "op_start", data, data_len, index)[0]
+
+
+def get_op_end(data: Data, data_len: int, index: int) -> int:
+    """When it ended, in µs since 1970; 0 when it cannot be told."""
+    return value_of(0, runtime().op_number, "op_end", data, data_len, index)[0]
+
+
+def get_op_duration(data: Data, data_len: int, index: int) -> int:
+    """How long it took, in µs; 0 when it cannot be told."""
+    return value_of(0, runtime().op_number, "op_duration", data, data_len, index)[0]
+
+
+def get_model_id(data: Data, data_len: int, index: int) -> int:
+    """The operator's model; 0 when it cannot be told."""
+    return value_of(0, runtime().op_number, "model_id", data, data_len, index)[0]
+
+
+def create_stamp() -> int:
+    """A new stamp; 0 on failure."""
+    return stamps.create()
+
+
+def set_stamp_trace_message(stamp: int, msg: str | bytes | int, msg_len: int) -> int:
+    """Set what the stamp says: a text, bytes, or the address of `msg_len` bytes."""
+    if isinstance(msg, int):
+        return stamps.set_message(stamp, ctypes.string_at(msg, msg_len))
+    return stamps.set_message(stamp, (msg.encode() if isinstance(msg, str) else msg)[:msg_len])
+
+
+def mark(stamp: int) -> int:
+    """Mark this moment."""
+    return stamps.mark(stamp)
+
+
+def push(stamp: int) -> int:
+    """Begin a span."""
+    return stamps.push(stamp)
+
+
+def pop() -> int:
+    """End the last span."""
+    return stamps.pop()
+
+
+def range_start(stamp: int) -> tuple[int, int]:
+    """Begin a range: its id, and a code."""
+    return stamps.range_start(stamp)
+
+
+def range_stop(range_id: int) -> int:
+    """End a range."""
+    return stamps.range_stop(range_id)
+
+
+def destroy_stamp(stamp: int) -> int:
+    """Give a stamp back."""
+    return stamps.destroy(stamp)
+
+
+def _fitting(room: int, found: tuple[str, int]) -> tuple[str, int]:
+    return ("", 500000) if len(found[0].encode()) > room else found

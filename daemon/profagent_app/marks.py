@@ -1,0 +1,163 @@
+"""Marks, spans and stamps of the program: 256 bytes each, written to the daemon's FIFO `marks` with one `write`.
+
+A write never waits: without a daemon, or with a full FIFO, a mark is dropped. Its number is not given again, so the
+host sees the gap and tells it as a loss. `profagent_mark.h` writes the same bytes.
+
+    offset  type       field
+    0x00    u32        magic, 0x4B52414D ("MARK")
+    0x04    u8, u8     version (1), kind (Kind)
+    0x06    u16        bytes of the text
+    0x08    u32, u32   process, thread
+    0x10    u64, u64   begin and end, nanoseconds since 1970 by the board's clock
+    0x20    u64        number in this process, from 0
+    0x28    u32        the range's id, or the asyncio task's; 0 for a thread's own
+    0x2C    u16, u16   bytes of the attributes (a JSON object behind the text); 0
+    0x30    208 bytes  text and attributes, zeros behind them
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import itertools
+import json
+import os
+import struct
+import threading
+import time
+from types import TracebackType
+from typing import Any, Callable
+
+RUN_DIRECTORY = "/run/profagent"
+RECORD = struct.Struct("<IBBHIIQQQIHH208s")
+MAGIC, VERSION = 0x4B52414D, 1
+TEXT_BYTES = 208
+RETRY_NS = 1_000_000_000
+
+
+class Kind(enum.IntEnum):
+    """What a record marks."""
+
+    MARK = 0  # a moment
+    SPAN = 1  # begun and ended in one thread or asyncio task, nested in others
+    RANGE = 2  # may cross threads, and overlap others
+    STEP = 3  # a step of a Profiler
+
+
+# Each is looked up once: a mark has 3 µs.
+_pack, _write = RECORD.pack, os.write
+_loop: Callable[[], Any] = asyncio._get_running_loop  # noqa: SLF001 - the public form raises, which costs a microsecond
+_MARK, _SPAN = int(Kind.MARK), int(Kind.SPAN)
+
+
+class MarkWriter:
+    """Writes records to the FIFO; opens it again once a second when it is not there."""
+
+    def __init__(self, path: str | None = None) -> None:
+        self._path = path
+        self._fifo = -1
+        self._next_try_ns = 0
+        self._opening = threading.Lock()
+        self._numbers = itertools.count()
+        self._pid = os.getpid()
+        self._own = threading.local()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def write(self, kind: int, text: bytes, begin_ns: int, end_ns: int, lane: int = 0, attributes: bytes = b"") -> bool:
+        """Whether the record reached the FIFO. Text and attributes are cut at 208 bytes together."""
+        if len(text) + len(attributes) > TEXT_BYTES:
+            text, attributes = _shortened(text), b""  # half of a JSON object is none
+        try:
+            thread = self._own.thread
+        except AttributeError:
+            thread = self._own.thread = threading.get_native_id()
+        record = _pack(
+            MAGIC, VERSION, kind, len(text), self._pid, thread, begin_ns, end_ns,
+            next(self._numbers), lane, len(attributes), 0, text + attributes,
+        )  # fmt: skip
+        if self._fifo < 0 and not self._opened(end_ns):
+            return False
+        try:
+            _write(self._fifo, record)
+        except BlockingIOError:
+            return False
+        except OSError:  # the daemon is gone
+            self._close()
+            return False
+        return True
+
+    def _opened(self, now_ns: int) -> bool:
+        with self._opening:
+            if self._fifo >= 0 or now_ns < self._next_try_ns:
+                return self._fifo >= 0
+            self._next_try_ns = now_ns + RETRY_NS
+            with contextlib.suppress(OSError):
+                path = self._path or os.path.join(os.environ.get("PROFAGENT_RUN", RUN_DIRECTORY), "marks")
+                self._fifo = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return self._fifo >= 0
+
+    def _close(self) -> None:
+        fifo, self._fifo = self._fifo, -1
+        if fifo >= 0:
+            os.close(fifo)
+
+    def _forked(self) -> None:
+        # A child counts its own records; the open FIFO may be shared, since each write is whole.
+        self._pid, self._numbers, self._own = os.getpid(), itertools.count(), threading.local()
+
+
+def _shortened(text: bytes) -> bytes:
+    """The text, cut between characters."""
+    return text if len(text) <= TEXT_BYTES else text[:TEXT_BYTES].decode(errors="ignore").encode()
+
+
+_now_ns: Callable[[], int] = time.time_ns
+_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
+_quoted = json.encoder.encode_basestring_ascii
+WRITER = MarkWriter()  # of this process: one FIFO and one numbering
+
+
+def mark(text: str, **attributes: Any) -> None:
+    """Mark this moment."""
+    now = _now_ns()
+    loop = _loop()
+    lane = 0 if loop is None else _task(loop)
+    WRITER.write(_MARK, text.encode(), now, now, lane, _json(attributes) if attributes else b"")
+
+
+class span:  # noqa: N801 - it is used as a function
+    """`with span("preprocess", frame=7):` marks the time from begin to end; for threads and asyncio tasks."""
+
+    __slots__ = ("_attributes", "_begin_ns", "_text")
+
+    def __init__(self, text: str, **attributes: Any) -> None:
+        self._text, self._attributes = text, attributes
+
+    def __enter__(self) -> None:
+        self._begin_ns = _now_ns()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        end, attributes = _now_ns(), self._attributes
+        loop = _loop()
+        lane = 0 if loop is None else _task(loop)
+        attached = _json(attributes) if attributes else b""
+        WRITER.write(_SPAN, self._text.encode(), self._begin_ns, end, lane, attached)
+
+
+def _json(attributes: dict[str, Any]) -> bytes:
+    # The encoder of a whole object takes longer than all the rest of a mark.
+    members = [f"{_quoted(key)}:{value if type(value) is int else _value(value)}" for key, value in attributes.items()]
+    return ("{" + ",".join(members) + "}").encode()
+
+
+def _value(value: Any) -> str:
+    return _quoted(value) if type(value) is str else _encode(value)
+
+
+def _task(loop: asyncio.AbstractEventLoop) -> int:
+    """A number for the asyncio task that runs here; 0 outside of one. Two tasks of a thread are two tracks."""
+    task = asyncio.current_task(loop)
+    return 0 if task is None else (id(task) >> 4) & 0xFFFFFFFF or 1

@@ -1,0 +1,315 @@
+"""`Profiler` in MindSpore's shape, over the SS928's runtime.
+
+The rules are those of MindSpore's `Profiler`: actions, transitions, warnings and defaults. What the SS928 cannot do is
+said once, as a warning of the logger `profagent_app`. Two things differ. The runtime records only models that are
+loaded after `prof_init`, so that is called when the Profiler starts, whatever the first step's action is, and once.
+And the analysis is made on the host: `profagent import`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import time
+from types import TracebackType
+from typing import Any
+
+from profagent_app import marks
+from profagent_app.errors import ProgramError
+from profagent_app.marks import Kind
+from profagent_app.parameters import checked, data_types, say_once, written
+from profagent_app.runtime import Runtime
+from profagent_app.schedule import TRANSITIONS, ProfilerAction, every_step
+
+MAX_METADATA_BYTES = 100 * 1024 * 1024
+LONGEST_WORKER_NAME = 225
+
+_log = logging.getLogger("profagent_app")
+
+
+class Collection:
+    """One run of the runtime's profiling below `<output_path>/<worker>_<pid>_<time>_ascend_ms`."""
+
+    def __init__(self, parameters: dict[str, Any], runtime: Runtime) -> None:
+        self._parameters, self._runtime = parameters, runtime
+        self._config = 0
+        self.metadata: dict[str, Any] = {}
+        self.directory = ""
+        self._is_ready = False
+
+    def open_job(self) -> None:
+        """Make the directory and the JOB: before a model is loaded."""
+        handler = self._parameters["on_trace_ready"]
+        output = getattr(handler, "dir_name", None) or self._parameters["output_path"]
+        worker = getattr(handler, "worker_name", None) or socket.gethostname()
+        now = time.time()
+        stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(now)) + f"{int(now * 1000) % 1000:03d}"
+        self.directory = os.path.join(os.path.realpath(output), f"{worker}_{os.getpid()}_{stamp}_ascend_ms")
+        os.makedirs(os.path.join(self.directory, "ASCEND_PROFILER_OUTPUT"), mode=0o750, exist_ok=True)
+        self._runtime.prof_init(self.directory)
+        self._config = self._runtime.create_config(data_types(self._parameters))
+
+    def close_job(self) -> None:
+        """End the JOB."""
+        if self._config:
+            self._runtime.prof_finalize()
+            self._runtime.destroy_config(self._config)
+            self._config = 0
+
+    def init(self) -> None:
+        """Make ready for a start."""
+        self._is_ready = True
+
+    def start(self) -> None:
+        """Record from now on."""
+        if not self._is_ready:
+            _log.error("ProfilerInterface start failed, profiler has not been initialized.")
+            return
+        self._runtime.prof_start(self._config)
+
+    def stop(self) -> None:
+        """Record no more."""
+        if self._runtime.mode.value == "started":
+            self._runtime.prof_stop(self._config)
+
+    def finalize(self) -> None:
+        """Write what is known of this collection."""
+        self._is_ready = False
+        self._write("profiler_info_0.json", {"profiler_parameters": written(self._parameters)})
+        if self.metadata:
+            self._write("profiler_metadata.json", self.metadata)
+            self.metadata.clear()
+
+    def trace_ready(self) -> None:
+        """Call the user's function."""
+        handler = self._parameters["on_trace_ready"]
+        if handler is not None:
+            handler(self)
+
+    def clear(self) -> None:
+        """Nothing is kept between cycles."""
+
+    def delete_dir(self) -> None:
+        """MindSpore only says so, too."""
+        _log.warning("%s has no data that can be parsed", self.directory)
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        path = os.path.join(self.directory, name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=4)
+
+
+class Profiler:
+    """Profile this process: `Profiler()` starts, `stop()` ends, `analyse()` makes the results, where it can.
+
+    Arguments, all by name, are `DEFAULTS`; an unknown one raises TypeError. Inside `with`, it is started and stopped.
+    With a `schedule`, call `step()` after each step. Problems are logged, not raised, as MindSpore does.
+    """
+
+    def __init__(self, *, runtime: Runtime | None = None, **arguments: Any) -> None:
+        self._parameters = checked(arguments)
+        self._has_schedule = self._parameters["schedule"] is not None
+        self._schedule = self._parameters["schedule"] or every_step
+        self._has_started = False
+        self._never_stepped = self._has_schedule
+        self._step_began_ns = 0
+        self.step_num = 0
+        self.current_action: ProfilerAction = self._schedule(0)
+        self._collection: Collection | None = None
+        try:
+            self._collection = Collection(self._parameters, runtime or Runtime())
+            self._collection.open_job()
+        except (ProgramError, OSError) as error:
+            _log.error("the profiler cannot collect: %s", error)
+            self._collection = None
+        if self._parameters["start_profile"]:
+            self.start()
+
+    def start(self) -> None:
+        """Start collecting, at the first step's action."""
+        if self._has_started:
+            _log.warning("The profiler has already started. Do not turn on again in the open state.")
+            return
+        self._has_started = True
+        self._transit(ProfilerAction.NONE, self.current_action)
+        self._step_began_ns = time.time_ns()
+
+    def step(self) -> None:
+        """End a step, and begin the next one; needs a schedule."""
+        if not self._has_schedule:
+            _log.error("With no schedule in the Profiler, step takes no effect!")
+            return
+        if not self._has_started:
+            _log.error("Profiler is stopped, step takes no effect!")
+            return
+        self._end_step()
+        before = self.current_action
+        self.step_num += 1
+        self.current_action = self._schedule(self.step_num)
+        self._transit(before, self.current_action)
+        self._never_stepped = False
+
+    def stop(self) -> None:
+        """Stop collecting."""
+        if self._never_stepped:
+            _log.warning("The profiler has schedule. Please use step() to collect data.")
+            return
+        if not self._has_started:
+            _log.error("The profiler has not started. Do not turn off again in the closed state.")
+            return
+        self._has_started = False
+        if self._has_schedule:
+            self._end_step()
+            self._transit(self.current_action, None)
+        else:
+            self._do(("stop", "finalize"))
+        self._do(("close_job",))
+
+    def analyse(
+        self,
+        offline_path: str | None = None,
+        pretty: bool = False,
+        step_list: list[int] | None = None,
+        mode: str = "sync",
+    ) -> None:
+        """Stop, and import the results where `profagent` is installed (Python 3.11); else say how to."""
+        if offline_path is not None:
+            self.offline_analyse(offline_path, pretty, step_list)
+            return
+        if self._has_schedule:
+            if self._has_started:
+                self._has_started = False
+                self._do(("stop",))
+            _log.warning("The profiler has schedule. Please use 'on_trace_ready' to analyse data.")
+            return
+        if self._has_started:
+            self.stop()
+        if self._collection is not None:
+            _import(self._collection.directory, wait=mode != "async")
+
+    @classmethod
+    def offline_analyse(
+        cls,
+        path: str,
+        pretty: bool = False,
+        step_list: list[int] | None = None,
+        data_simplification: bool = False,
+    ) -> None:
+        """Import every `*_ascend_ms` directory at or below `path`."""
+        if pretty or step_list or data_simplification:
+            say_once("pretty, step_list and data_simplification have no meaning here: the host has all steps")
+        found = _collections(os.path.realpath(path))
+        if not found:
+            _log.error(
+                "Invalid path: %s. Expected a *_ascend_ms_* directory or a parent directory of multiple *_ascend_ms_*",
+                os.path.realpath(path),
+            )
+        for each in found:
+            _import(each, wait=True)
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Keep a text beside the results."""
+        self._add(key, value, value)
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Keep a JSON text beside the results."""
+        try:
+            self._add(key, value, json.loads(value))
+        except (TypeError, ValueError) as error:
+            _log.warning("The metadata value must be a JSON text: %s", error)
+
+    def _add(self, key: str, text: str, value: Any) -> None:
+        if not all(isinstance(each, str) for each in (key, text)):
+            _log.warning("The key and value of metadata must be string. Skip this metadata.")
+        elif self._collection is not None:
+            held = {**self._collection.metadata, key: value}
+            if len(json.dumps(held)) > MAX_METADATA_BYTES:
+                _log.warning("Too many metadata added. Skip this metadata.")
+            else:
+                self._collection.metadata = held
+
+    def _transit(self, before: ProfilerAction, after: ProfilerAction | None) -> None:
+        transition = TRANSITIONS.get((before, after))
+        if transition is None:
+            return
+        if transition.warning:
+            _log.warning(transition.warning)
+        self._do(transition.steps)
+
+    def _do(self, steps: tuple[str, ...]) -> None:
+        if self._collection is None:
+            return
+        for step in steps:
+            try:
+                getattr(self._collection, step)()
+            except Exception as error:  # noqa: BLE001 - a profiler must not end the program
+                _log.error("Profiler %s failed: %s", step, error)
+
+    def _end_step(self) -> None:
+        now = time.time_ns()
+        marks.WRITER.write(Kind.STEP, b"ProfilerStep#%d" % self.step_num, self._step_began_ns, now)
+        self._step_began_ns = now
+
+    def __enter__(self) -> Profiler:  # noqa: PYI034 - Self needs Python 3.11
+        if not self._has_started:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._has_started:
+            self.stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_has_started", False):
+            self.stop()
+            _log.warning("Profiler is stopped at the end of the program.")
+
+
+class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
+    """`on_trace_ready` that puts results below `dir_name`, and imports them where it can."""
+
+    def __init__(
+        self,
+        dir_name: str | None = None,
+        worker_name: str | None = None,
+        analyse_flag: bool = True,
+        async_mode: bool = False,
+    ) -> None:
+        if worker_name is not None and len(worker_name) > LONGEST_WORKER_NAME:
+            _log.warning("worker_name must be a string of at most %d characters; it is left out", LONGEST_WORKER_NAME)
+            worker_name = None
+        self.dir_name, self.worker_name = dir_name, worker_name
+        self._is_wanted, self._is_async = analyse_flag, async_mode
+
+    def __call__(self, collection: Collection) -> None:
+        """Import what was collected so far."""
+        if self._is_wanted:
+            _import(collection.directory, wait=not self._is_async)
+
+
+def _collections(path: str) -> list[str]:
+    if path.endswith("_ascend_ms"):
+        return [path]
+    try:
+        return sorted(each.path for each in os.scandir(path) if each.is_dir() and each.name.endswith("_ascend_ms"))
+    except OSError:
+        return []
+
+
+def _import(directory: str, *, wait: bool) -> None:
+    """Run `profagent import` over each JOB below the directory, where the agent is installed."""
+    command: str | None = shutil.which("profagent")
+    jobs = [each for each in os.listdir(directory) if each.startswith("JOB")]
+    if command is None:
+        say_once(f"the results are made on the host: profagent import -dir {directory}/JOB…")
+        return
+    for job in jobs:
+        process = subprocess.Popen([command, "import", "-dir", os.path.join(directory, job)])  # noqa: S603
+        if wait and process.wait() not in {0, 4}:
+            _log.error("profagent import of %s failed", job)

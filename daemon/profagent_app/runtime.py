@@ -1,0 +1,341 @@
+"""The runtime library `libsvp_acl.so`: its profiling and subscription functions, in the order that it wants.
+
+Signatures are those of the public header `svp_acl_prof.h`. The order is checked before a call is made; the rules are
+of the pyACL pages, the codes were seen by running the public library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import os
+from collections.abc import Sequence
+from typing import NamedTuple, Union
+
+from profagent_app.errors import CallError, LibraryError, OrderError
+
+LIBRARY = "libsvp_acl.so"
+# Where SDK images keep it; unverified on boards. The loader's own path comes first.
+DIRECTORIES = ("/opt/lib", "/opt/lib/svp_npu", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+DESCRIPTOR_BYTES = 256
+_LONGEST_BY_ACCESSOR = 31  # the accessors refuse a type or name of 32 bytes, which descriptors do carry
+
+_P, _SIZE, _U32, _U64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint64
+_DATA = (_P, _SIZE, _U32)
+_RETURNS_CODE: dict[str, tuple[type, ...]] = {
+    "svp_acl_init": (ctypes.c_char_p,),
+    "svp_acl_finalize": (),
+    "svp_acl_prof_init": (ctypes.c_char_p, _SIZE),
+    "svp_acl_prof_start": (_P,),
+    "svp_acl_prof_stop": (_P,),
+    "svp_acl_prof_finalize": (),
+    "svp_acl_prof_destroy_config": (_P,),
+    "svp_acl_prof_model_subscribe": (_U32, _P),
+    "svp_acl_prof_model_unsubscribe": (_U32,),
+    "svp_acl_prof_destroy_subscribe_config": (_P,),
+    "svp_acl_prof_get_op_desc_size": (_P,),
+    "svp_acl_prof_get_op_num": (_P, _SIZE, _P),
+    "svp_acl_prof_get_op_type_len": (*_DATA, _P),
+    "svp_acl_prof_get_op_name_len": (*_DATA, _P),
+    "svp_acl_prof_get_op_type": (*_DATA, ctypes.c_char_p, _SIZE),
+    "svp_acl_prof_get_op_name": (*_DATA, ctypes.c_char_p, _SIZE),
+    "svp_acl_mdl_load_from_mem": (_P, _SIZE, _P),
+    "svp_acl_mdl_execute": (_U32, _P, _P),
+    "svp_acl_mdl_unload": (_U32,),
+    "svp_acl_rt_set_device": (ctypes.c_int32,),
+    "svp_acl_rt_reset_device": (ctypes.c_int32,),
+    "svp_acl_rt_create_context": (_P, ctypes.c_int32),
+    "svp_acl_rt_set_current_context": (_P,),
+    "svp_acl_rt_destroy_context": (_P,),
+}
+_RETURNS_OTHER: dict[str, tuple[type, tuple[type, ...]]] = {
+    "svp_acl_prof_create_config": (_P, (_P, _U32, ctypes.c_int, _P, _U64)),
+    "svp_acl_prof_create_subscribe_config": (_P, (ctypes.c_int8, ctypes.c_int, _P)),
+    "svp_acl_prof_get_op_start": (_U64, _DATA),
+    "svp_acl_prof_get_op_end": (_U64, _DATA),
+    "svp_acl_prof_get_op_duration": (_U64, _DATA),
+    "svp_acl_prof_get_model_id": (_SIZE, _DATA),
+}
+
+Data = Union[bytes, int]  # the bytes of descriptors, or their address
+
+
+class DataType(enum.IntFlag):
+    """What `prof_start` records."""
+
+    ACL_API = 0x1
+    TASK_TIME = 0x2
+    AICORE_METRICS = 0x4
+    AICPU_TRACE = 0x8
+    ALL = 0xF
+
+
+class Mode(enum.Enum):
+    """What the profiling of this process is at, as far as it was used through this binding."""
+
+    OFF = "off"
+    READY = "initialised"
+    STARTED = "started"
+    SUBSCRIBED = "subscribed"
+
+
+class _Rule(NamedTuple):
+    code: int
+    text: str
+
+
+_NO_INIT = _Rule(100001, "call prof_init first")
+_EXCLUDED = _Rule(148047, "profiling and subscription exclude each other: finish the one before the other")
+_NOT_SUBSCRIBED = _Rule(100001, "no model is subscribed")
+_RULES = {
+    ("svp_acl_prof_init", Mode.READY): _Rule(100002, "prof_init was called already: call prof_finalize first"),
+    ("svp_acl_prof_init", Mode.STARTED): _Rule(100002, "prof_init was called already: call prof_finalize first"),
+    ("svp_acl_prof_init", Mode.SUBSCRIBED): _EXCLUDED,
+    ("svp_acl_prof_start", Mode.OFF): _NO_INIT,
+    ("svp_acl_prof_start", Mode.SUBSCRIBED): _NO_INIT,
+    ("svp_acl_prof_start", Mode.STARTED): _Rule(100042, "profiling is started: call prof_stop before"),
+    ("svp_acl_prof_stop", Mode.OFF): _NO_INIT,
+    ("svp_acl_prof_stop", Mode.SUBSCRIBED): _NO_INIT,
+    ("svp_acl_prof_stop", Mode.READY): _Rule(100037, "profiling is not started: call prof_start before"),
+    ("svp_acl_prof_finalize", Mode.OFF): _NO_INIT,
+    ("svp_acl_prof_finalize", Mode.SUBSCRIBED): _NO_INIT,
+    ("svp_acl_prof_finalize", Mode.STARTED): _Rule(500000, "profiling is started: call prof_stop before"),
+    ("svp_acl_prof_model_subscribe", Mode.READY): _EXCLUDED,
+    ("svp_acl_prof_model_subscribe", Mode.STARTED): _EXCLUDED,
+    ("svp_acl_prof_model_unsubscribe", Mode.OFF): _NOT_SUBSCRIBED,
+    ("svp_acl_prof_model_unsubscribe", Mode.READY): _NOT_SUBSCRIBED,
+    ("svp_acl_prof_model_unsubscribe", Mode.STARTED): _NOT_SUBSCRIBED,
+    ("svp_acl_prof_get_*", Mode.READY): _EXCLUDED,
+    ("svp_acl_prof_get_*", Mode.STARTED): _EXCLUDED,
+}
+_AFTER_INIT = _Rule(100001, "call init (svp_acl_init) first")
+_BEFORE_LOAD = _Rule(100000, "call prof_init before a model is loaded: no model that is loaded now would be recorded")
+
+
+class Operator(NamedTuple):
+    """One executed layer, as a descriptor tells it. Times are microseconds since 1970, by the board's clock."""
+
+    model_id: int
+    op_type: str
+    op_name: str
+    start_us: int
+    end_us: int
+    duration_us: int
+
+
+def load(library: str | None = None) -> ctypes.CDLL:
+    """The runtime library: `library`, `$PROFAGENT_SVP_ACL`, or where images keep it; LibraryError without one."""
+    named = library or os.environ.get("PROFAGENT_SVP_ACL")
+    tried = [named] if named else [LIBRARY, *(f"{directory}/{LIBRARY}" for directory in DIRECTORIES)]
+    for path in tried:
+        try:
+            loaded = ctypes.CDLL(path)
+        except OSError:
+            continue
+        for name, arguments in _RETURNS_CODE.items():
+            _declare(path, loaded, name, ctypes.c_int, arguments)
+        for name, (returned, arguments) in _RETURNS_OTHER.items():
+            _declare(path, loaded, name, returned, arguments)
+        return loaded
+    raise LibraryError(f"no {LIBRARY} at {', '.join(tried)}: set PROFAGENT_SVP_ACL to its path")
+
+
+def _declare(path: str, library: ctypes.CDLL, name: str, returned: type, arguments: tuple[type, ...]) -> None:
+    try:
+        function = getattr(library, name)
+    except AttributeError:
+        if name.startswith("svp_acl_prof"):
+            raise LibraryError(f"{path} has no {name}: it is not the SS928's runtime") from None
+        return  # the others are asked for by programs that have them
+    function.restype, function.argtypes = returned, arguments
+
+
+class Runtime:
+    """The library, and the state that its order rules need. Calls raise OrderError, CallError or LibraryError."""
+
+    def __init__(self, library: str | None = None) -> None:
+        self._library = load(library)
+        self._initialized: bool | None = None  # None: the program may have called svp_acl_init by itself
+        self._models: set[int] = set()
+        self._subscribed: set[int] = set()
+        self._descriptors: dict[int, ctypes.c_int] = {}  # the library keeps a pointer to the number
+        self.mode = Mode.OFF
+
+    def init(self, config_path: str | None = None) -> None:
+        """`svp_acl_init`; with an acl.json, profiling is the file's and prof_init is refused."""
+        self._call("svp_acl_init", os.fsencode(config_path) if config_path is not None else None)
+        self._initialized = True
+
+    def finalize(self) -> None:
+        """`svp_acl_finalize`; it ends profiling as well."""
+        self._call("svp_acl_finalize")
+        self._initialized, self.mode = False, Mode.OFF
+        self._models.clear()
+        self._subscribed.clear()
+
+    def prof_init(self, result_path: str) -> None:
+        """Make a JOB in the directory `result_path`; where there is none, the library takes the current one."""
+        self._check("svp_acl_prof_init")
+        if self._models:
+            raise OrderError("svp_acl_prof_init", _BEFORE_LOAD.text, _BEFORE_LOAD.code)
+        path = os.fsencode(result_path)
+        self._call("svp_acl_prof_init", path, len(path))
+        self.mode = Mode.READY
+
+    def prof_start(self, config: int) -> None:
+        """Record what `config` (of `create_config`) says, from now on."""
+        self._check("svp_acl_prof_start")
+        self._call("svp_acl_prof_start", config)
+        self.mode = Mode.STARTED
+
+    def prof_stop(self, config: int) -> None:
+        """Record no more; `config` is the one that it was started with."""
+        self._check("svp_acl_prof_stop")
+        self._call("svp_acl_prof_stop", config)
+        self.mode = Mode.READY
+
+    def prof_finalize(self) -> None:
+        """End the JOB."""
+        self._check("svp_acl_prof_finalize")
+        self._call("svp_acl_prof_finalize")
+        self.mode = Mode.OFF
+
+    def create_config(self, data_types: int = DataType.ALL, devices: Sequence[int] = (0,), metrics: int = 0) -> int:
+        """The address of a profiling configuration; the SS928 takes device 0 and metrics 0 alone."""
+        numbers = (ctypes.c_uint32 * len(devices))(*devices)
+        config = self._library.svp_acl_prof_create_config(numbers, len(devices), metrics, None, data_types)
+        return self._made("svp_acl_prof_create_config", config)
+
+    def destroy_config(self, config: int) -> None:
+        """Free a profiling configuration."""
+        self._call("svp_acl_prof_destroy_config", config)
+
+    def create_subscribe_config(self, descriptor: int, *, time_info: bool = True) -> int:
+        """The address of a subscription's configuration; `descriptor` is the pipe that is written to."""
+        number = ctypes.c_int(descriptor)
+        config = self._library.svp_acl_prof_create_subscribe_config(time_info, 0, ctypes.byref(number))
+        self._descriptors[self._made("svp_acl_prof_create_subscribe_config", config)] = number
+        return int(config)
+
+    def destroy_subscribe_config(self, config: int) -> None:
+        """Free a subscription's configuration; its models are unsubscribed before."""
+        self._call("svp_acl_prof_destroy_subscribe_config", config)
+        self._descriptors.pop(config, None)
+
+    def subscribe(self, model_id: int, config: int) -> None:
+        """Have 256 bytes written to the configuration's pipe for each layer that the model executes."""
+        self._check("svp_acl_prof_model_subscribe")
+        if self._initialized:
+            self.mode = Mode.SUBSCRIBED  # also when it fails: the process stays in this mode
+        self._call("svp_acl_prof_model_subscribe", model_id, config)
+        self.mode = Mode.SUBSCRIBED
+        self._subscribed.add(model_id)
+
+    def unsubscribe(self, model_id: int) -> None:
+        """End a model's subscription."""
+        self._check("svp_acl_prof_model_unsubscribe")
+        self._call("svp_acl_prof_model_unsubscribe", model_id)
+        self._subscribed.discard(model_id)
+        if not self._subscribed:
+            self.mode = Mode.OFF
+
+    def op_desc_size(self) -> int:
+        """Bytes of a descriptor."""
+        size = ctypes.c_size_t(0)  # the library writes 32 of its bits
+        self._call("svp_acl_prof_get_op_desc_size", ctypes.byref(size))
+        return size.value
+
+    def op_num(self, data: Data, size: int) -> int:
+        """How many whole descriptors `size` bytes hold."""
+        self._check("svp_acl_prof_get_*")
+        number = ctypes.c_uint32(0)
+        self._call("svp_acl_prof_get_op_num", data, size, ctypes.byref(number))
+        return number.value
+
+    def op_text(self, kind: str, data: Data, size: int, index: int) -> str:
+        """The `type` or `name` of a descriptor's layer, without the NUL that models may carry."""
+        length = self.op_text_length(kind, data, size, index)
+        if length > _LONGEST_BY_ACCESSOR:
+            return _text_of(data, index, kind, length)
+        into = ctypes.create_string_buffer(length + 1)
+        self._call(f"svp_acl_prof_get_op_{kind}", data, size, index, into, max(length, 1))
+        return into.raw[:length].rstrip(b"\0").decode(errors="replace")
+
+    def op_text_length(self, kind: str, data: Data, size: int, index: int) -> int:
+        """Bytes of the `type` or `name`."""
+        self._check("svp_acl_prof_get_*")
+        length = ctypes.c_size_t(0)
+        self._call(f"svp_acl_prof_get_op_{kind}_len", data, size, index, ctypes.byref(length))
+        return length.value
+
+    def op_number(self, kind: str, data: Data, size: int, index: int) -> int:
+        """The `op_start`, `op_end` or `op_duration` (µs) or `model_id` of a descriptor."""
+        # The accessors answer 100000 in place of a number, so the index is checked before.
+        if not 0 <= index < self.op_num(data, size):
+            raise CallError(f"svp_acl_prof_get_{kind}", 100000)
+        return int(getattr(self._library, f"svp_acl_prof_get_{kind}")(data, size, index))
+
+    def operators(self, data: bytes) -> list[Operator]:
+        """Every whole descriptor in `data`."""
+        size = len(data)
+        return [
+            Operator(
+                self.op_number("model_id", data, size, index),
+                self.op_text("type", data, size, index),
+                self.op_text("name", data, size, index),
+                self.op_number("op_start", data, size, index),
+                self.op_number("op_end", data, size, index),
+                self.op_number("op_duration", data, size, index),
+            )
+            for index in range(self.op_num(data, size))
+        ]
+
+    def load_model(self, model: bytes) -> int:
+        """Load a model from memory; its id."""
+        number = ctypes.c_uint32(0)
+        self._call("svp_acl_mdl_load_from_mem", model, len(model), ctypes.byref(number))
+        self._models.add(number.value)
+        return number.value
+
+    def execute(self, model_id: int, inputs: int, outputs: int) -> None:
+        """Run a loaded model with the datasets at two addresses."""
+        self._call("svp_acl_mdl_execute", model_id, inputs, outputs)
+
+    def unload_model(self, model_id: int) -> None:
+        """Unload a model."""
+        self._call("svp_acl_mdl_unload", model_id)
+        self._models.discard(model_id)
+
+    def create_context(self, device: int) -> int:
+        """The address of a context on a device."""
+        context = ctypes.c_void_p()
+        self._call("svp_acl_rt_create_context", ctypes.byref(context), device)
+        return context.value or 0
+
+    def call(self, function: str, *arguments: object) -> None:
+        """Any other function of the library that returns a code."""
+        self._call(function, *arguments)
+
+    def _check(self, function: str) -> None:
+        rule = _RULES.get((function, self.mode))
+        if self._initialized is False and not function.endswith("*"):
+            rule = _AFTER_INIT
+        if rule is not None:
+            raise OrderError(function, rule.text, rule.code)
+
+    def _call(self, function: str, *arguments: object) -> None:
+        code = getattr(self._library, function)(*arguments)
+        if code != 0:
+            raise CallError(function, code)
+
+    @staticmethod
+    def _made(function: str, address: int | None) -> int:
+        if not address:
+            raise CallError(function, 100000)
+        return address
+
+
+def _text_of(data: Data, index: int, kind: str, length: int) -> str:
+    start = index * DESCRIPTOR_BYTES + (0xB8 if kind == "type" else 0xD8)
+    raw = data[start : start + min(length, 32)] if isinstance(data, bytes) else ctypes.string_at(data + start, 32)
+    return raw.rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,136 @@
+"""pyACL's stamps (msproftx). The SS928's runtime has none, so they are marks of our own, by the documented rules.
+
+A stamp is a number from 1 to 100; 100 may live at a time. Every function answers 0, or -1 with a warning in the log.
+They work between `prof.start` and `prof.stop` only.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from profagent_app import marks
+from profagent_app.marks import Kind
+
+OK, FAILED = 0, -1
+LIVE_STAMPS = 100
+LONGEST_MESSAGE = 127
+
+_log = logging.getLogger("profagent_app")
+
+
+class _Stamp:
+    __slots__ = ("begin_ns", "message")
+
+    def __init__(self) -> None:
+        self.begin_ns: int | None = None
+        self.message = b""
+
+
+class Stamps:
+    """The stamps of a process. `set_running` follows prof.start and prof.stop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free = list(range(LIVE_STAMPS, 0, -1))
+        self._live: dict[int, _Stamp] = {}
+        self._stack: list[int] = []  # one for the process: pushing and popping from one thread is the caller's duty
+        self.is_running = False
+
+    def create(self) -> int:
+        """A new stamp; 0 when profiling is not started, or 100 live already."""
+        with self._lock:
+            if not self.is_running:
+                return _refused("create_stamp", "call prof.start first", 0)
+            if not self._free:
+                return _refused("create_stamp", f"{LIVE_STAMPS} stamps live: destroy one first", 0)
+            number = self._free.pop()
+            self._live[number] = _Stamp()
+            return number
+
+    def set_message(self, stamp: int, message: bytes) -> int:
+        """Set what the stamp says, at most 127 bytes; a later call replaces it."""
+        with self._lock:
+            if stamp not in self._live:
+                return _refused("set_stamp_trace_message", f"there is no stamp {stamp}")
+            if len(message) > LONGEST_MESSAGE:
+                return _refused("set_stamp_trace_message", f"a message has at most {LONGEST_MESSAGE} bytes")
+            self._live[stamp].message = message
+            return OK
+
+    def mark(self, stamp: int) -> int:
+        """Mark this moment."""
+        now = time.time_ns()
+        with self._lock:
+            found = self._usable("mark", stamp)
+        if found is None:
+            return FAILED
+        marks.WRITER.write(Kind.MARK, found.message, now, now)
+        return OK
+
+    def push(self, stamp: int) -> int:
+        """Begin a span; spans nest."""
+        with self._lock:
+            found = self._usable("push", stamp)
+            if found is None:
+                return FAILED
+            found.begin_ns = time.time_ns()
+            self._stack.append(stamp)
+            return OK
+
+    def pop(self) -> int:
+        """End the span that was begun last."""
+        now = time.time_ns()
+        with self._lock:
+            if not self._stack:
+                return _refused("pop", "call push first")
+            found = self._usable("pop", self._stack.pop())
+        if found is None or found.begin_ns is None:
+            return FAILED
+        marks.WRITER.write(Kind.SPAN, found.message, found.begin_ns, now)
+        return OK
+
+    def range_start(self, stamp: int) -> tuple[int, int]:
+        """Begin a range, which may end in another thread: its id, and 0 or -1."""
+        with self._lock:
+            found = self._usable("range_start", stamp)
+            if found is None:
+                return 0, FAILED
+            found.begin_ns = time.time_ns()
+            return stamp, OK
+
+    def range_stop(self, range_id: int) -> int:
+        """End a range."""
+        now = time.time_ns()
+        with self._lock:
+            found = self._usable("range_stop", range_id)
+            begin = found.begin_ns if found is not None else None
+            if found is None or begin is None:
+                return _refused("range_stop", f"range {range_id} was not started")
+            found.begin_ns = None
+        marks.WRITER.write(Kind.RANGE, found.message, begin, now, range_id)
+        return OK
+
+    def destroy(self, stamp: int) -> int:
+        """Give a stamp back."""
+        with self._lock:
+            if self._live.pop(stamp, None) is None:
+                return _refused("destroy_stamp", f"there is no stamp {stamp}")
+            self._stack = [each for each in self._stack if each != stamp]
+            self._free.append(stamp)
+            return OK
+
+    def _usable(self, function: str, stamp: int) -> _Stamp | None:
+        if not self.is_running:
+            _refused(function, "call prof.start first")
+            return None
+        found = self._live.get(stamp)
+        if found is None:
+            _refused(function, f"there is no stamp {stamp}")
+        return found
+
+
+def _refused(function: str, why: str, answer: int = FAILED) -> int:
+    _log.warning("acl.prof.%s: %s", function, why)
+    return answer

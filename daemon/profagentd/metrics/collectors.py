@@ -1,0 +1,236 @@
+"""One collector for each thing that is measured. Each reads files directly, and starts no process.
+
+A collector is called with the board's files (`/`, or a directory that tests made) and returns samples. OSError means
+that the board lacks it, or that it cannot be read now.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+from profagentd.metrics import umap
+from profagentd.sources.state import npu_processes
+
+
+class Sample(NamedTuple):
+    """A value of this moment; names are `collector.thing`, units `%`, `B`, `B/s`, `/s`, `C`, `mV`, `us` or empty."""
+
+    name: str
+    unit: str
+    value: float
+
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+# How often programs that have the NPU open are looked for.
+PROGRAMS_S = 10.0
+# Columns of svp_npu that say something over time, and their units.
+_NPU = {
+    ("runtime info", "hw_utilization"): "%",
+    ("runtime info", "last_hw_task_time"): "us",
+    ("runtime info", "timeout_err_cnt"): "",
+    ("runtime info", "hw_err_cnt"): "",
+    ("runtime info", "aicpu_err_cnt"): "",
+    ("runtime info", "mac_utilization"): "%",
+    ("irq info", "irq_cnt_last_sec"): "",
+    ("irq info", "irq_time_last_sec"): "us",
+    ("resource info", "free_model_num"): "",
+    ("resource info", "free_task_node_num"): "",
+    ("sync model task info", "task_finish_num"): "",
+}
+_PM = re.compile(r"(?i)\b(temperature|(?:core|cpu|npu)[ _]*(?:volt(?:age)?))\b\D{0,40}?(-?\d+(?:\.\d+)?)")
+
+
+def npu(board: Path) -> Iterator[Sample]:
+    """Utilisation, errors and tasks of the NPU, by /proc/umap/svp_npu (svp_nnn in some SDKs)."""
+    for section, columns in umap.tables(_first_text(board, "proc/umap/svp_npu", "proc/umap/svp_nnn")):
+        for column, value in columns.items():
+            unit = _NPU.get((section, column))
+            if unit is not None:
+                yield Sample(f"npu.{column}", unit, value)
+
+
+def media_memory(board: Path) -> Iterator[Sample]:
+    """The media memory (MMZ), where models and buffers lie."""
+    for name, value in umap.media_memory(_text(board / "proc/umap/media-mem")).items():
+        yield Sample(f"media_memory.{name}", "B", value)
+
+
+def power(board: Path) -> Iterator[Sample]:
+    """Chip temperature and voltages, by /proc/umap/pm. Its layout was never seen: names are looked for, no more."""
+    for name, value in _PM.findall(_text(board / "proc/umap/pm")):
+        is_temperature = name.lower() == "temperature"
+        label = "temperature" if is_temperature else name.lower().replace(" ", "_")
+        yield Sample(f"power.{label}", "C" if is_temperature else "mV", float(value))
+
+
+def thermal(board: Path) -> Iterator[Sample]:
+    """Each thermal zone of the kernel."""
+    zones = sorted((board / "sys/class/thermal").glob("thermal_zone*"))
+    if not zones:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(board / "sys/class/thermal/thermal_zone*"))
+    for zone in zones:
+        yield Sample(f"thermal.{zone.name[len('thermal_zone') :]}", "C", int(_text(zone / "temp")) / 1000)
+
+
+def memory(board: Path) -> Iterator[Sample]:
+    """Memory of the system."""
+    fields = dict(line.split(":", 1) for line in _text(board / "proc/meminfo").splitlines() if ":" in line)
+    for field, name in (("MemTotal", "total"), ("MemAvailable", "available"), ("SwapFree", "swap_free")):
+        if field in fields:
+            yield Sample(f"memory.{name}", "B", 1024.0 * int(fields[field].split()[0]))
+
+
+def load(board: Path) -> Iterator[Sample]:
+    """Load average of the last minute."""
+    yield Sample("load.1min", "", float(_text(board / "proc/loadavg").split()[0]))
+
+
+class Rates:
+    """Changes a second of counters that only grow."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._before: tuple[float, dict[str, float]] = (0.0, {})
+
+    def of(self, counters: dict[str, float]) -> Iterator[tuple[str, float]]:
+        """Rates of those that were there at the last call, too, and did not begin again."""
+        now, (then, before) = self._clock(), self._before
+        self._before = now, counters
+        for name, value in counters.items():
+            if now > then and value >= before.get(name, value + 1):
+                yield name, (value - before[name]) / (now - then)
+
+
+class Processors:
+    """Each core's share of time that is not idle, by /proc/stat."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[int, int]] = {}
+
+    def __call__(self, board: Path) -> Iterator[Sample]:
+        """Samples of the time since the last call; none at the first."""
+        for line in _text(board / "proc/stat").splitlines():
+            if not line.startswith("cpu"):
+                break
+            name, *fields = line.split()
+            numbers = [int(each) for each in fields[:8]]
+            total, idle = sum(numbers), numbers[3] + numbers[4]
+            last_total, last_idle = self._before.get(name, (total, idle))
+            self._before[name] = total, idle
+            if total > last_total:
+                label = "all" if name == "cpu" else name[3:]
+                yield Sample(f"cpu.{label}", "%", 100 * (1 - (idle - last_idle) / (total - last_total)))
+
+
+class Network:
+    """Bytes a second of each interface but loopback."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rates = Rates(clock)
+
+    def __call__(self, board: Path) -> Iterator[Sample]:
+        """Samples of the time since the last call; none at the first."""
+        counters: dict[str, float] = {}
+        for line in _text(board / "proc/net/dev").splitlines()[2:]:
+            name, _, numbers = line.partition(":")
+            if name.strip() != "lo":
+                fields = numbers.split()
+                counters[f"network.{name.strip()}.received"] = int(fields[0])
+                counters[f"network.{name.strip()}.sent"] = int(fields[8])
+        for name, rate in self._rates.of(counters):
+            yield Sample(name, "B/s", rate)
+
+
+class Disks:
+    """Free bytes and inodes of the roots' file systems."""
+
+    def __init__(self, roots: Callable[[], Iterable[bytes]]) -> None:
+        self._roots = roots
+
+    def __call__(self, _board: Path) -> Iterator[Sample]:
+        """A pair of samples for each root that answers."""
+        for name in map(os.fsdecode, self._roots()):
+            try:
+                state = os.statvfs(name)
+            except OSError:
+                continue  # the daemon tells of it where it looks for JOBs
+            yield Sample(f"disk.{name}.free", "B", float(state.f_bavail * state.f_frsize))
+            yield Sample(f"disk.{name}.free_inodes", "", float(state.f_favail))
+
+
+class Profiled:
+    """The daemon, and the programs that have the NPU open: looked for now and then, each look takes all processes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next_look = float("-inf")
+        self._found: dict[str, str] = {}
+
+    def __call__(self, board: Path) -> dict[str, str]:
+        """Label and directory in /proc of each."""
+        if self._clock() >= self._next_look:
+            self._next_look = self._clock() + PROGRAMS_S
+            found, _ = npu_processes(board / "proc")
+            self._found = {f"program.{each.name}-{each.pid}": str(each.pid) for each in found}
+        return {"daemon": "self", **self._found}
+
+
+class Processes:
+    """Processor time, memory, threads and page faults of processes."""
+
+    def __init__(self, named: Callable[[Path], Mapping[str, str]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._named, self._rates = named, Rates(clock)
+
+    def __call__(self, board: Path) -> Iterator[Sample]:
+        """Samples of each process that is there."""
+        counters: dict[str, float] = {}
+        for label, pid in self._named(board).items():
+            try:
+                fields = _text(board / f"proc/{pid}/stat").rpartition(")")[2].split()
+            except OSError:
+                continue  # it ended
+            yield Sample(f"{label}.threads", "", int(fields[17]))
+            yield Sample(f"{label}.rss", "B", int(fields[21]) * _PAGE)
+            counters[f"{label}.cpu"] = 100 * _TICK_S * (int(fields[11]) + int(fields[12]))
+            counters[f"{label}.page_faults"] = int(fields[7]) + int(fields[9])
+        for name, rate in self._rates.of(counters):
+            yield Sample(name, "%" if name.endswith(".cpu") else "/s", rate)
+
+
+Collector = Callable[[Path], Iterable[Sample]]
+
+
+def every(roots: Callable[[], Iterable[bytes]]) -> dict[str, Collector]:
+    """All of them by name, new ones of each: some remember what they saw last. A new one has its line here."""
+    return {
+        "npu": npu,
+        "media_memory": media_memory,
+        "power": power,
+        "thermal": thermal,
+        "memory": memory,
+        "load": load,
+        "cpu": Processors(),
+        "network": Network(),
+        "disk": Disks(roots),
+        "process": Processes(Profiled()),
+    }
+
+
+def _text(path: Path) -> str:
+    return path.read_text("utf-8", "replace")
+
+
+def _first_text(board: Path, *names: str) -> str:
+    for name in names[:-1]:
+        try:
+            return _text(board / name)
+        except OSError:
+            continue
+    return _text(board / names[-1])

@@ -1,0 +1,72 @@
+"""The sources that the daemon writes itself: subscribed operators, marks, metrics (`profagentd.spools`)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from profagentd.sources.files import Gone, NotAFile, Unreadable
+from profagentd.sources.source import DATA, SNAPSHOT, LogKind, Part, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from profagentd.sources.files import OpenJob
+
+_SEGMENT = re.compile(rb"\d{8}")
+_DONE = b".done"
+_END = b"end"
+_SIMULATED = b"simulated"
+_BYTES = re.compile(rb"bytes:(\d{1,19})\n")
+
+
+class SpoolSource(Source):
+    """Spools of one kind. A segment has ended when its `.done` tells its length, a spool when its `end` is there."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._pattern = re.compile(name.upper().encode() + rb"-[A-Za-z0-9_.]{1,64}-\d{8}T\d{9}Z")
+
+    def is_collection(self, name: bytes) -> bool:
+        """`OPS-camera-20261123T140000123Z`."""
+        return self._pattern.fullmatch(name) is not None
+
+    def kind(self, path: bytes) -> LogKind:
+        """Segments grow."""
+        return DATA if _SEGMENT.fullmatch(path) else SNAPSHOT
+
+    def is_early(self, path: bytes) -> bool:
+        """What says that nothing in it is real."""
+        return path == _SIMULATED
+
+    def before(self, _path: bytes) -> tuple[bytes, ...]:
+        """The same."""
+        return (_SIMULATED,)
+
+    def part(self, path: bytes) -> Part | None:
+        """Segments may go once they are delivered, the rest with the last of them."""
+        if _SEGMENT.fullmatch(self.ended_by(path) or path):
+            return Part.WORK
+        return Part.TABLE if path in (_END, _SIMULATED) else None
+
+    def end_of(self, path: bytes) -> bytes | None:
+        """Its `.done`."""
+        return path + _DONE
+
+    def ended_by(self, path: bytes) -> bytes | None:
+        """The segment whose `.done` it is."""
+        data = path[: -len(_DONE)]
+        return data if path.endswith(_DONE) and _SEGMENT.fullmatch(data) else None
+
+    def end_length(self, _path: bytes, text: bytes) -> int | None:
+        """The number in `bytes:N`."""
+        found = _BYTES.fullmatch(text)
+        return None if found is None else int(found[1])
+
+    def has_ended(self, files: OpenJob) -> Iterator[bool | None]:
+        """Whether the daemon that wrote it has ended it."""
+        try:
+            files.status(_END)
+        except (Gone, NotAFile, Unreadable):
+            yield False
+        yield True

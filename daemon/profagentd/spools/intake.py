@@ -1,0 +1,253 @@
+"""Takes in what programs write: a FIFO for each name, and pipes whose read end a program passes through a socket.
+
+    <run>/ops.NAME     descriptors of svp_acl_prof_model_subscribe, 256 bytes each
+    <run>/marks        records of profagent_app.marks and profagent_mark.h, 256 bytes each
+    <run>/socket       connect, and send NAME with the read end of a pipe of descriptors (SCM_RIGHTS)
+
+One thread reads all of them at once and writes the spools, so that a program waits for nobody. Only whole records go
+into a spool; what a program left behind in the middle of one is dropped when its pipe ends, and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import selectors
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterable
+from typing import Callable, NamedTuple
+
+from profagentd.spools.spool import Spool, is_good_name
+
+_log = logging.getLogger(__name__)
+
+RECORD_BYTES = 256
+PIPE_BYTES = 1 << 20
+READ_BYTES = 1 << 20
+PIECE_BYTES = 1 << 16  # what goes into one segment together
+# Between two reads, so that not every write of a program wakes this thread: a pipe holds 4096 records meanwhile, and
+# 256 of them where the kernel gives no larger one.
+REST_S = 0.005
+MOST_PASSED = 64
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ; Python 3.9 has no name for it
+
+NewSpool = Callable[[str, str], Spool]  # of a kind and a name
+
+
+class Fifo(NamedTuple):
+    """A FIFO that is offered: its path, and the spool that it fills."""
+
+    path: str
+    kind: str
+    name: str
+
+
+class _Pipe:
+    """An open read end, the beginning of a record that is not whole yet, and the FIFO to open anew at its end."""
+
+    def __init__(self, descriptor: int, spool: Spool, fifo: Fifo | None) -> None:
+        self.descriptor, self.spool, self.fifo = descriptor, spool, fifo
+        self.rest = b""
+
+
+class Intake:
+    """The thread and its pipes. `start` makes the FIFOs and raises OSError; `stop` reads what is there, and ends."""
+
+    def __init__(self, run: str, ops: Iterable[str], new_spool: NewSpool, *, marks: bool = True) -> None:
+        """`ops`: names of FIFOs for descriptors; without one there is no socket either."""
+        self._run, self._new_spool = run, new_spool
+        self._fifos = [Fifo(os.path.join(run, "marks"), "marks", "program")] if marks else []
+        self._fifos += [Fifo(os.path.join(run, f"ops.{name}"), "ops", name) for name in ops]
+        self._spools: dict[tuple[str, str], Spool] = {}
+        self._selector = selectors.DefaultSelector()
+        self._socket: socket.socket | None = None
+        self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
+        self._lock = -1
+        self._is_stopping = False
+        self.torn_records = self.lost_bytes = self.passed = 0
+
+    def start(self) -> None:
+        """Make the FIFOs and the socket, and begin to read."""
+        try:
+            self._offer()
+        except OSError:
+            self._close()  # a FIFO that is open and not read would hold up its program
+            raise
+        self._thread.start()
+
+    def _offer(self) -> None:
+        if not os.path.isdir(self._run):
+            os.makedirs(self._run)
+            os.chmod(self._run, 0o755)  # noqa: S103 - programs of other users open what is in it
+        self._lock = _locked(os.path.join(self._run, "lock"))
+        for fifo in self._fifos:
+            _make_fifo(fifo.path)
+            self._open(fifo)
+        if not any(fifo.kind == "ops" for fifo in self._fifos):
+            return
+        path = os.path.join(self._run, "socket")
+        _remove_socket(path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self._socket.bind(path)
+        os.chmod(path, 0o666)  # noqa: S103 - whoever runs the profiled program may pass a pipe
+        self._socket.listen(16)
+        self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
+
+    def stop(self) -> None:
+        """Take in what was written so far, then end every spool. Blocks until that is done."""
+        self._is_stopping = True
+        os.write(self._waker, b"x")
+        self._thread.join()
+        for spool in self._spools.values():
+            try:
+                spool.close()
+            except OSError as error:
+                _log.warning("a spool stays without its end: %s", error)
+        self._close()
+
+    def _close(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, _Pipe):
+                self._end(key.data)
+        if self._socket is not None:
+            self._socket.close()
+        for descriptor in (self._lock, self._wake, self._waker):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._selector.close()
+
+    def _work(self) -> None:
+        self._selector.register(self._wake, selectors.EVENT_READ, None)
+        is_last = False
+        while not is_last:
+            is_last = self._is_stopping  # once more what is there, and no more of who never rests
+            for key, _ in self._selector.select(0 if is_last else None):
+                if isinstance(key.data, _Pipe):
+                    self._read(key.data)
+                elif key.data is not None:
+                    key.data()
+            if not self._is_stopping:
+                time.sleep(REST_S)
+
+    def _open(self, fifo: Fifo) -> None:
+        descriptor = os.open(fifo.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._add(_Pipe(descriptor, self._spool(fifo.kind, fifo.name), fifo))
+
+    def _add(self, pipe: _Pipe) -> None:
+        with contextlib.suppress(OSError):  # beyond this user's limit: a smaller pipe holds less of a burst
+            fcntl.fcntl(pipe.descriptor, _SET_PIPE_SIZE, PIPE_BYTES)
+        self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
+
+    def _spool(self, kind: str, name: str) -> Spool:
+        return self._spools.setdefault((kind, name), self._new_spool(kind, name))
+
+    def _read(self, pipe: _Pipe) -> None:
+        try:
+            data = os.read(pipe.descriptor, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            _log.warning("a pipe of %s cannot be read any more: %s", pipe.fifo or "a program", error)
+            data = b""
+        if not data:
+            self._end(pipe)
+            return
+        data = pipe.rest + data
+        whole = len(data) - len(data) % RECORD_BYTES
+        pipe.rest = data[whole:]
+        for begin in range(0, whole, PIECE_BYTES):
+            self._write(pipe.spool, data[begin : min(begin + PIECE_BYTES, whole)])
+
+    def _write(self, spool: Spool, data: bytes) -> None:
+        try:
+            spool.write(data)
+        except OSError as error:
+            if not self.lost_bytes:
+                _log.warning("what programs write is lost: %s", error)
+            self.lost_bytes += len(data)
+
+    def _end(self, pipe: _Pipe) -> None:
+        """The last writer is gone, perhaps in the middle of a record; a FIFO waits for the next one."""
+        if pipe.rest:
+            self.torn_records += 1
+            _log.info("a program ended within a record: %d bytes of it are dropped", len(pipe.rest))
+        self._selector.unregister(pipe.descriptor)
+        if pipe.fifo is not None and self._thread.is_alive() and not self._is_stopping:
+            # Open anew before the old end is closed: what a writer that comes now writes is not dropped between.
+            self._open(pipe.fifo)
+        self.passed -= pipe.fifo is None
+        os.close(pipe.descriptor)
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(connection))
+
+    def _receive(self, connection: socket.socket) -> None:
+        """Take a name and a descriptor; the answer is `ok`, or why not."""
+        self._selector.unregister(connection)
+        descriptors: list[int] = []
+        with connection:
+            try:
+                message, descriptors, _, _ = socket.recv_fds(connection, 256, 4)
+                answer = self._taken(message, descriptors)
+            except OSError as error:
+                answer = str(error)
+            for descriptor in [] if answer == "ok" else descriptors:
+                os.close(descriptor)
+            with contextlib.suppress(OSError):
+                connection.send(answer.encode())
+
+    def _taken(self, message: bytes, descriptors: list[int]) -> str:
+        name = message.decode("utf-8", "replace")
+        if not is_good_name(name):
+            return "the name has letters, digits, `_` and `.` alone, 64 at most"
+        if len(descriptors) != 1 or not stat.S_ISFIFO(os.fstat(descriptors[0]).st_mode):
+            return "one read end of a pipe is wanted"
+        if self.passed >= MOST_PASSED:
+            return f"{MOST_PASSED} pipes were passed already"
+        self.passed += 1
+        os.set_inheritable(descriptors[0], False)
+        os.set_blocking(descriptors[0], False)
+        self._add(_Pipe(descriptors[0], self._spool("ops", name), None))
+        return "ok"
+
+
+def _locked(path: str) -> int:
+    """Have the directory to oneself: two readers of one FIFO would each have half of what is written."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise OSError(errno.EBUSY, "another profagentd takes in what programs write", path) from None
+    return descriptor
+
+
+def _make_fifo(path: str) -> None:
+    """A FIFO that every program may write to, and only the daemon's user read."""
+    try:
+        os.mkfifo(path)
+    except FileExistsError:
+        if not stat.S_ISFIFO(os.lstat(path).st_mode):
+            raise OSError(errno.EEXIST, "something else than a FIFO stands there", path) from None
+    os.chmod(path, 0o622)  # noqa: S103
+
+
+def _remove_socket(path: str) -> None:
+    try:
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            os.unlink(path)
+    except FileNotFoundError:
+        pass

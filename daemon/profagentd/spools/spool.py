@@ -1,0 +1,159 @@
+"""One spool: collections of segments that are followed like JOBs, with a cap on the bytes of all of them.
+
+    <parent>/OPS-camera-20261123T140000123Z/00000001          a segment, which grows
+    <parent>/OPS-camera-20261123T140000123Z/00000001.done     it has ended: `bytes:N`
+    <parent>/OPS-camera-20261123T140000123Z/end               nothing more is written here
+    <parent>/OPS-camera-20261123T140000123Z/simulated         what is here was made up
+
+The segment that is written to is never deleted. When the cap is passed the oldest segments go, whether anybody has them
+or not: the program is never held up. What earlier daemons left counts as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Callable, NamedTuple
+
+SEGMENT_BYTES = 4 << 20
+CAP_BYTES = 64 << 20
+# A cap holds at least so many segments: the oldest can go while the newest is written.
+SEGMENTS_OF_CAP = 4
+DONE = ".done"
+END = "end"
+SIMULATED = "simulated"
+_NAME = re.compile(r"[A-Za-z0-9_.]{1,64}")
+_SEGMENT = re.compile(r"\d{8}")
+
+Lost = Callable[[str, str, int], None]  # collection, segment, bytes
+
+
+def is_good_name(name: str) -> bool:
+    """Whether a spool may be called so: letters, digits, `_` and `.`, 64 at most."""
+    return _NAME.fullmatch(name) is not None
+
+
+class _Segment(NamedTuple):
+    """A segment that stands, oldest first when sorted by its path: the stamp in it is the collection's."""
+
+    path: str
+    size: int
+
+
+class Spool:
+    """Takes bytes of one name. A collection is made with the first of them. OSError when the disk refuses them.
+
+    Each segment begins with what `preamble` gives then. `made_by` is what made up the bytes of a simulated board.
+    """
+
+    def __init__(
+        self, parent: str, kind: str, name: str, *, cap_bytes: int = CAP_BYTES, segment_bytes: int = SEGMENT_BYTES,
+        lost: Lost = lambda _collection, _segment, _bytes: None, preamble: Callable[[], bytes] = bytes,
+        made_by: str = "",
+    ) -> None:  # fmt: skip
+        self._parent, self._prefix = parent, f"{kind.upper()}-{name}-"
+        self._cap_bytes, self._segment_bytes = cap_bytes, min(segment_bytes, cap_bytes // SEGMENTS_OF_CAP)
+        self._lost, self._preamble, self._made_by = lost, preamble, made_by
+        self._directory = ""
+        self._number = self._bytes = 0
+        self._file = -1
+        self._is_torn = False  # the disk took a part of what was written: the segment is to end
+
+    def write(self, data: bytes) -> None:
+        """Append. A segment ends between two calls, so what a call brings stays together."""
+        if self._file < 0 or self._is_torn or self._bytes + len(data) > self._segment_bytes:
+            self._next_segment()
+        self._is_torn = True
+        self._append(data)
+        self._is_torn = False
+
+    def close(self) -> None:
+        """End the segment and the collection."""
+        if self._directory:
+            self._end_segment()
+            _write(self._directory, END, b"")
+            self._directory = ""
+
+    def _append(self, data: bytes) -> None:
+        while data:
+            written = os.write(self._file, data)
+            self._bytes += written
+            data = data[written:]
+
+    def _next_segment(self) -> None:
+        self._end_segment()
+        self._make_room()
+        if not self._directory:
+            now = time.time()
+            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f"{int(now * 1000) % 1000:03d}Z"
+            directory = os.path.join(self._parent, self._prefix + stamp)
+            os.makedirs(directory, mode=0o750)
+            if self._made_by:
+                _write(directory, SIMULATED, self._made_by.encode())
+            self._directory, self._number = directory, 0
+        self._number += 1
+        self._bytes = 0
+        path = os.path.join(self._directory, f"{self._number:08d}")
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._append(self._preamble())
+
+    def _end_segment(self) -> None:
+        if self._file >= 0:
+            _write(self._directory, f"{self._number:08d}{DONE}", f"bytes:{self._bytes}\n".encode())
+            os.close(self._file)
+            self._file = -1
+
+    def _make_room(self) -> None:
+        """Delete the oldest segments until one more fits below the cap, and earlier collections that are empty then."""
+        segments = sorted(self._segments())
+        held = sum(each.size for each in segments)
+        for path, size in segments:
+            if held + self._segment_bytes <= self._cap_bytes:
+                return
+            directory, name = os.path.split(path)
+            self._lost(os.path.basename(directory), name, size)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+                os.unlink(path + DONE)
+            held -= size
+            if directory != self._directory and not any(map(_SEGMENT.fullmatch, os.listdir(directory))):
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _segments(self) -> Iterator[_Segment]:
+        pattern = re.compile(re.escape(self._prefix) + r"\d{8}T\d{9}Z")
+        for collection in os.listdir(self._parent):
+            if pattern.fullmatch(collection):
+                with contextlib.suppress(FileNotFoundError):
+                    yield from _segments(os.path.join(self._parent, collection))
+
+
+def end_those_left(parent: str) -> None:
+    """End the collections that a daemon left open which was killed."""
+    for entry in os.scandir(parent):
+        if entry.is_dir(follow_symlinks=False) and not os.path.exists(os.path.join(entry.path, END)):
+            for path, size in _segments(entry.path):
+                if not os.path.exists(path + DONE):
+                    _write(entry.path, os.path.basename(path) + DONE, f"bytes:{size}\n".encode())
+            _write(entry.path, END, b"")
+
+
+def _segments(directory: str) -> Iterator[_Segment]:
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        # One that was delivered may be deleted at any time.
+        with contextlib.suppress(FileNotFoundError):
+            if _SEGMENT.fullmatch(name):
+                yield _Segment(path, os.stat(path).st_size)
+
+
+def _write(directory: str, name: str, content: bytes) -> None:
+    """Make a small file whole: a reader finds all of it or nothing, and never the draft, which stands beside."""
+    parent, collection = os.path.split(directory)
+    draft = os.path.join(parent, f".{collection}.{name}")
+    with open(draft, "wb") as file:
+        file.write(content)
+    os.replace(draft, os.path.join(directory, name))

@@ -1,0 +1,251 @@
+"""Spools: what programs write comes whole into segments that have a cap, whoever comes and goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from profagentd.spools import spool as spools
+from profagentd.spools.intake import RECORD_BYTES, Intake
+from profagentd.spools.spool import Spool, end_those_left
+
+RECORD = bytes(range(256))
+
+
+def held(parent: Path, prefix: str = "OPS-camera-") -> bytes:
+    """The bytes of every segment, in their order."""
+    segments = sorted(each for each in parent.glob(f"{prefix}*/*") if each.name.isdigit())
+    return b"".join(each.read_bytes() for each in segments)
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_segment_ends_when_it_is_full_and_tells_its_length(tmp_path: Path) -> None:
+    subject = Spool(str(tmp_path), "ops", "camera", segment_bytes=600)
+    for _ in range(5):
+        subject.write(RECORD)
+    (directory,) = tmp_path.iterdir()
+    assert [each.name for each in sorted(directory.iterdir())] == [
+        "00000001", "00000001.done", "00000002", "00000002.done", "00000003",
+    ]  # fmt: skip
+    assert (directory / "00000001.done").read_text() == "bytes:512\n"
+    subject.close()
+    assert (directory / "00000003.done").read_text() == "bytes:256\n"
+    assert (directory / "end").exists()
+    assert held(tmp_path) == RECORD * 5
+
+
+def test_the_oldest_segments_go_first_and_are_told(tmp_path: Path) -> None:
+    lost: list[tuple[str, int]] = []
+    subject = Spool(
+        str(tmp_path), "ops", "camera", segment_bytes=512, cap_bytes=2048,
+        lost=lambda _collection, segment, size: lost.append((segment, size)),
+    )  # fmt: skip
+    for number in range(20):
+        subject.write(bytes([number]) * 256)
+    assert lost == [(f"{number:08d}", 512) for number in range(1, 7)]
+    assert held(tmp_path) == b"".join(bytes([number]) * 256 for number in range(12, 20))
+
+
+def test_what_a_killed_daemon_left_is_ended(tmp_path: Path) -> None:
+    subject = Spool(str(tmp_path), "marks", "program")
+    subject.write(RECORD)
+    end_those_left(str(tmp_path))
+    (directory,) = tmp_path.iterdir()
+    assert (directory / "00000001.done").read_text() == "bytes:256\n"
+    assert (directory / "end").exists()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..-", "ä", "x" * 65])
+def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
+    assert not spools.is_good_name(name)
+
+
+@pytest.fixture
+def intake(tmp_path: Path) -> Iterator[Intake]:
+    (tmp_path / "spool").mkdir()
+    subject = Intake(str(tmp_path / "run"), ["camera"], lambda kind, name: Spool(str(tmp_path / "spool"), kind, name))
+    subject.start()
+    yield subject
+    if not subject._is_stopping:
+        subject.stop()
+
+
+def writer(tmp_path: Path) -> int:
+    return os.open(tmp_path / "run" / "ops.camera", os.O_WRONLY)
+
+
+def test_a_program_needs_nothing_but_open_and_write(intake: Intake, tmp_path: Path) -> None:
+    fifo = writer(tmp_path)
+    for _ in range(1000):
+        os.write(fifo, RECORD)
+    os.close(fifo)
+    intake.stop()
+    assert held(tmp_path / "spool") == RECORD * 1000
+
+
+def test_marks_have_a_fifo_of_their_own(intake: Intake, tmp_path: Path) -> None:
+    with (tmp_path / "run" / "marks").open("wb", buffering=0) as fifo:
+        fifo.write(RECORD)
+    intake.stop()
+    assert held(tmp_path / "spool", "MARKS-program-") == RECORD
+
+
+def test_a_program_that_dies_within_a_record_spoils_no_other(intake: Intake, tmp_path: Path) -> None:
+    first = writer(tmp_path)
+    os.write(first, RECORD + RECORD[:100])
+    os.close(first)
+    until(lambda: intake.torn_records == 1)
+    second = writer(tmp_path)
+    os.write(second, RECORD)
+    os.close(second)
+    intake.stop()
+    assert held(tmp_path / "spool") == RECORD * 2
+
+
+def test_a_program_that_is_killed_and_started_again(intake: Intake, tmp_path: Path) -> None:
+    fifo = str(tmp_path / "run" / "ops.camera")
+    code = f"import os\nfifo = os.open({fifo!r}, os.O_WRONLY)\nwhile True: os.write(fifo, {RECORD!r})"
+    for _ in range(3):
+        before = len(held(tmp_path / "spool"))
+        program = subprocess.Popen([sys.executable, "-c", code])
+        until(partial(_has_more, tmp_path / "spool", before))
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+    intake.stop()
+    data = held(tmp_path / "spool")
+    assert data == RECORD * (len(data) // RECORD_BYTES)
+
+
+def _has_more(parent: Path, before: int) -> bool:
+    return len(held(parent)) > before
+
+
+def test_a_program_outlives_the_daemon_and_writes_to_the_next(tmp_path: Path) -> None:
+    def new(kind: str, name: str) -> Spool:
+        return Spool(str(tmp_path / "spool"), kind, name)
+
+    (tmp_path / "spool").mkdir()
+    first = Intake(str(tmp_path / "run"), ["camera"], new)
+    first.start()
+    fifo = writer(tmp_path)
+    os.write(fifo, RECORD)
+    first.stop()
+    with pytest.raises(BrokenPipeError):
+        os.write(fifo, RECORD)
+    second = Intake(str(tmp_path / "run"), ["camera"], new)
+    second.start()
+    os.write(fifo, RECORD)  # the same descriptor: the FIFO is the same file
+    os.close(fifo)
+    second.stop()
+    assert held(tmp_path / "spool") == RECORD * 2
+
+
+def passed(tmp_path: Path, name: bytes, *descriptors: int) -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(str(tmp_path / "run" / "socket"))
+        socket.send_fds(connection, [name], list(descriptors))
+        return connection.recv(256)
+
+
+def test_a_program_passes_the_read_end_of_its_own_pipe(intake: Intake, tmp_path: Path) -> None:
+    read, write = os.pipe()
+    assert passed(tmp_path, b"own", read) == b"ok"
+    os.close(read)
+    os.write(write, RECORD * 3 + RECORD[:7])
+    os.close(write)
+    until(lambda: intake.torn_records == 1)
+    intake.stop()
+    assert held(tmp_path / "spool", "OPS-own-") == RECORD * 3
+
+
+def test_what_is_no_pipe_is_refused_with_the_reason(intake: Intake, tmp_path: Path) -> None:
+    read, write = os.pipe()
+    with (tmp_path / "file").open("wb") as file:
+        assert b"read end of a pipe" in passed(tmp_path, b"own", file.fileno())
+    assert b"read end of a pipe" in passed(tmp_path, b"own", read, write)
+    assert b"letters, digits" in passed(tmp_path, b"../own", read)
+    os.close(read)
+    with pytest.raises(BrokenPipeError):  # the daemon keeps none of those that it refused
+        os.write(write, b"x")
+    os.close(write)
+
+
+def test_a_full_disk_holds_up_no_program(tmp_path: Path) -> None:
+    class Full(Spool):
+        def write(self, data: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+    subject = Intake(str(tmp_path / "run"), ["camera"], lambda kind, name: Full(str(tmp_path), kind, name))
+    subject.start()
+    fifo = writer(tmp_path)
+    for _ in range(20_000):
+        os.write(fifo, RECORD)
+    os.close(fifo)
+    subject.stop()
+    assert subject.lost_bytes == 20_000 * RECORD_BYTES
+
+
+def test_a_program_that_comes_before_the_daemon_waits_for_it(tmp_path: Path) -> None:
+    def new(kind: str, name: str) -> Spool:
+        return Spool(str(tmp_path / "spool"), kind, name)
+
+    (tmp_path / "spool").mkdir()
+    earlier = Intake(str(tmp_path / "run"), ["camera"], new)
+    earlier.start()
+    earlier.stop()
+    fifo = str(tmp_path / "run" / "ops.camera")
+    with pytest.raises(OSError, match="No such device"):
+        os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    program = subprocess.Popen([sys.executable, "-c", f"open({fifo!r}, 'wb', 0).write({RECORD!r})"])
+    intake = Intake(str(tmp_path / "run"), ["camera"], new)
+    intake.start()
+    assert program.wait(20) == 0
+    intake.stop()
+    assert held(tmp_path / "spool") == RECORD
+
+
+def test_a_program_that_never_rests_does_not_keep_the_daemon_from_its_end(intake: Intake, tmp_path: Path) -> None:
+    fifo = str(tmp_path / "run" / "ops.camera")
+    code = f"import os\nfifo = os.open({fifo!r}, os.O_WRONLY)\nwhile True: os.write(fifo, {RECORD!r} * 16)"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as program:
+        until(partial(_has_more, tmp_path / "spool", 0))
+        intake.stop()
+        assert program.wait(20) != 0  # EPIPE, which it does not handle
+    assert set(held(tmp_path / "spool")) == set(RECORD)
+
+
+def test_after_a_full_disk_a_segment_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Spool(str(tmp_path), "ops", "camera")
+    subject.write(RECORD)
+    write, room = os.write, [100]
+
+    def short(descriptor: int, data: bytes) -> int:
+        if not room:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data[: room.pop()])
+
+    monkeypatch.setattr(os, "write", short)
+    with pytest.raises(OSError, match="No space"):
+        subject.write(RECORD)
+    monkeypatch.undo()
+    subject.write(RECORD)
+    subject.close()
+    (directory,) = tmp_path.glob("OPS-*")
+    assert (directory / "00000001").read_bytes() == RECORD + RECORD[:100]
+    assert (directory / "00000001.done").read_text() == "bytes:356\n"
+    assert (directory / "00000002").read_bytes() == RECORD

@@ -1,0 +1,194 @@
+"""pyACL's names: the subscription page's sample with nothing but the import changed, and the stamps' rules."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from profagent_app import acl
+from profagent_app.acl import prof
+from profagent_app.marks import Kind
+from profagent_app.stamps import Stamps
+from tests.program.conftest import MODEL
+
+if TYPE_CHECKING:
+    from tests.program.reader import MarksReader
+
+ALL = 0xF
+
+
+@pytest.fixture(autouse=True)
+def _own_library(library: str) -> None:
+    """Every test has a library of its own."""
+
+
+def test_the_subscription_pages_sample(tmp_path: Path) -> None:  # noqa: PLR0915 - it is the page's
+    np = pytest.importorskip("numpy")  # boards need not have it
+    model_file = tmp_path / "model.om"
+    model_file.write_bytes(MODEL)
+    seen = []
+    # Steps 1 to 3, which the page leaves out.
+    assert acl.init() == 0
+    assert acl.rt.set_device(0) == 0
+    context, ret = acl.rt.create_context(0)
+    assert ret == 0
+    model_id, ret = acl.mdl.load_from_file(str(model_file))
+    assert ret == 0
+    input = output = 0  # noqa: A001
+    # From here on it is the page's.
+    r, w = os.pipe()
+    ACL_AICORE_NONE = 0xFF  # noqa: N806
+    subscribe_config = acl.prof.create_subscribe_config(1, ACL_AICORE_NONE, w)
+    ret = acl.prof.model_subscribe(model_id, subscribe_config)
+    assert ret == 0
+
+    def get_model_info(data: int, data_len: int) -> None:
+        op_number, ret = acl.prof.get_op_num(data, data_len)
+        for i in range(op_number):
+            model_id = acl.prof.get_model_id(data, data_len, i)
+            op_type, ret = acl.prof.get_op_type(data, data_len, i, 65)
+            op_name, ret = acl.prof.get_op_name(data, data_len, i, 275)
+            op_start = acl.prof.get_op_start(data, data_len, i)
+            op_end = acl.prof.get_op_end(data, data_len, i)
+            op_duration = acl.prof.get_op_duration(data, data_len, i)
+            seen.append((model_id, op_type, op_name, op_end - op_start, op_duration, ret))
+
+    def prof_data_read(args: Any) -> int:
+        fd, ctx = args
+        ret = acl.rt.set_context(ctx)
+        buffer_size, ret = acl.prof.get_op_desc_size()
+        N = 10  # noqa: N806
+        data_len = buffer_size * N
+        while True:
+            data = os.read(fd, data_len)
+            if len(data) == 0:
+                break
+            np_data = np.array(data)
+            np_data_ptr = acl.util.numpy_to_ptr(np_data)
+            size = np_data.itemsize * np_data.size
+            get_model_info(np_data_ptr, size)
+        return ret
+
+    thr_id, ret = acl.util.start_thread(prof_data_read, [r, context])
+    ret = acl.mdl.execute(model_id, input, output)
+    # Step 9, which the page leaves out: the pipe ends when nothing more is executed.
+    os.close(w)
+    ret = acl.prof.model_un_subscribe(model_id)
+    assert ret == 0
+    ret = acl.util.stop_thread(thr_id)
+    os.close(r)
+    ret = acl.prof.destroy_subscribe_config(subscribe_config)
+    assert ret == 0
+    assert acl.rt.destroy_context(context) == 0
+    assert acl.rt.reset_device(0) == 0
+    assert acl.mdl.unload(model_id) == 0
+    assert acl.finalize() == 0
+    assert seen == [
+        (0, "Convolution", "conv1", 100, 100, 0),
+        (0, "Pooling", "pool1", 50, 50, 0),
+        (0, "InnerProduct", "fc", 200, 200, 0),
+    ]
+
+
+def test_the_profiling_pages_order_makes_a_job(tmp_path: Path) -> None:
+    assert acl.init() == 0
+    assert acl.prof.init(str(tmp_path)) == 0
+    config = acl.prof.create_config([0], 0, 0, ALL)
+    assert acl.prof.start(config) == 0
+    model, ret = acl.mdl.load_from_mem(acl.util.bytes_to_ptr(MODEL), len(MODEL))
+    assert (model, ret) == (0, 0)
+    assert acl.mdl.execute(model, 0, 0) == 0
+    assert acl.prof.stop(config) == 0
+    assert acl.prof.finalize() == 0
+    assert acl.prof.destroy_config(config) == 0
+    assert len(list(tmp_path.glob("JOB*/data/aicore.*.done"))) == 1
+
+
+def test_problems_are_codes_and_told_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert acl.init() == 0
+    assert acl.prof.start(1) == 100001
+    assert "call prof_init first" in caplog.text
+    assert acl.prof.create_config([0, 1], 0, 0, ALL) == 0
+    assert acl.prof.create_config([0], 0, 1, ALL) == 0
+    assert acl.prof.create_subscribe_config(1, 3, 1) == 0
+    assert acl.prof.init(str(tmp_path)) == 0
+    assert acl.prof.model_subscribe(0, 1) == 148047
+    assert acl.prof.get_op_num(b"", 0) == (0, 148047)
+    assert acl.prof.get_op_start(b"", 0, 0) == 0
+    assert acl.util.stop_thread(1) == 100000
+
+
+def test_a_text_that_does_not_fit_is_refused(compiled: Path) -> None:
+    data = (Path(__file__).parents[1] / "data" / "pipe" / "pipe_basic.bin").read_bytes()
+    assert prof.get_op_type(data, len(data), 0, 4) == ("", 500000)
+    assert prof.get_op_name_len(data, len(data), 0) == (len(prof.get_op_name_v2(data, len(data), 0)[0]), 0)
+
+
+@pytest.fixture
+def running(fifo: MarksReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(prof, "stamps", Stamps())
+    (tmp_path / "out").mkdir()
+    assert acl.init() == 0
+    assert acl.prof.init(str(tmp_path / "out")) == 0
+    config = acl.prof.create_config([0], 0, 0, ALL)
+    assert acl.prof.start(config) == 0
+    return config
+
+
+def stamp(text: str) -> int:
+    number = acl.prof.create_stamp()
+    assert acl.prof.set_stamp_trace_message(number, text, len(text)) == 0
+    return number
+
+
+def test_stamps_become_marks_spans_and_ranges(running: int, fifo: MarksReader) -> None:
+    outer, inner = stamp("outer"), stamp("inner")
+    assert acl.prof.mark(outer) == 0
+    assert acl.prof.push(outer) == 0
+    assert acl.prof.push(inner) == 0
+    assert acl.prof.pop() == 0
+    assert acl.prof.pop() == 0
+    number, ret = acl.prof.range_start(inner)
+    assert ret == 0
+    assert acl.prof.range_stop(number) == 0
+    assert acl.prof.destroy_stamp(inner) == 0
+    marks = fifo.read()
+    assert [(each.kind, each.text) for each in marks] == [
+        (Kind.MARK, "outer"),
+        (Kind.SPAN, "inner"),
+        (Kind.SPAN, "outer"),
+        (Kind.RANGE, "inner"),
+    ]
+    assert marks[2].begin_ns <= marks[1].begin_ns <= marks[1].end_ns <= marks[2].end_ns
+    assert [each.number for each in marks] == [0, 1, 2, 3]
+
+
+def test_a_message_may_be_an_address(running: int, fifo: MarksReader) -> None:
+    text = ctypes.create_string_buffer(b"by address")
+    number = acl.prof.create_stamp()
+    assert acl.prof.set_stamp_trace_message(number, ctypes.addressof(text), 10) == 0
+    assert acl.prof.mark(number) == 0
+    assert fifo.read()[0].text == "by address"
+
+
+def test_the_rules_of_stamps(running: int) -> None:
+    number = stamp("a")
+    assert acl.prof.set_stamp_trace_message(number, "x" * 128, 128) == -1
+    assert acl.prof.set_stamp_trace_message(number, "x" * 127, 127) == 0
+    assert acl.prof.mark(99) == -1
+    assert acl.prof.pop() == -1
+    assert acl.prof.range_stop(number) == -1
+    assert acl.prof.destroy_stamp(number) == 0
+    assert acl.prof.mark(number) == -1
+    stamps = [acl.prof.create_stamp() for _ in range(100)]
+    assert 0 not in stamps
+    assert acl.prof.create_stamp() == 0
+    assert acl.prof.destroy_stamp(stamps[7]) == 0
+    assert acl.prof.create_stamp() == stamps[7]
+    assert acl.prof.stop(running) == 0
+    assert acl.prof.mark(stamps[0]) == -1
+    assert acl.prof.create_stamp() == 0

@@ -1,0 +1,61 @@
+"""The C example of the docs, compiled as it stands there and run beside the daemon's own end of the FIFO."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from profagent_app import marks
+from profagentd.spools.intake import RECORD_BYTES, Intake
+from profagentd.spools.spool import Spool
+from tests.program.conftest import MODEL
+
+PAGE = Path(__file__).parents[2] / "docs/howto/mark-and-subscribe.md"
+HEADERS = Path(__file__).with_name("include")
+FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}", f"-I{Path(marks.__file__).parent}")
+MARKS, SUBSCRIPTION = re.findall(r"```c\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "subscribe.c"
+    path.write_text(SUBSCRIPTION)
+    return path
+
+
+def test_the_subscription_s_descriptors_reach_the_spool(
+    source: Path, tmp_path: Path, new_library: Callable[[], str]
+) -> None:
+    library, program, model = Path(new_library()), tmp_path / "subscribe", tmp_path / "model"
+    model.write_bytes(MODEL)
+    linked = (f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}")
+    subprocess.run(["gcc", *FLAGS, "-o", program, source, *linked], check=True)
+    spools = tmp_path / "spools"
+    spools.mkdir()
+    intake = Intake(str(tmp_path / "run"), ["program"], lambda kind, name: Spool(str(spools), kind, name))
+    intake.start()
+    try:
+        subprocess.run([program, model, tmp_path / "run/ops.program"], check=True, timeout=60)
+        # Without a FIFO it says why.
+        ended = subprocess.run([program, model, tmp_path / "none"], capture_output=True, text=True, check=False)
+    finally:
+        intake.stop()
+    assert (ended.returncode, ended.stderr) == (1, f"{tmp_path}/none: {os.strerror(2)}\n")
+    (segment,) = spools.glob("OPS-program-*/00000001")
+    assert segment.stat().st_size == 10 * MODEL.count(b"layer ") * RECORD_BYTES
+
+
+def test_the_marks_compile(tmp_path: Path) -> None:
+    body = "static void preprocess(void) {}\nint main(void)\n{\n" + MARKS + "return 0;\n}\n"
+    (tmp_path / "marks.c").write_text('#include "profagent_mark.h"\n' + body)
+    subprocess.run(["gcc", *FLAGS, "-pthread", "-o", tmp_path / "marks", tmp_path / "marks.c"], check=True)
+
+
+@pytest.mark.long
+def test_it_compiles_for_the_board(source: Path, tmp_path: Path) -> None:
+    subprocess.run(["aarch64-linux-gnu-gcc", *FLAGS, "-c", "-o", tmp_path / "subscribe.o", source], check=True)

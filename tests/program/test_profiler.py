@@ -1,0 +1,252 @@
+"""MindSpore's Profiler over the SS928's runtime: schedule, transitions, warnings, files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from profagent_app import (
+    AicoreMetrics,
+    Profiler,
+    ProfilerAction,
+    ProfilerActivity,
+    ProfilerLevel,
+    parameters,
+    schedule,
+    tensorboard_trace_handler,
+)
+from profagent_app.marks import Kind
+from profagent_app.runtime import Mode, Runtime
+from tests.program.conftest import MODEL
+
+if TYPE_CHECKING:
+    from tests.program.reader import MarksReader
+
+NONE, WARM_UP, RECORD, SAVE = ProfilerAction
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(parameters, "_said", set())
+    monkeypatch.setenv("PATH", str(tmp_path))  # no `profagent` there
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "actions"),
+    [
+        ({"wait": 1, "warmup": 1, "active": 2, "repeat": 1, "skip_first": 2}, "000123000"),
+        ({"wait": 0, "active": 1}, "3333"),
+        ({"wait": 1, "active": 1, "repeat": 2}, "0303000"),
+        ({"wait": 0, "warmup": 2, "active": 2}, "11231123"),
+        ({"wait": -1, "active": 0, "warmup": True, "repeat": "x", "skip_first": 1.5}, "333"),
+    ],
+)
+def test_what_a_schedule_does(parameters: dict, actions: str) -> None:
+    plan = schedule(**parameters)
+    assert "".join(str(int(plan(step))) for step in range(len(actions))) == actions
+
+
+def test_a_schedule_is_given_by_name_and_counts_from_0() -> None:
+    with pytest.raises(TypeError):
+        schedule(1, 1)  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        schedule(wait=1)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="must be not less than 0"):
+        schedule(wait=1, active=1)(-1)
+
+
+def test_bad_values_and_no_warm_up_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    schedule(wait=-1, active=1)
+    assert "Parameter wait should be of type int" in caplog.text
+    assert "won't be using warmup" in caplog.text
+
+
+LETTERS = {
+    "init": "i", "start": "S", "stop": "P", "finalize": "F", "trace_ready": "T", "clear": "C", "delete_dir": "D",
+}  # fmt: skip
+TABLE = {
+    NONE: ("", "i", "i S", "i S", ""),
+    WARM_UP: ("W S P F C", "", "S", "S", "W F C D"),
+    RECORD: ("W P F C", "W P F C", "", "", "W P F T C"),
+    SAVE: ("P F T C", "P F T C i", "P F T C i S", "P F T C i S", "W P F T C"),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (before, after, row[place])
+        for before, row in TABLE.items()
+        for place, after in enumerate([*ProfilerAction, None])
+    ],
+)
+def test_the_whole_transition_table(
+    before: ProfilerAction,
+    after: ProfilerAction | None,
+    expected: str,
+    runtime: Runtime,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> Callable[[], None]:
+            return lambda: done.append(LETTERS[name])
+
+    subject = Profiler(runtime=runtime, start_profile=False)
+    caplog.clear()
+    subject._collection = Watched()  # type: ignore[assignment]
+    subject._transit(before, after)
+    warned = ["W"] if caplog.records else []
+    assert " ".join(warned + done) == expected
+
+
+@pytest.fixture
+def ready(runtime: Runtime) -> Iterator[Runtime]:
+    runtime.init()
+    yield runtime
+    runtime.finalize()
+
+
+def the_directory(tmp_path: Path) -> Path:
+    (found,) = tmp_path.glob("data/*_ascend_ms")
+    return found
+
+
+def test_the_pages_own_sample(ready: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    subject = Profiler(
+        profiler_level=ProfilerLevel.Level0,
+        activities=[ProfilerActivity.CPU, ProfilerActivity.NPU],
+        aicore_metrics=AicoreMetrics.AiCoreNone,
+        runtime=ready,
+    )
+    model = ready.load_model(MODEL)
+    ready.execute(model, 0, 0)
+    subject.analyse()
+    directory = the_directory(tmp_path)
+    assert re.fullmatch(r".+_\d+_\d{17}_ascend_ms", directory.name)
+    assert len(list(directory.glob("JOB*/data/aicore.*.done"))) == 1
+    written = json.loads((directory / "profiler_info_0.json").read_text())["profiler_parameters"]
+    assert written["profiler_level"] == "Level0"
+    assert written["activities"] == ["CPU", "NPU"]
+    assert written["is_set_schedule"] is False
+    assert "the results are made on the host" in caplog.text
+    assert ready.mode is Mode.OFF
+
+
+def test_a_callback_that_starts_and_stops_at_steps(ready: Runtime, tmp_path: Path) -> None:
+    """StopAtStep of the page: start_profile=False, start() and stop() by the program."""
+    subject = Profiler(start_profile=False, runtime=ready)
+    model = ready.load_model(MODEL)
+    for step in range(6):
+        if step == 2:
+            subject.start()
+        ready.execute(model, 0, 0)
+        if step == 4:
+            subject.stop()
+    subject.analyse()
+    assert len(list(the_directory(tmp_path).glob("JOB*/data/aicore.*.done"))) == 3
+
+
+def test_a_schedule_records_its_active_steps_and_marks_all(ready: Runtime, fifo: MarksReader, tmp_path: Path) -> None:
+    traces: list[object] = []
+    plan = schedule(wait=1, warmup=1, active=2, repeat=1, skip_first=1)
+    with Profiler(schedule=plan, on_trace_ready=traces.append, runtime=ready) as subject:
+        model = ready.load_model(MODEL)
+        for _ in range(7):
+            ready.execute(model, 0, 0)
+            subject.step()
+    steps = fifo.read()
+    assert [each.text for each in steps] == [f"ProfilerStep#{number}" for number in range(8)]
+    assert {each.kind for each in steps} == {Kind.STEP}
+    assert len(traces) == 1
+    assert len(list(the_directory(tmp_path).glob("JOB*/data/aicore.*.done"))) == 2
+
+
+def test_the_handlers_directory_and_name_win(ready: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    handler = tensorboard_trace_handler("traces", worker_name="w7")
+    with Profiler(
+        on_trace_ready=handler, output_path="other", schedule=schedule(wait=0, active=1), runtime=ready
+    ) as it:
+        it.step()
+    assert "that of on_trace_ready is taken" in caplog.text
+    assert [each.name.split("_")[0] for each in (tmp_path / "traces").iterdir()] == ["w7"]
+    assert tensorboard_trace_handler(worker_name="x" * 226).worker_name is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        (lambda it: it.start(), "has already started. Do not turn on again"),
+        (lambda it: (it.stop(), it.stop()), "has not started. Do not turn off again"),
+        (lambda it: it.step(), "With no schedule in the Profiler, step takes no effect"),
+        (lambda it: it.add_metadata("a", 1), "must be string"),
+        (lambda it: it.add_metadata_json("a", "{"), "must be a JSON text"),
+        (lambda it: it.analyse(offline_path="/nowhere"), "Expected a *_ascend_ms_* directory"),
+    ],
+)
+def test_what_is_wrong_is_logged_and_not_raised(
+    steps: Callable[[Profiler], object], text: str, ready: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    subject = Profiler(runtime=ready)
+    steps(subject)
+    assert text in caplog.text
+    if subject._has_started:
+        subject.stop()
+
+
+def test_with_a_schedule_step_is_needed(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    subject = Profiler(schedule=schedule(wait=0, active=2), runtime=ready)
+    subject.stop()
+    assert "Please use step() to collect data" in caplog.text
+    subject.step()
+    subject.analyse()
+    assert "Please use 'on_trace_ready'" in caplog.text
+    subject.step()
+    assert "Profiler is stopped, step takes no effect" in caplog.text
+
+
+def test_metadata_is_written_at_the_end(ready: Runtime, tmp_path: Path) -> None:
+    with Profiler(runtime=ready) as subject:
+        subject.add_metadata("name", "yolo")
+        subject.add_metadata_json("shape", '{"w": 4}')
+    written = json.loads((the_directory(tmp_path) / "profiler_metadata.json").read_text())
+    assert written == {"name": "yolo", "shape": {"w": 4}}
+
+
+def test_what_an_ss928_cannot_do_is_said_once(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    wants = {"pcie": True, "with_stack": True, "aicore_metrics": AicoreMetrics.L2Cache}
+    Profiler(**wants, start_profile=False, runtime=ready)
+    Profiler(**wants, start_profile=False, runtime=ready)
+    for text in ("pcie has no meaning", "with_stack has no meaning", "ArithmeticUtilization only"):
+        assert caplog.text.count(text) == 1
+
+
+def test_every_argument_of_the_page_is_known_and_no_other(ready: Runtime) -> None:
+    assert set(parameters.DEFAULTS) == {
+        "start_profile", "output_path", "profiler_level", "activities", "schedule", "on_trace_ready", "profile_memory",
+        "aicore_metrics", "with_stack", "data_simplification", "l2_cache", "hbm_ddr", "pcie", "data_process",
+        "parallel_strategy", "sync_enable",
+    }  # fmt: skip
+    with pytest.raises(TypeError, match="no argument profile_all"):
+        Profiler(profile_all=True, runtime=ready)
+
+
+def test_without_the_library_the_program_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with Profiler() as subject:
+        subject.add_metadata("a", "b")
+    subject.analyse()
+    assert "the profiler cannot collect" in caplog.text
+
+
+def test_one_that_is_forgotten_is_stopped_and_says_so(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    subject = Profiler(runtime=ready)
+    subject.__del__()
+    assert "stopped at the end of the program" in caplog.text
+    assert ready.mode is Mode.OFF

@@ -1,0 +1,25 @@
+"""What a program wrote comes back; other bytes are counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from profagent.formats.marks import Mark, MarkKind, decode
+from profagent_app.marks import Kind, MarkWriter
+from tests.program.reader import MarksReader
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    reader = MarksReader(tmp_path)
+    writer = MarkWriter(str(reader.path))
+    for kind in Kind:
+        writer.write(kind, b"caf\xc3\xa9", 10**18, 10**18 + 5, 7, b'{"id":3}')
+    data = reader.raw()
+    reader.close()
+    marks, bad = decode(data)
+    assert bad == 0
+    assert [each.kind for each in marks] == list(MarkKind)
+    assert marks[0] == Mark(MarkKind.MARK, "café", {"id": 3}, marks[0].pid, marks[0].tid, 10**18, 10**18 + 5, 0, 7)
+    assert [each.number for each in marks] == [0, 1, 2, 3]
+    assert decode(b"\0" * 256 + data[:256] + b"x" * 100)[1] == 1
+    assert decode(data[:0xFF]) == ([], 0)
