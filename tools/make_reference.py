@@ -20,6 +20,7 @@ from unittest.mock import patch
 import click
 
 from profagent.cli.main import EXIT_CODES, GROUPS, VERBS, group
+from profagent.ingest.decoder import schemas
 from profagent.ingest.reasons import REASONS
 from profagentd import main as daemon
 from profagentd.config import DaemonConfig
@@ -115,7 +116,7 @@ def ledger_page() -> str:
 
 def database_page() -> str:
     """Views and tables from the schema and its comments."""
-    schema = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
+    schema = "\n".join([resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8"), *schemas()])
     columns = _columns(schema)
     version = re.findall(r"PRAGMA user_version = (\d+)", schema)[0]
     views = _views(schema)
@@ -308,7 +309,7 @@ def _views(schema: str) -> dict[str, tuple[str, dict[str, str]]]:
     found = {
         "": ("", _meanings(re.findall(r"^-- Columns of several views:\n((?:--   .*\n)+)", schema, re.MULTILINE)[0]))
     }
-    for comment, name in re.findall(r"^((?:--.*\n)+)CREATE VIEW (\w+) AS", schema, re.MULTILINE):
+    for comment, name in re.findall(r"^((?:--.*\n)+)CREATE VIEW (?:IF NOT EXISTS )?(\w+) AS", schema, re.MULTILINE):
         text = " ".join(re.findall(r"^-- (?!  )(.*)$", comment, re.MULTILINE))
         found[name] = (text, _meanings(comment))
     return found

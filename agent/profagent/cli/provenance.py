@@ -49,6 +49,11 @@ def share_text(sampled: int, due: int | None) -> str:
     return f"{sampled:,} of {UNKNOWN if due is None else format(due, ',')} due"
 
 
+def events_line(events: Mapping[str, int]) -> str | None:
+    """`1,200 ops, 30 ranges, 600 samples`; None where there are none."""
+    return ", ".join(f"{count:,} {what}" for what, count in events.items() if count) or None
+
+
 def sampling_line(sampling: Mapping[str, Any]) -> str:
     """`captured 96 of 100 due (interval 10, from acl.json)`, with what came late."""
     interval = UNKNOWN if sampling["interval"] is None else sampling["interval"]
@@ -162,6 +167,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"session {summary['session']} of {summary['board']}{mark}: {_verdict(summary)}",
         f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
         f"  records:  {records}; {summary['bytes']} bytes",
+        *(f"  sources:  {line}" for line in [events_line(summary["events"])] if line),
         f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
         *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
         f"  ledger:   {'; '.join(ledger) or 'empty'}",

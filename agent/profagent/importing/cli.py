@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.provenance import ledger_lines, summary_lines
+from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.errors import IncompleteError, UsageError
 from profagent.formats.board_files import parse_acl_json
@@ -53,7 +53,9 @@ def command(
     acl_json: Path | None,
     as_json: bool,
 ) -> int:
-    """Import a JOB directory into the database in its sqlite/ folder, made anew each time.
+    """Import a JOB directory, or one of OPS-…, MARKS-… or METRICS-…, into the database in its sqlite/ folder.
+
+    The database is made anew each time.
 
     With --workspace it is copied into that workspace and becomes what `record` would have made of it; what is there
     already is not copied again. Exit code 4: records that existed are missing; the summary says which. Exit code 1 also
@@ -106,6 +108,8 @@ async def _into_the_job(directory: Path, maps: CounterMaps, told: Profiling | No
     else:
         records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
         mark = " [simulated]" if imported.simulated else ""
+        if (events := events_line(summary["events"])) is not None:
+            records = f"{records}, {events}"
         click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
         for line in (*lines, *summary["implausible"]):
             tell(f"  {line}")

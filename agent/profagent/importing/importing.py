@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from profagent.errors import ProfagentError, UsageError
-from profagent.formats.names import display_text, is_job_name
+from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.importing.job_folder import alone_in_job, job_database, new_database
 from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
-from profagent.ingest.local import LocalJob, LocalStream, list_job
-from profagent.link.messages import OPEN, PROTOCOL, Board, Chunk, Clocks, Happened, JobStatus
+from profagent.ingest.decoder import decoder_of, source_named
+from profagent.ingest.local import LocalJob, LocalStream, list_collection
+from profagent.link.messages import JOB_SOURCE, OPEN, PROTOCOL, Board, Chunk, Clocks, Happened, JobStatus
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
@@ -69,14 +70,15 @@ async def import_into(
             hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
         )
     directory = options.directory.resolve()
-    if not is_job_name(directory.name):
+    if not source_named(directory.name):
         raise UsageError(
-            f"{directory.name} is no JOB's name", hint="name a directory that is called JOB and 29 letters"
+            f"{directory.name} is no JOB's name",
+            hint="name a directory that is called JOB and 29 letters, or OPS-…, MARKS-… or METRICS-…",
         )
     if directory.is_relative_to(options.workspace.root.resolve() / "mirror"):
         # Each file would be replaced while it is read.
         raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
-    listing = await asyncio.to_thread(list_job, directory)
+    listing = await asyncio.to_thread(list_collection, directory)
     with options.workspace.locked():
         async with Store(options.workspace.database) as store:
             chosen = RecordingOptions(
@@ -85,10 +87,15 @@ async def import_into(
             recording = Recording(options.workspace, store, chosen, reached=reached)
             await recording.begin(_board(options.board, listing), str(directory))
             recording.know_job(
-                JobStatus(1, directory.name, str(directory), OPEN, caught_up=False, profiling=options.told)
+                JobStatus(
+                    *(1, directory.name, str(directory), OPEN),
+                    caught_up=False,
+                    profiling=options.told,
+                    source=listing.source,
+                )
             )
             await _copy(recording, LocalStream(directory, listing), stop)
-            await _finish(recording, directory.name)
+            await _finish(recording, directory.name, is_ended=_is_ended(listing))
             summary = await recording.session.summary()
     return {**summary, "database": str(options.workspace.database), "mirror": str(recording.mirror)}
 
@@ -104,14 +111,19 @@ async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event) 
                 raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
 
 
-async def _finish(recording: Recording, job: str) -> None:
+async def _finish(recording: Recording, job: str, *, is_ended: bool) -> None:
     refused = recording.refused.get(job)
     if refused is None:
-        state = "finished" if await recording.session.has_finished(job) else "quiet"
+        state = "finished" if is_ended or await recording.session.has_finished(job) else "quiet"
         await recording.change_state(job, state, caught_up=True)
     await recording.end()
     if refused is not None:
         raise refused
+
+
+def _is_ended(listing: JobListing) -> bool:
+    """Whether a file tells that nothing more is written; of a JOB none does."""
+    return decoder_of(listing.source).end_file in listing.files
 
 
 def _batches(
@@ -192,7 +204,7 @@ async def import_alone(
     started = time.monotonic()
     directory = await asyncio.to_thread(directory.resolve)
     async with new_database(directory) as draft:
-        listing = await asyncio.to_thread(list_job, directory)
+        listing = await asyncio.to_thread(list_collection, directory)
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=listing.is_simulated, sdk=sdk))
         async with Store(draft, durable=False) as store:
             await _fill(store, directory, listing, counter_map, maps.peak_bytes_per_s, told)
@@ -234,7 +246,8 @@ async def _fill(
     for changes in _batches_importing(job.changes()):
         await session.apply([JobChanges(directory.name, str(directory), changes)])
     unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
-    state = "quiet" if unsettled else "finished"
+    is_over = _is_ended(listing) if listing.source != JOB_SOURCE else not unsettled
+    state = "finished" if is_over else "quiet"
     await session.apply(
         [JobChanges(directory.name, str(directory), job.end(unsettled, orphans), state, caught_up=True)]
     )

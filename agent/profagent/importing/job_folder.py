@@ -23,12 +23,15 @@ from profagent.cli import options
 from profagent.doctor.job import why_no_layers
 from profagent.errors import StoreError, UsageError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
+from profagent.ingest.decoder import source_named
 from profagent.ingest.local import require_job
+from profagent.link.messages import JOB_SOURCE
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import FILE_NAME, reading
 from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
 from profagent.store.selection import Choice
 from profagent.store.sessions import MapUsed, is_cleared
+from profagent.store.sources import event_counts
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -65,7 +68,8 @@ async def unrecorded_jobs(database: Path, session: int | None, job: str | None) 
             for each in jobs
             if not await has_records(connection, each.job, "aicore")
         ]
-    return found, len(found) == len(jobs) and all(each.is_empty for each in found)
+        is_empty = len(found) == len(jobs) and all(each.is_empty for each in found)
+        return found, is_empty and not any((await event_counts(connection, number)).values())
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -219,7 +223,8 @@ async def alone_in_job(directory: Path, tell: Callable[[str], None]) -> AsyncIte
 
     Raises UsageError where it is no JOB: nothing is made in it.
     """
-    await asyncio.to_thread(require_job, directory)
+    if source_named(_name_of(directory)) in {"", JOB_SOURCE}:
+        await asyncio.to_thread(require_job, directory)
     file = own_folder(directory, DATABASE_FOLDER) / LOCK_FILE
     try:
         handle = _opened(file, os.O_RDWR)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name
 from profagent.ingest import reasons
+from profagent.ingest.decoder import source_named
+from profagent.link.messages import JOB_SOURCE
 from profagent.store.database import LARGEST_INTEGER, fetched, fetched_named, fetched_one, pages
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | No
         " WHERE s.session = ?1 AND (?2 IS NULL OR j.name = ?2) ORDER BY j.name",
         (session, name),
     )
-    jobs = list(map(JobRow._make, rows))
+    jobs = [row for row in map(JobRow._make, rows) if source_named(row.name) in {"", JOB_SOURCE}]
     if name is not None and not jobs:
         raise UsageError(f"session {session} has no {name}", hint="leave the JOB out to take all of the session's")
     return jobs
@@ -214,7 +216,7 @@ async def ledger_entries(
 ) -> list[dict[str, Any]]:
     """The rows of the view `ledger` of a session (None: the newest), by column name; UsageError without such a one."""
     number = (await find_session(connection, session)).session
-    if job is not None:
+    if job is not None and not source_named(job):
         await jobs_of(connection, number, job)
     return await fetched_named(
         connection,
