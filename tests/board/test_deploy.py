@@ -61,7 +61,7 @@ def test_a_board_is_deployed_to_and_known_by_name(board: DeployBoard, tmp_path: 
     job = simulated(board.roots)
     recorded = board.record(tmp_path / "ws")
     assert recorded.code == 0, recorded.err
-    assert recorded.document["jobs"] == [job.name]
+    assert job.name in recorded.document["jobs"]  # beside the board's metrics
     assert recorded.document["board"] == board.entry.uuid
     shutil.rmtree(job)
 

@@ -102,7 +102,7 @@ def test_a_board_with_systemd(systemd: tuple[Booted, DeployBoard], tmp_path: Pat
     drop_in = machine.root / f"{UNIT}.d/retention.conf"
     recorded = board.record(tmp_path / "ws")
     assert recorded.code == 0, recorded.err + machine.journal()
-    assert recorded.document["jobs"] == [job.name]
+    assert job.name in recorded.document["jobs"]  # beside the board's metrics
     assert eventually(lambda: not list(job.glob("data/aicore*")))
 
     main = machine.show("MainPID")
@@ -148,7 +148,7 @@ def test_a_board_with_an_init_script(tmp_path: Path, cache: Path) -> None:
             assert (root / "opt/profagent/current/bin/profagentd").exists()
             recorded = board.record(tmp_path / "ws")
             assert recorded.code == 0, recorded.err
-            assert recorded.document["jobs"] == [job.name]
+            assert job.name in recorded.document["jobs"]  # beside the board's metrics
             leads_back_when_the_link_is_lost(board, root, another_version(tmp_path / "mute", MUTE))
         finally:
             daemon = daemon_of(root / "run")

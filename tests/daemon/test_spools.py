@@ -198,3 +198,54 @@ def test_a_full_disk_holds_up_no_program(tmp_path: Path) -> None:
     os.close(fifo)
     subject.stop()
     assert subject.lost_bytes == 20_000 * RECORD_BYTES
+
+
+def test_a_program_that_comes_before_the_daemon_waits_for_it(tmp_path: Path) -> None:
+    def new(kind: str, name: str) -> Spool:
+        return Spool(str(tmp_path / "spool"), kind, name)
+
+    (tmp_path / "spool").mkdir()
+    earlier = Intake(str(tmp_path / "run"), ["camera"], new)
+    earlier.start()
+    earlier.stop()
+    fifo = str(tmp_path / "run" / "ops.camera")
+    with pytest.raises(OSError, match="No such device"):
+        os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    program = subprocess.Popen([sys.executable, "-c", f"open({fifo!r}, 'wb', 0).write({RECORD!r})"])
+    intake = Intake(str(tmp_path / "run"), ["camera"], new)
+    intake.start()
+    assert program.wait(20) == 0
+    intake.stop()
+    assert held(tmp_path / "spool") == RECORD
+
+
+def test_a_program_that_never_rests_does_not_keep_the_daemon_from_its_end(intake: Intake, tmp_path: Path) -> None:
+    fifo = str(tmp_path / "run" / "ops.camera")
+    code = f"import os\nfifo = os.open({fifo!r}, os.O_WRONLY)\nwhile True: os.write(fifo, {RECORD!r} * 16)"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as program:
+        until(partial(_has_more, tmp_path / "spool", 0))
+        intake.stop()
+        assert program.wait(20) != 0  # EPIPE, which it does not handle
+    assert set(held(tmp_path / "spool")) == set(RECORD)
+
+
+def test_after_a_full_disk_a_segment_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Spool(str(tmp_path), "ops", "camera")
+    subject.write(RECORD)
+    write, room = os.write, [100]
+
+    def short(descriptor: int, data: bytes) -> int:
+        if not room:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data[: room.pop()])
+
+    monkeypatch.setattr(os, "write", short)
+    with pytest.raises(OSError, match="No space"):
+        subject.write(RECORD)
+    monkeypatch.undo()
+    subject.write(RECORD)
+    subject.close()
+    (directory,) = tmp_path.glob("OPS-*")
+    assert (directory / "00000001").read_bytes() == RECORD + RECORD[:100]
+    assert (directory / "00000001.done").read_text() == "bytes:356\n"
+    assert (directory / "00000002").read_bytes() == RECORD

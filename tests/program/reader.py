@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from profagent_app.marks import MAGIC, RECORD, VERSION, Kind
 
+F_SETPIPE_SZ = 1031  # Python 3.9 has no name for it
+
 
 class Mark(NamedTuple):
     """A record, read."""
@@ -33,7 +35,7 @@ class MarksReader:
         self._fifo = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
 
     def limit(self, size: int) -> None:
-        fcntl.fcntl(self._fifo, fcntl.F_SETPIPE_SZ, size)
+        fcntl.fcntl(self._fifo, F_SETPIPE_SZ, size)
 
     def read(self) -> list[Mark]:
         return [_mark(*each) for each in RECORD.iter_unpack(self.raw())]

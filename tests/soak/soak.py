@@ -24,6 +24,7 @@ from tests.soak.measures import MIB, SHORTEST_SPAN_S, Sample, sampled, trend, us
 
 RATE = 100
 MODEL = ("--model", "mobilenetv2", "--layers", "100")
+SPOOLS = ("--spools", "ops,marks,metrics", "--metrics-hz", "10")
 JOB_S = 10.0
 SAMPLE_S = 1.0
 # A descriptor more or less is a connection that is just being made.
@@ -96,6 +97,7 @@ class Soak:
     def __init__(self, folder: Path, seconds: float, seed: int) -> None:
         self._folder = folder
         self._root = folder / "root"
+        self._spools = self._root / "spools"
         self._workspace = folder / "workspace"
         self._seconds = seconds
         self._chance = random.Random(seed)
@@ -105,7 +107,7 @@ class Soak:
 
     def run(self) -> bool:
         """Soak; whether all was as it should be."""
-        self._root.mkdir()
+        self._spools.mkdir(parents=True)
         with ExitStack() as stack:
             daemon = stack.enter_context(running("--root", self._root))
             proxy = stack.enter_context(FaultProxy(daemon.address, self._chance.randrange(1 << 32)))
@@ -124,11 +126,12 @@ class Soak:
         return time.monotonic() - self._begun
 
     def _job(self, proxy: FaultProxy, victim: Victim, watched: list[Watched]) -> None:
-        """A simulated board runs one model while the link breaks, and its JOB is compared and removed."""
+        """A simulated board runs one model while the link breaks; its JOB and its spools are compared."""
         arguments = ("--simulate", "--rate", str(RATE), *MODEL, "--seed", str(self._chance.randrange(1 << 30)))
-        known = {*self._root.iterdir()}
+        spools = (*SPOOLS, "--spool-dir", str(self._spools))
+        known, known_spools = {*self._root.iterdir()}, {*self._spools.iterdir()}
         until = min(self._elapsed_s + JOB_S, self._seconds)
-        with running("--root", self._root, *arguments) as npu:
+        with running("--root", self._root, *arguments, *spools) as npu:
             eventually(lambda: bool({*self._root.iterdir()} - known))
             while self._elapsed_s < until:
                 time.sleep(self._chance.uniform(0.2, SAMPLE_S))
@@ -142,6 +145,9 @@ class Soak:
         for job in {*self._root.iterdir()} - known:
             self._compare(job, self._workspace)
             self._compare(job, victim.workspace)
+        for spool in {*self._spools.iterdir()} - known_spools:
+            self._is_mirrored(spool, self._workspace)
+            self._is_mirrored(spool, victim.workspace)
         if (ended := victim.own_end()) is not None:
             self._failures.append(ended)
 
@@ -164,13 +170,19 @@ class Soak:
             proxy.half_close(self._chance.choice(list(Way)))
         self._faults[kind] = self._faults.get(kind, 0) + 1
 
+    def _is_mirrored(self, collection: Path, workspace: Path) -> bool:
+        database, name = workspace / "profagent.db", collection.name
+        state = "SELECT count(*) FROM job WHERE name = ? AND state = 'finished'"
+        if eventually(lambda: query(database, state, name) == [(1,)], 120.0) and eventually(
+            lambda: _mirrored(workspace, name) == content(collection), 60.0
+        ):
+            return True
+        self._failures.append(f"{name}: the mirror in {workspace.name} is not the board's")
+        return False
+
     def _compare(self, job: Path, workspace: Path) -> None:
         database, name = workspace / "profagent.db", job.name
-        state = "SELECT count(*) FROM job WHERE name = ? AND state = 'finished'"
-        if not eventually(lambda: query(database, state, name) == [(1,)], 120.0) or not eventually(
-            lambda: _mirrored(workspace, name) == content(job), 60.0
-        ):
-            self._failures.append(f"{name}: the mirror in {workspace.name} is not the board's")
+        if not self._is_mirrored(job, workspace):
             return
         imported = imported_rows(job, Path(tempfile.mkdtemp(dir=self._folder)))
         if not eventually(lambda: rows_of(database, name) == imported, 30.0):
