@@ -183,10 +183,19 @@ async def show_command(
         write_log(directory, ["show"])
     if as_json:
         click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
+    elif not found:
+        click.echo(await _other_sources(target))
     else:
         click.echo("\n".join(line for each in found for line in shown_as_text(each, terminal_columns())))
     is_without = any(not each.known_inferences for each in found)
     return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
+
+
+async def _other_sources(target: Target) -> str:
+    """What a session without a JOB has."""
+    async with reading(target.database) as connection:
+        session = (await find_session(connection, target.session)).session
+        return f"session {session}: {events_line(await event_counts(connection, session)) or 'nothing'}; no JOB"
 
 
 @click.group("export")

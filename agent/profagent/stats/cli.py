@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BY = [name for part in get_args(StatsBy) for name in (get_args(part) or (part,))]
 FIGURES = ("count", "total", "share", "mean", "median", "mad", "p95", "max")
-_WITHOUT_BOUND = ("aicpu", "api")
+_WITHOUT_BOUND = ("aicpu", "api", "step")
 # What of acl.json has it recorded.
 SWITCHES = {"api": "acl_api", "aicpu": "aicpu"}
 # What a narrow terminal does without, first of all.

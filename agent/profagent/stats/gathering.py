@@ -28,6 +28,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "segment": ("model", "segment", "unit"),
     "aicpu": ("model", "layer", "type"),
     "api": ("function", "type"),
+    "step": ("step", "range"),
 }
 UNKNOWN = "N/A"
 UNITS = ("AA_CORE", "AA_CPU")

@@ -9,6 +9,7 @@ from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
 from profagent.formats.records import ticks_to_us
 from profagent.stats.gathering import By, Figures, JobRecords, JobRows, LeftOut, Row, call_rows
+from profagent.stats.steps import step_rows
 from profagent.store.database import readings
 from profagent.store.queries import (
     Scope,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from profagent.store.queries import SessionRow
 
-StatsBy = By | Literal["api"]
+StatsBy = By | Literal["api", "step"]
 Unit = Literal["us", "ticks"]
 # What is asked of each aicore record; all else of sums over these.
 _OF_AICORE_LAYERS = ("layer", "type")
@@ -64,8 +65,8 @@ async def stats(
     Raises UsageError where there is no such session or JOB, or `skip` goes with API calls, and StoreError.
     """
     by, skip = options or StatsOptions()
-    if by == "api" and skip is not None:
-        raise UsageError("--skip does not go with --by api", hint="calls are not told apart by inference: leave it out")
+    if by in {"api", "step"} and skip is not None:
+        raise UsageError(f"--skip does not go with --by {by}", hint="it is not told apart by inference: leave it out")
     async with readings(database, READERS) as readers:
         connection = readers[0]
         found = await find_session(connection, session)
@@ -73,6 +74,8 @@ async def stats(
             return await _kept(connection, found, by, job=job, skip=skip)
         scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
         provenance = [await provenance_of(connection, scope) for scope in scopes]
+        if by == "step":
+            return Stats(by, "us", await step_rows(connection, found.session), [], provenance)
         if by == "api":
             calls = [call for scope in scopes for call in await call_series(connection, scope)]
             return Stats(by, "us", call_rows(calls), [], provenance)
@@ -96,7 +99,9 @@ async def _kept(
     kept = await figures_of_session(connection, session.session, by)
     rows = [] if kept is None else [Row(row.key, Figures(*row[1:8]), row.share, row.bound) for row in kept.rows]
     unit: Unit = "ticks" if kept is not None and kept.unit == "ticks" else "us"
-    left_out = [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by != "api" else []
+    left_out = (
+        [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by not in {"api", "step"} else []
+    )
     jobs = await jobs_of(connection, session.session)
     return Stats(by, unit, rows, left_out, [await provenance_of(connection, Scope(session, row)) for row in jobs])
 

@@ -102,7 +102,10 @@ async def find_session(connection: aiosqlite.Connection, session: int | None = N
 
 
 async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | None = None) -> list[JobRow]:
-    """The session's JOBs by name, or the one of that name; UsageError when it has not that one."""
+    """The session's JOBs by name, or the one of that name; UsageError when it has not that one.
+
+    A collection of another source is no JOB.
+    """
     rows = await fetched(
         connection,
         "SELECT j.job, j.name, j.state, j.frequency_mhz FROM session_job s JOIN job j USING (job)"
@@ -110,7 +113,7 @@ async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | No
         (session, name),
     )
     jobs = [row for row in map(JobRow._make, rows) if source_named(row.name) in {"", JOB_SOURCE}]
-    if name is not None and not jobs:
+    if name is not None and not rows:
         raise UsageError(f"session {session} has no {name}", hint="leave the JOB out to take all of the session's")
     return jobs
 
@@ -216,7 +219,7 @@ async def ledger_entries(
 ) -> list[dict[str, Any]]:
     """The rows of the view `ledger` of a session (None: the newest), by column name; UsageError without such a one."""
     number = (await find_session(connection, session)).session
-    if job is not None and not source_named(job):
+    if job is not None:
         await jobs_of(connection, number, job)
     return await fetched_named(
         connection,
