@@ -9,13 +9,8 @@ from profagent_app.runtime import Runtime       # the runtime library itself
 from __future__ import annotations
 
 from profagent_app.marks import mark, span
-from profagent_app.profiler import (
-    AicoreMetrics,
-    Profiler,
-    ProfilerActivity,
-    ProfilerLevel,
-    tensorboard_trace_handler,
-)
+from profagent_app.parameters import AicoreMetrics, ProfilerActivity, ProfilerLevel
+from profagent_app.profiler import Profiler, tensorboard_trace_handler
 from profagent_app.schedule import ProfilerAction, schedule
 
 __all__ = [

@@ -47,6 +47,7 @@ class Kind(enum.IntEnum):
 
 # Each is looked up once: a mark has 3 µs.
 _pack, _write = RECORD.pack, os.write
+_loop: Callable[[], Any] = asyncio._get_running_loop  # noqa: SLF001 - the public form raises, which costs a microsecond
 _MARK, _SPAN = int(Kind.MARK), int(Kind.SPAN)
 
 
@@ -120,7 +121,9 @@ WRITER = MarkWriter()  # of this process: one FIFO and one numbering
 def mark(text: str, **attributes: Any) -> None:
     """Mark this moment."""
     now = _now_ns()
-    WRITER.write(_MARK, text.encode(), now, now, _task(), _json(attributes) if attributes else b"")
+    loop = _loop()
+    lane = 0 if loop is None else _task(loop)
+    WRITER.write(_MARK, text.encode(), now, now, lane, _json(attributes) if attributes else b"")
 
 
 class span:  # noqa: N801 - it is used as a function
@@ -129,7 +132,7 @@ class span:  # noqa: N801 - it is used as a function
     __slots__ = ("_attributes", "_begin_ns", "_text")
 
     def __init__(self, text: str, **attributes: Any) -> None:
-        self._text, self._attributes, self._begin_ns = text, attributes, 0
+        self._text, self._attributes = text, attributes
 
     def __enter__(self) -> None:
         self._begin_ns = _now_ns()
@@ -138,24 +141,23 @@ class span:  # noqa: N801 - it is used as a function
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         end, attributes = _now_ns(), self._attributes
+        loop = _loop()
+        lane = 0 if loop is None else _task(loop)
         attached = _json(attributes) if attributes else b""
-        WRITER.write(_SPAN, self._text.encode(), self._begin_ns, end, _task(), attached)
+        WRITER.write(_SPAN, self._text.encode(), self._begin_ns, end, lane, attached)
 
 
 def _json(attributes: dict[str, Any]) -> bytes:
     # The encoder of a whole object takes longer than all the rest of a mark.
-    return ("{" + ",".join([f"{_quoted(key)}:{_value(value)}" for key, value in attributes.items()]) + "}").encode()
+    members = [f"{_quoted(key)}:{value if type(value) is int else _value(value)}" for key, value in attributes.items()]
+    return ("{" + ",".join(members) + "}").encode()
 
 
 def _value(value: Any) -> str:
-    if type(value) is int:
-        return str(value)
     return _quoted(value) if type(value) is str else _encode(value)
 
 
-def _task() -> int:
+def _task(loop: asyncio.AbstractEventLoop) -> int:
     """A number for the asyncio task that runs here; 0 outside of one. Two tasks of a thread are two tracks."""
-    if asyncio._get_running_loop() is None:  # noqa: SLF001 - the public form raises, which costs a microsecond
-        return 0
-    task = asyncio.current_task()
+    task = asyncio.current_task(loop)
     return 0 if task is None else (id(task) >> 4) & 0xFFFFFFFF or 1

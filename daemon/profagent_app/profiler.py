@@ -8,7 +8,6 @@ And the analysis is made on the host: `profagent import`.
 
 from __future__ import annotations
 
-import enum
 import json
 import logging
 import os
@@ -17,109 +16,19 @@ import socket
 import subprocess
 import time
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from profagent_app import marks
 from profagent_app.errors import ProgramError
 from profagent_app.marks import Kind
-from profagent_app.runtime import DataType, Runtime
-from profagent_app.schedule import ProfilerAction, Schedule, every_step
+from profagent_app.parameters import checked, data_types, say_once, written
+from profagent_app.runtime import Runtime
+from profagent_app.schedule import TRANSITIONS, ProfilerAction, every_step
 
 MAX_METADATA_BYTES = 100 * 1024 * 1024
 LONGEST_WORKER_NAME = 225
 
 _log = logging.getLogger("profagent_app")
-_NONE, _WARM_UP, _RECORD, _SAVE = ProfilerAction
-
-
-class ProfilerLevel(enum.Enum):
-    """How much is collected."""
-
-    LevelNone = "LevelNone"
-    Level0 = "Level0"
-    Level1 = "Level1"
-    Level2 = "Level2"
-
-
-class ProfilerActivity(enum.Enum):
-    """Whose activities are collected."""
-
-    CPU = "CPU"
-    NPU = "NPU"
-    GPU = "GPU"
-
-
-class AicoreMetrics(enum.Enum):
-    """Groups of counters; the SS928 has one."""
-
-    AiCoreNone = "AiCoreNone"
-    ArithmeticUtilization = "ArithmeticUtilization"
-    PipeUtilization = "PipeUtilization"
-    Memory = "Memory"
-    MemoryL0 = "MemoryL0"
-    ResourceConflictRatio = "ResourceConflictRatio"
-    MemoryUB = "MemoryUB"
-    L2Cache = "L2Cache"
-
-
-DEFAULTS: dict[str, Any] = {
-    "start_profile": True,
-    "output_path": "./data",
-    "profiler_level": ProfilerLevel.Level0,
-    "activities": [ProfilerActivity.CPU, ProfilerActivity.NPU],
-    "schedule": None,
-    "on_trace_ready": None,
-    "profile_memory": False,
-    "aicore_metrics": AicoreMetrics.AiCoreNone,
-    "with_stack": False,
-    "data_simplification": True,
-    "l2_cache": False,
-    "hbm_ddr": False,
-    "pcie": False,
-    "data_process": False,
-    "parallel_strategy": False,
-    "sync_enable": True,
-}
-# What has no meaning on an SS928 when it is not the default.
-_NOT_HERE = ("profile_memory", "with_stack", "l2_cache", "hbm_ddr", "pcie", "data_process", "parallel_strategy")
-_said: set[str] = set()
-
-
-class Transition(NamedTuple):
-    """What is done between two steps' actions: names of methods of the collection, and what is warned of."""
-
-    steps: tuple[str, ...]
-    warning: str = ""
-
-
-_END = ("stop", "finalize")
-_SAVED = ("stop", "finalize", "trace_ready", "clear")
-TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], Transition] = {
-    (_NONE, _WARM_UP): Transition(("init",)),
-    (_NONE, _RECORD): Transition(("init", "start")),
-    (_NONE, _SAVE): Transition(("init", "start")),
-    (_WARM_UP, _NONE): Transition(("start", *_END, "clear"), "Incorrect schedule: WARMUP followed by NONE"),
-    (_WARM_UP, _RECORD): Transition(("start",)),
-    (_WARM_UP, _SAVE): Transition(("start",)),
-    (_WARM_UP, None): Transition(
-        ("finalize", "clear", "delete_dir"),
-        "Incorrect schedule: Stop profiler while current state is WARMUP which will result in empty parsed data.",
-    ),
-    (_RECORD, _NONE): Transition((*_END, "clear"), "Incorrect schedule: RECORD followed by NONE"),
-    (_RECORD, _WARM_UP): Transition((*_END, "clear"), "Incorrect schedule: RECORD followed by WARMUP"),
-    (_RECORD, None): Transition(
-        _SAVED,
-        "Incorrect schedule: Stop profiler while current state is RECORD which may result in incomplete parsed data.",
-    ),
-    (_SAVE, _NONE): Transition(_SAVED),
-    (_SAVE, _WARM_UP): Transition((*_SAVED, "init")),
-    (_SAVE, _RECORD): Transition((*_SAVED, "init", "start")),
-    (_SAVE, _SAVE): Transition((*_SAVED, "init", "start")),
-    (_SAVE, None): Transition(
-        _SAVED,
-        "Stop profiler while current state is RECORD_AND_SAVE, perhaps the scheduling cycle has not yet completed.",
-    ),
-}
 
 
 class Collection:
@@ -142,7 +51,7 @@ class Collection:
         self.directory = os.path.join(os.path.realpath(output), f"{worker}_{os.getpid()}_{stamp}_ascend_ms")
         os.makedirs(os.path.join(self.directory, "ASCEND_PROFILER_OUTPUT"), mode=0o750, exist_ok=True)
         self._runtime.prof_init(self.directory)
-        self._config = self._runtime.create_config(_data_types(self._parameters))
+        self._config = self._runtime.create_config(data_types(self._parameters))
 
     def close_job(self) -> None:
         """End the JOB."""
@@ -170,7 +79,7 @@ class Collection:
     def finalize(self) -> None:
         """Write what is known of this collection."""
         self._is_ready = False
-        self._write("profiler_info_0.json", {"profiler_parameters": _written(self._parameters)})
+        self._write("profiler_info_0.json", {"profiler_parameters": written(self._parameters)})
         if self.metadata:
             self._write("profiler_metadata.json", self.metadata)
             self.metadata.clear()
@@ -202,7 +111,7 @@ class Profiler:
     """
 
     def __init__(self, *, runtime: Runtime | None = None, **arguments: Any) -> None:
-        self._parameters = _checked(arguments)
+        self._parameters = checked(arguments)
         self._has_schedule = self._parameters["schedule"] is not None
         self._schedule = self._parameters["schedule"] or every_step
         self._has_started = False
@@ -226,7 +135,7 @@ class Profiler:
             _log.warning("The profiler has already started. Do not turn on again in the open state.")
             return
         self._has_started = True
-        self._transit(_NONE, self.current_action)
+        self._transit(ProfilerAction.NONE, self.current_action)
         self._step_began_ns = time.time_ns()
 
     def step(self) -> None:
@@ -292,7 +201,7 @@ class Profiler:
     ) -> None:
         """Import every `*_ascend_ms` directory at or below `path`."""
         if pretty or step_list or data_simplification:
-            _say_once("pretty, step_list and data_simplification have no meaning here: the host has all steps")
+            say_once("pretty, step_list and data_simplification have no meaning here: the host has all steps")
         found = _collections(os.path.realpath(path))
         if not found:
             _log.error(
@@ -384,52 +293,6 @@ class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
             _import(collection.directory, wait=not self._is_async)
 
 
-def _checked(arguments: dict[str, Any]) -> dict[str, Any]:
-    unknown = set(arguments) - set(DEFAULTS)
-    if unknown:
-        raise TypeError(f"Profiler has no argument {', '.join(sorted(unknown))}")
-    parameters = {**DEFAULTS, **arguments}
-    for name in _NOT_HERE:
-        if parameters[name] != DEFAULTS[name]:
-            _say_once(f"{name} has no meaning on an SS928: it is left out")
-    if parameters["aicore_metrics"] not in {AicoreMetrics.AiCoreNone, AicoreMetrics.ArithmeticUtilization}:
-        _say_once("an SS928 has the metrics ArithmeticUtilization only: they are taken")
-    if ProfilerActivity.GPU in parameters["activities"]:
-        _say_once("an SS928 has no GPU: the activity is left out")
-    handler = parameters["on_trace_ready"]
-    if getattr(handler, "dir_name", None) and "output_path" in arguments:
-        _log.warning("Both on_trace_ready path and output_path are given: that of on_trace_ready is taken")
-    if parameters["schedule"] is not None and not callable(parameters["schedule"]):
-        _log.warning("schedule must be callable; it is left out")
-        parameters["schedule"] = None
-    return parameters
-
-
-def _data_types(parameters: dict[str, Any]) -> DataType:
-    types = DataType.TASK_TIME | DataType.AICORE_METRICS
-    if ProfilerActivity.CPU in parameters["activities"]:
-        types |= DataType.AICPU_TRACE
-    if parameters["profiler_level"] in {ProfilerLevel.Level1, ProfilerLevel.Level2}:
-        types |= DataType.ACL_API
-    return types
-
-
-def _written(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as JSON takes them."""
-    plain: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if isinstance(value, enum.Enum):
-            plain[name] = value.value
-        elif isinstance(value, list):
-            plain[name] = [getattr(each, "value", each) for each in value]
-        elif isinstance(value, Schedule):
-            plain[name] = value.to_dict()
-        else:
-            plain[name] = value if isinstance(value, (bool, int, str, type(None))) else repr(value)
-    plain["is_set_schedule"] = parameters["schedule"] is not None
-    return plain
-
-
 def _collections(path: str) -> list[str]:
     if path.endswith("_ascend_ms"):
         return [path]
@@ -444,15 +307,9 @@ def _import(directory: str, *, wait: bool) -> None:
     command: str | None = shutil.which("profagent")
     jobs = [each for each in os.listdir(directory) if each.startswith("JOB")]
     if command is None:
-        _say_once(f"the results are made on the host: profagent import -dir {directory}/JOB…")
+        say_once(f"the results are made on the host: profagent import -dir {directory}/JOB…")
         return
     for job in jobs:
         process = subprocess.Popen([command, "import", "-dir", os.path.join(directory, job)])  # noqa: S603
         if wait and process.wait() not in {0, 4}:
             _log.error("profagent import of %s failed", job)
-
-
-def _say_once(text: str) -> None:
-    if text not in _said:
-        _said.add(text)
-        _log.warning(text)

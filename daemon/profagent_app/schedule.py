@@ -1,10 +1,10 @@
-"""`schedule` of MindSpore's profiler: which step does what."""
+"""`schedule` of MindSpore's profiler: which step does what, and what is done between two."""
 
 from __future__ import annotations
 
 import enum
 import logging
-from typing import Callable
+from typing import Callable, NamedTuple
 
 _log = logging.getLogger("profagent_app")
 
@@ -71,3 +71,43 @@ def _at_least(least: int, name: str, value: object) -> int:
         name, least, value, type(value).__name__, least,
     )  # fmt: skip
     return least
+
+
+_NONE, _WARM_UP, _RECORD, _SAVE = ProfilerAction
+
+
+class Transition(NamedTuple):
+    """What is done between two steps' actions: names of methods of the collection, and what is warned of."""
+
+    steps: tuple[str, ...]
+    warning: str = ""
+
+
+_END = ("stop", "finalize")
+_SAVED = ("stop", "finalize", "trace_ready", "clear")
+TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], Transition] = {
+    (_NONE, _WARM_UP): Transition(("init",)),
+    (_NONE, _RECORD): Transition(("init", "start")),
+    (_NONE, _SAVE): Transition(("init", "start")),
+    (_WARM_UP, _NONE): Transition(("start", *_END, "clear"), "Incorrect schedule: WARMUP followed by NONE"),
+    (_WARM_UP, _RECORD): Transition(("start",)),
+    (_WARM_UP, _SAVE): Transition(("start",)),
+    (_WARM_UP, None): Transition(
+        ("finalize", "clear", "delete_dir"),
+        "Incorrect schedule: Stop profiler while current state is WARMUP which will result in empty parsed data.",
+    ),
+    (_RECORD, _NONE): Transition((*_END, "clear"), "Incorrect schedule: RECORD followed by NONE"),
+    (_RECORD, _WARM_UP): Transition((*_END, "clear"), "Incorrect schedule: RECORD followed by WARMUP"),
+    (_RECORD, None): Transition(
+        _SAVED,
+        "Incorrect schedule: Stop profiler while current state is RECORD which may result in incomplete parsed data.",
+    ),
+    (_SAVE, _NONE): Transition(_SAVED),
+    (_SAVE, _WARM_UP): Transition((*_SAVED, "init")),
+    (_SAVE, _RECORD): Transition((*_SAVED, "init", "start")),
+    (_SAVE, _SAVE): Transition((*_SAVED, "init", "start")),
+    (_SAVE, None): Transition(
+        _SAVED,
+        "Stop profiler while current state is RECORD_AND_SAVE, perhaps the scheduling cycle has not yet completed.",
+    ),
+}

@@ -332,9 +332,9 @@ def _named_roots(directory: str) -> Iterator[tuple[str, str]]:
                 yield line.strip(), str(path)
 
 
-def _overlaps(roots: Mapping[str, str], told: Sequence[str]) -> Iterator[DaemonError]:
+def _overlaps(roots: Mapping[str, str], named: Sequence[str]) -> Iterator[DaemonError]:
     """Of two roots that lie in each other, or are the same, the JOBs would be served twice."""
-    for twice in {root for root in told if told.count(root) > 1}:
+    for twice in {root for root in named if named.count(root) > 1}:
         yield _mistake(roots[twice], f"roots: {twice} is named twice", "name it once")
     for pair in itertools.combinations(((real_root(root), root) for root in roots), 2):
         (upper_path, upper), (lower_path, lower) = sorted(pair, key=lambda each: len(each[0]))

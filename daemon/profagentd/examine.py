@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
     from profagentd.loop import Clock
-    from profagentd.sources.acl_json import File
 
     Work = Callable[[], wire.Examination]
 
@@ -61,8 +60,8 @@ def npu(filesystem: Path) -> wire.Examination:
 def processes(filesystem: Path) -> wire.Examination:
     """Who has the NPU open."""
     found, are_all_seen = npu_processes(filesystem / "proc")
-    told = [wire.NpuProcess(**vars(each)) for each in found[:PROCESSES]]
-    return wire.Examination(processes=wire.ProcessFacts(with_npu=told, count=len(found), are_all_seen=are_all_seen))
+    known = [wire.NpuProcess(**vars(each)) for each in found[:PROCESSES]]
+    return wire.Examination(processes=wire.ProcessFacts(with_npu=known, count=len(found), are_all_seen=are_all_seen))
 
 
 def umap(filesystem: Path) -> wire.Examination:
@@ -83,8 +82,8 @@ def umap(filesystem: Path) -> wire.Examination:
 def mounts(filesystem: Path) -> wire.Examination:
     """Network file systems; only the kernel's list is read, so one that hangs does not matter."""
     found = remote_mounts((filesystem / "proc/self/mountinfo").read_bytes())[:MOUNTS]
-    told = [wire.Mount(point=text(each.point), file_system=each.kind, source=text(each.source)) for each in found]
-    return wire.Examination(remote_mounts=told)
+    known = [wire.Mount(point=text(each.point), file_system=each.kind, source=text(each.source)) for each in found]
+    return wire.Examination(remote_mounts=known)
 
 
 def inotify(filesystem: Path) -> wire.Examination:
@@ -99,10 +98,10 @@ def daemon(filesystem: Path, settings_file: str) -> wire.Examination:
     """Who this process is, what it may, and what tells it what to do."""
     lines = (filesystem / "proc/self/status").read_text("utf-8", "replace").splitlines()
     effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
-    told = wire.DaemonFacts(
+    facts = wire.DaemonFacts(
         uid=os.geteuid(), capabilities=int(effective, 16), pid=os.getpid(), settings_file=settings_file
     )
-    return wire.Examination(daemon=told)
+    return wire.Examination(daemon=facts)
 
 
 def certificates(cert: str, ca: str) -> wire.Examination:
@@ -206,7 +205,11 @@ def acl_facts(root: bytes, jobs: Sequence[Place], patterns: Sequence[str] = ()) 
     """Files that are or may be the acl.json of programs, by patterns or else in the usual places below a root."""
     holders = {os.path.dirname(job.path): job for job in (Place(root, _ANY_JOB), *jobs)}
     files = {file.path: file for file in candidates(list(holders.values()), patterns)}
-    return wire.Examination(acl_json=[_acl_json(file) for file in list(files.values())[:ACL_FILES]])
+    found = wire.Examination()
+    for file in list(files.values())[:ACL_FILES]:
+        data = file.data
+        found.acl_json.add(path=text(file.path), data=data[:ACL_BYTES], size=len(data), output=_output_state(data))
+    return found
 
 
 def _job_facts(place: Place) -> wire.JobFacts:
@@ -228,12 +231,6 @@ def _why_not(place: Place) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _acl_json(file: File) -> wire.AclJson:
-    return wire.AclJson(
-        path=text(file.path), data=file.data[:ACL_BYTES], size=len(file.data), output=_output_state(file.data)
-    )
 
 
 def _output_state(data: bytes) -> wire.OutputState.ValueType:

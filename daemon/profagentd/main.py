@@ -57,7 +57,7 @@ _TLS_1_2_SUITES = "ECDHE-PSK-AES128-CBC-SHA"
 def main(arguments: Sequence[str] | None = None, clock: Clock | None = None, filesystem: Path = Path("/")) -> int:
     """Serve until SIGTERM or SIGINT, by this machine's clocks and files unless others are given; the exit code."""
     try:
-        args = _parse(arguments)
+        args = make_parser().parse_args(arguments)
         simulation = _simulation(args)
         os.environ["GRPC_SSL_CIPHER_SUITES"] = _TLS_1_2_SUITES  # gRPC reads it once, when it is imported
         if args.check_config:
@@ -84,7 +84,7 @@ def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock
     access.check_tls(examined.config)
     reread = partial(examine, args.config, settings) if can_change else None
     settings_file = os.path.abspath(args.config) if args.config else ""
-    orders = service.Orders(examined.config, simulation, args.leash, reread, settings_file)
+    orders = service.Orders(examined.config, simulation, args.stdin_timeout, reread, settings_file)
     asyncio.run(service.serve(orders, clock, filesystem))
 
 
@@ -157,8 +157,8 @@ def _complain(error: DaemonError, who: str = "profagentd: ") -> None:
 # The arguments
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments, named as the settings are; None is what was not given."""
+def make_parser() -> argparse.ArgumentParser:
+    """Of the arguments, which are named as the settings are; None is what was not given."""
     parser = argparse.ArgumentParser(
         prog="profagentd", description="Sends what grows in JOB directories to those who follow it.", epilog=_EXAMPLE
     )
@@ -168,11 +168,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for option, details in _SETTINGS.items():
         parser.add_argument(option, **details)
     parser.add_argument(
-        "--leash", metavar="SECONDS", type=_seconds, help="end when standard input is closed, or silent for so long"
+        "--stdin-timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        help="end when standard input is closed, or silent for so long",
     )
     parser.add_argument("--simulate", action="store_true", help="write a JOB as a board would, and serve it")
     add_simulation_arguments(parser)
-    return parser.parse_args(arguments)
+    return parser
 
 
 def _list(dest: str, metavar: str, text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
@@ -33,7 +33,7 @@ from profagentd.sources.state import JobState
 from profagentd.spools.keeper import SpoolKeeper, SpoolSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine
 
     from profagentd.config import DaemonConfig, Examined
     from profagentd.loop import Clock
@@ -87,70 +87,61 @@ class Notifier:
     async def keep_telling(self, clock: Clock, status: Callable[[], str]) -> None:
         """Tell the status, and that the loop and its threads work, until cancelled."""
         alive_s = int(os.environ.get("WATCHDOG_USEC") or 30 * US_PER_S) / US_PER_S / 2
-        told, due_s = "", 0.0
+        sent, due_s = "", 0.0
         while self._socket:
             now_s, line = clock.monotonic(), status()
-            if line != told or now_s >= due_s:
+            if line != sent or now_s >= due_s:
                 await asyncio.to_thread(os.getpid)  # any work
                 self.tell("WATCHDOG=1", f"STATUS={line}")
-                told, due_s = line, now_s + alive_s - STATUS_S
+                sent, due_s = line, now_s + alive_s - STATUS_S
             await clock.sleep(min(STATUS_S, alive_s))
         await asyncio.Event().wait()
 
 
-@contextmanager
-def state_lock(directory: Path | None, listen: str) -> Iterator[None]:
-    """Have the directory to oneself. Raises DaemonError when another daemon has it.
+def lock_state(directory: Path, listen: str, cleanup: ExitStack) -> None:
+    """Have the directory to oneself until the cleanup. Raises DaemonError when another daemon has it.
 
     One that cannot be written, or knows no locks, is nobody's: nothing is kept there that could be lost.
     """
-    descriptor = None if directory is None else _locked(directory, listen)
-    try:
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def _locked(directory: Path, listen: str) -> int | None:
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError:
-        return None
+        return
+    cleanup.callback(os.close, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = os.pread(descriptor, _SOME_BYTES, 0).decode("utf-8", "replace")
-        os.close(descriptor)
         raise DaemonError(
             f"{directory} is in use by another profagentd: {holder or 'it does not say which'}",
             hint="end that one, or give each daemon a --state of its own",
         ) from error
     except OSError:
-        return descriptor
+        return
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"process {os.getpid()}, for {listen}".encode(), 0)
-    return descriptor
 
 
-async def until_let_go(leash_s: float) -> None:
-    """Return when standard input is closed, or silent for so long. Raises DaemonError when nobody can hold it."""
+async def stop_with_stdin(timeout_s: float, stop: asyncio.Event) -> None:
+    """Stop when standard input is closed, or silent for so long. Raises DaemonError when nobody can hold it."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     try:
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     except ValueError as error:
         hint = "keep a pipe, a socket or a terminal open there, e.g. through ssh"
-        raise DaemonError("--leash: standard input is nothing that somebody holds", hint=hint) from error
+        raise DaemonError("--stdin-timeout: standard input is nothing that somebody holds", hint=hint) from error
     try:
-        while await asyncio.wait_for(reader.read(_SOME_BYTES), leash_s):
+        while await asyncio.wait_for(reader.read(_SOME_BYTES), timeout_s):
             pass
         _LOGGER.info("standard input was closed")
     except asyncio.TimeoutError:
-        _LOGGER.warning("nothing came on standard input for %g s", leash_s)
+        _LOGGER.warning("nothing came on standard input for %g s", timeout_s)
     finally:
         transport.close()
+    stop.set()
+    await asyncio.Event().wait()
 
 
 @dataclass(frozen=True)
@@ -162,7 +153,7 @@ class Orders:
 
     config: DaemonConfig
     simulation: SimulationOptions | None = None
-    leash_s: float | None = None
+    stdin_timeout_s: float | None = None
     reread: Callable[[], Examined] | None = None
     settings_file: str = ""
 
@@ -176,7 +167,7 @@ async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> N
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
             orders = _simulated(orders, orders.simulation, Path(directory))
         state = Path(orders.config.state or STATE_DIRECTORY)
-        cleanup.enter_context(state_lock(state, orders.config.listen))
+        lock_state(state, orders.config.listen, cleanup)
         notifier = cleanup.enter_context(closing(Notifier()))
         await _Daemon(orders, clock, notifier, filesystem, state).run(stop)
 
@@ -213,8 +204,6 @@ def _spool_settings(orders: Orders, filesystem: Path, state: Path) -> SpoolSetti
 
 
 class _Daemon:
-    """The parts, and what they do together."""
-
     def __init__(self, orders: Orders, clock: Clock, notifier: Notifier, filesystem: Path, state: Path) -> None:
         config, is_simulated = orders.config, orders.simulation is not None
         self._orders = orders
@@ -227,7 +216,7 @@ class _Daemon:
             config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
         )
         spools = _spool_settings(orders, filesystem, state)
-        self._spools = SpoolKeeper(spools, clock, lambda: roots, self._retention.segment_dropped)
+        self._spools = SpoolKeeper(spools, clock, lambda: roots, self._retention.spools.dropped)
         self._spool_root = real_root(spools.directory)
         if self._spools.prepare() and not any(lie_together(self._spool_root, root) for root in roots):
             roots.add(self._spool_root)
@@ -246,14 +235,12 @@ class _Daemon:
 
     @property
     def status(self) -> str:
-        """A line of what goes on."""
         jobs = [job for job in self._board.jobs if job.place.root != self._spool_root]
         open_jobs = sum(job.state is JobState.OPEN for job in jobs)
         clients, losses = self._servicer.streams, len(self._losses.since(0))
         return f"clients: {clients}, JOBs: {len(jobs)} ({open_jobs} open), losses kept: {losses}"
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until told to stop."""
         config = self._orders.config
         await self._losses.load()
         address = await self._server.start(config.listen)
@@ -274,8 +261,8 @@ class _Daemon:
         works = [self._watch.run(), self._board.keep_states(), *self._retention.works(), self._until_stopped(stop)]
         works.append(self._spools.run())
         works.append(self._notifier.keep_telling(self._clock, lambda: self.status))
-        if self._orders.leash_s is not None:
-            works.append(_stop_when_let_go(self._orders.leash_s, stop))
+        if self._orders.stdin_timeout_s is not None:
+            works.append(stop_with_stdin(self._orders.stdin_timeout_s, stop))
         if self._orders.reread:
             works.append(self._reload_when(_asked_by(signal.SIGHUP), self._orders.reread))
         if self._orders.simulation:
@@ -343,12 +330,6 @@ def _asked_by(*signals: signal.Signals) -> asyncio.Event:
     for each in signals:
         asyncio.get_running_loop().add_signal_handler(each, asked.set)
     return asked
-
-
-async def _stop_when_let_go(leash_s: float, stop: asyncio.Event) -> None:
-    await until_let_go(leash_s)
-    stop.set()
-    await asyncio.Event().wait()
 
 
 async def _simulate(options: SimulationOptions, clock: Clock, spools: SpoolKeeper) -> None:

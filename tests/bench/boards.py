@@ -17,8 +17,9 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
 from tests.daemon.daemon_process import Daemon, environment, serving
+from tests.daemon.simulated_job import write_job
 
 ENDED_S_AGO = 60.0
 COMPRESSIONS = {

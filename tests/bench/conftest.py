@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
 from tests.bench.measure import PROFAGENT, machine, report, run
+from tests.daemon.simulated_job import write_job
 
 LAYERS, INFERENCES = 100, 10_000
 

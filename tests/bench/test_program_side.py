@@ -30,10 +30,10 @@ C_LOOP = r"""
 #include <stdio.h>
 int main(void)
 {
-    uint64_t begin = profagent_now();
+    clock_t begin = clock();
     int written = 0;
     for (int at = 0; at < 20000; at++) written += profagent_span("infer", profagent_now());
-    printf("%d %.3f\n", written, (double)(profagent_now() - begin) / 20000 / 1000);
+    printf("%d %.3f\n", written, (double)(clock() - begin) / CLOCKS_PER_SEC / 20000 * 1e6);
     return 0;
 }
 """
@@ -51,10 +51,10 @@ def _waited_for(path: Path) -> Path:
 
 
 def _call_us(call: Callable[[], None]) -> float:
-    begin = time.perf_counter()
+    begin = time.thread_time()  # what others do on the machine meanwhile does not count
     for _ in range(CALLS):
         call()
-    return (time.perf_counter() - begin) / CALLS * 1e6
+    return (time.thread_time() - begin) / CALLS * 1e6
 
 
 def _spanned() -> None:
@@ -89,7 +89,7 @@ def test_cost_of_a_mark(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "`with span` in an asyncio task": spread([asyncio.run(_tasks_us()) for _ in range(REPEATS)], "µs", 2),
             "`profagent_span` in C": spread([float(each.split()[1]) for each in told], "µs", 2),
         }
-    report(f"a mark that the daemon takes in, {CALLS:,} in a row", figures)
+    report(f"processor time of a mark that the daemon takes in, {CALLS:,} in a row", figures)
 
 
 def test_cost_of_a_subscription(root: Path) -> None:

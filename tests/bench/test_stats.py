@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
 from tests.bench.measure import PROFAGENT, report, run, size_text, spread
+from tests.daemon.simulated_job import write_job
 
 REPEATS = 5
 LAYERS, INFERENCES = 100, 20_000

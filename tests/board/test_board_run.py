@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.collect import board_run
-from profagent.collect.board_run import BoardRun, PatientSsh, RunEnd
+from profagent.collect.board_run import BoardRun, RunEnd, patient_ssh
 from profagent.collect.explain import LOST
 from profagent.collect.look import Place
 from profagent.errors import ProfagentError
@@ -60,7 +60,7 @@ class Board:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[BoardRun]:
-        async with PatientSsh(self.friend.target, Nobody(), self.told.append) as ssh:
+        async with patient_ssh(self.friend.target, Nobody(), self.told.append) as ssh:
             yield BoardRun(ssh, self.place, self.show)
 
     async def ran(self, *arguments: str, text: str | None = None, **environment: str) -> RunEnd:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.collect.board_run import LEASH_S
+from profagent.collect.board_run import LOCK, UNPREPARED_S
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually
 from tests.integration.host import started
@@ -38,6 +38,7 @@ def test_a_program_that_is_not_executable(bench: Bench) -> None:
     assert ended.code == 1
     assert "is not executable" in ended.err
     assert "chmod +x" in ended.err
+    assert eventually(lambda: not (bench.friend.folder / "tmp" / LOCK).exists())
 
 
 def test_a_program_that_fills_the_boards_disk(bench: Bench, tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_a_program_that_records_nothing(served: Bench) -> None:
     script(served, "#!/bin/sh\nexit 0\n")
     ended = served.collect("--json")
     assert ended.code == 1
-    assert "nothing was recorded, and the program is a script" in ended.document["causes"][-1]["text"]
+    assert "did not come as far as svp_acl_init" in ended.document["causes"][0]["text"]
     assert ended.document["exit_code"] == 1
 
 
@@ -85,8 +86,8 @@ def test_a_link_that_drops_before_the_program_runs_leaves_nothing(bench: Bench) 
             os.kill(session, signal.SIGKILL)
         ended = host.ended()
     assert ended.code == 3, ended.err
-    # It is told, and has not only its leash to go by.
-    assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists(), LEASH_S / 2)
+    # It is told, and has not only the silence to go by.
+    assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists(), UNPREPARED_S / 2)
     assert not (bench.remote / "seen.json").exists()
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(300)
 MIB = 1 << 20
-_REMOUNT_READ_ONLY = 0x21
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def board(tmp_path: Path, cache: Path) -> Iterator[DeployBoard]:
 
 def test_another_workshops_keys_are_replaced_only_when_that_is_agreed_to(board: DeployBoard, tmp_path: Path) -> None:
     keys, given = tmp_path / "keys", board.given()
-    told = "replace  the keys of the CA profagent-"
+    told = "replace  the keys of another CA: "
     dry = board.deploy("--dry-run", "--keys", keys)
     assert dry.code == 0, dry.err
     assert told in dry.out

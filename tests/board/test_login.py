@@ -108,20 +108,7 @@ async def test_the_passphrase_of_a_key_is_asked_for(home: Path, friend: Sshd) ->
     key = make_key(home / ".ssh" / "id_ed25519", PASSWORD)
     # One that the server does not take, and one of which nobody knows without its passphrase what it is.
     make_key(home / ".ssh" / "id_ecdsa", PASSWORD, "ecdsa")
-    making = [
-        "ssh-keygen",
-        "-q",
-        "-m",
-        "PEM",
-        "-t",
-        "rsa",
-        "-b",
-        "2048",
-        "-N",
-        PASSWORD,
-        "-f",
-        str(home / ".ssh" / "id_rsa"),
-    ]
+    making = ["ssh-keygen", "-q", "-m", "PEM", "-t", "rsa", "-N", PASSWORD, "-f", str(home / ".ssh" / "id_rsa")]
     subprocess.run(making, check=True)  # noqa: ASYNC221 - the loop may wait for so little
     (home / ".ssh" / "id_rsa.pub").unlink()
     person = Ready(PASSWORD)

@@ -18,7 +18,7 @@ from tests.fakes.small_disk import small_disk
 from tests.faults.proxy import Ending, FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from profagent.ssh.remote import Remote
 
@@ -40,11 +40,6 @@ def archive(**files: bytes) -> bytes:
             entry.mode = 0o640
             tar.addfile(entry, io.BytesIO(content))
     return made.getvalue()
-
-
-def pieces(data: bytes) -> Iterator[bytes]:
-    for start in range(0, len(data), 64 << 10):
-        yield data[start : start + (64 << 10)]
 
 
 async def test_a_command_gives_output_errors_and_status(remote: Remote) -> None:
@@ -70,7 +65,7 @@ async def test_a_tree_is_unpacked_and_its_progress_told(remote: Remote, tmp_path
     data = archive(one=b"1" * MIB, two=b"2")
     told: list[int] = []
     target = tmp_path / "a b" / "it's"
-    await remote.unpack(pieces(data), str(target), told.append)
+    await remote.unpack(io.BytesIO(data), str(target), told.append)
     assert (target / "one").read_bytes() == b"1" * MIB
     assert (target / "two").stat().st_mode & 0o777 == 0o640
     assert told == sorted(told)
@@ -80,7 +75,7 @@ async def test_a_tree_is_unpacked_and_its_progress_told(remote: Remote, tmp_path
 async def test_a_full_disk_is_told_by_the_board(remote: Remote, tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", MIB) as disk:
         with pytest.raises(ProfagentError, match=r"cannot write .*small.*: .*") as error:
-            await remote.unpack(pieces(archive(one=b"1" * 4 * MIB)), str(disk / "tree"))
+            await remote.unpack(io.BytesIO(archive(one=b"1" * 4 * MIB)), str(disk / "tree"))
         assert "free space" in error.value.hint
         with pytest.raises(ProfagentError, match="No space left on device"):
             await remote.put(b"2" * 4 * MIB, str(disk / "file"))
@@ -123,20 +118,24 @@ async def test_a_port_of_the_board_is_reached(remote: Remote) -> None:
         assert not socket.parent.exists()
 
 
+def known(home: Path, friend: Sshd, proxy: FaultProxy) -> str:
+    """The server behind a proxy, whose key is known there."""
+    port = proxy.address.rpartition(":")[2]
+    key = public_key(friend.folder / "host")
+    (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n", "ascii")
+    return f"ssh://{friend.user}@127.0.0.1:{port}"
+
+
 async def test_a_link_that_drops_in_mid_upload_is_told(home: Path, friend: Sshd, tmp_path: Path) -> None:
     with FaultProxy(f"127.0.0.1:{friend.port}", seed=1) as proxy:
-        port = proxy.address.rpartition(":")[2]
-        (home / ".ssh" / "known_hosts").write_text(
-            f"[127.0.0.1]:{port} {public_key(friend.folder / 'host')}\n", "ascii"
-        )
-        async with connect(f"ssh://{friend.user}@127.0.0.1:{port}", Nobody()) as remote:
+        async with connect(known(home, friend, proxy), Nobody()) as remote:
 
             def cut_later(sent: int) -> None:
                 if sent > 2 * MIB:
                     proxy.cut(Ending.RST)
 
             with pytest.raises(UnreachableError, match=r"connection to 127\.0\.0\.1 is lost"):
-                await remote.unpack(pieces(archive(one=b"1" * 32 * MIB)), str(tmp_path / "tree"), cut_later)
+                await remote.unpack(io.BytesIO(archive(one=b"1" * 32 * MIB)), str(tmp_path / "tree"), cut_later)
             with pytest.raises(UnreachableError, match="is lost"):
                 await remote.run("true")
             with pytest.raises(UnreachableError, match="is lost"):
@@ -145,12 +144,8 @@ async def test_a_link_that_drops_in_mid_upload_is_told(home: Path, friend: Sshd,
 
 async def test_a_link_over_which_nothing_comes_any_more_is_found(home: Path, friend: Sshd) -> None:
     with FaultProxy(f"127.0.0.1:{friend.port}", seed=1) as proxy:
-        port = proxy.address.rpartition(":")[2]
-        (home / ".ssh" / "known_hosts").write_text(
-            f"[127.0.0.1]:{port} {public_key(friend.folder / 'host')}\n", "ascii"
-        )
         (home / ".ssh" / "config").write_text("ServerAliveInterval 1\n", "ascii")
-        async with connect(f"ssh://{friend.user}@127.0.0.1:{port}", Nobody()) as remote:
+        async with connect(known(home, friend, proxy), Nobody()) as remote:
             proxy.stall()
             with pytest.raises(UnreachableError, match="is lost"):
                 await remote.run("true")

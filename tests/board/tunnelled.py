@@ -41,7 +41,7 @@ def commands() -> list[bytes]:
 
 def folders(root: Path) -> set[Path]:
     """The directories of temporary daemons, and of shells that keep them, that serve this root."""
-    serving = (command for command in commands() if os.fsencode(root) in command and b"--leash" in command)
+    serving = (command for command in commands() if os.fsencode(root) in command and b"--stdin-timeout" in command)
     return {Path(os.fsdecode(folder)) for command in serving for folder in FOLDER.findall(command)}
 
 

@@ -12,7 +12,6 @@ import grpc
 from profagentd.access import fingerprint_of
 
 SINCE = "19700101000000Z"
-FUTURE = "20400101000000Z"
 EVER = "20490101000000Z"
 PAST = "20200101000000Z"
 OPERATOR = "URI:profagent:role:operator"

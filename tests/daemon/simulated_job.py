@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profagentd.simulate.npu import Npu
+
+if TYPE_CHECKING:
+    from profagentd.simulate.run import SimulationOptions
 
 MODELS = Path(__file__).parents[2] / "daemon" / "profagentd" / "simulate" / "models"
 
@@ -28,6 +35,22 @@ class TurnedClock:
         self.sleeps += 1
         self.now += delay_s + self.overslept_s
         await asyncio.sleep(0)
+
+
+START_US = 1_767_225_600_000_000  # 2026-01-01 00:00:00 UTC
+
+
+def write_job(root: Path, options: SimulationOptions, inferences: int, *, loads: int = 1, gaps: bool = True) -> Path:
+    """Write a JOB at once, its times from START_US on; without `gaps` each layer leaves its record."""
+    npu = Npu(replace(options, root=root), gaps=gaps)
+    now_us = START_US
+    for _ in range(loads):
+        first_us = now_us = npu.load(now_us)
+        for number in range(inferences):
+            now_us = npu.infer(max(now_us, first_us + round(number * 1_000_000 / options.rate)))
+        now_us = npu.unload(now_us)
+    assert npu.directory is not None
+    return npu.directory
 
 
 def only_job(root: Path) -> Path:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire.md"
 KIB = 1024
-HURRY = 10
 
 Raw = grpc.aio.StreamStreamCall[Any, Any]
 

@@ -116,8 +116,10 @@ def test_settings_that_are_fine_are_called_so(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "ok\n", "")
 
 
-def test_it_ends_when_its_leash_is_let_go(tmp_path: Path) -> None:
-    started = command("--root", str(tmp_path), "--listen", "127.0.0.1:0", "--state", str(tmp_path), "--leash", "1000")
+def test_it_ends_when_standard_input_is_closed(tmp_path: Path) -> None:
+    started = command(
+        "--root", str(tmp_path), "--listen", "127.0.0.1:0", "--state", str(tmp_path), "--stdin-timeout", "1000"
+    )
     with subprocess.Popen(started, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -129,10 +131,12 @@ def test_it_ends_when_its_leash_is_let_go(tmp_path: Path) -> None:
         assert process.wait(PATIENCE_S) == 0
 
 
-def test_a_leash_that_nobody_holds_is_refused(tmp_path: Path) -> None:
+def test_a_standard_input_that_nobody_holds_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "file").open("w+") as file:
         result = subprocess.run(
-            command("--root", str(tmp_path), "--listen", "127.0.0.1:0", "--leash", "5", "--state", str(tmp_path)),
+            command(
+                "--root", str(tmp_path), "--listen", "127.0.0.1:0", "--stdin-timeout", "5", "--state", str(tmp_path)
+            ),
             env=environment(),
             stdin=file,
             capture_output=True,
@@ -141,7 +145,7 @@ def test_a_leash_that_nobody_holds_is_refused(tmp_path: Path) -> None:
             check=False,
         )
     assert result.returncode == 2
-    assert "--leash: standard input is nothing that somebody holds" in result.stderr
+    assert "--stdin-timeout: standard input is nothing that somebody holds" in result.stderr
 
 
 def test_every_mistake_is_named_with_file_and_key_also_in_files_that_they_name(tmp_path: Path) -> None:

@@ -87,4 +87,4 @@ def test_a_file_that_may_not_be_read_says_why(files: OpenJob, job: Path) -> None
 def test_a_done_counts_when_it_parses(files: OpenJob, job: Path, text: bytes | None, length: int | None) -> None:
     if text is not None:
         (job / os.fsdecode(NAME + b".done")).write_bytes(text)
-    assert files.told_length(JobSource(), NAME) == length
+    assert files.announced_length(JobSource(), NAME) == length

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from profagentd.retention import reaper
 from profagentd.retention.policy import (
     UNSEEN_REST_S,
-    Deletion,
     JobFacts,
     Policy,
     Retain,
@@ -49,7 +48,7 @@ def stored(
 
 def gone(policy: Policy, *logs: Stored, over: bool = True, whole: bool = True, short: int = 0) -> list[bytes]:
     deletions = plan(policy, [JobFacts(logs, whole, over)], short)
-    return [path for each in deletions for path, _ in each.stored.files]
+    return [path for each in deletions for path, _ in each.files]
 
 
 def test_what_is_delivered_goes_and_calls_when_the_job_is_over() -> None:
@@ -78,7 +77,7 @@ def test_tables_go_last_with_all_the_rest(other: Stored | None, over: bool, whol
 def test_others_go_after_them_when_that_is_allowed_and_are_losses() -> None:
     logs = [stored(b"had", age=1), stored(b"not", age=9, delivered=False)]
     deletions = plan(ROOM_AT_ANY_PRICE, [JobFacts(logs, is_all=True, is_over=False)], 10**9)
-    assert deletions == [Deletion(logs[0], is_loss=False), Deletion(logs[1], is_loss=True)]
+    assert deletions == logs[:2]
 
 
 @pytest.mark.parametrize(
@@ -115,18 +114,17 @@ POLICIES = st.sampled_from([Policy(), DELIVERED, ROOM, ROOM_AT_ANY_PRICE])
 @given(policy=POLICIES, jobs=JOBS, short=st.integers(-1000, 30_000))
 def test_whatever_is_known_what_must_stay_stays(policy: Policy, jobs: Sequence[JobFacts], short: int) -> None:
     deletions = plan(policy, jobs, short)
-    chosen = [id(each.stored) for each in deletions]
+    chosen = [id(each) for each in deletions]
     assert len(chosen) == len(set(chosen))
     if policy.retain is not Retain.DELIVERED and (policy.retain is Retain.KEEP or short <= 0):
         assert deletions == []
     for each in deletions:
-        (job,) = (job for job in jobs if any(log is each.stored for log in job.logs))
-        assert each.is_loss == (not each.stored.is_delivered)
-        assert each.stored.is_delivered or policy is ROOM_AT_ANY_PRICE
-        assert each.stored.part is Part.WORK or job.is_over
-        assert each.stored.part is not Part.TABLE or all(id(log) in chosen for log in job.logs)
+        (job,) = (job for job in jobs if any(log is each for log in job.logs))
+        assert each.is_delivered or policy is ROOM_AT_ANY_PRICE
+        assert each.part is Part.WORK or job.is_over
+        assert each.part is not Part.TABLE or all(id(log) in chosen for log in job.logs)
     if policy is ROOM:
-        sizes = [each.stored.disk_bytes for each in deletions if each.stored.part is not Part.TABLE]
+        sizes = [each.disk_bytes for each in deletions if each.part is not Part.TABLE]
         assert sum(sizes[:-1]) <= max(0, short)
 
 

@@ -13,7 +13,7 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd.spools.intake import RECORD_BYTES
 from tests.daemon.daemon_process import make_job, running
 from tests.daemon.own_daemon import own_daemon
-from tests.daemon.waiting import run_until, until
+from tests.daemon.waiting import until
 from tests.daemon.wire_client import Client, following
 
 if TYPE_CHECKING:
@@ -172,6 +172,8 @@ async def test_delivered_segments_are_deleted_by_the_retention_that_is_there(tmp
         await client.start()
         await subscribed.write(3000)
         # The one that is written to stays.
-        await run_until(client.until(lambda: False), lambda: subscribed.segments() == ["00000004"])
+        reading = asyncio.ensure_future(client.until(lambda: False))
+        await until(lambda: subscribed.segments() == ["00000004"])
+        reading.cancel()
         assert received(client) == 3000 * RECORD_BYTES
         assert not client.losses

@@ -68,8 +68,8 @@ def test_a_look_brings_what_must_be_announced_before(job: Path) -> None:
         (job / path.decode()).write_bytes(b"")
     page = look(place(job), JOB, [core + b".done"])
     assert paths([page]) == [b"info.json.0", core, cpu, core + b".done"]
-    assert paths([look(place(job), JOB, [core + b".done"], told=None)]) == [core + b".done"]
-    assert paths([look(place(job), JOB, [core + b".done"], told={core, b"info.json.0"})]) == [cpu, core + b".done"]
+    assert paths([look(place(job), JOB, [core + b".done"], announced=None)]) == [core + b".done"]
+    assert paths([look(place(job), JOB, [core + b".done"], announced={core, b"info.json.0"})]) == [cpu, core + b".done"]
 
 
 def test_what_is_no_file_wants_look_and_the_data_directory_is_not(job: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 
 POLL_S = 0.001
 # So generous that a slow machine does not fail a test.
@@ -19,13 +19,3 @@ async def until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert loop.time() < end, "it never was so"
         await asyncio.sleep(POLL_S)
-
-
-async def run_until(work: Coroutine[object, object, None], is_so: Callable[[], bool]) -> None:
-    """Let work go on until it is so."""
-    running = asyncio.ensure_future(work)
-    try:
-        await until(is_so)
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)

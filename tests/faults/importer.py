@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from profagent.importing import importing as workspace_import
-from profagent.importing.importing import WorkspaceImport, import_into
+from profagent.importing.importing import import_into
 from profagent.store.workspace import Workspace
 from tests.faults.recorder import Killer
 
 if __name__ == "__main__":
     # Small batches, so that there are many steps.
     workspace_import.BATCH_EVENTS = 7
-    chosen = WorkspaceImport(Path(sys.argv[2]), Workspace(Path(sys.argv[1])))
-    asyncio.run(import_into(chosen, asyncio.Event(), reached=Killer(sys.argv[3]).reached))
+    job, workspace = Path(sys.argv[2]), Workspace(Path(sys.argv[1]))
+    asyncio.run(import_into(job, workspace, asyncio.Event(), reached=Killer(sys.argv[3]).reached))

@@ -28,7 +28,7 @@ from profagent.link.session import LinkSession
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from profagent.link.messages import FollowedLog, Happened, Holding, LogEvent
+    from profagent.link.messages import FollowedLog, Holding, LogEvent, Received
 
 JOB = "JOB" + "A" * 29
 IDENTITIES = ("5c21", "7d32")
@@ -75,7 +75,7 @@ class ScriptedBoard:
         assert isinstance(announcement, LogsAnnounced)
         return announcement.logs
 
-    def batches(self, holdings: list[Holding]) -> Iterator[list[Happened]]:
+    def batches(self, holdings: list[Holding]) -> Iterator[list[Received]]:
         """What the host does not hold, the logs' pieces mixed."""
         paths = list(self._files)
         self.session.hold(holdings)

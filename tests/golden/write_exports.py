@@ -13,9 +13,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from profagent.export.export import SummaryOptions, export_summary, export_timeline
+from profagent.export.export import export_summary, export_timeline
 from profagent.importing.importing import import_job
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 
 GOLDEN = Path(__file__).parent / "exports"
 SAMPLES = Path(__file__).parents[1] / "data" / "jobs"
@@ -39,7 +40,7 @@ def export_job(name: str, folder: Path) -> Path:
 async def _exported(job: Path) -> None:
     database = (await import_job(job)).database
     await export_summary(database, job / "summary", job=job.name)
-    await export_summary(database, job / "aggregate", job=job.name, options=SummaryOptions("json", aggregate=True))
+    await export_summary(database, job / "aggregate", job=job.name, sheet_format="json", aggregate=True)
     await export_timeline(database, job / "timeline", job=job.name)
 
 

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
 from tests.daemon.daemon_process import content, job_name, running
+from tests.daemon.simulated_job import write_job
 
 __all__ = ["SAMPLES", "content", "eventually", "job_name", "running", "sample", "simulated", "write_done"]
 

@@ -76,19 +76,6 @@ def test_the_slower_layer_is_named_and_nothing_else(
     assert SLOWER in failures[0]
 
 
-def test_a_network_that_was_compiled_otherwise_is_aligned(
-    jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, document = _document(capsys, jobs["base"], jobs["other"])
-    found: dict[str, list[str]] = {}
-    for layer in document["models"][0]["layers"]:
-        found.setdefault(layer["what"], []).append(" ".join(each["name"] for each in layer["base"]))
-    assert found["removed"] == ["fc"]
-    assert {name.partition(".")[0] for name in found["renamed"]} <= {"layer1", "avgpool"}
-    assert len([name for name in found["renamed"] if name.startswith("layer1.")]) == 10
-    assert "inserted" not in found
-
-
 def test_tables_of_either_format_stand_for_their_inferences(
     jobs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

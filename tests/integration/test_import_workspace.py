@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from profagent.importing.importing import WorkspaceImport, import_into
+from profagent.importing.importing import import_into
 from profagent.store.workspace import Workspace
 from tests.fakes.dumps import dump
 from tests.integration.board import SAMPLES, GrowingJob, content, running, sample, simulated
@@ -76,8 +76,7 @@ def test_so_is_every_job_that_the_runtime_library_wrote(tmp_path: Path) -> None:
     live = recorded(tmp_path / "root", tmp_path / "live")
     assert sorted(live.document["jobs"]) == sorted(job.name for job in jobs)
     for job in jobs:
-        chosen = WorkspaceImport(job, Workspace(tmp_path / "imported"))
-        summary = asyncio.run(import_into(chosen, asyncio.Event()))
+        summary = asyncio.run(import_into(job, Workspace(tmp_path / "imported"), asyncio.Event()))
         assert content(Path(summary["mirror"]) / job.name) == content(job)
     copies, recording = (everything(tmp_path / each, by_session=False) for each in ("imported", "live"))
     assert copies == recording

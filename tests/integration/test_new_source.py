@@ -18,6 +18,7 @@ from profagent.store.workspace import Workspace
 from profagentd.sources import SOURCES, source_of
 from profagentd.sources.source import Source
 from tests.daemon.own_daemon import own_daemon
+from tools.make_reference import database_page
 
 LOGS = "server.logs"
 LINES = f"SELECT path, number, text FROM text_lines WHERE collection = '{LOGS}' ORDER BY path, number"
@@ -47,6 +48,11 @@ class TextDecoder(Decoder):
         BEGIN DELETE FROM text_line WHERE log = old.log; END;
         CREATE TRIGGER IF NOT EXISTS text_line_of_cleared_log AFTER UPDATE OF generation ON log WHEN new.generation = 0
         BEGIN DELETE FROM text_line WHERE log = old.log; END;
+        -- One row for each line.
+        --   collection  name of the directory
+        --   path        name of the log
+        --   number      the line's, from 0
+        --   text        what it says
         CREATE VIEW IF NOT EXISTS text_lines AS
         SELECT j.name AS collection, l.path, t.number, t.text
         FROM text_line t JOIN log l USING (log) JOIN job j USING (job);
@@ -119,6 +125,13 @@ async def test_a_new_source_s_rows_are_in_its_view(logs: Path, tmp_path: Path, m
     with closing(sqlite3.connect(workspace.database)) as connection, connection:
         connection.execute("DELETE FROM log")  # as gc does
         assert connection.execute("SELECT count(*) FROM text_line").fetchone() == (0,)
+
+
+def test_the_page_of_the_database_has_its_table_and_its_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DECODERS, "text", f"{__name__}:TextDecoder")
+    page = database_page()
+    assert "`text_line`" in page.partition("## Tables")[2]
+    assert "## `text_lines`\n\nOne row for each line.\n\n- `collection`: name of the directory\n" in page
 
 
 async def test_an_unknown_source_is_mirrored_counted_and_noted_once(logs: Path, tmp_path: Path) -> None:

@@ -179,15 +179,6 @@ def test_ctrl_c_at_a_terminal_ends_the_board_in_good_order(tmp_path: Path) -> No
     assert board["problems"] == ["the night was stopped in this board's turn"]
 
 
-def test_a_workspace_that_cannot_be_is_told(tmp_path: Path) -> None:
-    file = settings(tmp_path, ["127.0.0.1:1"])
-    (tmp_path / "ws").write_text("a file")
-    ended = night(file)
-    assert ended.code == 1
-    assert "Traceback" not in ended.err
-    assert str(tmp_path / "ws") in ended.err
-
-
 def test_the_webhook_is_told(tmp_path: Path) -> None:
     posted: list[bytes] = []
 
@@ -204,7 +195,7 @@ def test_the_webhook_is_told(tmp_path: Path) -> None:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
         tell = f'[tell]\nwebhook = "http://127.0.0.1:{server.server_port}/night"\n'
-        file = settings(tmp_path, ["127.0.0.1:1"], tell.replace("[tell]", "[tell]"))
+        file = settings(tmp_path, ["127.0.0.1:1"], tell)
         file.write_text(file.read_text("utf-8").replace("attempts = 2", "attempts = 1"), "utf-8")
         one, other = night(file, "--json"), night(file, "--json")
         server.shutdown()

@@ -143,20 +143,6 @@ def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Pa
         assert "deleted-undelivered" in path.read_text("utf-8")
 
 
-@pytest.mark.parametrize("looking", [(), pytest.param(("--scan",), marks=pytest.mark.long)], ids=["notices", "looking"])
-def test_a_job_that_is_over_and_was_delivered_is_gone_with_its_directory(
-    disk: Path, tmp_path: Path, looking: tuple[str, ...]
-) -> None:
-    # It has to rest for longer than until it is finished.
-    options = (*DELIVERED, "--quiet-after", "4", *looking, "--simulate", *LAYERS, "--rate", "5", "--for", "2")
-    with running("--root", disk, *options) as board:
-        record = ("record", "--board", board.address, "--workspace", tmp_path / "workspace", "--backlog")
-        ended = profagent(*record, "--until-finished", "--consumer", CONSUMER)
-        assert ended.code == 0, ended.err
-        assert eventually(lambda: not list(disk.iterdir())), list(disk.rglob("*"))
-    assert list(tmp_path.glob("workspace/mirror/*/JOB*/data/acl_api*.done"))
-
-
 def _losses(state: Path) -> str:
     file = state / "losses.jsonl"
     return file.read_text("utf-8") if file.exists() else ""

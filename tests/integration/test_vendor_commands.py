@@ -59,16 +59,6 @@ def test_import_makes_a_database_and_a_log(job: Path) -> None:
     assert ended.document["records"]["aicore"] > 0
 
 
-def test_import_again_makes_the_database_anew(job: Path) -> None:
-    database = job / "sqlite" / "profagent.db"
-    first = profagent("import", "-dir", job)
-    inode, records = database.stat().st_ino, query(database, "SELECT count(*) FROM op_records")
-    assert profagent("import", "--collection-dir", job).out == first.out
-    assert database.stat().st_ino != inode
-    assert query(database, "SELECT count(*) FROM op_records") == records
-    assert _files(job / "sqlite") == {"lock", "profagent.db"}
-
-
 def test_export_imports_first_when_that_is_needed(job: Path) -> None:
     first = profagent("export", "summary", "-dir", job)
     assert first.code == 0

@@ -16,7 +16,7 @@ from profagent_app import (
     ProfilerAction,
     ProfilerActivity,
     ProfilerLevel,
-    profiler,
+    parameters,
     schedule,
     tensorboard_trace_handler,
 )
@@ -32,7 +32,7 @@ NONE, WARM_UP, RECORD, SAVE = ProfilerAction
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(profiler, "_said", set())
+    monkeypatch.setattr(parameters, "_said", set())
     monkeypatch.setenv("PATH", str(tmp_path))  # no `profagent` there
     monkeypatch.chdir(tmp_path)
 
@@ -229,7 +229,7 @@ def test_what_an_ss928_cannot_do_is_said_once(ready: Runtime, caplog: pytest.Log
 
 
 def test_every_argument_of_the_page_is_known_and_no_other(ready: Runtime) -> None:
-    assert set(profiler.DEFAULTS) == {
+    assert set(parameters.DEFAULTS) == {
         "start_profile", "output_path", "profiler_level", "activities", "schedule", "on_trace_ready", "profile_memory",
         "aicore_metrics", "with_stack", "data_simplification", "l2_cache", "hbm_ddr", "pcie", "data_process",
         "parallel_strategy", "sync_enable",

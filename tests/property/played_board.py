@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UnreachableError
 from profagent.formats.records import ticks_to_us
-from profagent.importing.importing import WorkspaceImport, import_into
+from profagent.importing.importing import import_into
 from profagent.ingest.changes import Entry
 from profagent.ingest.reasons import STOPPED_EARLY
 from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
-from profagent.record.capture import Capture, Conversation
+from profagent.record.capture import Capture, FollowedStream
 from profagent.record.recording import Recording, RecordingOptions
-from profagent.stats.stats import StatsOptions, stats
+from profagent.stats.stats import stats
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
@@ -418,8 +418,8 @@ class Player:
     def finish_by_import(self) -> None:
         """The host stops, and what is left comes by `import --workspace`."""
         self.stop()
-        options = WorkspaceImport(self.board.directory, Workspace(self.folder / "workspace"), board=IDENTITY)
-        self.runner.run(import_into(options, asyncio.Event()))
+        workspace = Workspace(self.folder / "workspace")
+        self.runner.run(import_into(self.board.directory, workspace, asyncio.Event(), board=IDENTITY))
 
     @property
     def must_have_told_all(self) -> bool:
@@ -485,7 +485,7 @@ class Player:
             jobs = connection.execute("SELECT count(*) FROM session_job WHERE session = ?", (session,)).fetchone()
         if session is None or not jobs[0]:
             return
-        found = self.runner.run(stats(self.database, session=session, options=StatsOptions("model", 0)))
+        found = self.runner.run(stats(self.database, session=session, by="model", skip=0))
         if found.unit == "us":
             final = [each for each in kept if each.is_final and each.session == session]
             loads = [self.whole.by_key[each.key][each.stretch] for each in final]
@@ -527,7 +527,7 @@ class Player:
         self.lines = Lines(self.whole, self._starts)
         self.process = Process(self.command, self.folder / "workspace", self.clock, self.lines)
         self.processes += 1
-        self.talking: Conversation | None = None
+        self.talking: FollowedStream | None = None
         self._is_open = True
         if self.process.store is not None:
             self.runner.run(self.process.store.__aenter__())
@@ -547,7 +547,7 @@ class Player:
             self._said = deque(self.board.open())
             channel: Any = None
             stream: Any = Wire(self.board)
-            self.talking = Conversation(self.process.capture, channel, stream)
+            self.talking = FollowedStream(self.process.capture, channel, stream)
             self._let(self.talking.open())
 
     def _hear(self) -> bool:

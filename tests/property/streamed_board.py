@@ -127,7 +127,7 @@ class StreamedBoard:
             is_over=False
         )
         deletions = plan(Policy(Retain.DELIVERED, (CONSUMER,)), [facts], 0)[:LOGS_AT_A_TIME]
-        gone = sorted(remove(place, [each.stored.files for each in deletions]))
+        gone = sorted(remove(place, [each.files for each in deletions]))
         for path in gone:
             self.touch(path.decode(), FileEvent.DELETED)
         return [path.decode() for path in gone]

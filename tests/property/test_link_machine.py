@@ -24,7 +24,7 @@ from profagent.errors import DiskFullError, UnreachableError
 from profagent.ingest.changes import Step
 from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
-from profagent.record.capture import Capture, Conversation
+from profagent.record.capture import Capture, FollowedStream
 from profagent.record.recording import Recording, RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
@@ -106,10 +106,10 @@ class Host:
             is_patient=True,
         )
 
-    def conversation(self, board: StreamedBoard) -> Conversation:
+    def conversation(self, board: StreamedBoard) -> FollowedStream:
         channel: Any = None
         stream: Any = Wire(board)
-        return Conversation(self.capture, channel, stream)
+        return FollowedStream(self.capture, channel, stream)
 
     def _reached(self, step: Step) -> None:
         if self.fails is not None and self.fails[0] is step:
@@ -368,7 +368,7 @@ class LinkMachine(RuleBasedStateMachine):
     def _start(self) -> None:
         self.host = Host(self.folder / "workspace")
         self.runner.run(self.host.store.__aenter__())
-        self.talking: Conversation | None = None
+        self.talking: FollowedStream | None = None
         self.last_batch: wire.ServerMessage | None = None
 
     def _stop(self) -> None:

@@ -16,7 +16,8 @@ from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.names import LogName, parse_log_name, path_beside
 from profagentd.simulate.npu import JobWriter
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item, net_item
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from profagent.cli.main import GROUPS, VERBS
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FOLDERS = {"tutorial", "howto", "reference", "internals"}
@@ -53,7 +51,3 @@ def test_the_readme_leads_to_every_page() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     pages = [page.relative_to(ROOT).as_posix() for page in ROOT.glob("docs/**/*.md")]
     assert [page for page in pages if f"({page})" not in readme] == []
-
-
-def test_every_command_is_in_one_group_of_the_help() -> None:
-    assert sorted(verb for verbs in GROUPS.values() for verb in verbs) == sorted(VERBS)

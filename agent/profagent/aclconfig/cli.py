@@ -21,7 +21,7 @@ from profagent.formats.names import display_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from profagent.aclconfig.edit import BoardAclFile, LocalAclFile, Profiler
+    from profagent.aclconfig.edit import AclFile, Profiler
     from profagent.doctor.finding import Section
 
 
@@ -45,14 +45,14 @@ async def _check(path: str, board: str | None) -> Section:
         return await _checked(file, await _content(file))
 
 
-async def _content(file: LocalAclFile | BoardAclFile) -> bytes:
+async def _content(file: AclFile) -> bytes:
     data = await file.read()
     if data is None:
         raise UsageError(f"{file.shown} is not there", hint="`profagent aclconfig set --output DIR` makes one")
     return data
 
 
-async def _checked(file: LocalAclFile | BoardAclFile, data: bytes) -> Section:
+async def _checked(file: AclFile, data: bytes) -> Section:
     state = ""
     with suppress(FormatError):
         output = (profiler_of(data, file.shown) or {}).get("output")

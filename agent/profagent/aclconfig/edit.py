@@ -16,7 +16,7 @@ import click
 
 from profagent.doctor.acl_json import METRICS, PROFILER_KEYS
 from profagent.errors import FormatError, ProfagentError, UsageError
-from profagent.files import write_atomically
+from profagent.files import content, write_atomically
 from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX
 from profagent.link.boards_file import BoardsFile
@@ -34,66 +34,43 @@ _NEW_MODE = 0o644
 
 
 @asynccontextmanager
-async def opened_acl_json(path: str, board: str | None) -> AsyncIterator[LocalAclFile | BoardAclFile]:
+async def opened_acl_json(path: str, board: str | None) -> AsyncIterator[AclFile]:
     """The file here, or on a board by its name or as `ssh` calls it. Raises UsageError, UnreachableError."""
     if board is None:
-        yield LocalAclFile(path)
+        yield AclFile(path, path)
         return
     async with connect(await asyncio.to_thread(BoardsFile().login, board), Person()) as remote:
-        yield BoardAclFile(remote, path, f"{path} on {board}")
+        yield AclFile(path, f"{path} on {board}", remote)
 
 
-class LocalAclFile:
-    """A file of this host; `shown` is what messages call it."""
+class AclFile:
+    """A file of this host, or of a board; `shown` is what messages call it. A board's raises UnreachableError, too."""
 
-    def __init__(self, path: str) -> None:
-        self.shown = path
+    def __init__(self, path: str, shown: str, remote: Remote | None = None) -> None:
+        self.shown = shown
+        self._path = path
+        self._name = shlex.quote(path)
+        self._remote = remote
 
     async def read(self) -> bytes | None:
         """What it holds; None where there is none. Raises UsageError for one that cannot be read."""
+        if self._remote is not None:
+            ran = await self._remote.run(f"[ -e {self._name} ] || exit {_MISSING}; cat {self._name}")
+            if ran.status in (0, _MISSING):
+                return ran.stdout if ran.status == 0 else None
+            raise UsageError(f"cannot read {self.shown}: {ran.complaint}", hint="name an acl.json")
         try:
-            return await asyncio.to_thread(Path(self.shown).read_bytes)
-        except FileNotFoundError:
-            return None
+            return await asyncio.to_thread(content, self._path, None)
         except OSError as error:
             raise UsageError(f"cannot read {self.shown}: {error.strerror}", hint="name an acl.json") from error
 
     async def write(self, data: bytes) -> None:
-        """Write it whole or not at all; its mode stays. Raises ProfagentError."""
-        await asyncio.to_thread(self._write, data)
-
-    def _write(self, data: bytes) -> None:
-        target = Path(os.path.realpath(self.shown))
-        mode = target.stat().st_mode & 0o7777 if target.exists() else _NEW_MODE
-        write_atomically(target, [data])
-        target.chmod(mode)
-
-    async def output_state(self, _output: str) -> str:
-        """What `output` is, as `acl_json_section` takes it: it is a directory of a board, of which nothing is known."""
-        return ""
-
-
-class BoardAclFile:
-    """The same of a board; everything raises UnreachableError, too."""
-
-    def __init__(self, remote: Remote, path: str, shown: str) -> None:
-        self.shown = shown
-        self._remote = remote
-        self._path = shlex.quote(path)
-
-    async def read(self) -> bytes | None:
-        """As LocalAclFile."""
-        ran = await self._remote.run(f"[ -e {self._path} ] || exit {_MISSING}; cat {self._path}")
-        if ran.status == _MISSING:
-            return None
-        if ran.status != 0:
-            raise UsageError(f"cannot read {self.shown}: {ran.complaint}", hint="name an acl.json")
-        return ran.stdout
-
-    async def write(self, data: bytes) -> None:
-        """As LocalAclFile: owner and mode stay, and a link leads on to the file."""
+        """Write it whole or not at all: owner and mode stay, and a link leads on to the file. Raises ProfagentError."""
+        if self._remote is None:
+            await asyncio.to_thread(self._write_here, data)
+            return
         ran = await self._remote.run(
-            f"target=$(readlink -f {self._path}) && part=$target.part"
+            f"target=$(readlink -f {self._name}) && part=$target.part"
             ' && { [ ! -e "$target" ] || cp -p "$target" "$part"; } && { cat >"$part" && mv -f "$part" "$target"; }'
             ' || { rm -f "$part"; exit 1; }',
             data,
@@ -103,8 +80,16 @@ class BoardAclFile:
                 f"cannot write {self.shown}: {ran.complaint}", hint="check its directory, and the free space there"
             )
 
+    def _write_here(self, data: bytes) -> None:
+        target = Path(os.path.realpath(self._path))
+        mode = target.stat().st_mode & 0o7777 if target.exists() else _NEW_MODE
+        write_atomically(target, [data])
+        target.chmod(mode)
+
     async def output_state(self, output: str) -> str:
-        """`directory`, `not a directory` or `missing`."""
+        """What `output` is on the board, as `acl_json_section` takes it; empty where no board is asked."""
+        if self._remote is None:
+            return ""
         name = shlex.quote(output)
         kinds = f"if [ -d {name} ]; then echo directory; elif [ -e {name} ]; then echo not a directory"
         return (await self._remote.run(f"{kinds}; else echo missing; fi")).text
@@ -179,9 +164,9 @@ def edited_acl_json(data: bytes, asked: Profiler, file: str, *, without_dump: bo
     """
     document = _document(data, file) if data else {}
     found = document.get(PROFILER)
-    told = _profiler_strings(found) if isinstance(found, dict) else {}
+    own = _profiler_strings(found) if isinstance(found, dict) else {}
     kept = {key: _as_strings(value) for key, value in document.items() if not (without_dump and key == DUMP)}
-    text = json.dumps({**kept, PROFILER: {**told, **_values(told, asked, file)}}, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps({**kept, PROFILER: {**own, **_values(own, asked, file)}}, indent=2, ensure_ascii=False) + "\n"
     # Halves of characters, which a file can only name by their numbers.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -210,30 +195,30 @@ def _document(data: bytes, file: str) -> dict[str, object]:
     return document
 
 
-def _values(told: Mapping[str, str], asked: Profiler, file: str) -> dict[str, str]:
+def _values(own: Mapping[str, str], asked: Profiler, file: str) -> dict[str, str]:
     """What was asked for, else what the file says, else the default; in both spellings."""
-    output = asked.output or told.get("output")
+    output = asked.output or own.get("output")
     if not output:
         raise UsageError(f"{file} names no output, and a program would crash", hint="name a directory with --output")
     values = {"output": output}
     for name, *other in _SPELLINGS:
         wanted = getattr(asked, name)
-        found = next((told[key] for key in (*other, name) if key in told), getattr(DEFAULTS, name))
+        found = next((own[key] for key in (*other, name) if key in own), getattr(DEFAULTS, name))
         values |= dict.fromkeys((name, *other), str(found if wanted is None else wanted))
     return {key: values[key] for key in PROFILER_KEYS}
 
 
 def _profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
     """The members of `profiler`, each value a string: a truth of a switch is on or off, null says nothing."""
-    told = {}
+    own = {}
     for key, value in profiler.items():
         if key in _SWITCH_KEYS and isinstance(value, bool):
-            told[key] = "on" if value else "off"
+            own[key] = "on" if value else "off"
         elif key not in PROFILER_KEYS:
-            told[key] = _as_strings(value)
+            own[key] = _as_strings(value)
         elif isinstance(value, str) or (key != "output" and value is not None):
-            told[key] = _text(value)
-    return told
+            own[key] = _text(value)
+    return own
 
 
 def _as_strings(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from profagent.cli.running import interrupted_by, retrying
 from profagent.deploy.daemon_tree import chosen_version
-from profagent.deploy.survey import survey
+from profagent.deploy.survey import check_room, survey
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.link.boards_file import BoardsFile
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 
 
 # The daemon ends when it has heard nothing for so long; this host speaks several times meanwhile.
-LEASH_S = 20.0
-_SPEAK_S = LEASH_S / 5
+STDIN_TIMEOUT_S = 20.0
+_SPEAK_S = STDIN_TIMEOUT_S / 5
 _START_S = 60.0
 _END_S = 15.0
 _KEPT_LINES = 20
-_MIB = 1 << 20
 _SERVING = b" serving "
 # Standard input is held by the host. Its end before the word `go`, and later the daemon's, have the directory removed.
 # What is still being unpacked into it ends with the link, too, so removing may need another try.
@@ -61,8 +60,8 @@ async def temporary_daemon(
 ) -> AsyncIterator[tuple[str, asyncio.Task[str]]]:
     """Serve these directories from a private directory of the board's /tmp, of which nothing is left at the end.
 
-    The same becomes of it when the link is lost: at once where the board notices, else within LEASH_S. It runs with the
-    bundle's Python, without one with the board's own, and with these arguments more. Given are where it listens there,
+    The same becomes of it when the link is lost: at once where the board notices, else within that time. It runs with
+    the bundle's Python, without one with the board's own, and with these arguments more. Given are where it listens,
     and a task that ends with it, with its last words. Raises ProfagentError, UnreachableError.
     """
     folder = f"/tmp/profagentd-{secrets.token_hex(8)}"  # noqa: S108 - `mkdir` fails where somebody has made it
@@ -93,18 +92,13 @@ async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
     """What is brought there. Raises ProfagentError where it would not run, or has no room."""
     facts = await survey(remote, Layout(folder))
     tree = await chosen_version(facts, "bundled" if bundle else "system", bundle, None)
-    if facts.free_bytes is not None and facts.free_bytes < tree.size_bytes:
-        raise ProfagentError(
-            f"{facts.place} of {remote.host} has {facts.free_bytes / _MIB:.1f} MiB free, and the temporary daemon takes"
-            f" {tree.size_bytes / _MIB:.1f} MiB",
-            hint="make room there, or have a daemon on another file system: `profagent deploy --prefix DIR`",
-        )
+    check_room(facts, tree.size_bytes)
     return tree
 
 
 def _arguments(folder: str, roots: Sequence[str], settings: Sequence[str]) -> str:
     chosen = [argument for root in roots for argument in ("--root", root)]
-    fixed = ("--listen", "127.0.0.1:0", "--state", f"{folder}/state", "--leash", f"{LEASH_S:g}")
+    fixed = ("--listen", "127.0.0.1:0", "--state", f"{folder}/state", "--stdin-timeout", f"{STDIN_TIMEOUT_S:g}")
     return shlex.join([*fixed, "--log-level", "warning", *chosen, *settings])
 
 
@@ -168,7 +162,10 @@ async def reached(
     Raises UsageError, UnreachableError, RefusedError, ProfagentError of the first way to each board; one that is lost
     later is made again. Of several boards, one that is away holds up no other.
     """
-    tunnelled = list(dict.fromkeys(boards)) if over else _behind_ssh(boards, tell)
+    behind = [] if over else BoardsFile().behind_ssh(boards)
+    for entry in behind:
+        tell(f"{entry.name} listens at {entry.address} of its own: an SSH tunnel to {entry.ssh} leads there")
+    tunnelled = list(dict.fromkeys(boards)) if over else [entry.name for entry in behind]
     if not tunnelled:
         yield access
         return
@@ -190,13 +187,6 @@ async def reached(
         yield by_tunnel
 
 
-def _behind_ssh(boards: Sequence[str], tell: Callable[[str], None]) -> list[str]:
-    found = BoardsFile().behind_ssh(boards)
-    for entry in found:
-        tell(f"{entry.name} listens at {entry.address} of its own: an SSH tunnel to {entry.ssh} leads there")
-    return [entry.name for entry in found]
-
-
 class Tunnel:
     """A way to one board that ends in a socket of this host."""
 
@@ -204,7 +194,8 @@ class Tunnel:
         entry = BoardsFile().entries().get(board)
         address = full_address(entry.address) if entry else f"127.0.0.1:{DEFAULT_PORT}"
         self._target = board if entry is None else entry.ssh or host_of(address)
-        self._daemon = _own_address(address)
+        # What the board's own programs call the place.
+        self._daemon = address if is_local(address) else f"127.0.0.1:{address.rpartition(':')[2]}"
         # Its certificate is for what hosts call it; else for what SSH does.
         self._tls_name = "" if is_local(address) else host_of(address)
         self._over = over
@@ -262,7 +253,11 @@ class Tunnel:
             lost: Callable[[], Awaitable[str]] = remote.lost
             address, tls_name = self._daemon, ""
             if self._over.is_own or not await remote.answers(self._daemon):
-                self._check_roots()
+                if not self._over.roots:
+                    raise UnreachableError(
+                        f"no daemon listens at {self._daemon} of {self.board.name}",
+                        hint="start profagentd there; or have a temporary one serve JOBs: --via ssh --root DIR",
+                    )
                 settings = (*self._over.settings, *await self._identity(remote))
                 serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell, settings)
                 address, ended = await stack.enter_async_context(serving)
@@ -307,15 +302,3 @@ class Tunnel:
                 " listen on loopback alone: `profagent deploy … --listen 127.0.0.1:50151`",
             ) from error
         return name
-
-    def _check_roots(self) -> None:
-        if not self._over.roots:
-            raise UnreachableError(
-                f"no daemon listens at {self._daemon} of {self.board.name}",
-                hint="start profagentd there; or have a temporary one serve the JOBs below DIR: --via ssh --root DIR",
-            )
-
-
-def _own_address(address: str) -> str:
-    """What a board's own programs call the place where its daemon listens."""
-    return address if is_local(address) else f"127.0.0.1:{address.rpartition(':')[2]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -60,7 +60,7 @@ def match_rows(
 
     Both are in the order of execution. A row that might be one of several records is left out.
     """
-    if table.rows * len(names) > MOST_PAIRS:
+    if len(table.names) * len(names) > MOST_PAIRS:
         return None
     for by, alike in _ways(table, names, time_us):
         needed = max(LEAST_SHARE * min(alike.shape), 1)
@@ -88,8 +88,8 @@ def _ways(
         yield "time", same_time
     if has_names:
         yield ("name" if same_time is None else NAME_ONLY), same_name
-    if same_time is None and table.rows == len(names):
-        yield "sequence", np.eye(table.rows, dtype=np.bool_)
+    if same_time is None and len(table.names) == len(names):
+        yield "sequence", np.eye(len(table.names), dtype=np.bool_)
 
 
 def _certain_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -113,18 +113,6 @@ DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
-    """How a table was used: which rows were told to be which records, and by what; `matched` of `rows`."""
-
-    file: str
-    job: str
-    log: str
-    rows: int
-    matched: int
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Pair:
     """A table, the inference that it is of, and which of its rows are which records."""
 
@@ -145,11 +133,16 @@ class _Pair:
         return (self.matched.by != NAME_ONLY, len(self.matched.rows))
 
     @property
-    def coverage(self) -> Coverage:
-        """How the table was used."""
-        log = f"{self.inference.log.model} at picture {self.inference.log.current_pic_count}"
-        matched = len(self.matched.rows)
-        return Coverage(self.table.file, self.job.name, log, self.table.rows, matched, self.matched.by)
+    def coverage(self) -> dict[str, Any]:
+        """How the table was used: which rows are records of what, and by what that is known."""
+        return {
+            "file": self.table.file,
+            "job": self.job.name,
+            "log": f"{self.inference.log.model} at picture {self.inference.log.current_pic_count}",
+            "rows": len(self.table.names),
+            "matched": len(self.matched.rows),
+            "by": self.matched.by,
+        }
 
     def evidence(self, counter: str) -> Evidence | None:
         """What the table says of a counter; None where it has no such column."""
@@ -167,13 +160,13 @@ class Calibration:
     """What was learnt, and from what; `digest` is of the matched records and what the tables say of them."""
 
     findings: list[Finding]
-    coverage: list[Coverage]
+    coverage: list[dict[str, Any]]
     digest: str
     is_simulated: bool
 
     def map_text(self, name: str, sdk: str) -> str:
         """The counter map's TOML (formats/countermap.py reads it)."""
-        source = f"{sum(each.matched for each in self.coverage)} matched rows of {len(self.coverage)} vendor tables"
+        source = f"{sum(each['matched'] for each in self.coverage)} matched rows of {len(self.coverage)} vendor tables"
         document = tomlkit.document()
         meaning = "value = number * scale / denominator; ticks = word 0x04, cycles = 100 * ticks, none = 1"
         document.add(tomlkit.comment(meaning))
@@ -221,7 +214,7 @@ def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
             hint="name the JOB directory that the vendor's tool exported the table from",
         )
     if len(best) > 1:
-        where = ", ".join(f"{pair.coverage.log} of {pair.job.name}" for pair in best[:3])
+        where = ", ".join(f"{pair.coverage['log']} of {pair.job.name}" for pair in best[:3])
         raise UsageError(
             f"{table.file} agrees as well with {len(best)} inferences: {where}",
             hint="keep the name that the vendor's tool gave the file: it tells the inference",
@@ -308,10 +301,9 @@ def command(
 
 
 def _print_calibration(learnt: Calibration) -> None:
-    """Print what was learnt, and from what."""
     for each in learnt.coverage:
-        found = f"{each.matched} of {each.rows} rows are records of {each.job}, {each.log}, by {each.by}"
-        click.echo(printable(f"{each.file}: {found}"))
+        found = "{matched} of {rows} rows are records of {job}, {log}, by {by}".format(**each)
+        click.echo(printable(f"{each['file']}: {found}"))
     if learnt.is_simulated:
         click.echo("*** simulated: what is learnt here is invented ***")
     click.echo()

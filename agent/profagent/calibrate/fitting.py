@@ -49,11 +49,6 @@ class Evidence:
     values: npt.NDArray[np.float64]
     half: npt.NDArray[np.float64]
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return len(self.values)
-
     def chosen(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Evidence:
         """These rows of it."""
         return Evidence(self.records[rows], self.ticks[rows], self.values[rows], self.half[rows])
@@ -108,12 +103,12 @@ def numbers_at(records: npt.NDArray[np.uint8], type_: str, offset: int) -> npt.N
 
 def fits_of(evidence: Evidence, least_share: float) -> list[Fit]:
     """Every number, scale and denominator that gives at least this share of the values, the best first."""
-    if not evidence.rows:
+    if not len(evidence.values):
         return []
     screen = evidence.chosen(_telling_rows(evidence.values))
     # A share that all rows have, the rows of the screen need not have quite.
-    enough = screen.rows * (2 * least_share - 1)
-    needed = evidence.rows * least_share
+    enough = len(screen.values) * (2 * least_share - 1)
+    needed = len(evidence.values) * least_share
     fits = []
     for type_, offset, form in _survivors(screen, enough):
         values = numbers_at(evidence.records, type_, offset)
@@ -155,7 +150,7 @@ def _agree(values: npt.NDArray[np.float64], evidence: Evidence) -> npt.NDArray[n
 # Without a number that gives every row, one that gives so many is looked at: a row may be of another record.
 LEAST_SHARE = 0.97
 # A number that is off by so much in every row must have no chance in a thousand million to agree with all of them.
-TOLD_APART = 1e-3
+SEPARABLE = 1e-3
 CERTAINTY = float(np.log(1e9))
 # Rows that differ in what is read; of fewer, a number that is a part of the counter may have been all of it.
 FEWEST_ROWS = 10
@@ -199,8 +194,8 @@ def find_counters(columns: Mapping[str, Evidence], records: npt.NDArray[np.uint8
 
 
 def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:
-    finding = Finding(counter, Verdict.NOT_FOUND, evidence.rows)
-    if not evidence.rows:
+    finding = Finding(counter, Verdict.NOT_FOUND, len(evidence.values))
+    if not len(evidence.values):
         return replace(finding, advice="a table that has values in this column")
     if not (evidence.values > evidence.half).any():
         return replace(finding, advice="a model that uses this unit: the column is 0 in every row")
@@ -231,10 +226,10 @@ def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence, records: 
 
 def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
     """What would settle whether it is this number; empty where nothing must."""
-    if missing := evidence.rows - fit.agreeing:
+    if missing := len(evidence.values) - fit.agreeing:
         return f"{missing} rows do not agree: are they of this JOB?"
     read = evidence.distinct(fit)
-    if read.rows < FEWEST_ROWS or _improbability(read) < CERTAINTY:
+    if len(read.values) < FEWEST_ROWS or _improbability(read) < CERTAINTY:
         return "more rows or decimals: a number that nearly is this one would agree as well"
     if any(other.offset != fit.offset for other in fits):
         return f"a layer in which byte {fit.offset:#04x} is not 0: that it belongs to the count is not shown"
@@ -270,7 +265,7 @@ def _is_same(one: Fit, other: Fit, records: npt.NDArray[np.uint8]) -> bool:
 def _improbability(evidence: Evidence) -> float:
     """How improbable it is, as a logarithm, that a number which is off by TOLD_APART agrees with every row."""
     with np.errstate(divide="ignore"):
-        improbable = np.log(TOLD_APART * evidence.values / evidence.half)
+        improbable = np.log(SEPARABLE * evidence.values / evidence.half)
     return float(np.maximum(improbable, 0.0).sum())
 
 

@@ -162,7 +162,6 @@ class Anonymous:
 
 
 def _items(data: bytes, start: int, end: int) -> list[Item]:
-    """As many as can be read."""
     items: list[Item] = []
     try:
         for item in iter_items(data, start, end, "info"):

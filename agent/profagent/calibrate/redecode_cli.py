@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -16,7 +16,7 @@ from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content
 from profagent.importing.job_folder import alone_in_job, job_database, named_target, new_database
 from profagent.store.counter_maps import BUILT_IN
-from profagent.store.counters import Filled, exchange_counters
+from profagent.store.counters import exchange_counters
 from profagent.store.database import reading
 from profagent.store.queries import find_session
 from profagent.store.sessions import require_records
@@ -27,24 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from profagent.formats.countermap import CounterMap
     from profagent.store.counter_maps import CounterMaps
 
-HINT = "nothing was changed; check the permissions and the free space, and call it again"
 
-
-class Redecoded(NamedTuple):
-    """What was done to a session; `before` is the map that it had, None without one."""
-
-    session: int
-    before: str | None
-    counter_map: CounterMap
-    filled: Filled
-
-
-async def redecode_session(
-    workspace: Workspace, session: int, maps: CounterMaps, progress: Callable[[int], None] = lambda _: None
-) -> Redecoded:
+async def redecode_session(workspace: Workspace, session: int, maps: CounterMaps) -> dict[str, Any]:
     """Fill a session's counter columns from the mirror. Raises UsageError, WorkspaceBusyError, StoreError."""
     workspace.readable_database()
     with workspace.locked():
@@ -53,12 +39,13 @@ async def redecode_session(
             session,
             maps,
             lambda board, job: workspace.board_mirror(board) / job,
-            progress,
             durable=True,
         )
 
 
-async def redecode_job(directory: Path, maps: CounterMaps, tell: Callable[[str], None] = lambda _: None) -> Redecoded:
+async def redecode_job(
+    directory: Path, maps: CounterMaps, tell: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
     """Fill the counter columns of a JOB directory's own database, which is there, from the directory's files.
 
     The database is replaced when all is done; an import of the JOB is waited for. Raises UsageError, StoreError.
@@ -76,10 +63,9 @@ async def _redecoded(
     session: int | None,
     maps: CounterMaps,
     folder_of: Callable[[str, str], Path],
-    progress: Callable[[int], None] = lambda _: None,
     *,
     durable: bool,
-) -> Redecoded:
+) -> dict[str, Any]:
     def bytes_of(board: str, job: str, path: str, start: int, size: int) -> bytes:
         return content(f"{folder_of(board, job)}/{path}", size, start) or b""
 
@@ -91,13 +77,21 @@ async def _redecoded(
         raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
     try:
         async with Store(database, durable=durable) as store:
-            filled = await store.run(
-                lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of, progress)
+            rows, without_bytes = await store.run(
+                lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of)
             )
             await store.note_counters(found.session, maps.peak_bytes_per_s)
     except OSError as error:
-        raise StoreError(f"cannot read the records' bytes: {error}", hint=HINT) from error
-    return Redecoded(found.session, found.counter_map, counter_map, filled)
+        hint = "nothing was changed; check the permissions and the free space, and call it again"
+        raise StoreError(f"cannot read the records' bytes: {error}", hint=hint) from error
+    return {
+        "session": found.session,
+        "counter_map_before": found.counter_map,
+        "counter_map": counter_map.name,
+        "counter_map_digest": counter_map.fingerprint,
+        "rows": rows,
+        "rows_without_bytes": without_bytes,
+    }
 
 
 @click.command("redecode")
@@ -119,21 +113,11 @@ async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_
         done = await redecode_job(found.folder, maps, tell)
     else:
         done = await redecode_session(Workspace.at(workspace), found.session, maps)
-    known, filled = done.counter_map, done.filled
     if as_json:
-        document = {
-            "session": done.session,
-            "counter_map_before": done.before,
-            "counter_map": known.name,
-            "counter_map_digest": known.fingerprint,
-            "rows": filled.rows,
-            "rows_without_bytes": filled.without_bytes,
-        }
-        click.echo(msgspec.json.encode(document))
+        click.echo(msgspec.json.encode(done))
     else:
-        has = f"{filled.rows:,} rows have the {len(known.counters)} counters of {known.name}"
-        told = f"session {done.session}: {has}, digest {known.fingerprint}; before: {done.before or 'none'}"
-        click.echo(printable(told))
-        if filled.without_bytes:
-            click.echo(f"{filled.without_bytes:,} rows have none: their bytes are not kept any more")
-    return IncompleteError.exit_code if filled.without_bytes else 0
+        has = f"{done['rows']:,} rows have the counters of {done['counter_map']}, digest {done['counter_map_digest']}"
+        click.echo(printable(f"session {done['session']}: {has}; before: {done['counter_map_before'] or 'none'}"))
+        if done["rows_without_bytes"]:
+            click.echo(f"{done['rows_without_bytes']:,} rows have none: their bytes are not kept any more")
+    return IncompleteError.exit_code if done["rows_without_bytes"] else 0

@@ -68,11 +68,6 @@ class VendorTable:
     time_us: Rounded
     columns: Mapping[str, Rounded]
 
-    @property
-    def rows(self) -> int:
-        """How many layers there are."""
-        return len(self.names)
-
 
 def said_inference(file: str) -> tuple[int, ...] | None:
     """Give model id, batch, pictures, and pictures before; None where the name tells no inference."""

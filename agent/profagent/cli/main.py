@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from profagent import __version__
-from profagent.errors import ProfagentError, UsageError
+from profagent.errors import ProfagentError
 
-USAGE_EXIT_CODE = UsageError.exit_code
 INTERRUPTED_EXIT_CODE = 130
 
 EXIT_CODES = {
@@ -37,41 +36,47 @@ profagent export summary -dir JOB…       the vendor's tables
 Exit codes: 0 ok, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
 """
 
-# verb: module of profagent that defines it, as `command` unless another name follows, and what the list of verbs says.
-VERBS = {
-    "demo": ("demo.cli", "Try everything on a simulated board."),
-    "watch": ("watch.cli", "Show a board's inferences live."),
-    "show": ("export.cli:show_command", "Print a JOB's tables (the vendor's command)."),
-    "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
-    "trend": ("stats.trend", "Show a model's time over sessions, and when it changed."),
-    "record": ("record.cli", "Capture boards into a workspace."),
-    "collect": ("collect.cli", "Run a program on a board and fetch its JOB (the vendor's command)."),
-    "import": ("importing.cli", "Import a JOB directory (the vendor's command)."),
-    "sessions": ("sessions.cli", "List the captures of a workspace."),
-    "ledger": ("sessions.cli:ledger", "Show what a session lost or noted, and what to do."),
-    "gc": ("sessions.clearing", "Delete raw records of old sessions; keep their statistics."),
-    "diff": ("diff.cli", "Compare two runs: which layers are slower or faster."),
-    "baseline": ("sessions.cli:baseline", "Name sessions that others are compared with."),
-    "nightly": ("nightly.cli", "Capture and compare boards every night."),
-    "export": ("export.cli", "Write timelines and tables (the vendor's command)."),
-    "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),
-    "boards": ("boards.cli", "List, add and remove named boards."),
-    "keys": ("keys.cli", "Make, issue and revoke TLS keys."),
-    "doctor": ("doctor.cli", "Check this host, a board or a JOB."),
-    "aclconfig": ("aclconfig.cli", "Read, change or check an acl.json."),
-    "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
-    "calibrate": ("calibrate.cli", "Learn a counter map from a JOB and the vendor's table."),
-    "redecode": ("calibrate.redecode_cli", "Fill counter columns with another counter map."),
-    "kit": ("calibrate.kit", "Pack evidence from a JOB for the developers."),
+# By title and verb: the module of profagent that defines it, as `command` unless another name follows, and its line of
+# the help.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Look": {
+        "demo": ("demo.cli", "Try everything on a simulated board."),
+        "watch": ("watch.cli", "Show a board's inferences live."),
+        "show": ("export.cli:show_command", "Print a JOB's tables (the vendor's command)."),
+        "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
+        "trend": ("stats.trend", "Show a model's time over sessions, and when it changed."),
+    },
+    "Capture": {
+        "record": ("record.cli", "Capture boards into a workspace."),
+        "collect": ("collect.cli", "Run a program on a board and fetch its JOB (the vendor's command)."),
+        "import": ("importing.importing", "Import a JOB directory (the vendor's command)."),
+        "sessions": ("sessions.cli", "List the captures of a workspace."),
+        "ledger": ("sessions.cli:ledger", "Show what a session lost or noted, and what to do."),
+        "gc": ("sessions.clearing", "Delete raw records of old sessions; keep their statistics."),
+    },
+    "Compare": {
+        "diff": ("diff.cli", "Compare two runs: which layers are slower or faster."),
+        "baseline": ("sessions.cli:baseline", "Name sessions that others are compared with."),
+        "nightly": ("nightly.cli", "Capture and compare boards every night."),
+    },
+    "Export": {
+        "export": ("export.cli", "Write timelines and tables (the vendor's command)."),
+    },
+    "Boards": {
+        "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),
+        "boards": ("boards.cli", "List, add and remove named boards."),
+        "keys": ("keys.cli", "Make, issue and revoke TLS keys."),
+        "doctor": ("doctor.cli", "Check this host, a board or a JOB."),
+        "aclconfig": ("aclconfig.cli", "Read, change or check an acl.json."),
+        "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
+    },
+    "Counters": {
+        "calibrate": ("calibrate.cli", "Learn a counter map from a JOB and the vendor's table."),
+        "redecode": ("calibrate.redecode_cli", "Fill counter columns with another counter map."),
+        "kit": ("calibrate.kit", "Pack evidence from a JOB for the developers."),
+    },
 }
-GROUPS = {
-    "Look": ("demo", "watch", "show", "stats", "trend"),
-    "Capture": ("record", "collect", "import", "sessions", "ledger", "gc"),
-    "Compare": ("diff", "baseline", "nightly"),
-    "Export": ("export",),
-    "Boards": ("deploy", "boards", "keys", "doctor", "aclconfig", "bundle"),
-    "Counters": ("calibrate", "redecode", "kit"),
-}
+VERBS = {verb: module for verbs in GROUPS.values() for verb, (module, _) in verbs.items()}
 
 
 class LazyGroup(click.Group):
@@ -85,7 +90,7 @@ class LazyGroup(click.Group):
         """The verb's command; None when there is none."""
         if cmd_name not in VERBS:
             return None
-        module, _, name = VERBS[cmd_name][0].partition(":")
+        module, _, name = VERBS[cmd_name].partition(":")
         command = getattr(import_module(f"profagent.{module}"), name or "command")
         assert isinstance(command, click.Command)
         return command
@@ -114,10 +119,10 @@ class LazyGroup(click.Group):
             return 0
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
-        """The lists of verbs, from the tables."""
+        """The lists of verbs, by what they are for."""
         for title, verbs in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(verb, VERBS[verb][1]) for verb in verbs])
+                formatter.write_dl([(verb, about) for verb, (_, about) in verbs.items()])
 
 
 @click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
@@ -137,9 +142,6 @@ def run(arguments: list[str] | None = None) -> int:
         for line in (f"profagent: {error}", f"  {error.hint}"):
             click.echo(printable(line), err=True)
         return error.exit_code
-    except click.UsageError as error:
-        error.show()
-        return USAGE_EXIT_CODE
     except click.ClickException as error:
         error.show()
         return error.exit_code

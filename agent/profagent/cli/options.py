@@ -57,16 +57,23 @@ BYTES_PER_GB = 1e9
 BOARD_HELP = "A name of `profagent boards`, or HOST[:PORT] where profagentd listens."
 
 
-def board(function: F) -> F:
-    """`--board NAME|HOST[:PORT]`."""
-    return click.option("--board", required=True, metavar="BOARD", help=BOARD_HELP)(function)
-
-
-def boards(function: F) -> F:
-    """`--board NAME|HOST[:PORT]`, once or several times."""
-    return click.option(
-        "--board", "boards", required=True, multiple=True, metavar="BOARD", help=f"{BOARD_HELP} May be repeated."
-    )(function)
+board = click.option("--board", required=True, metavar="BOARD", help=BOARD_HELP)
+boards = click.option(
+    "--board", "boards", required=True, multiple=True, metavar="BOARD", help=f"{BOARD_HELP} May be repeated."
+)
+acl_json = click.option(
+    "--acl-json",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The acl.json of the JOB's program; its interval says which samples were due.",
+)
+workspace = click.option(
+    "--workspace",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where captures are kept ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 def access(function: F) -> F:
@@ -89,16 +96,6 @@ def access(function: F) -> F:
         return function(*args, access=Access(keys, insecure, BoardsFile().known()), **others)
 
     return cast("F", with_access)
-
-
-def acl_json(function: F) -> F:
-    """`--acl-json FILE`."""
-    return click.option(
-        "--acl-json",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="The acl.json of the JOB's program; its interval says which samples were due.",
-    )(function)
 
 
 def counter_map(function: F) -> F:
@@ -126,13 +123,13 @@ def _peak_bytes_per_s() -> float:
     """What the board's memory moves at most; higher counters are reported as wrong."""
     from profagent.formats.countermap import PEAK_MEMORY_RATE  # noqa: PLC0415 - numpy, only where it is decoded
 
-    told = os.environ.get(PEAK_VARIABLE, "")
+    given = os.environ.get(PEAK_VARIABLE, "")
     try:
-        peak = float(told) * BYTES_PER_GB if told else PEAK_MEMORY_RATE
+        peak = float(given) * BYTES_PER_GB if given else PEAK_MEMORY_RATE
     except ValueError:
         peak = 0.0
     if not peak > 0:
-        raise UsageError(f"${PEAK_VARIABLE} is {told!r}", hint="write GB/s, like 34.1, or leave it empty")
+        raise UsageError(f"${PEAK_VARIABLE} is {given!r}", hint="write GB/s, like 34.1, or leave it empty")
     return peak
 
 
@@ -149,29 +146,14 @@ def where(function: F) -> F:
     )(function)
 
 
-def job_directory(function: F) -> F:
+def job_directory(*, required: bool = True) -> Callable[[F], F]:
     """`-dir JOB`, as the vendor's tool spells it."""
     return click.option(
         "-dir",
         "--collection-dir",
         "directory",
-        required=True,
+        required=required,
         type=click.Path(file_okay=False, path_type=Path),
         metavar="JOB",
         help="The JOB… directory, which holds data/ and info.json.0.",
-    )(function)
-
-
-def workspace(function: F) -> F:
-    """`--workspace DIR`."""
-    return click.option(
-        "--workspace",
-        type=click.Path(file_okay=False, path_type=Path),
-        metavar="DIR",
-        help="Where captures are kept ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
-    )(function)
-
-
-def as_json(function: F) -> F:
-    """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(function)
+    )

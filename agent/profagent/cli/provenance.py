@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
-from profagent.cli.table import UNKNOWN, printable
+from profagent.cli.table import UNKNOWN, printable, time_text
 from profagent.formats.sampling import FROM_FILE
 from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
@@ -24,24 +23,15 @@ def ledger_lines(ledger: Mapping[str, Mapping[str, int]]) -> list[str]:
     return [f"{grade}: {reason} ({count})" for grade, reasons in ledger.items() for reason, count in reasons.items()]
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WHEN = "%Y-%m-%d %H:%M:%S UTC"
 
 
 def kept_loss_line(loss: Mapping[str, Any]) -> str:
     """One line; a figure that is not known is N/A."""
     about = loss["job"] or "the board"
     logs, size = (UNKNOWN if loss[name] is None else loss[name] for name in ("lost_logs", "lost_bytes"))
-    when = f"{_moment(loss['from_us'])} to {_moment(loss['to_us'])}"
+    when = f"{time_text(loss['from_us'], _WHEN)} to {time_text(loss['to_us'], _WHEN)}"
     return f"loss: {about}: {loss['reason']}: {logs} logs, {size} bytes, {when}: {loss['detail']}"
-
-
-def _moment(time_us: int | None) -> str:
-    if time_us is None:
-        return UNKNOWN
-    try:
-        return (_EPOCH + timedelta(microseconds=time_us)).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except OverflowError:
-        return UNKNOWN
 
 
 def share_text(sampled: int, due: int | None) -> str:
@@ -82,6 +72,7 @@ UNVERIFIED = (
     "times of aicore records are ticks x 100 / MHz, the runtime library's formula; no board's tick was measured",
     "an aicore segment is placed after the one before it; the board does not store when a layer began",
 )
+_OF_SESSION = ("session", "source", "board", "hostname", "simulated", "daemon_version", "sdk_version")
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
@@ -94,13 +85,7 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
     return {
         "profagent": __version__,
-        "session": session.session,
-        "source": session.source,
-        "board": session.board,
-        "hostname": session.hostname,
-        "simulated": session.simulated,
-        "daemon_version": session.daemon_version,
-        "sdk_version": session.sdk_version,
+        **{name: getattr(session, name) for name in _OF_SESSION},
         "job": job.name,
         "job_state": job.state,
         "frequency_mhz": job.frequency_mhz,
@@ -169,7 +154,10 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"  records:  {records}; {summary['bytes']} bytes",
         *(f"  sources:  {line}" for line in [events_line(summary["events"])] if line),
         f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
-        *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
+        *(
+            f"  {job['job']}: nothing new: {job['inferences']:,} inferences are there from session {job['session']}"
+            for job in summary["earlier"]
+        ),
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
         *(f"  {printable(line)}" for line in not_final_lines(summary["not_final"])),
         *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),
@@ -177,10 +165,6 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"  database: {summary['database']}",
         f"  mirror:   {summary['mirror']}",
     ]
-
-
-def _nothing_new(job: dict[str, Any]) -> str:
-    return f"{job['job']}: nothing new: {job['inferences']:,} inferences are there from session {job['session']}"
 
 
 def several_lines(summary: dict[str, Any]) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -83,6 +84,17 @@ def sparkline(values: Sequence[float | None]) -> str:
     least, most = min(known), max(known)
     span = max(most - least, LEAST_SPAN * abs(most)) or 1.0
     return "".join(" " if value is None else BARS[round((value - least) / span * (len(BARS) - 1))] for value in values)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(time_us: int | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A time in UTC; `N/A` for one that is not known, or that no calendar has."""
+    try:
+        return UNKNOWN if time_us is None else (_EPOCH + timedelta(microseconds=time_us)).strftime(form)
+    except OverflowError:
+        return UNKNOWN
 
 
 GAP = "  "
@@ -168,17 +180,14 @@ def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool])
     return GAP.join(padded).rstrip()
 
 
-SheetFormat = Literal["csv", "json"]
 ROWS_PER_PIECE = 500
 # The csv module leaves a bare \r unquoted where lines end in \n, and readers take it for the end of a line.
 NEEDS_QUOTES = re.compile(r'[,"\r\n]')
 
 
-def sheet_pieces(
-    columns: Sequence[Column], rows: Iterable[Sequence[Cell]], sheet_format: SheetFormat
-) -> Iterator[bytes]:
+def sheet_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], sheet_format: str) -> Iterator[bytes]:
     r"""A table as UTF-8: CSV with lines that end in `\n`, or a JSON array of objects, keys in the columns' order."""
-    return (_csv_pieces if sheet_format == "csv" else _json_pieces)(columns, rows)
+    return SHEETS[sheet_format](columns, rows)
 
 
 def as_object(columns: Sequence[Column], row: Sequence[Cell]) -> dict[str, Cell]:
@@ -221,3 +230,7 @@ def _json_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> I
         yield before + b",\n".join(chunk)
         before = b",\n"
     yield b"\n]\n" if before == b",\n" else b"[]\n"
+
+
+# By the name of the format, which is a file's ending as well.
+SHEETS = {"csv": _csv_pieces, "json": _json_pieces}

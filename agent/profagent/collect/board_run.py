@@ -9,9 +9,9 @@ import random
 import shlex
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from profagent.cli.running import retrying
 from profagent.collect.explain import LOST
@@ -22,7 +22,6 @@ from profagent.ssh.remote import Ran, connected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-    from types import TracebackType
 
     from profagent.collect.look import Place
     from profagent.ssh.connection import Asker
@@ -33,13 +32,13 @@ T = TypeVar("T")
 LOCK = "profagent-collect.lock"
 # Before the program is started the keeper leaves after so long without a word of the host; afterwards it ends the
 # program after so long, for nobody would empty the board's disk.
-LEASH_S, ABANDONED_S = 60, 900
+UNPREPARED_S, ABANDONED_S = 60, 900
 GRACE_S = 10
 # Of each stream of the program's output so much is kept at most, beside the piece that grows.
 OUTPUT_BYTES, PIECE_READS = 16 << 20, 1024
 # The follower's exit status, and the keeper's of an acl.json that cannot be written.
 GONE, NOT_KEPT = 7, 9
-_SPEAK_S = 5.0
+_BEAT_S = 5.0
 _READ_BYTES = 1 << 16
 _KEPT_BYTES = 8192
 # What the keeper says is read until it is ready, for then it writes elsewhere. Where the link is gone nobody reads on.
@@ -54,33 +53,24 @@ while read -r word; do true >alive; done
 """
 
 
+@asynccontextmanager
+async def patient_ssh(target: str, asker: Asker, tell: Callable[[str], None]) -> AsyncIterator[PatientSsh]:
+    """A way to one board, which stands at first. Raises UsageError, UnreachableError, RefusedError."""
+    async with AsyncExitStack() as stack:
+        remote = await stack.enter_async_context(connect(target, asker))
+        yield PatientSsh(target, asker, tell, stack, remote)
+
+
+@dataclass(slots=True)
 class PatientSsh:
-    """A way to one board that is made again when it was lost; a context, in which it stands at first."""
+    """A way to one board that is made again when it was lost; `remote` is the connection that was made last."""
 
-    def __init__(self, target: str, asker: Asker, tell: Callable[[str], None]) -> None:
-        self._target = target
-        self._asker = asker
-        self._tell = tell
-        self._stack = AsyncExitStack()
-        self._remote: Remote | None = None
-        self._making = asyncio.Lock()
-
-    async def __aenter__(self) -> Self:
-        """Raises UsageError, UnreachableError, RefusedError."""
-        self._remote = await self._stack.enter_async_context(connect(self._target, self._asker))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """The connection ends."""
-        await self._stack.aclose()
-
-    @property
-    def remote(self) -> Remote:
-        """The board, on the connection that stands or was lost last."""
-        assert self._remote is not None, "it is a context"
-        return self._remote
+    target: str
+    asker: Asker
+    tell: Callable[[str], None]
+    stack: AsyncExitStack
+    remote: Remote
+    making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def persist(self, action: Callable[[Remote], Awaitable[T]]) -> T:
         """Do something that may be done again, on another connection when one is lost, for as long as that takes.
@@ -99,15 +89,15 @@ class PatientSsh:
             except UnreachableError as error:
                 wait_s = delay_s(attempt, random.uniform)
                 attempt += 1
-                self._tell(f"{error}; {retrying(wait_s)}")
+                self.tell(f"{error}; {retrying(wait_s)}")
             await asyncio.sleep(wait_s)
 
     async def _another(self, lost: Remote) -> Remote:
         """A connection in place of one that was lost, which may have been made for somebody else already."""
-        async with self._making:
-            if self._remote is lost:
-                await self._stack.aclose()
-                self._remote = await self._stack.enter_async_context(connect(self._target, self._asker))
+        async with self.making:
+            if self.remote is lost:
+                await self.stack.aclose()
+                self.remote = await self.stack.enter_async_context(connect(self.target, self.asker))
             return self.remote
 
 
@@ -142,7 +132,7 @@ class BoardRun:
         Raises ProfagentError for a board that is held by another, UnreachableError.
         """
         remote = self._ssh.remote
-        async with remote.stream(keeper(self._place)) as program, program.kept_awake(_SPEAK_S):
+        async with remote.stream(keeper(self._place)) as program, program.kept_awake(_BEAT_S):
             await _take(program, remote.host)
             yield
 
@@ -192,8 +182,8 @@ class BoardRun:
                 hint="another profagent may follow it; or look there whether it has tail, cat and grep",
             )
         why = "{ [ ! -e abandoned ] || echo abandoned; [ ! -e failure ] || cat failure; }"
-        told = (await remote.must(f"cd {self._run} && cat status && {why}")).text.split("\n", 1)
-        return RunEnd(int(told[0]), told[1] if len(told) > 1 else "", complaint)
+        lines = (await remote.must(f"cd {self._run} && cat status && {why}")).text.split("\n", 1)
+        return RunEnd(int(lines[0]), lines[1] if len(lines) > 1 else "", complaint)
 
     async def _pass_over(self, remote: Remote) -> None:
         """Go on with what is kept, and say how much is not."""
@@ -208,20 +198,19 @@ class BoardRun:
         """The exit status of a follower that shows what there is."""
         arguments = (LOCK, self._place.run, *map(str, self._shown))
         follower = remote.stream(f"exec {_script('follower.sh', arguments)}")
-        async with follower as program, program.kept_awake(_SPEAK_S):
+        async with follower as program, program.kept_awake(_BEAT_S):
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._pass_on(program, remote.host, is_stderr=False))
                     group.create_task(self._pass_on(program, remote.host, is_stderr=True))
-                status = await program.wait()
-            except asyncio.CancelledError:
-                _give_up(program)
-                raise
-            except BaseExceptionGroup as failures:
-                if not isinstance(failures.exceptions[0], UnreachableError):
-                    _give_up(program)
-                raise failures.exceptions[0] from None
-        return status
+                return await program.wait()
+            except (asyncio.CancelledError, BaseExceptionGroup) as error:
+                failed = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+                # Whoever leaves has no time to wait for the program's end; the keeper has.
+                if not isinstance(failed, UnreachableError):
+                    with suppress(OSError):
+                        program.stdin.write(b"stop\n")
+                raise failed from None
 
     async def _pass_on(self, program: Program, host: str, *, is_stderr: bool) -> None:
         pipe = program.stderr if is_stderr else program.stdout
@@ -241,7 +230,7 @@ def keeper(place: Place) -> str:
 
     A line of standard input tells it that somebody prepares the run; the end of them, however early, has it leave.
     """
-    limits = (LEASH_S, ABANDONED_S, GRACE_S, OUTPUT_BYTES, PIECE_READS)
+    limits = (UNPREPARED_S, ABANDONED_S, GRACE_S, OUTPUT_BYTES, PIECE_READS)
     arguments = (LOCK, place.own, _who(), *map(str, limits))
     return _MINDER.format(keeper=_script("keeper.sh", arguments), run=shlex.quote(place.run))
 
@@ -272,12 +261,6 @@ async def _take(program: Program, host: str) -> None:
     raise ProfagentError(
         f"{host} cannot hold a run: {ran.complaint}", hint="check that /tmp and the project's directory can be written"
     )
-
-
-def _give_up(program: Program) -> None:
-    """Whoever leaves has no time to wait for the program's end; the keeper has."""
-    with suppress(OSError):
-        program.stdin.write(b"stop\n")
 
 
 def _who() -> str:

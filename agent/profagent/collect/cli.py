@@ -6,7 +6,8 @@ import configparser
 import re
 import stat
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from profagent.cli import options
 from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import printable
-from profagent.collect.collecting import CollectOptions, collect
+from profagent.collect.collecting import Collecting, CollectOptions
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.ssh.connection import Given, Person
@@ -26,8 +27,6 @@ from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from profagent.collect.collecting import Collected
     from profagent.ssh.connection import Asker
 
@@ -37,16 +36,8 @@ _PORT = 22
 _HINT = "write [ssh_config] and, a line each, ip = …, username = …, pwd = …, port = 22; or use --board"
 
 
-@dataclass(frozen=True, slots=True)
-class IniLogin:
-    """`target` as Target.parse takes it; the password is empty where none stands there."""
-
-    target: str
-    password: str = field(repr=False)
-
-
-def read_ini(text: str, file: str) -> IniLogin:
-    """What the file says. Raises UsageError."""
+def read_ini(text: str, file: str) -> tuple[str, str]:
+    """Where to log in, as Target.parse takes it, and the password or nothing. Raises UsageError."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text.removeprefix("\ufeff"), file)
@@ -55,12 +46,12 @@ def read_ini(text: str, file: str) -> IniLogin:
         raise UsageError(f"{file} is no ini file: {type(error).__name__}", hint=_HINT) from None
     if not parser.has_section(_SECTION):
         raise UsageError(f"{file} has no section [{_SECTION}]", hint=_HINT)
-    told = {key: value.strip() for key, value in parser.items(_SECTION)}
+    values = {key: value.strip() for key, value in parser.items(_SECTION)}
     for key in ("ip", "username"):
-        if not told.get(key):
+        if not values.get(key):
             raise UsageError(f"{file} has no {key} in [{_SECTION}]", hint=_HINT)
-    host = f"[{told['ip']}]" if ":" in told["ip"] else told["ip"]
-    return IniLogin(f"ssh://{told['username']}@{host}:{told.get('port') or _PORT}", told.get("pwd", ""))
+    host = f"[{values['ip']}]" if ":" in values["ip"] else values["ip"]
+    return f"ssh://{values['username']}@{host}:{values.get('port') or _PORT}", values.get("pwd", "")
 
 
 OPEN_MODE = 0o077
@@ -140,7 +131,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     name, target, asker = _login(config, board)
     absolute = main.startswith("/")
     folder = project or (None if absolute else Path())
-    _check(folder, project)
+    if folder is not None and project is None and folder.resolve() in (Path.home().resolve(), Path("/")):
+        raise UsageError(f"{folder.resolve()} is no project", hint="name the program's directory with --project")
     wanted = CollectOptions(
         board=name,
         target=target,
@@ -156,7 +148,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         labels=labels_of(labels),
         **chosen,
     )
-    done = run_until_stopped(lambda stop: collect(wanted, _shower(as_json=as_json), tell, progress_shower(), stop))
+    show = partial(_show, as_json)
+    done = run_until_stopped(lambda stop: Collecting(wanted, show, tell, _show_progress, stop).collect())
     _report(done, as_json=as_json)
     return done.exit_code
 
@@ -179,44 +172,31 @@ def _login(config: Path | None, board: str | None) -> tuple[str, str, Asker]:
             f"{config} holds a password and has mode {stat.S_IMODE(mode):04o}: chmod 600 {config}; better without one:"
             " ssh-copy-id, `profagent boards add NAME HOST --ssh USER@HOST`, then --board NAME"
         )
-    login = read_ini(text, str(config))
-    return login.target, login.target, Given(login.password, Person()) if login.password else Person()
-
-
-def _check(folder: Path | None, given: Path | None) -> None:
-    if folder is not None and given is None and folder.resolve() in (Path.home().resolve(), Path("/")):
-        raise UsageError(f"{folder.resolve()} is no project", hint="name the program's directory with --project")
+    target, password = read_ini(text, str(config))
+    return target, target, Given(password, Person()) if password else Person()
 
 
 def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = dict(text.partition("=")[::2] for text in texts)
+    pairs = {}
     for text in texts:
-        name, separator, _ = text.partition("=")
+        name, separator, pairs[name] = text.partition("=")
         if not separator or not name.isidentifier() or not name.isascii():
             raise UsageError(f"--env {text!r} is no variable", hint="write it as NAME=VALUE")
     return pairs
 
 
-def _shower(*, as_json: bool) -> Callable[[bytes, bool], None]:
+def _show(is_document: bool, piece: bytes, is_stderr: bool) -> None:
     """The program's output, as it comes; stdout is the document's with --json."""
-
-    def show(piece: bytes, is_stderr: bool) -> None:
-        stream = sys.stderr if is_stderr or as_json else sys.stdout
-        stream.buffer.write(piece)
-        stream.flush()
-
-    return show
+    stream = sys.stderr if is_stderr or is_document else sys.stdout
+    stream.buffer.write(piece)
+    stream.flush()
 
 
-def progress_shower() -> Callable[[int, int], None]:
+def _show_progress(sent: int, total: int) -> None:
     """A line about an upload, on a terminal only."""
-
-    def show(sent: int, total: int) -> None:
-        if sys.stderr.isatty():
-            end = "\n" if sent == total else ""
-            click.echo(f"\r{sent / 1e6:.1f} of {total / 1e6:.1f} MB sent{end}", nl=False, err=True)
-
-    return show
+    if sys.stderr.isatty():
+        end = "\n" if sent == total else ""
+        click.echo(f"\r{sent / 1e6:.1f} of {total / 1e6:.1f} MB sent{end}", nl=False, err=True)
 
 
 def _report(done: Collected, *, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,19 +19,17 @@ if TYPE_CHECKING:
 
 # Why a run is over, where the board tells: its host was away for too long, or nobody knows.
 ABANDONED, LOST = "abandoned", "lost"
-NOT_EXECUTABLE, NOT_FOUND, SIGNALLED = 126, 127, 128
+SIGNALLED = 128
 LEAST_FREE_KIB = 1024
-_MEANT = {
-    "SIGSEGV": "it read or wrote where nothing is",
-    "SIGKILL": "the kernel kills what takes too much memory, and so does a person",
-    "SIGILL": "it has instructions that the board's processor does not know",
-    "SIGBUS": "a file that it had mapped became shorter, or an address is not aligned",
-    "SIGABRT": "it gave up by itself",
+# Of what shells and loaders say of a program that they cannot run.
+_REMEDIES = {
+    "exec format error": "build it, and what it starts, with the board's toolchain",
+    "permission denied": "chmod +x it in the project; on the board: mount (a file system may be noexec)",
+    "shared librar": "put it beside the program and name its directory: --env LD_LIBRARY_PATH=DIR (a login over SSH"
+    " reads no /etc/profile)",
+    "not found": "bring what is missing; of a program that is there its loader is: build it for the board's C library"
+    " (glibc or musl), or see its first line (#!)",
 }
-_LIBRARY = re.compile(r"(?:loading shared libraries: |loading shared library )([^:\s]+)")
-_NOT_THERE = re.compile(r"not found|no such file", re.IGNORECASE)
-_OTHER_MACHINE = re.compile(r"exec format error", re.IGNORECASE)
-_NO_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,12 @@ class Aftermath:
     has_npu: bool = True
     users: tuple[str, ...] = ()
     """Who else has the NPU open."""
-    free_kib: int | None = None
+    free_kib: int = LEAST_FREE_KIB
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the board's disk is."""
+        return self.free_kib < LEAST_FREE_KIB
 
 
 def failure(after: Aftermath) -> Cause | None:
@@ -73,11 +75,18 @@ def failure(after: Aftermath) -> Cause | None:
         return None
     if after.why:
         return _kept_from(after)
-    if _NO_SPACE.search(after.complaint) or (after.free_kib is not None and after.free_kib < LEAST_FREE_KIB):
+    if "no space left on device" in after.complaint.lower() or after.is_full:
         return _DISK_FULL
-    if after.status in (NOT_EXECUTABLE, NOT_FOUND):
-        return _not_executable(after) if after.status == NOT_EXECUTABLE else _not_found(after)
-    return _signalled(after) if after.status > SIGNALLED else _ended(after)
+    name, number = after.place.main, after.status - SIGNALLED
+    if number in set(signal.Signals):
+        remedy = "what was recorded until then is kept; on the board, dmesg tells of memory that ran out"
+        return Cause(f"{name} was ended by signal {signal.Signals(number).name}", remedy)
+    if after.status in (126, 127):
+        for sign, remedy in _REMEDIES.items():
+            if sign in after.complaint.lower():
+                last = after.complaint.strip().splitlines()[-1]
+                return Cause(f"{name} cannot be run, or what it starts: {last}", remedy)
+    return Cause(f"{name} ended with {after.status}", "its own output above says why")
 
 
 def causes(after: Aftermath) -> Iterator[Cause]:
@@ -85,7 +94,7 @@ def causes(after: Aftermath) -> Iterator[Cause]:
     was_started = after.why in ("", ABANDONED, LOST)
     if not after.asked.records or not was_started:
         return
-    if after.status == 0 and after.free_kib is not None and after.free_kib < LEAST_FREE_KIB:
+    if after.status == 0 and after.is_full:
         yield _DISK_FULL
     if after.jobs:
         yield from _several(after)
@@ -93,10 +102,6 @@ def causes(after: Aftermath) -> Iterator[Cause]:
             yield from _of_job(after, job, files)
     else:
         yield from _without_job(after)
-
-
-def _ended(after: Aftermath) -> Cause:
-    return Cause(f"{after.place.main} ended with {after.status}", "its own output above says why")
 
 
 def _kept_from(after: Aftermath) -> Cause:
@@ -113,43 +118,6 @@ def _kept_from(after: Aftermath) -> Cause:
     )
 
 
-def _not_executable(after: Aftermath) -> Cause:
-    name, last = after.place.main, _last_line(after.complaint)
-    if _OTHER_MACHINE.search(last):
-        return Cause(f"a program is built for another machine: {last}", "build it with the board's toolchain")
-    return Cause(
-        f"{name} cannot be run: {last or 'permission denied'}",
-        f"chmod +x it in the project; on the board: ls -l {name}; mount (a file system may be noexec)",
-    )
-
-
-def _not_found(after: Aftermath) -> Cause:
-    name, last = after.place.main, _last_line(after.complaint)
-    if library := _LIBRARY.search(after.complaint):
-        hint = "put it beside the program and name its directory: --env LD_LIBRARY_PATH=DIR (a login over SSH reads no"
-        return Cause(f"{name} lacks a library: {library[1]}", f"{hint} /etc/profile)")
-    if not _NOT_THERE.search(last):
-        return _ended(after)
-    if not last.partition(f" {name}: ")[2].startswith(("not found", "No such file", "cannot execute")):
-        return Cause(f"something that {name} starts is not on the board: {last}", "bring it, or name it by its path")
-    return Cause(
-        f"{name}: not found, though it is there: its loader or interpreter is missing on the board",
-        "build it for the board's C library (glibc or musl), or see its first line (#!)",
-    )
-
-
-def _signalled(after: Aftermath) -> Cause:
-    number = after.status - SIGNALLED
-    if number not in {each.value for each in signal.Signals}:
-        return _ended(after)
-    name = signal.Signals(number).name
-    meant = f": {_MEANT[name]}" if name in _MEANT else ""
-    return Cause(
-        f"{after.place.main} was ended by signal {name}{meant}",
-        "what was recorded until then is kept; on the board: dmesg | tail",
-    )
-
-
 def _of_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iterator[Cause]:
     for finding in job_data(files):
         if finding.mark is Mark.BAD:
@@ -160,9 +128,8 @@ def _of_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iterator[Ca
                 "for every inference: --interval 1",
             )
     if _is_unfinished(files):
-        named = "; it does not name svp_acl_finalize" if after.main.lacks("svp_acl_finalize") else ""
         yield Cause(
-            f"{job} was not finished: the program did not unload its models and call svp_acl_finalize{named}. What it"
+            f"{job} was not finished: the program did not unload its models and call svp_acl_finalize. What it"
             " recorded last is lost, by the manual up to 1 s and 2 MB",
             "call svp_acl_mdl_unload and svp_acl_finalize before the end, also on SIGTERM",
         )
@@ -188,11 +155,9 @@ def _several(after: Aftermath) -> Iterator[Cause]:
             f"{job} was written to after the program had ended: it is another program's, or of one left running",
             "see that no other program writes there, and that this one waits for what it starts",
         )
-    if len(after.jobs) > 1 or len(after.users) > 1:
-        who = f" ({', '.join(after.users)} have the NPU open)" if after.users else ""
-        yield Cause(
-            f"several tasks profile{who}: by the manual figures are wrong then", "profile one process at a time"
-        )
+    if len(after.users) > 1:
+        why = f"{', '.join(after.users)} have the NPU open: by the manual figures are wrong when several tasks profile"
+        yield Cause(why, "profile one process at a time")
 
 
 def _without_job(after: Aftermath) -> Iterator[Cause]:
@@ -204,45 +169,25 @@ def _without_job(after: Aftermath) -> Iterator[Cause]:
             "name the acl.json that it reads with --acl-json",
         )
         return
-    yield from _of_acl_json(after)
+    yield _of_acl_json(after)
     if not after.has_npu:
         yield Cause(
             "there is no /dev/svp_npu: no SDK's driver is loaded, or the board runs the other NPU stack (ot_pqp)",
             "load the svp_npu driver; profagent doctor tells more",
         )
-    if not after.main.is_elf:
-        yield Cause("nothing was recorded, and the program is a script: what it runs is not known", _NAME_IT)
 
 
-_NAME_IT = "pass svp_acl_init the path of the acl.json, and name that with --acl-json"
-
-
-def _of_acl_json(after: Aftermath) -> Iterator[Cause]:
+def _of_acl_json(after: Aftermath) -> Cause:
     """What the program's file tells of how it finds its acl.json."""
-    if not after.main.is_elf:
-        return
     paths = [path for path in after.main.acl_paths if "acl" in posixpath.basename(path)]
     found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]
-    text, remedy = "the program did not come as far as svp_acl_init, or that failed", "its own output above says why"
-    if after.main.lacks("svp_acl_init"):
-        text = "the program does not name svp_acl_init; a library of it may"
-        remedy = "see that it initialises ACL, and with which path"
-    elif "svp_acl_prof_init" in after.main.calls:
-        text = (
-            "the program names svp_acl_prof_init: while acl.json says anything of profiling that call is refused with"
-            " 148047"
-        )
+    if after.main.has_own_profiling:
+        text = "the program names svp_acl_prof_init, which fails with 148047 while acl.json says anything of profiling"
         remedy = "let it use one of the two: run it with `profagent record` beside it, or take the call out"
-    elif not after.main.is_whole:
-        text, remedy = "the program is too large to be searched", _NAME_IT
-    elif not paths:
-        text, remedy = "svp_acl_init seems to be called without a path, so no acl.json is read", _NAME_IT
-    elif after.acl_json not in found:
+    elif paths and after.acl_json not in found:
         text = f"the program names {', '.join(paths)}, which is {found[0]}, not {after.acl_json}"
         remedy = f"--acl-json {found[0]}"
-    yield Cause(f"nothing was recorded: {text}", remedy)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    else:
+        text = "the program did not come as far as svp_acl_init, called that without a path, or it failed"
+        remedy = "see its own output; pass svp_acl_init the path of the acl.json, and name that with --acl-json"
+    return Cause(f"nothing was recorded: {text}", remedy)

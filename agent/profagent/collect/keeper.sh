@@ -3,7 +3,7 @@
 # oldest go. A redirection of `:` that fails would end the shell, that of `true` does not; what `1<>` writes in place
 # takes no room of a full disk.
 umask 077
-name=$1 lock=${TMPDIR:-/tmp}/$1 own=$2 who=$3 leash=$4 abandoned=$5 grace=$6 most=$7 reads=$8
+name=$1 lock=${TMPDIR:-/tmp}/$1 own=$2 who=$3 unprepared=$4 abandoned=$5 grace=$6 most=$7 reads=$8
 run=$own/run
 before=.before-profagent none=.none-before-profagent
 
@@ -40,7 +40,7 @@ exec >"$run/keeper.log" 2>&1
 
 last=$(now_s)
 while [ ! -e "$run/go" ]; do
-    if [ -e "$run/leave" ] || ! heard "$leash"; then rm -rf "$run"; exit; fi
+    if [ -e "$run/leave" ] || ! heard "$unprepared"; then rm -rf "$run"; exit; fi
     nap
 done
 acl=$(cat "$run/acl")

@@ -6,12 +6,11 @@ import hashlib
 import posixpath
 import re
 import shlex
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.aclconfig.edit import DEFAULTS, BoardAclFile, edited_acl_json, has_dump
-from profagent.collect.explain import Aftermath
+from profagent.aclconfig.edit import DEFAULTS, AclFile, edited_acl_json, has_dump
+from profagent.collect.explain import LEAST_FREE_KIB, Aftermath
 from profagent.collect.project import OWN
 from profagent.doctor.board import plain_path
 from profagent.doctor.finding import Mark
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES = 8 << 20
 """A program is looked at up to here."""
-CALLS = ("svp_acl_init", "svp_acl_finalize", "svp_acl_prof_init")
-_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
-# What a kernel runs beside its own.
-_ALSO = {"x86_64": {"i386"}, "aarch64": {"arm"}}
 _ACL_JSON = re.compile(rb"[\x21-\x7e]{0,200}\.json(?![\x21-\x7e])")
 
 
@@ -61,40 +56,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Main:
-    """A program's file. `machine` is empty for a script, or what is not known; without ELF its calls are unknown."""
+    """What stands in a program's file: svp_acl_prof_init, names of JSON files; SHA-256 of one that was read whole."""
 
-    is_elf: bool
-    machine: str
-    calls: frozenset[str]
-    """Of CALLS, those whose names stand in the file."""
+    has_own_profiling: bool
     acl_paths: tuple[str, ...]
-    """Names of JSON files that stand in it."""
-    is_whole: bool
-    """Whether it was looked at to its end."""
     digest: str = ""
-    """SHA-256, in hexadecimal digits; empty where it was not."""
-
-    def lacks(self, call: str) -> bool:
-        """Whether it is sure that the file does not name this call; a library may."""
-        return self.is_elf and self.is_whole and call not in self.calls
-
-    def runs_on(self, machine: str) -> bool:
-        """Whether a board of this `uname -m` can run it, as far as is known."""
-        if not self.machine or machine not in _MACHINES.values():
-            return True
-        return self.machine == machine or self.machine in _ALSO.get(machine, set())
 
 
-def read_main(data: bytes, *, is_whole: bool = True) -> Main:
-    """What its first bytes tell, or all of them."""
-    digest = hashlib.sha256(data).hexdigest() if is_whole else ""
-    if not data.startswith(b"\x7fELF") or len(data) < 20:
-        return Main(is_elf=False, machine="", calls=frozenset(), acl_paths=(), is_whole=is_whole, digest=digest)
-    (number,) = struct.unpack_from("<H" if data[5] == 1 else ">H", data, 18)
-    calls = frozenset(call for call in CALLS if call.encode() + b"\0" in data)
+def read_main(data: bytes) -> Main:
+    """By its first LARGEST_BYTES."""
     paths = dict.fromkeys(found.decode("ascii") for found in _ACL_JSON.findall(data))
-    machine = _MACHINES.get(number, "")
-    return Main(is_elf=True, machine=machine, calls=calls, acl_paths=tuple(paths), is_whole=is_whole, digest=digest)
+    digest = hashlib.sha256(data).hexdigest() if len(data) < LARGEST_BYTES else ""
+    return Main(b"svp_acl_prof_init\0" in data, tuple(paths), digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +82,7 @@ class Prepared:
     before: frozenset[str]
 
     @property
-    def told(self) -> Profiling:
+    def profiling(self) -> Profiling:
         """The same as a daemon tells it that finds the file."""
         asked = self.asked
         return Profiling(
@@ -117,22 +90,21 @@ class Prepared:
         )
 
 
-async def placed(remote: Remote, directory: str, main: str) -> tuple[Place, str]:
-    """Where things are, in a directory that is made; and the board's machine. Raises UsageError, ProfagentError."""
+async def placed(remote: Remote, directory: str, main: str) -> Place:
+    """Where things are, in a directory that is made. Raises UsageError, ProfagentError."""
     home = directory.startswith("~/")
     name = f'"$HOME"/{shlex.quote(directory[2:])}' if home else shlex.quote(directory)
-    ran = await remote.must(f"mkdir -p {name} && cd {name} && pwd -P && uname -m")
-    path, machine = ran.text.splitlines()[-2:]
-    return Place(path, main), machine
+    ran = await remote.must(f"mkdir -p {name} && cd {name} && pwd -P")
+    return Place(ran.text.splitlines()[-1], main)
 
 
 async def prepared(
-    remote: Remote, place: Place, machine: str, acl_json: str | None, asked: Profiler, tell: Callable[[str], None]
+    remote: Remote, place: Place, acl_json: str | None, asked: Profiler, tell: Callable[[str], None]
 ) -> Prepared:
     """Look at the program, its acl.json and the directory for JOBs, which is made. UsageError, ProfagentError."""
-    main = await _main(remote, place, machine)
+    main = await _main(remote, place)
     path = place.acl_json(acl_json) if acl_json else await _found_acl_json(remote, place)
-    data = await BoardAclFile(remote, path, path).read()
+    data = await AclFile(path, path, remote).read()
     text = edited_acl_json(data or b"", asked, path, without_dump=asked.records)
     for remark in _remarks(place, asked, path, data):
         tell(remark)
@@ -170,7 +142,7 @@ def _remarks(place: Place, asked: Profiler, path: str, data: bytes | None) -> li
     return remarks
 
 
-async def _main(remote: Remote, place: Place, machine: str) -> Main:
+async def _main(remote: Remote, place: Place) -> Main:
     name = shlex.quote(place.main)
     head = f"dd if={name} bs=1024 count={LARGEST_BYTES // 1024} 2>/dev/null"
     ran = await remote.run(f"[ -f {name} ] || exit 3; [ -x {name} ] || exit 4; {head}")
@@ -181,13 +153,7 @@ async def _main(remote: Remote, place: Place, machine: str) -> Main:
         )
     if ran.status != 0:
         raise ProfagentError(f"{place.main} is not executable", hint="chmod +x it in the project, and collect again")
-    main = read_main(ran.stdout, is_whole=len(ran.stdout) < LARGEST_BYTES)
-    if not main.runs_on(machine):
-        raise ProfagentError(
-            f"{place.main} is built for {main.machine}, and {remote.host} is {machine}",
-            hint="build it with the board's toolchain",
-        )
-    return main
+    return read_main(ran.stdout)
 
 
 def jobs_in(*directories: str) -> str:
@@ -232,5 +198,5 @@ done"""
         elsewhere=tuple(value for key, value in said if key == "job" and value not in ready.before),
         has_npu=("npu", "yes") in said,
         users=tuple(value for key, value in said if key == "user"),
-        free_kib=int(free[0]) if free else None,
+        free_kib=int(free[0]) if free else LEAST_FREE_KIB,
     )

@@ -8,12 +8,13 @@ import os
 import re
 import shlex
 import stat
+import subprocess
 import tarfile
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from profagent.errors import UsageError
 from profagent.formats.names import is_job_name
@@ -29,7 +30,6 @@ MANIFEST = f"{OWN}/files"
 # What no program needs that was built elsewhere.
 LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", OWN})
 _KINDS = {"f": "file", "x": "file", "d": "directory", "l": "link"}
-_PIECE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ async def upload_project(
     wanted = await asyncio.to_thread(project_tree, project, left_out)
     found = await _found(remote, where, [*dict.fromkeys((*wanted, *put))])
     send, remove = difference(wanted, found, put)
-    size = await asyncio.to_thread(_size_bytes, project, send)
+    stats = [(project / name).lstat() for name in send]
+    size = sum(each.st_size for each in stats if stat.S_ISREG(each.st_mode))
     if send or remove or set(put) != set(wanted):
         # Names first: a link that drops must leave nothing that is not known as ours.
         await _remember(remote, directory, dict.fromkeys((*put, *wanted)))
@@ -82,8 +83,9 @@ async def upload_project(
             ' rmdir "./$name" 2>/dev/null || :; else rm -f "./$name"; fi; done',
             _lines(remove),
         )
-        tar = _tar(project, send)
-        await remote.unpack(tar, directory, lambda sent: on_progress(min(sent, size), size))
+        with tempfile.TemporaryFile() as tar:
+            await asyncio.to_thread(_pack, project, send, tar)
+            await remote.unpack(tar, directory, lambda sent: on_progress(min(sent, size), size))
         await _remember(remote, directory, wanted)
     return Uploaded(send, remove, size, len(wanted))
 
@@ -92,14 +94,11 @@ def difference(
     wanted: Mapping[str, Entry], found: Mapping[str, Entry], put: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names to send and to remove, in order. `put` are those of an earlier upload: nothing else is ever removed."""
-    send = tuple(name for name, entry in wanted.items() if not _is_there(entry, found.get(name)))
+    # A file whose digest the board cannot tell is sent.
+    send = tuple(name for name, entry in wanted.items() if found.get(name) != entry)
     gone = [name for name in put if name in found and (name not in wanted or wanted[name].kind != found[name].kind)]
     # What is in a directory goes before it.
     return send, tuple(sorted(gone, reverse=True))
-
-
-def _is_there(wanted: Entry, found: Entry | None) -> bool:
-    return found == wanted and (wanted.kind != "file" or bool(wanted.content))
 
 
 def is_plain_name(name: str) -> bool:
@@ -177,26 +176,17 @@ done"""
     return found
 
 
-def _size_bytes(project: Path, names: Iterable[str]) -> int:
-    """Of the files among these."""
-    found = ((project / name).lstat() for name in names)
-    return sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))
-
-
-def _tar(project: Path, names: Iterable[str]) -> Iterator[bytes]:
-    """An uncompressed tar of some of it, piece by piece. Raises UsageError for a file that changes meanwhile."""
-    with tempfile.TemporaryFile() as file:
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
-            try:
-                for name in names:
-                    archive.add(project / name, name, recursive=False)
-            except OSError as error:
-                raise UsageError(
-                    f"{error.filename or project} changes while it is sent", hint="let what writes it end first"
-                ) from error
-        file.seek(0)
-        while piece := file.read(_PIECE_BYTES):
-            yield piece
+def _pack(project: Path, names: Iterable[str], file: IO[bytes]) -> None:
+    """An uncompressed tar of some of it. Raises UsageError for a file that changes meanwhile."""
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
+        try:
+            for name in names:
+                archive.add(project / name, name, recursive=False)
+        except OSError as error:
+            raise UsageError(
+                f"{error.filename or project} changes while it is sent", hint="let what writes it end first"
+            ) from error
+    file.seek(0)
 
 
 async def _remember(remote: Remote, directory: str, names: Iterable[str]) -> None:
@@ -225,7 +215,7 @@ async def project_labels(project: Path | None, main: str, digest: str = "") -> d
     if project is None:
         return seen
     digests = await asyncio.to_thread(_digests, project, main)
-    revision = await _revision(project)
+    revision = await asyncio.to_thread(_revision, project)
     return {**({"git": revision} if revision else {}), **digests, **seen}
 
 
@@ -241,24 +231,11 @@ def _digests(project: Path, main: str) -> dict[str, str]:
     return found
 
 
-async def _revision(project: Path) -> str:
+def _revision(project: Path) -> str:
     """Empty without git, or where the project is in no repository."""
+    command = ["git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        process = await asyncio.create_subprocess_exec(
-            *("git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
+        ended = subprocess.run(command, capture_output=True, timeout=_GIT_S, check=False)  # noqa: S603 - the user's git
+    except (OSError, subprocess.TimeoutExpired):
         return ""
-    try:
-        async with asyncio.timeout(_GIT_S):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return ""
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return output.decode("ascii", "replace").strip()
+    return ended.stdout.decode("ascii", "replace").strip()

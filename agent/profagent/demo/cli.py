@@ -16,11 +16,11 @@ from profagent.cli.options import duration_s
 from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError
-from profagent.export.export import SummaryOptions, export_summary, export_timeline
+from profagent.export.export import export_summary, export_timeline
 from profagent.export.merged import Operand, export_trace
 from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
-from profagent.watch.cli import show_text
+from profagent.watch.cli import line_of
 from profagent.watch.watch import WatchOptions, watch
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from profagent.watch.live import Event
 
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
+START_TIMEOUT_S, STOP_TIMEOUT_S = 30.0, 10.0
 # A board that cannot be reached is given so long to be gone.
 ENDING_S = 2.0
 T = TypeVar("T")
@@ -46,31 +45,20 @@ class DemoOptions:
     model: str = "yolov5s"
 
 
-@dataclass(frozen=True, slots=True)
-class DemoResult:
-    """The recorded session's summary, and the folder with the exports."""
-
-    summary: dict[str, Any]
-    exports: Path
-
-
 async def demo(
     options: DemoOptions, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
-) -> DemoResult:
-    """Run the simulated board, show it live, record it, export it. Raises ProfagentError when a step fails."""
+) -> tuple[dict[str, Any], Path]:
+    """Run the simulated board, show it live, record and export it; the summary, the exports. Raises ProfagentError."""
     async with simulated_board(options) as (address, process):
         summary = await _lives_through(process, _capture(options, address, show, tell, stop))
     tell("exporting")
     folder = options.workspace.root / "exports" / f"session-{summary['session']}"
-    await _export(options.workspace.database, folder, summary["session"])
-    return DemoResult(summary, folder)
-
-
-async def _export(database: Path, folder: Path, session: int) -> None:
+    database, session = options.workspace.database, summary["session"]
     await export_trace([Operand(database, session)], folder / "trace" / "trace.json")
     await export_timeline(database, folder / "timeline", session=session)
     await export_summary(database, folder / "summary", session=session)
-    await export_summary(database, folder / "aggregate", session=session, options=SummaryOptions(aggregate=True))
+    await export_summary(database, folder / "aggregate", session=session, aggregate=True)
+    return summary, folder
 
 
 async def _lives_through(process: asyncio.subprocess.Process, work: Coroutine[Any, Any, T]) -> T:
@@ -154,13 +142,15 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     """
     root = Path(tempfile.mkdtemp(prefix="profagent-demo-"))
     chosen = DemoOptions(Workspace(root), duration_s(for_text), rate, model)
-    result = run_until_stopped(lambda stop: demo(chosen, show_text, tell, stop))
-    for line in summary_lines(result.summary):
+    summary, exports = run_until_stopped(
+        lambda stop: demo(chosen, lambda event: click.echo(line_of(event)), tell, stop)
+    )
+    for line in summary_lines(summary):
         click.echo(line)
-    click.echo(f"  exports:  {result.exports}")
+    click.echo(f"  exports:  {exports}")
     click.echo("What to look at:")
     click.echo("  trace/trace.json              all on one page: drop it on ui.perfetto.dev or chrome://tracing")
     click.echo("  timeline/…/task_time_*.json   the vendor's timeline of layers")
     click.echo("  summary/…/op_summary_*.csv    each layer of each inference; aggregate/ has the means")
-    click.echo(f"  profagent show --session {result.summary['session']} --workspace {root}")
-    return 0 if result.summary["complete"] else IncompleteError.exit_code
+    click.echo(f"  profagent show --session {summary['session']} --workspace {root}")
+    return 0 if summary["complete"] else IncompleteError.exit_code

@@ -12,7 +12,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from profagent.deploy.survey import survey
-from profagent.deploy.units import INITS, Service, check_owner, installed_init, named_roots, owned_init, service
+from profagent.deploy.units import Service, check_owner, chosen_init, installed_init, named_roots, owned_init, service
 from profagent.errors import ProfagentError, UsageError
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
 from profagent.link.boards_file import BoardEntry, BoardsFile, check_same
@@ -51,9 +51,6 @@ class Asked:
             raise UsageError(
                 f"--listen {self.listen!r} is no HOST:PORT", hint=f"take {DEFAULT_LISTEN}, or unix:/PATH with --via ssh"
             )
-        for root in self.roots:
-            if not root.startswith("/"):
-                raise UsageError(f"--root {root!r} is no absolute path", hint="it is a directory of the board")
         if (self.min_free is not None) != (self.retain == _MIN_FREE):
             raise UsageError("--retain min_free and --min-free SIZE go together", hint="e.g. --min-free 200MB, or 10%")
         if self.retain_for and self.retain in (None, "keep"):
@@ -155,46 +152,15 @@ def _set(document: Any, key: str, value: Any) -> None:
         document[key] = value
 
 
-# Besides the version's own files: links, settings, the room that a file system takes for itself.
-_ROOM_BYTES = 2 << 20
-_MIB = 1 << 20
-_NAMELESS = ("", "(none)", "localhost")
-
-
 def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
     """One of INITS. Raises UsageError where the user may not, or another one has the service."""
-    installed = installed_init(layout, facts.files)
-    chosen = (installed or facts.init) if wish == "auto" else wish
-    assert chosen in INITS
-    if installed not in (None, chosen):
-        raise UsageError(
-            f"the service on {facts.hostname} was deployed with --init {installed}",
-            hint="leave --init out, or `profagent deploy … --remove` first",
-        )
-    if chosen == "systemd" and facts.init != "systemd":
-        raise UsageError(f"{facts.hostname} does not run systemd", hint="take --init auto")
+    chosen = chosen_init(wish, installed_init(layout, facts.files), facts.init, facts.hostname)
     if chosen != "none" and facts.uid != 0:
         raise UsageError(
             f"{facts.user} may not install a service on {facts.hostname}",
             hint="log in as root; or take --init none --prefix with a directory of your own, and start it yourself",
         )
     return chosen
-
-
-def check_room(facts: BoardFacts, layout: Layout, size_bytes: int) -> None:
-    """Raises ProfagentError where the prefix cannot be written to, or has no room for so much."""
-    if not facts.is_writable:
-        raise ProfagentError(
-            f"{facts.place} on {facts.hostname} cannot be written to by {facts.user}",
-            hint="log in as root, remount it with `mount -o remount,rw`, or take --prefix on another file system",
-        )
-    needed = _ROOM_BYTES + size_bytes
-    if facts.free_bytes is not None and facts.free_bytes < needed:
-        raise ProfagentError(
-            f"{layout.prefix} on {facts.hostname} has {facts.free_bytes / _MIB:.1f} MiB free, and"
-            f" {needed / _MIB:.1f} MiB are needed",
-            hint="make room there, or take --prefix on another file system",
-        )
 
 
 def check_version(facts: BoardFacts, name: str, *, is_upgrade: bool) -> None:
@@ -217,18 +183,16 @@ def is_deployed(facts: BoardFacts, layout: Layout) -> bool:
 def board_name(facts: BoardFacts) -> str:
     """A name for boards.toml by the host name. Raises UsageError where that is none."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", facts.hostname).strip("-_")[:63]
-    if not name or facts.hostname in _NAMELESS:
+    if not name or facts.hostname in ("", "(none)", "localhost"):
         raise UsageError(f"the board calls itself {facts.hostname!r}", hint="give it a name with --name")
     return name
 
 
-# Each board's own, the surest first.
-_HARDWARE = ("mac", "serial")
-# An image's, made anew at a first boot if its maker saw to that.
-_IMAGE = ("machine-id", "host-key")
+# Each board's own, the surest first; then an image's, made anew at a first boot if its maker saw to that.
+_HARDWARE, _IMAGE = (("mac",), ("serial",)), ("machine-id", "host-key")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeployBoard:
     """A board, what it is, and what was deployed there or is to be."""
 
@@ -305,15 +269,11 @@ def recognised(entries: Iterable[BoardEntry], written: str, target: str, marks: 
 
 def _is_another_machine(before: Collection[str], now: Collection[str], *, by_image: bool) -> bool:
     """Whether these are not the marks of one machine; False where nothing tells."""
-    for kind in _HARDWARE:
-        if (old := _of(before, (kind,))) and (new := _of(now, (kind,))):
+    for kinds in (*_HARDWARE, *([_IMAGE] if by_image else [])):
+        old, new = ({mark for mark in marks if mark.partition(":")[0] in kinds} for marks in (before, now))
+        if old and new:
             return not old & new
-    shared = [kind for kind in _IMAGE if _of(before, (kind,)) and _of(now, (kind,))] if by_image else []
-    return bool(shared) and not _of(before, shared) & _of(now, shared)
-
-
-def _of(marks: Iterable[str], kinds: Collection[str]) -> set[str]:
-    return {mark for mark in marks if mark.partition(":")[0] in kinds}
+    return False
 
 
 def board_keys(

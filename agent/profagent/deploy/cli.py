@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -14,13 +14,10 @@ from profagent.cli.running import run_to_the_end, tell
 from profagent.cli.table import printable
 from profagent.deploy.board import DEFAULT_LISTEN, Asked
 from profagent.deploy.daemon_tree import PYTHONS
-from profagent.deploy.deploying import Deployed, DeployOptions, deploy, remove, roll_back
+from profagent.deploy.deploying import Deployed, DeployOptions, opened
 from profagent.deploy.units import DEFAULT_PREFIX, INITS, Layout
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys
-
-if TYPE_CHECKING:
-    from profagent.link.boards_file import BoardEntry
 
 RETAIN = ("keep", "delivered", "min_free")
 # What says how a version is brought, and so does not go with leading back or removing.
@@ -99,12 +96,22 @@ def command(
         raise UsageError("--wheelhouse does not go with --python bundled", hint="the bundle has its own: leave it out")
     wanted = DeployOptions(target, Layout(prefix), asked, python=python, keys=keys or default_keys(), **chosen)
     show = tell if as_json else _show
-    if is_removal:
-        was_there = run_to_the_end(lambda: remove(wanted, show))
-        _end({"removed": was_there}, [_removal(was_there, is_dry=wanted.is_dry)], as_json=as_json)
-        return
-    done = run_to_the_end(lambda: roll_back(wanted, show) if rollback else deploy(wanted, show, tell))
-    _end(_fields(done), _lines(done), as_json=as_json)
+
+    async def act() -> Deployed | bool:
+        async with opened(wanted, show, tell) as found:
+            return await (found.remove() if is_removal else found.roll_back() if rollback else found.deploy())
+
+    done = run_to_the_end(act)
+    if isinstance(done, bool):
+        what = "nothing was written (--dry-run)" if wanted.is_dry else "removed; JOBs are where they were"
+        document, lines = {"removed": done}, [what if done else "nothing is deployed there"]
+    else:
+        document, lines = _fields(done), _lines(done)
+    if as_json:
+        click.echo(msgspec.json.encode(document))
+    else:
+        for line in lines:
+            _show(line)
 
 
 def _check(*, rollback: bool, is_removal: bool, chosen: dict[str, Any]) -> None:
@@ -122,29 +129,20 @@ def _show(line: str) -> None:
     click.echo(printable(line))
 
 
-def _removal(was_there: bool, *, is_dry: bool) -> str:
-    if not was_there:
-        return "nothing is deployed there"
-    return "nothing was written (--dry-run)" if is_dry else "removed; JOBs are where they were"
-
-
 def _lines(done: Deployed) -> list[str]:
     entry = done.entry
     if done.board is None:
         return ["nothing was written (--dry-run)"]
+    is_inside = entry.is_behind_ssh
+    at = (
+        f"on the board itself ({entry.address}); profagent connects through SSH" if is_inside else f"at {entry.address}"
+    )
     return [
         *([] if done.changes else ["nothing to do"]),
-        _serving(entry) + f"; profagentd {done.board.daemon_version}, identity {entry.uuid}",
-        f"{done.at_boot}",
+        f"{entry.name}: daemon running {at}; profagentd {done.board.daemon_version}, identity {entry.uuid}",
+        done.at_boot,
         f"next: profagent watch --board {entry.name}",
     ]
-
-
-def _serving(entry: BoardEntry) -> str:
-    """How the board's daemon is reached."""
-    if entry.is_behind_ssh:
-        return f"{entry.name}: daemon running on the board itself ({entry.address}); profagent connects through SSH"
-    return f"{entry.name}: daemon running at {entry.address}"
 
 
 def _fields(done: Deployed) -> dict[str, Any]:
@@ -157,11 +155,3 @@ def _fields(done: Deployed) -> dict[str, Any]:
         "daemon_version": None if board is None else board.daemon_version,
         "is_deployed": board is not None,
     }
-
-
-def _end(document: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
-    if as_json:
-        click.echo(msgspec.json.encode(document))
-        return
-    for line in lines:
-        _show(line)

@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -26,7 +27,7 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.files import make_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from profagent.deploy.survey import BoardFacts
 
@@ -43,7 +44,6 @@ HAS_TOMLLIB = (3, 11)
 OLDEST_PYTHON = (3, 9)
 # manylinux2014 is glibc 2.17; no wheel of grpcio is for an older one.
 _OLDEST_GLIBC = 17
-_OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _MUSL_MINORS = (2, 1)
 _FIELDS = 5
 _DIGITS = 8
@@ -90,11 +90,8 @@ class BoardPython:
         """The platform tags whose wheels run there, the newest first."""
         if self.glibc is None:
             return [f"musllinux_1_{minor}_{self.machine}" for minor in _MUSL_MINORS]
-        tags: list[str] = []
-        for minor in range(self.glibc[1], _OLDEST_GLIBC - 1, -1):
-            tags.append(f"manylinux_2_{minor}_{self.machine}")
-            tags += [f"{_OLD_NAMES[minor]}_{self.machine}"] if minor in _OLD_NAMES else []
-        return tags
+        tags = [f"manylinux_2_{minor}_{self.machine}" for minor in range(self.glibc[1], _OLDEST_GLIBC - 1, -1)]
+        return [*tags, f"manylinux2014_{self.machine}"] if tags else []
 
 
 def read_probe(output: str) -> BoardPython:
@@ -111,24 +108,10 @@ def read_probe(output: str) -> BoardPython:
 
 
 def download_arguments(python: BoardPython, folder: Path, wheelhouse: Path | None = None) -> list[str]:
-    """Arguments of `pip` that bring the wheels into a folder: from a folder without internet, or as pip is set up.
-
-    Raises ProfagentError for a C library that is too old for any.
-    """
-    if not python.platforms:
-        raise ProfagentError(
-            f"the board's glibc is {_dotted(python.glibc)}: no wheel of grpcio is for one before 2.{_OLDEST_GLIBC}",
-            hint="use a bundle with a Python of its own: `profagent bundle`",
-        )
+    """Arguments of `pip` that bring the wheels into a folder: from a folder without internet, or as pip is set up."""
     where = ["--no-index", "--find-links", str(wheelhouse)] if wheelhouse else []
     quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
     return ["download", *quiet, *_kind(python, python.platforms), "--dest", str(folder), *where, *python.requirements]
-
-
-def filling(python: BoardPython, wheelhouse: Path) -> str:
-    """The command that fills a wheelhouse, on a machine with internet."""
-    kind = _kind(python, python.platforms[-2:])
-    return shlex.join(["pip", "download", *kind, "--dest", str(wheelhouse), *python.requirements])
 
 
 def _kind(python: BoardPython, platforms: list[str]) -> list[str]:
@@ -142,40 +125,33 @@ def _pair(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _dotted(version: tuple[int, int] | None) -> str:
-    return ".".join(map(str, version or ()))
-
-
-_ONLINE = "check this host's internet or pip's settings"
-
-
-def cache_folder() -> Path:
-    """Where fetched wheels are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profagent" / "wheels"
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
 
 
 async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> list[Path]:
     """The wheels; those of a wheelhouse are not kept apart from it. Raises ProfagentError."""
-    kept = cache_folder() / python.key
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    kept = cache / "profagent" / "wheels" / python.key
     if wheelhouse is None and (wheels := _wheels(kept)):
         return wheels
     make_directory(kept.parent)
     folder = Path(tempfile.mkdtemp(prefix=f".{python.key}-", dir=kept.parent))
     try:
-        hint = f"on a machine with internet: {filling(python, wheelhouse)}" if wheelhouse else _ONLINE
+        hint = "check this host's internet or pip's settings"
+        if wheelhouse:
+            kind = _kind(python, python.platforms[-2:])
+            filling = ["pip", "download", *kind, "--dest", str(wheelhouse), *python.requirements]
+            hint = f"on a machine with internet: {shlex.join(filling)}"
         await _pip(download_arguments(python, folder, wheelhouse), hint)
         if wheelhouse is not None:
             return [wheelhouse / wheel.name for wheel in _wheels(folder)]
-        return _keep(folder, kept)
+        # Another command may have been faster: what it has brought is the same.
+        with suppress(OSError):
+            await asyncio.to_thread(folder.rename, kept)
+        return _wheels(kept)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _keep(folder: Path, kept: Path) -> list[Path]:
-    # Another command may have been faster: what it has brought is the same.
-    with suppress(OSError):
-        folder.rename(kept)
-    return _wheels(kept)
 
 
 def _wheels(folder: Path) -> list[Path]:
@@ -183,29 +159,17 @@ def _wheels(folder: Path) -> list[Path]:
 
 
 async def _pip(arguments: list[str], hint: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pip", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        _, complaint = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        lines = complaint.decode("utf-8", "replace").strip().splitlines() or ["pip failed"]
+    command = [sys.executable, "-m", "pip", *arguments]
+    ended = await asyncio.to_thread(subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if ended.returncode != 0:
+        lines = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["pip failed"]
         raise ProfagentError(f"the board's libraries cannot be fetched: {lines[-1]}", hint=hint)
 
 
 LAUNCHER, LIBRARY = "bin/profagentd", "lib"
 # Neither side imports the other: the daemon's files are found, not loaded.
 PACKAGES = ("profagentd", "profagent_app", "profagent_wire")
-PIECE_BYTES = 64 << 10
 _LEVEL = 6
-_HINT = "make it anew with `profagent bundle`"
 _LAUNCHER = """#!/bin/sh
 # Runs the daemon of this tree, wherever the tree stands.
 case $0 in */*) here=${{0%/*}} ;; *) here=. ;; esac
@@ -252,8 +216,8 @@ class DaemonTree:
         """The sum of the files."""
         return sum(len(data) for data, _ in self.files.values())
 
-    def tar(self, below: str = "") -> Iterator[bytes]:
-        """An uncompressed tar of it, piece by piece; directories come before what is in them.
+    def tar(self, below: str = "") -> io.BytesIO:
+        """An uncompressed tar of it; directories come before what is in them.
 
         `below`, `DIRECTORY/`, is what each name begins with.
         """
@@ -267,8 +231,8 @@ class DaemonTree:
                 entry = tarfile.TarInfo(f"{below}{path}")
                 entry.size, entry.mode = len(data), mode
                 archive.addfile(entry, io.BytesIO(data))
-                yield from _taken(stream)
-        yield from _taken(stream)
+        stream.seek(0)
+        return stream
 
     def _directories(self, below: str) -> list[str]:
         parents = {str(parent) for path in self.files for parent in Path(f"{below}{path}").parents}
@@ -277,15 +241,11 @@ class DaemonTree:
 
 def pack(tree: DaemonTree) -> bytes:
     """A tar.gz with one directory, called as the tree is."""
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=packed, mtime=0) as stream:
-        for piece in tree.tar(below=f"{tree.name}/"):
-            stream.write(piece)
-    return packed.getvalue()
+    return gzip.compress(tree.tar(below=f"{tree.name}/").getbuffer(), _LEVEL, mtime=0)
 
 
 def unpack(path: Path) -> DaemonTree:
-    """The tree of a bundle. Raises ProfagentError for a file that is none, or is damaged."""
+    """The tree of a bundle. Raises ProfagentError for a file that is none, or is cut off."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             files = {
@@ -294,14 +254,10 @@ def unpack(path: Path) -> DaemonTree:
                 if (file := archive.extractfile(member)) is not None
             }
         manifest = json.loads(files[MANIFEST][0])
-        digests, version = manifest["files"], manifest["version"]
+        version = manifest["version"]
         about = {key: value for key, value in manifest.items() if key not in ("files", "version")}
     except (OSError, EOFError, tarfile.TarError, KeyError, ValueError, TypeError) as error:
-        raise ProfagentError(f"{path} is no bundle: {error}", hint=_HINT) from error
-    found = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in files.items() if name != MANIFEST}
-    if found != digests:
-        wrong = sorted(name for name in {*found, *digests} if found.get(name) != digests.get(name))
-        raise ProfagentError(f"{path} is damaged: {', '.join(wrong[:3])}", hint=_HINT)
+        raise ProfagentError(f"{path} is no bundle: {error}", hint="make it anew with `profagent bundle`") from error
     return DaemonTree(version, files, about)
 
 
@@ -337,50 +293,31 @@ def wheel_files(wheels: Iterable[Path]) -> dict[str, bytes]:
     return files
 
 
-def _taken(stream: io.BytesIO) -> Iterator[bytes]:
-    """What has been written to a stream, which is empty afterwards."""
-    data = stream.getvalue()
-    stream.seek(0)
-    stream.truncate()
-    for start in range(0, len(data), PIECE_BYTES):
-        yield data[start : start + PIECE_BYTES]
-
-
-def choose_python(facts: BoardFacts, wish: str, bundled_for: str | None) -> str:
-    """`system` or `bundled`, of PYTHONS; `bundled_for` is the machine of the bundle that is there to be taken.
-
-    Raises ProfagentError, UsageError when it cannot be.
-    """
-    hint = _BUNDLE.format(facts.machine)
-    if wish == "bundled" and bundled_for is None:
-        raise UsageError("--python bundled needs --bundle FILE", hint=hint)
-    if wish == "system" and bundled_for is not None:
-        raise UsageError("--bundle goes with --python bundled, or auto", hint="leave one of them out")
-    why = _unfit(facts)
-    if wish != "bundled" and why is None:
-        return "system"
-    if bundled_for is None:
-        raise ProfagentError(f"{facts.hostname} {why}", hint=hint)
-    if bundled_for != facts.machine:
-        raise ProfagentError(f"the bundle is for {bundled_for}, and {facts.hostname} is {facts.machine}", hint=hint)
-    return "bundled"
-
-
 async def chosen_version(facts: BoardFacts, wish: str, bundle: Path | None, wheelhouse: Path | None) -> DaemonTree:
-    """The version directory for a board: of a bundle, or for its own Python. Raises ProfagentError, UsageError."""
-    bundled = await asyncio.to_thread(unpack, bundle) if bundle else None
-    if choose_python(facts, wish, bundled.about["machine"] if bundled else None) == "bundled":
-        assert bundled is not None, "it was chosen"
-        return bundled
-    python = facts.python
-    assert python is not None, "it was chosen"
+    """The version directory for a board: of a bundle, or for its own Python. Raises ProfagentError, UsageError.
+
+    `wish` is one of PYTHONS.
+    """
+    why, python = unfit(facts), facts.python
+    hint = _BUNDLE.format(facts.machine)
+    if wish == "bundled" and bundle is None:
+        raise UsageError("--python bundled needs --bundle FILE", hint=hint)
+    if wish == "system" and bundle is not None:
+        raise UsageError("--bundle goes with --python bundled, or auto", hint="leave one of them out")
+    if bundle is not None and (why or wish == "bundled"):
+        tree = await asyncio.to_thread(unpack, bundle)
+        if (machine := tree.about["machine"]) != facts.machine:
+            raise ProfagentError(f"the bundle is for {machine}, and {facts.hostname} is {facts.machine}", hint=hint)
+        return tree
+    if why or python is None:
+        raise ProfagentError(f"{facts.hostname} {why}", hint=hint)
     wheels = await fetch_wheels(python, wheelhouse)
     return await asyncio.to_thread(
         lambda: DaemonTree.of(__version__, launcher(python.path), {**own_packages(), **wheel_files(wheels)})
     )
 
 
-def _unfit(facts: BoardFacts) -> str | None:
+def unfit(facts: BoardFacts) -> str | None:
     """Why the board's own Python will not do."""
     if facts.python is None:
         return f"has no Python {'.'.join(map(str, OLDEST_PYTHON))} or later"

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["LOST_S", "MANIFEST", "SetupError", "checked_tree", "main"]
 
@@ -126,16 +126,15 @@ def _alone(lock: str, owner: str) -> Iterator[None]:
 def _install(request: Request, hear: _Ear) -> None:
     """Have a version run with its files, on trial until the host says `keep`."""
     name = _arrived(request)
-    staged = _stage(request)
-    try:
-        _check(request, name, staged)
-    except BaseException:
-        for path in staged:
-            _forget(f"{path}.new")
-        raise
     _begin(request)
     try:
-        why = _forward(request, name, staged)
+        _place(request)
+        _check(request, name)
+    except BaseException:
+        _take_back(request["trial"], was_started=False)
+        raise
+    try:
+        why = _start(request, name)
     except BaseException:
         _take_back(request["trial"])
         raise
@@ -168,31 +167,22 @@ def _arrived(request: Request) -> str:
     return name
 
 
-def _stage(request: Request) -> list[str]:
-    """Write files beside those that they are to replace."""
+def _place(request: Request) -> None:
+    """Have files take their places; the service that runs has read those before."""
     for path, (content, mode) in request["files"].items():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _write(f"{path}.new", base64.b64decode(content), mode)
-    return list(request["files"])
+        os.replace(f"{path}.new", path)
+    for path in request["unwanted"]:
+        _forget(path)
 
 
-def _check(request: Request, name: str, staged: list[str]) -> None:
-    """Have a version say what it thinks of settings and keys, as they are called until they take their places."""
-    config = request["config"]
-    with open(f"{config}.new" if config in staged else config, "rb") as file:
-        text = file.read().decode("utf-8", "surrogateescape")
-    for path in staged:
-        text = text.replace(f'"{path}"', f'"{path}.new"').replace(f"'{path}'", f"'{path}.new'")
-    proposed = f"{config}.proposed"
-    _write(proposed, text.encode("utf-8", "surrogateescape"), 0o600)
+def _check(request: Request, name: str) -> None:
+    """Have a version say what it thinks of settings and keys."""
     launcher = f"{request['prefix']}/versions/{name}/{_LAUNCHER}"
-    status, said = _shell(f"{launcher} --config {proposed} --roots-d {request['roots_d']} --check-config")
-    os.unlink(proposed)
+    status, said = _shell(f"{launcher} --config {request['config']} --roots-d {request['roots_d']} --check-config")
     if status != 0:
-        for path in staged:
-            said = said.replace(f"{path}.new", path)
-        said = said.replace(proposed, config).strip() or f"exit status {status}"
-        why, hint = _first_complaint(said)
+        why, hint = _first_complaint(said.strip() or f"exit status {status}")
         raise SetupError(f"{name} cannot run here: {why}", hint)
 
 
@@ -218,13 +208,9 @@ def _begin(request: Request) -> None:
     os.replace(f"{request['trial']}.new", request["trial"])
 
 
-def _forward(request: Request, name: str, staged: list[str]) -> str:
-    """Have files and links take their places, and the service start; why it does not."""
+def _start(request: Request, name: str) -> str:
+    """Have the links lead to a version, and the service start; why it does not."""
     prefix, service = request["prefix"], request["service"]
-    for path in staged:
-        os.replace(f"{path}.new", path)
-    for path in request["unwanted"]:
-        _forget(path)
     before = _link(f"{prefix}/current")
     if before not in ("", f"versions/{name}"):
         _point(f"{prefix}/previous", before)
@@ -237,7 +223,7 @@ def _forward(request: Request, name: str, staged: list[str]) -> str:
     return ""
 
 
-def _take_back(trial: str) -> None:
+def _take_back(trial: str, *, was_started: bool = True) -> None:
     """Put back what a trial replaced, if one was begun and neither kept nor taken back."""
     try:
         with open(trial, "rb") as file:
@@ -245,7 +231,8 @@ def _take_back(trial: str) -> None:
     except FileNotFoundError:
         return
     service = kept["service"]
-    _shell(service["stop"])
+    if was_started:
+        _shell(service["stop"])
     for path, file_before in kept["files"].items():
         if file_before is None:
             _forget(path)
@@ -254,7 +241,8 @@ def _take_back(trial: str) -> None:
             os.replace(f"{path}.new", path)
     for name, target in kept["links"].items():
         _point(f"{kept['prefix']}/{name}", target)
-    for command in ("enable", "restart") if kept["had_service"] else ("forget",):
+    commands = ("enable", "restart") if kept["had_service"] else ("forget",)
+    for command in commands if was_started else ():
         _shell(service[command])
     os.sync()
     os.unlink(trial)
@@ -272,11 +260,12 @@ def _remove(request: Request, _: _Ear) -> None:
     _shell(request["service"]["forget"])
 
 
-def _back(_request: Request, _: _Ear) -> None:
-    _say("back")
-
-
-_ACTS = {"install": _install, "remove": _remove, "back": _back}
+# What was begun before is taken back in any case.
+_ACTS: dict[str, Callable[[Request, _Ear], None]] = {
+    "install": _install,
+    "remove": _remove,
+    "back": lambda _request, _hear: _say("back"),
+}
 
 
 def _clear_versions(prefix: str) -> None:

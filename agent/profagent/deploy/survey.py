@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 async def survey(remote: Remote, layout: Layout) -> BoardFacts:
     """What the board is, and what was deployed there; its key stays there. Raises UnreachableError, ProfagentError."""
-    told = (path for path in layout.files if not path.endswith(".key"))
-    script = survey_script(layout, (*told, f"{layout.roots_d}/*.conf", *every_service_file(layout)))
+    readable = (path for path in layout.files if not path.endswith(".key"))
+    script = survey_script(layout, (*readable, f"{layout.roots_d}/*.conf", *every_service_file(layout)))
     return read_survey((await remote.must("sh -s", script.encode())).stdout.decode("utf-8", "replace"))
 
 
@@ -205,6 +205,21 @@ def _marks(said: Mapping[str, str]) -> Iterator[str]:
         yield f"machine-id:{sha256(said['machine_id'].encode()).hexdigest()[:_DIGITS]}"
 
 
+# Besides a version's own files: links, settings, the room that a file system takes for itself.
+_ROOM_BYTES = 2 << 20
+
+
+def check_room(facts: BoardFacts, size_bytes: int) -> None:
+    """Raises ProfagentError where the prefix has no room for so much."""
+    needed = _ROOM_BYTES + size_bytes
+    if facts.free_bytes is not None and facts.free_bytes < needed:
+        raise ProfagentError(
+            f"{facts.place} on {facts.hostname} has {facts.free_bytes / _MIB:.1f} MiB free, and"
+            f" {needed / _MIB:.1f} MiB are needed",
+            hint="make room there, or deploy to another file system: `profagent deploy --prefix DIR`",
+        )
+
+
 # A board tells its time in whole seconds.
 CLOCK_RESOLUTION_S = 2
 _MIB = 1 << 20
@@ -221,23 +236,18 @@ def fact_lines(facts: BoardFacts, now: datetime) -> Iterator[str]:
     free = "N/A" if facts.free_bytes is None else f"{facts.free_bytes / _MIB:.0f} MiB free"
     yield f"disk     {facts.place}: {free}{'' if facts.is_writable else ', cannot be written to'}"
     yield f"clock    {_clock(facts.clock, now)}"
-    yield f"npu      {_NPU[facts.npu] if facts.npu in _NPU else ', '.join(facts.npu)}"
-
-
-_NPU = {
-    (): "none is loaded: no /dev/svp_npu",
-    ("svp_npu",): "/dev/svp_npu",
-    ("pqp",): "another stack (pqp), which does not profile with svp_acl",
-    ("svp_npu", "pqp"): "/dev/svp_npu, and another stack (pqp), which does not profile with svp_acl",
-}
+    other = "another stack (pqp), which does not profile with svp_acl"
+    found = [{"svp_npu": "/dev/svp_npu", "pqp": other}[each] for each in facts.npu]
+    yield f"npu      {', and '.join(found) or 'none is loaded: no /dev/svp_npu'}"
 
 
 def _clock(clock: datetime | None, now: datetime) -> str:
     if clock is None:
         return "N/A"
+    shown = f"{clock:%Y-%m-%d %H:%M} UTC"
     if clock < EARLIEST:
-        return f"{clock:%Y-%m-%d %H:%M} UTC: never set. Certificates hold since 1970, so it works; times will be odd"
+        return f"{shown}: never set. Certificates hold since 1970, so it works; times will be odd"
     ahead_s = round((clock - now).total_seconds())
     if abs(ahead_s) <= CLOCK_RESOLUTION_S:
-        return f"{clock:%Y-%m-%d %H:%M} UTC, as this host's to within {CLOCK_RESOLUTION_S} s"
-    return f"{clock:%Y-%m-%d %H:%M} UTC, {ahead_s:+d} s from this host's"
+        return f"{shown}, as this host's to within {CLOCK_RESOLUTION_S} s"
+    return f"{shown}, {ahead_s:+d} s from this host's"

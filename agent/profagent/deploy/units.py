@@ -53,14 +53,6 @@ class Layout:
         self.keys, self.roots_d = f"{self.settings}/keys", f"{self.settings}/roots.d"
         self.files = (self.config, self.board_id, *(f"{self.keys}/{name}" for name in _KEY_FILES))
 
-    def lock(self, init: str) -> str:
-        """The file that a host has locked while it works here.
-
-        The board's service is one, so its lock is, whatever the prefix; where there is none, another prefix than the
-        usual one is for itself.
-        """
-        return f"{self.prefix}/deploying" if init == "none" and not self.is_usual else _BOARD_LOCK
-
 
 TEMPLATE = "retention.conf.in"
 _MADE = "# Made by a deployment, which makes it anew; what is your own goes into another file here.\n"
@@ -125,6 +117,16 @@ def installed_init(layout: Layout, paths: Mapping[str, str]) -> str | None:
     return owned_init(layout, paths) or next((init for path, init in known.items() if path in paths), None)
 
 
+def chosen_init(wish: str, installed: str | None, found: str, where: str) -> str:
+    """One of INITS: as was wished, else the one that has the service, else the board's. UsageError for another one."""
+    if wish not in ("auto", installed or wish):
+        hint = "leave --init out, or --remove what is installed first"
+        raise UsageError(f"the service on {where} was installed with --init {installed}", hint=hint)
+    if wish == "systemd" != found:
+        raise UsageError(f"{where} does not run systemd", hint="take --init auto")
+    return installed or found if wish == "auto" else wish
+
+
 def owned_init(layout: Layout, texts: Mapping[str, str]) -> str | None:
     """The init system that starts this layout's daemon, by the texts of a board's files; another prefix has its own."""
     if f"={layout.prefix}/current/bin/profagentd" in texts.get(_UNIT, ""):
@@ -164,7 +166,7 @@ def install_request(
 ) -> dict[str, Any]:
     """What `setup` is asked to put in place: `part` is where the version has arrived, empty for one that is there."""
     return {
-        **_request("install", layout, service),
+        **setup_request("install", layout, service),
         "version": version,
         "part": part,
         "files": {path: (base64.b64encode(content).decode(), mode) for path, (content, mode) in files.items()},
@@ -175,11 +177,6 @@ def install_request(
         "config": layout.config,
         "roots_d": layout.roots_d,
     }
-
-
-def back_request(layout: Layout, service: Service) -> dict[str, Any]:
-    """Have what was not confirmed taken back."""
-    return _request("back", layout, service)
 
 
 def removal_request(layout: Layout, service: Service, roots: Iterable[str]) -> dict[str, Any]:
@@ -198,16 +195,19 @@ def removal_request(layout: Layout, service: Service, roots: Iterable[str]) -> d
         layout.settings,
         layout.prefix,
     )
-    return {**_request("remove", layout, service), "paths": paths, "empty": empty}
+    return {**setup_request("remove", layout, service), "paths": paths, "empty": empty}
 
 
-def _request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
+def setup_request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
+    """What `setup` is asked; `back` has taken back what was not confirmed."""
     commands = ("enable", "restart", "stop", "forget", "log")
+    # The board's service is one, so its lock is, whatever the prefix; without any another prefix is for itself.
+    has_own_lock = service.init == "none" and not layout.is_usual
     return {
         "act": act,
         "owner": socket.gethostname(),
         "prefix": layout.prefix,
-        "lock": layout.lock(service.init),
+        "lock": f"{layout.prefix}/deploying" if has_own_lock else _BOARD_LOCK,
         "trial": layout.trial,
         "service": {name: getattr(service, name) for name in commands},
     }
@@ -242,7 +242,7 @@ def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
 
 def _script(layout: Layout, *, has_boot: bool) -> Service:
     path = _SCRIPT if has_boot else _private_script(layout)
-    told = "the init script starts it at boot, and again when it fails"
+    booted = "the init script starts it at boot, and again when it fails"
     manual = f"nothing starts it at boot: have the board run {path} start"
     return Service(
         "initd" if has_boot else "none",
@@ -257,7 +257,7 @@ def _script(layout: Layout, *, has_boot: bool) -> Service:
         is_active=f"{path} status | grep -q process",
         # Likewise its watcher.
         log=f"grep -v ' profagentd.init: ' {layout.log} | tail -n {_LOG_LINES}",
-        starts_at_boot=told if has_boot else manual,
+        starts_at_boot=booted if has_boot else manual,
         owned=(layout.log, f"{layout.log}.1"),
     )
 

@@ -12,7 +12,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.running import asynchronous
 from profagent.diff.comparing import Floor
-from profagent.diff.diff import DiffOptions, Operand, diff, parse_condition
+from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.diff.report import diff_document, junit_cases, junit_xml, report_lines
 from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
@@ -97,7 +97,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
         raise UsageError("--workspace goes with a session or a baseline", hint="leave it out: BASE and NEW are neither")
     chosen = Workspace.at(workspace)
     old = await _operand(base, chosen, maps)
-    found = await diff(old, await _operand(new, chosen, maps), DiffOptions(conditions, floor, skip))
+    found = await diff(old, await _operand(new, chosen, maps), conditions, floor, skip)
     lines = list(report_lines(found, as_markdown=as_markdown))
     if junit is not None:
         text = "\n".join(report_lines(found, as_markdown=False))
@@ -108,7 +108,8 @@ async def command(  # noqa: PLR0913 - one parameter an option
         click.echo("\n".join(lines))
     if any(outcome.failing for outcome in found.outcomes):
         return ProfagentError.exit_code
-    return 0 if found.is_complete and found.is_decided else IncompleteError.exit_code
+    is_decided = not any(outcome.undecided for outcome in found.outcomes)
+    return 0 if found.is_complete and is_decided else IncompleteError.exit_code
 
 
 def _is_in_workspace(text: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from profagent.diff.significance import differences, different_rows
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.stats.gathering import Figures, figures_of
+from profagent.stats.figures import Figures, figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,8 +44,30 @@ class Match(NamedTuple):
 
 
 def align(base: Sequence[LayerName], new: Sequence[LayerName]) -> list[Match]:
-    """Every layer of both in exactly one match, in the order of the sequences."""
-    return _grouped(_pairs(base, new), base, new)
+    """Every layer of both in exactly one match, in the order of the sequences.
+
+    Neighbours without a partner join the pair whose fused layers they are among.
+    """
+    pairs = _pairs(base, new)
+    matches: dict[int, Match] = {}
+    joined: set[int] = set()
+    for at, (i, j) in enumerate(pairs):
+        if i is None or j is None:
+            continue
+        kind: Kind = "same" if base[i] == new[j] else "moved" if base[i][:2] == new[j][:2] else "renamed"
+        matches[at] = Match(kind, (i,), (j,))
+        for side, layers, whole in ((0, base, new[j]), (1, new, base[i])):
+            parts = _parts_of(whole, pairs, at, side, layers, joined)
+            if len(parts) > 1:
+                places = tuple(sorted(place for k in parts if (place := pairs[k][side]) is not None))
+                matches[at] = Match("fused", places, (j,)) if side == 0 else Match("split", (i,), places)
+                joined.update(parts)
+    for at, (i, j) in enumerate(pairs):
+        if at not in joined and j is None and i is not None:
+            matches[at] = Match("removed", (i,), ())
+        elif at not in joined and i is None and j is not None:
+            matches[at] = Match("inserted", (), (j,))
+    return [match for _, match in sorted(matches.items())]
 
 
 def _pairs(base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:
@@ -107,29 +129,6 @@ def _fused(layer: LayerName) -> set[str]:
 
 def _parts(layer: LayerName) -> set[str]:
     return set(_PARTS.findall(layer.name))
-
-
-def _grouped(pairs: Pairs, base: Sequence[LayerName], new: Sequence[LayerName]) -> list[Match]:
-    """The pairs as matches, where neighbours without a partner join the pair whose fused layers they are among."""
-    matches: dict[int, Match] = {}
-    joined: set[int] = set()
-    for at, (i, j) in enumerate(pairs):
-        if i is None or j is None:
-            continue
-        kind: Kind = "same" if base[i] == new[j] else "moved" if base[i][:2] == new[j][:2] else "renamed"
-        matches[at] = Match(kind, (i,), (j,))
-        for side, layers, whole in ((0, base, new[j]), (1, new, base[i])):
-            parts = _parts_of(whole, pairs, at, side, layers, joined)
-            if len(parts) > 1:
-                places = tuple(sorted(place for k in parts if (place := pairs[k][side]) is not None))
-                matches[at] = Match("fused", places, (j,)) if side == 0 else Match("split", (i,), places)
-                joined.update(parts)
-    for at, (i, j) in enumerate(pairs):
-        if at not in joined and j is None and i is not None:
-            matches[at] = Match("removed", (i,), ())
-        elif at not in joined and i is None and j is not None:
-            matches[at] = Match("inserted", (), (j,))
-    return [match for _, match in sorted(matches.items())]
 
 
 def _parts_of(
@@ -253,12 +252,9 @@ def counters_moved(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple
     names = [name for name, is_known in zip(COUNTER_NAMES, known.tolist(), strict=True) if is_known]
     means = zip(names, one.mean(axis=0).tolist(), other.mean(axis=0).tolist(), strict=True)
     found = [Moved(*each) for each, p in zip(means, tested, strict=True) if p <= COUNTER_ALPHA]
-    return tuple(sorted(filter(_is_far, found), key=lambda moved: -abs(moved.new - moved.base) / max(moved[1:])))
-
-
-def _is_far(moved: Moved) -> bool:
-    least = LEAST_MOVE * (moved.base if moved.counter.endswith("_bytes") else 1.0)
-    return abs(moved.new - moved.base) > least
+    least = {name: LEAST_MOVE * (base if name.endswith("_bytes") else 1.0) for name, base, _ in found}
+    far = [moved for moved in found if abs(moved.new - moved.base) > least[moved.counter]]
+    return tuple(sorted(far, key=lambda moved: -abs(moved.new - moved.base) / max(moved[1:])))
 
 
 def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> ModelDiff:

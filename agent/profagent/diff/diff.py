@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profagent.cli.provenance import provenance_of
-from profagent.cli.table import text_width
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
 from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported
 from profagent.errors import UsageError
-from profagent.stats.gathering import UNITS, Figures
+from profagent.stats.figures import UNITS, Figures
 from profagent.stats.stats import records_of
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
@@ -30,22 +29,12 @@ if TYPE_CHECKING:
 SCOPES = ("total", "model", "layer", "type", "api")
 FIGURES = ("mean", "median", "mad", "p95", "max")
 _UNITS = ("%", "us", "ms")
+DEFAULT_FLOOR = Floor()
 _OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-# What a condition is made of, one after the other, and what to write where it is not there.
-_PARTS = (
-    ("scope", rf"(?:{'|'.join(SCOPES)})(?![a-z0-9])", f"write a scope: {', '.join(SCOPES)}"),
-    ("name", r"\[[^\]]+\]|(?!\[)", "write a name, as in layer[conv1]"),
-    ("dot", r"\.", "write a dot and a figure, as in layer.median"),
-    ("figure", rf"(?:{'|'.join(FIGURES)})(?![a-z0-9])", f"write a figure: {', '.join(FIGURES)}"),
-    ("operator", "|".join(_OPERATORS), f"write one of {' '.join(_OPERATORS)}"),
-    ("sign", "[+-]", "write + for slower or - for faster, as in >+5%"),
-    ("number", r"\d+(?:\.\d+)?", "write a number, as in >+5%"),
-    ("unit", "|".join(_UNITS), f"write a unit: {', '.join(_UNITS)}"),
-    ("end", "$", "nothing may follow"),
+_CONDITION = re.compile(
+    rf"(?P<scope>{'|'.join(SCOPES)})\s*(?:(?<!total)\[(?P<name>[^\]]+)\])?\s*\.\s*(?P<figure>{'|'.join(FIGURES)})\s*"
+    rf"(?P<operator>{'|'.join(_OPERATORS)})\s*(?P<sign>[+-])\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{'|'.join(_UNITS)})"
 )
-PREFIX = "--fail-if "
-# What stands before an error's sentence, and before its hint, when the command prints them.
-_MARGIN = len("profagent: ") - len("  ") + len(PREFIX)
 
 
 class Condition(NamedTuple):
@@ -69,8 +58,8 @@ class Condition(NamedTuple):
 
     def baseless(self, changes: Sequence[Change]) -> list[Change]:
         """Those of which nobody can tell whether it holds: the limit is in % of a figure that is 0 in the base only."""
-        untold = (change for change in self.about(changes) if change.is_significant or change.p is None)
-        sides = ((change, *self._sides(change)) for change in untold)
+        undecided = (change for change in self.about(changes) if change.is_significant or change.p is None)
+        sides = ((change, *self._sides(change)) for change in undecided)
         return [change for change, base, new in sides if self.unit == "%" and base == 0 and new]
 
     def _holds(self, change: Change) -> bool:
@@ -85,19 +74,16 @@ class Condition(NamedTuple):
 
 
 def parse_condition(text: str) -> Condition:
-    """Read a condition; UsageError whose hint has a caret below the column that cannot be."""
-    at = 0
-    found: dict[str, str] = {}
-    for part, pattern, what in _PARTS:
-        at += len(text[at:]) - len(text[at:].lstrip())
-        has_no_name = part == "name" and found["scope"] == "total"
-        match = re.compile("" if has_no_name else pattern).match(text, at)
-        if match is None:
-            before = " " * (_MARGIN + text_width(text[:at]))
-            raise UsageError(f"{PREFIX}{text}", hint=f"{before}^ column {at + 1}: {what}")
-        found[part], at = match[0], match.end()
-    name, limit = found["name"][1:-1] or None, float(found["sign"] + found["number"])
-    return Condition(text, found["scope"], name, found["figure"], found["operator"], limit, found["unit"])
+    """Read a condition; UsageError for what is none."""
+    found = _CONDITION.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(
+            f"--fail-if {text}: no such condition",
+            hint=f"write SCOPE.FIGURE>+5% or layer[conv1].p95>+20us; scopes: {', '.join(SCOPES)};"
+            f" figures: {', '.join(FIGURES)}; {' '.join(_OPERATORS)}; + slower, - faster; {', '.join(_UNITS)}",
+        )
+    limit = float(found["sign"] + found["number"])
+    return Condition(text, found["scope"], found["name"], found["figure"], found["operator"], limit, found["unit"])
 
 
 class Operand(NamedTuple):
@@ -108,14 +94,6 @@ class Operand(NamedTuple):
     session: int | None = None
     job: str | None = None
     tables: Sequence[Path] = ()
-
-
-class DiffOptions(NamedTuple):
-    """`skip` as of `stats`."""
-
-    conditions: Sequence[Condition] = ()
-    floor: Floor = Floor()
-    skip: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +117,11 @@ class Run:
 
 
 class Outcome(NamedTuple):
-    """A condition, and the changes for which it holds; `untold` says why nobody can tell whether it does."""
+    """A condition, and the changes for which it holds; `undecided` says why nobody can tell whether it does."""
 
     condition: Condition
     failing: list[Change]
-    untold: str = ""
+    undecided: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +146,6 @@ class Diff:
     def can_tell(self) -> bool:
         """Whether there are inferences enough to tell a change of any model from noise."""
         return any(model.total.p is not None for model in self.models)
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether it can be told of every condition if it holds."""
-        return not any(outcome.untold for outcome in self.outcomes)
 
 
 # What makes runs hard to compare where they differ; what of it should be known is named below.
@@ -212,9 +185,15 @@ def _facts(run: Run) -> dict[str, list[str]]:
     }
 
 
-async def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
-    """Compare two runs. Raises UsageError where there is nothing to compare, and StoreError."""
-    one, other = await _read(base, options.skip), await _read(new, options.skip)
+async def diff(
+    base: Operand,
+    new: Operand,
+    conditions: Sequence[Condition] = (),
+    floor: Floor = DEFAULT_FLOOR,
+    skip: int | None = None,
+) -> Diff:
+    """Compare two runs; `skip` as of `stats`. Raises UsageError where there is nothing to compare, and StoreError."""
+    one, other = await _read(base, skip), await _read(new, skip)
     remarks = []
     if bool(base.tables) != bool(new.tables):
         one, other = (replace(run, models=[on_unit(model, UNITS[0]) for model in run.models]) for run in (one, other))
@@ -226,16 +205,16 @@ async def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
             f"no model is in both runs: BASE has {names[0]}, NEW has {names[1]}",
             hint="compare runs of one network; `profagent stats` tells what a run has",
         )
-    models = compare(pairs, options.floor)
-    wants_calls = any(condition.scope == "api" for condition in options.conditions)
-    calls = compare_calls(one.calls, other.calls, options.floor) if wants_calls else []
+    models = compare(pairs, floor)
+    wants_calls = any(condition.scope == "api" for condition in conditions)
+    calls = compare_calls(one.calls, other.calls, floor) if wants_calls else []
     total = _total(models)
     changes = [
         total,
         *calls,
         *(change for model in models for change in (model.total, *model.changes.values(), *model.types)),
     ]
-    outcomes = [_outcome(condition, changes) for condition in options.conditions]
+    outcomes = [_outcome(condition, changes) for condition in conditions]
     only = [*_only("BASE", one, pairs), *_only("NEW", other, pairs)]
     remarks += unfair(one, other, pairs)
     return Diff(one, other, models, calls, total, only, remarks, outcomes)
@@ -243,14 +222,14 @@ async def diff(base: Operand, new: Operand, options: DiffOptions) -> Diff:
 
 def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
     about, failing = condition.about(changes), condition.failing(changes)
-    untold = ""
+    undecided = ""
     if not about:
-        untold = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"
+        undecided = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"
     elif all(change.p is None for change in about):
-        untold = "too few different inferences"
+        undecided = "too few different inferences"
     elif not failing and (baseless := condition.baseless(changes)):
-        untold = f"nothing is a % of BASE's {condition.figure}, 0: {', '.join(change.name for change in baseless)}"
-    return Outcome(condition, failing, untold)
+        undecided = f"nothing is a % of BASE's {condition.figure}, 0: {', '.join(change.name for change in baseless)}"
+    return Outcome(condition, failing, undecided)
 
 
 async def _read(operand: Operand, skip: int | None) -> Run:

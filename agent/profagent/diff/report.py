@@ -29,7 +29,6 @@ SIMULATED = "*** simulated: figures are invented ***"
 
 
 def _verdict(found: Diff) -> str:
-    """The answer in a line."""
     failed = "FAILED: " if any(outcome.failing for outcome in found.outcomes) else ""
     if not found.can_tell:
         return f"{failed}cannot tell: there are too few different inferences to tell a change from noise"
@@ -43,10 +42,10 @@ def _verdict(found: Diff) -> str:
     return failed + "; ".join([layers, *([", ".join(others)] if others else []), *totals])
 
 
-def _outcome_line(condition: Condition, failing: Sequence[Change], untold: str) -> str:
+def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: str) -> str:
     """`FAILED layer.median>+5%: conv1 +6.1 % (20.0 → 21.2 us)`, or that it does not hold, or why nobody can tell."""
-    if untold:
-        return f"cannot tell {condition.text}: {untold}"
+    if undecided:
+        return f"cannot tell {condition.text}: {undecided}"
     if not failing:
         return f"passed {condition.text}"
     found = ", ".join(f"{change.name} {_change_text(change)}" for change in failing)
@@ -161,7 +160,8 @@ def _likely(found: Diff) -> list[str]:
 def junit_cases(found: Diff) -> list[tuple[str, str | None]]:
     """A test case for each condition, and one for the data: its name, and why it failed or None."""
     cases = [
-        (each.condition.text, _outcome_line(*each) if each.failing or each.untold else None) for each in found.outcomes
+        (each.condition.text, _outcome_line(*each) if each.failing or each.undecided else None)
+        for each in found.outcomes
     ]
     sides = (("BASE", found.base), ("NEW", found.new))
     losses = ", ".join(f"{side} has losses of {run.losses:,}" for side, run in sides if run.losses)
@@ -198,7 +198,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
             {
                 "condition": each.condition.text,
                 "holds": bool(each.failing),
-                "cannot_tell": each.untold or None,
+                "cannot_tell": each.undecided or None,
                 "for": [_change(one) for one in each.failing],
             }
             for each in found.outcomes

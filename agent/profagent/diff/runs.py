@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profagent.errors import UsageError
-from profagent.stats.gathering import UNITS, UNKNOWN, left_out, warm_up
+from profagent.stats.figures import UNITS, UNKNOWN, left_out, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.stats.gathering import JobRecords
+    from profagent.stats.figures import JobRecords
     from profagent.store.series import JobSeries, RecordSeries
 
 METADATA_FILE = "metadata.json"

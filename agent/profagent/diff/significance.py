@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profagent.stats.gathering import MAD_TO_SIGMA, mad
+from profagent.stats.figures import MAD_TO_SIGMA, mad
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +49,7 @@ def differences(base: Columns, new: Columns, *, has_total: bool = False) -> NDAr
     wanted = round(max(float(_inflation(rows).min()) for rows in (one, other)))
     length = max(1, min(wanted, min(len(one), len(other)) // FEWEST_BLOCKS))
     one, other = _in_blocks(one, length), _in_blocks(other, length)
-    return _permuted(one, other, _stretch(one, other, has_total=has_total))
+    return _permuted(one, other, _widening(one, other, has_total=has_total))
 
 
 def different_rows(values: Columns) -> NDArray[np.intp]:
@@ -71,13 +71,13 @@ def _in_blocks(values: Columns, length: int) -> Columns:
     return means
 
 
-def _permuted(base: Columns, new: Columns, stretch: Columns) -> NDArray[np.float64]:
+def _permuted(base: Columns, new: Columns, widening: Columns) -> NDArray[np.float64]:
     base, new = _clipped(*(_in_blocks(rows, -(-len(rows) // MOST_ROWS)) for rows in (base, new)))
     rows = np.concatenate([base, new])
     # The mean of equal values may be off by their last digit: that is no difference.
     is_equal = np.ptp(rows, axis=0) <= LAST_DIGIT * np.abs(rows).max(axis=0)
     rows = np.where(is_equal, 0.0, rows - rows.mean(axis=0))
-    found = _t(np.arange(len(rows)) < len(base), rows)[0] / np.sqrt(stretch)
+    found = _t(np.arange(len(rows)) < len(base), rows)[0] / np.sqrt(widening)
     largest = _t(_deals(len(base), len(new)), rows).max(axis=1)
     exceeding = (largest[:, np.newaxis] >= found - 1e-9).sum(axis=0)
     p: NDArray[np.float64] = (exceeding + 1) / (DEALS + 1)
@@ -116,7 +116,7 @@ def _clipped(base: Columns, new: Columns) -> tuple[Columns, Columns]:
     return base.clip(lowest, highest), new.clip(lowest, highest)
 
 
-def _stretch(base: Columns, new: Columns, *, has_total: bool) -> Columns:
+def _widening(base: Columns, new: Columns, *, has_total: bool) -> Columns:
     """By how much the variance of each difference is larger than that of independent rows.
 
     Rows may still be alike, and each run may be off as a whole.
@@ -127,8 +127,8 @@ def _stretch(base: Columns, new: Columns, *, has_total: bool) -> Columns:
         return alike
     spread = np.array([(mad(one) + mad(other)) / 2 for one, other in zip(base.T, new.T, strict=True)]) * MAD_TO_SIGMA
     off = (_wander(base[:, 0]) + _wander(new[:, 0])) * np.median(base, axis=0) ** 2
-    stretch: Columns = alike + off / np.where(spread > 0, spread, np.inf) ** 2 / independent
-    return stretch
+    widening: Columns = alike + off / np.where(spread > 0, spread, np.inf) ** 2 / independent
+    return widening
 
 
 def _inflation(values: Columns) -> Columns:

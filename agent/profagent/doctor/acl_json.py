@@ -87,8 +87,8 @@ def _findings(loaded: object, output: str, roots: Sequence[str] | None) -> Itera
     yield from _dump(loaded.get("dump"))
     slips = {key: meant for key in profiler if key not in PROFILER_KEYS and (meant := meant_key(key))}
     if slips:
-        told = ", ".join(f"{key!r} (meant: {meant!r}?)" for key, meant in slips.items())
-        yield bad("acl-keys", f"keys that the runtime does not know: {told}", "rename them")
+        evidence = ", ".join(f"{key!r} (meant: {meant!r}?)" for key, meant in slips.items())
+        yield bad("acl-keys", f"keys that the runtime does not know: {evidence}", "rename them")
     yield _switch(profiler.get("switch"))
     yield _items(profiler)
     yield _interval(profiler.get("interval", "0"))
@@ -132,8 +132,8 @@ def _dump(dump: object) -> Iterator[Finding]:
 def _switch(switch: object) -> Finding:
     if switch == "on":
         return good("acl-switch", "switch is 'on'")
-    told = "there is no switch" if switch is None else f"switch is {switch!r}"
-    why = f"{told}: only 'on', exactly, records; svp_acl_prof_init is refused with 148047 all the same"
+    evidence = "there is no switch" if switch is None else f"switch is {switch!r}"
+    why = f"{evidence}: only 'on', exactly, records; svp_acl_prof_init is refused with 148047 all the same"
     return bad("acl-switch", why, _SET)
 
 
@@ -149,14 +149,14 @@ def _items(profiler: Mapping[str, object]) -> Finding:
             wrong.append(f"{key} is {value!r}, and must be exactly {wanted!r}")
         elif key == "aic_metrics" and value is not None:
             wrong.append(f"{key} is {value!r}: only {wanted!r} records")
-    told = f"recorded: {', '.join(recorded) or 'nothing'}"
+    evidence = f"recorded: {', '.join(recorded) or 'nothing'}"
     if wrong:
-        return bad("acl-items", f"{told}; {'; '.join(wrong)}", _SET)
+        return bad("acl-items", f"{evidence}; {'; '.join(wrong)}", _SET)
     if not recorded:
         return bad("acl-items", "no item is on: profiling stays off", _SET)
     if "aicore" not in recorded:
-        return unknown("acl-items", f"{told}: no layers, which is right only if they are not wanted")
-    return good("acl-items", told)
+        return unknown("acl-items", f"{evidence}: no layers, which is right only if they are not wanted")
+    return good("acl-items", evidence)
 
 
 def _interval(value: object) -> Finding:
@@ -184,16 +184,12 @@ def _output(output: object, state: str, roots: Sequence[str] | None) -> Iterator
         why = f"{output!r} is relative: it begins in the directory that the program is started in"
         yield unknown(check, why, "write an absolute path, of a directory that exists")
     elif state in ("missing", "not a directory"):
-        told = "does not exist" if state == "missing" else "is no directory"
-        yield bad(check, f"{output} {told}: the JOB goes to the program's current directory", make)
-    elif roots is not None and not _is_below(output, roots):
+        evidence = "does not exist" if state == "missing" else "is no directory"
+        yield bad(check, f"{output} {evidence}: the JOB goes to the program's current directory", make)
+    elif roots is not None and not any(f"{output}/".startswith(f"{root.rstrip('/')}/") for root in roots):
         remedy = given(f"add {output!r} to roots", f"--root {shlex.quote(output)}")
         yield bad(check, f"{output} is below no root of the daemon: JOBs there are not found", remedy)
     elif state == "directory":
         yield good(check, f"{output} is a directory")
     else:
         yield unknown(check, f"{output}: whether it exists on the board cannot be seen from here", make)
-
-
-def _is_below(path: str, roots: Sequence[str]) -> bool:
-    return any(f"{path.rstrip('/')}/".startswith(f"{root.rstrip('/')}/") for root in roots)

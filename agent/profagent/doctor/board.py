@@ -26,7 +26,7 @@ LEAST_WATCHES = 1024
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_/]+")
 CAP_DAC_READ_SEARCH = 1 << 2
 RIGHTS = "give it CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as systemd/profagentd.service does, or have it run as root"
-_UNTOLD = "the board does not tell"
+_NOT_SAID = "the board does not tell"
 
 
 def given(keys: str, arguments: str) -> str:
@@ -50,7 +50,7 @@ def _stack(examination: Examination, *, simulated: bool) -> Finding:
     check, npu = "npu-stack", examination.npu
     look = "on the board: ls -l /dev/svp_npu /dev/pqp; lsmod"
     if npu is None:
-        return unknown(check, examination.why_unknown("npu") or _UNTOLD, look)
+        return unknown(check, examination.why_unknown("npu") or _NOT_SAID, look)
     modules = f"; modules {', '.join(npu.modules)}" if npu.modules else ""
     others = [module for module in npu.modules if "pqp" in module]
     others += ["/dev/pqp"] * npu.has_other_device + ["/opt/lib/npu"] * npu.has_other_libraries
@@ -73,19 +73,19 @@ def _tasks(examination: Examination) -> Finding:
     """The manual forbids several profiling tasks on a device at a time."""
     check, processes = "npu-tasks", examination.processes
     if processes is None:
-        return unknown(check, examination.why_unknown("processes") or _UNTOLD)
+        return unknown(check, examination.why_unknown("processes") or _NOT_SAID)
     open_jobs = sum(root.open_jobs for root in examination.roots)
     named = ", ".join(f"{each.name} (pid {each.pid})" for each in processes.with_npu)
-    told = f"the NPU is open in {named or 'no process'} ({processes.count}); open JOBs: {open_jobs}"
+    evidence = f"the NPU is open in {named or 'no process'} ({processes.count}); open JOBs: {open_jobs}"
     if processes.count > 1 and open_jobs > 1:
         others = " ".join(str(each.pid) for each in processes.with_npu[1:])
         remedy = f"end all but one, e.g. on the board: kill {others}"
-        return bad(check, f"{told}: the manual allows one profiling task on a device at a time", remedy)
+        return bad(check, f"{evidence}: the manual allows one profiling task on a device at a time", remedy)
     if processes.count > 1:
-        return unknown(check, f"{told}; that more than one of them profiles cannot be seen")
+        return unknown(check, f"{evidence}; that more than one of them profiles cannot be seen")
     if not processes.are_all_seen:
-        return unknown(check, f"{told}; the daemon may not look into every process", RIGHTS)
-    return good(check, told)
+        return unknown(check, f"{evidence}; the daemon may not look into every process", RIGHTS)
+    return good(check, evidence)
 
 
 def _npu_errors(examination: Examination) -> Finding:
@@ -100,11 +100,11 @@ def _npu_errors(examination: Examination) -> Finding:
     counted = _error_counts(node.text)
     if not counted:
         return unknown(check, "the NPU's node has no counters of errors")
-    told = ", ".join(f"{name} {count}" for name, count in counted.items())
+    evidence = ", ".join(f"{name} {count}" for name, count in counted.items())
     if any(counted.values()):
         remedy = "after a time-out of the NPU only a restart of the board helps: reboot"
-        return bad(check, f"{told} (meaning unverified)", remedy)
-    return good(check, told)
+        return bad(check, f"{evidence} (meaning unverified)", remedy)
+    return good(check, evidence)
 
 
 def _error_counts(text: str) -> dict[str, int]:
@@ -137,8 +137,8 @@ def _umask(examination: Examination) -> Finding:
         return unknown(check, "no program has the NPU open, and there is no JOB: nothing tells the program's umask")
     lax = [job for job in jobs if job.mode & WANTED_UMASK]
     if lax:
-        told = f"{lax[0].directory} has mode {lax[0].mode:04o} ({len(lax)} of the newest {len(jobs)} JOBs are so)"
-        return bad(check, f"{told}: it was written with a umask below 0027, which the manual wants", remedy)
+        evidence = f"{lax[0].directory} has mode {lax[0].mode:04o} ({len(lax)} of the newest {len(jobs)} JOBs are so)"
+        return bad(check, f"{evidence}: it was written with a umask below 0027, which the manual wants", remedy)
     return good(check, f"the newest {len(jobs)} JOBs have modes of a umask of 0027 or more")
 
 
@@ -154,11 +154,11 @@ def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Fin
 
     `roots` are those that the daemon says it has.
     """
-    told = {root.path: root for root in examination.roots}
+    by_path = {root.path: root for root in examination.roots}
     for path in roots:
-        root = told.get(path)
+        root = by_path.get(path)
         if root is None:
-            why = examination.why_unknown(f"root {path}") or _UNTOLD
+            why = examination.why_unknown(f"root {path}") or _NOT_SAID
             yield unknown("root", f"{path}: {why}", "is it a mount whose server is away? on the board: mount")
             continue
         yield _readable(root, examination.daemon)
@@ -207,7 +207,7 @@ def _readable(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
 
 
 def _space(root: RootFacts) -> Finding:
-    told = f"{root.path}: {root.free_bytes / 1e6:,.0f} of {root.total_bytes / 1e6:,.0f} MB are free"
+    evidence = f"{root.path}: {root.free_bytes / 1e6:,.0f} of {root.total_bytes / 1e6:,.0f} MB are free"
     keys = "retain = 'delivered' and retain_for = ['record-HOST']"
     retain = given(keys, "--retain delivered --retain-for record-HOST")
     remedy = (
@@ -216,8 +216,8 @@ def _space(root: RootFacts) -> Finding:
     if not root.has_inodes:
         return bad("space", f"{root.path}: no inodes are left", remedy)
     if root.free_bytes < LEAST_FREE_BYTES:
-        return bad("space", f"{told}; what finds no room is lost", remedy)
-    return good("space", told)
+        return bad("space", f"{evidence}; what finds no room is lost", remedy)
+    return good("space", evidence)
 
 
 def _mounts(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:
@@ -232,27 +232,27 @@ def _mounts(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]
 
 
 def _mount(mount: Mount, roots: Sequence[str]) -> Finding:
-    told = f"{mount.source} is mounted at {mount.point}"
+    evidence = f"{mount.source} is mounted at {mount.point}"
     point = mount.point.rstrip("/")
     remedy = f"on the board: umount {shlex.quote(mount.point)}"
     if any(f"{root}/".startswith(f"{point}/") for root in roots):
-        why = f"{told}, and a root is on it: profagent needs no mount, and sees changes there late"
+        why = f"{evidence}, and a root is on it: profagent needs no mount, and sees changes there late"
         return bad("mounts", why, remedy)
     if point.rpartition("/")[2] == "profiling":
-        return bad("mounts", f"{told}: left behind by the vendor's collect, by its name", remedy)
-    return unknown("mounts", f"{told}; whether it is still wanted cannot be known", remedy)
+        return bad("mounts", f"{evidence}: left behind by the vendor's collect, by its name", remedy)
+    return unknown("mounts", f"{evidence}; whether it is still wanted cannot be known", remedy)
 
 
 def _inotify(examination: Examination) -> Finding:
     """The kernel must let the daemon watch directories."""
     check, limits = "inotify", examination.inotify
     if limits is None:
-        why = examination.why_unknown("inotify") or _UNTOLD
+        why = examination.why_unknown("inotify") or _NOT_SAID
         return unknown(check, f"{why}: a kernel without inotify is served too, by looking")
-    told = f"the daemon has {limits.watches} of {limits.max_user_watches} watches"
+    evidence = f"the daemon has {limits.watches} of {limits.max_user_watches} watches"
     if limits.max_user_watches < LEAST_WATCHES or limits.watches >= 0.9 * limits.max_user_watches:
         remedy = "on the board: sysctl -w fs.inotify.max_user_watches=65536"
-        return bad(check, f"{told}: JOBs that find none are looked at, which costs more", remedy)
+        return bad(check, f"{evidence}: JOBs that find none are looked at, which costs more", remedy)
     if limits.max_user_instances < 1:
         return bad(check, "no instances are allowed", "on the board: sysctl -w fs.inotify.max_user_instances=128")
-    return good(check, f"{told}; {limits.max_queued_events} notices may wait")
+    return good(check, f"{evidence}; {limits.max_queued_events} events may wait")

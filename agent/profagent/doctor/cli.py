@@ -90,8 +90,8 @@ def job_sections(directory: Path) -> list[Section]:
     found = Section(f"{about}{' [simulated]' if job.is_simulated else ''}", tuple(job_checks(job, files)))
     above = directory.resolve().parent
     usual = [str(folder / name) for folder in (above, above.parent) for name in USUAL_NAMES]
-    told = [acl_json_section(display_text(path), data) for path in usual if (data := content(path, None)) is not None]
-    return [found, *told, job_facts(job, about)]
+    beside = [acl_json_section(display_text(path), data) for path in usual if (data := content(path, None)) is not None]
+    return [found, *beside, job_facts(job, about)]
 
 
 async def host_and_board(
@@ -118,7 +118,7 @@ async def _board_sections(board: str, access: Access, over: OverSsh | None) -> t
             channel = await stack.enter_async_context(connected(board, reachable))
             description = await channel.describe()
             findings.append(good("link", f"profagentd answers at {address}"))
-            more, examination = await _asked(channel, description)
+            more, examination = await _examined(channel, description)
     except UsageError:
         raise
     except ProfagentError as error:
@@ -151,7 +151,7 @@ async def _name_resolution(name: str) -> Finding:
     return good("name", f"{name} is {addresses}" if addresses != name else f"{name} is an address")
 
 
-async def _asked(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
+async def _examined(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
     has_more = board.protocol[0] == PROTOCOL[0]
     examination = await channel.examine() if has_more else Examination()
     findings = [host.daemon_version(board), host.listener(board)]

@@ -73,27 +73,27 @@ def certificate_dates(
     """A certificate must hold by both clocks; `renew` is how to get another."""
     check = "certificate"
     dates = f"{certificate.since:{_DAY}} to {certificate.until:{_DAY}}"
-    told = f"{whose} certificate ({certificate.name or 'no name'}) is valid {dates}"
+    seen = f"{whose} certificate ({certificate.name or 'no name'}) is valid {dates}"
     for clock, now in (("this host's", host_time), ("the board's", board_time)):
         if now is not None and not certificate.since <= now <= certificate.until:
-            why = f"{told}; by {clock} clock it is {now:{_DAY}}"
+            why = f"{seen}; by {clock} clock it is {now:{_DAY}}"
             return bad(check, why, f"set that clock if it is wrong; else {renew}")
     left = certificate.until - host_time
-    told = f"{told}: {left.days} days are left"
-    return bad(check, told, renew) if left < RENEW_BEFORE else good(check, told)
+    seen = f"{seen}: {left.days} days are left"
+    return bad(check, seen, renew) if left < RENEW_BEFORE else good(check, seen)
 
 
 def daemon_version(board: Board) -> Finding:
     """Daemon and host should be of one version; another minor version works."""
     spoken, own = (".".join(map(str, each)) for each in (board.protocol, PROTOCOL))
-    told = (
+    seen = (
         f"profagentd {board.daemon_version} speaks protocol {spoken}; this is profagent {__version__}, protocol {own}"
     )
     if board.protocol[0] != PROTOCOL[0]:
-        return bad("daemon", told, "install the same version on both sides")
+        return bad("daemon", seen, "install the same version on both sides")
     if board.daemon_version != __version__:
-        return unknown("daemon", f"{told}: they were not tried together", "install the same on both sides")
-    return good("daemon", told)
+        return unknown("daemon", f"{seen}: they were not tried together", "install the same on both sides")
+    return good("daemon", seen)
 
 
 def listener(board: Board) -> Finding:
@@ -113,14 +113,14 @@ def clock(offset_us: int | None, uncertainty_us: int, board_us: int) -> Finding:
     if offset_us is None:
         return unknown("clock", "the clock was set while it was compared", "run doctor again")
     board = time_of(board_us)
-    told = f"the board's clock is {offset_us / 1e6:+,.6f} s ± {uncertainty_us / 1e6:.6f} s from this host's"
+    seen = f"the board's clock is {offset_us / 1e6:+,.6f} s ± {uncertainty_us / 1e6:.6f} s from this host's"
     if board < EARLIEST or abs(offset_us) - uncertainty_us > MOST_OFFSET_US:
         never = ", it was never set" if board < EARLIEST else ""
         remedy = "on the board, with this host's seconds: date -u -s @$(date +%s); for good: an NTP client"
-        return bad("clock", f"{told}: it shows {board.isoformat(' ', 'seconds')}{never}", remedy)
+        return bad("clock", f"{seen}: it shows {board.isoformat(' ', 'seconds')}{never}", remedy)
     if abs(offset_us) + uncertainty_us > MOST_OFFSET_US:
-        return unknown("clock", f"{told}: the link is too slow to tell more", "run doctor again when the link is idle")
-    return good("clock", told)
+        return unknown("clock", f"{seen}: the link is too slow to tell more", "run doctor again when the link is idle")
+    return good("clock", seen)
 
 
 def identities(boards: Sequence[Known]) -> Iterator[Finding]:
@@ -161,17 +161,15 @@ def workspace_checks(workspace: Workspace) -> Iterator[Finding]:
     if database.exists():
         yield asyncio.run(_database(database))
     usage = shutil.disk_usage(stands)
-    told = f"{usage.free / 1e9:,.1f} of {usage.total / 1e9:,.1f} GB are free for {root}"
+    seen = f"{usage.free / 1e9:,.1f} of {usage.total / 1e9:,.1f} GB are free for {root}"
     if usage.free < LEAST_FREE_BYTES:
-        yield bad("host-space", told, f"make room, {elsewhere}")
+        yield bad("host-space", seen, f"make room, {elsewhere}")
     else:
-        yield good("host-space", told)
+        yield good("host-space", seen)
 
 
 def _why_not_writable(directory: Path) -> str:
     """By making a file that has no name, which asks quotas and read-only file systems as well."""
-    if not directory.is_dir():
-        return f"{directory} is no directory"
     try:
         with tempfile.TemporaryFile(dir=directory):
             return ""
@@ -189,8 +187,8 @@ async def _database(database: Path) -> Finding:
     except StoreError as error:
         code = getattr(error.__cause__, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_INTERRUPT:
-            told = f"{database} can be read; it is large, and was not checked to the end"
-            return unknown("database", told)
+            seen = f"{database} can be read; it is large, and was not checked to the end"
+            return unknown("database", seen)
         if code not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return bad("database", str(error), error.hint)
         found = str(error.__cause__)

@@ -244,25 +244,25 @@ def job_facts(job: JobRecords, about: str) -> Section:
     """What a JOB confirms or refutes, a finding for each fact."""
     inferences = list(inferences_of(job))
     nets = [each.nets for each in inferences]
-    told = {
+    found = {
         "tick-unit": tick_votes(inferences, job.frequency_mhz),
         "batch-number": batch_votes(nets),
     }
     mark = " [simulated: it proves nothing about hardware]" if job.is_simulated else ""
-    return Section(f"{about}: facts that nobody knows{mark}", tuple(fact_finding(name, told[name]) for name in FACTS))
+    return Section(f"{about}: facts that nobody knows{mark}", tuple(fact_finding(name, found[name]) for name in FACTS))
 
 
-def fact_finding(fact: str, told: Votes) -> Finding:
+def fact_finding(fact: str, found: Votes) -> Finding:
     """What the votes make of a fact."""
-    alternatives, most_against = FACTS[fact], max(1, MOST_AGAINST * len(told.votes))
-    possible = [name for name in alternatives if sum(name not in vote for vote in told.votes) <= most_against]
+    alternatives, most_against = FACTS[fact], max(1, MOST_AGAINST * len(found.votes))
+    possible = [name for name in alternatives if sum(name not in vote for vote in found.votes) <= most_against]
     if len(possible) == len(alternatives):
-        return unknown(fact, f"cannot tell: {told.seen}")
+        return unknown(fact, f"cannot tell: {found.seen}")
     refuted = f"refutes {', '.join(name for name in alternatives if name not in possible)}"
     if len(possible) == 1:
-        evidence = f"confirms {possible[0]}: {alternatives[possible[0]]}; {refuted}: {told.seen}"
+        evidence = f"confirms {possible[0]}: {alternatives[possible[0]]}; {refuted}: {found.seen}"
     else:
-        evidence = f"{refuted}; left is {' or '.join(possible) or 'none that is known'}: {told.seen}"
+        evidence = f"{refuted}; left is {' or '.join(possible) or 'none that is known'}: {found.seen}"
     if next(iter(alternatives)) not in possible:
         return bad(fact, evidence, _SEND)
     return good(fact, evidence) if len(possible) == 1 else unknown(fact, evidence)

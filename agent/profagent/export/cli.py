@@ -15,6 +15,7 @@ from profagent.cli.table import (
     FREQUENCY,
     OP_STATISTIC,
     OP_SUMMARY,
+    SHEETS,
     UNKNOWN,
     Cell,
     Column,
@@ -22,17 +23,10 @@ from profagent.cli.table import (
     fitted_lines,
     printable,
 )
-from profagent.export.export import NO_CHOICE, SummaryOptions, export_summary, export_timeline, icache_miss_rate
+from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
 from profagent.export.merged_cli import command as trace
 from profagent.export.tables import acl_statistic_rows, inference_tables
-from profagent.importing.job_folder import (
-    choice_options,
-    chosen_inferences,
-    find_target,
-    target_options,
-    tell_unrecorded,
-    write_log,
-)
+from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
 from profagent.store.database import reading
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
 from profagent.store.selection import Choice, Selection
@@ -45,10 +39,8 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from profagent.cli.table import SheetFormat
     from profagent.export.export import Exported
     from profagent.importing.job_folder import Target
-    from profagent.store.counter_maps import CounterMaps
     from profagent.store.selection import InferenceRow
 
 
@@ -134,7 +126,7 @@ async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choi
     devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
     frequency = [(device, scope.job.frequency_mhz) for device in devices]
     tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
-    known = await count_inferences(connection, scope)
+    known = await count_inferences(connection, scope.job.job, scope.session.session)
     events = await event_counts(connection, scope.session.session)
     provenance = {**await provenance_of(connection, scope), "events": events}
     return Shown(provenance, known, len(found), [table for table in tables if table.rows])
@@ -154,33 +146,22 @@ def _about(inference: InferenceRow) -> dict[str, Cell]:
 
 
 @click.command("show")
+@asynchronous
 @target_options
 @choice_options
 @options.as_json
-@asynchronous
-async def show_command(
-    *,
-    directory: Path | None,
-    session: int | None,
-    job: str | None,
-    workspace: Path | None,
-    maps: CounterMaps,
-    last: int | None,
-    inference: int | None,
-    as_json: bool,
-) -> int:
+async def show_command(*, target: Target, choice: Choice, as_json: bool) -> int:
     """Print the four tables: AA core metric, Op statistic, Acl statistic, Frequency.
 
     Like the vendor's command it leaves sqlite/, log/ and timeline/ in a JOB directory.
 
     Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
     """
-    target = await find_target(directory, session, job, workspace, maps)
-    choice = chosen_inferences(last, inference, LAST_INFERENCE)
-    found = await show(target.database, session=target.session, job=target.job, choice=choice)
-    if directory is not None:
+    shown = LAST_INFERENCE if choice == NO_CHOICE else choice
+    found = await show(target.database, session=target.session, job=target.job, choice=shown)
+    if target.session is None:
         await export_timeline(target.database, target.output("timeline"), job=target.job)
-        write_log(directory, ["show"])
+        write_log(target.folder, ["show"])
     if as_json:
         click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
     elif not found:
@@ -212,80 +193,51 @@ command.add_command(trace)
 
 
 @command.command("timeline")
+@asynchronous
 @target_options
 @choice_options
 @options.as_json
-@asynchronous
-async def timeline(
-    *,
-    directory: Path | None,
-    session: int | None,
-    job: str | None,
-    workspace: Path | None,
-    maps: CounterMaps,
-    last: int | None,
-    inference: int | None,
-    as_json: bool,
-) -> int:
+async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
     """Write task_time and acl timelines for chrome://tracing and Perfetto.
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
     """
-    target = await find_target(directory, session, job, workspace, maps)
     exported = await export_timeline(
-        target.database,
-        target.output("timeline"),
-        session=target.session,
-        job=target.job,
-        choice=chosen_inferences(last, inference, NO_CHOICE),
+        target.database, target.output("timeline"), session=target.session, job=target.job, choice=choice
     )
-    _report(target, exported, as_json=as_json)
-    _tell_if_absent(exported, "task_time", inference)
-    return await _unrecorded(target, exported)
+    return await _ended(target, exported, "task_time", choice, as_json=as_json)
 
 
 @command.command("summary")
+@asynchronous
 @target_options
 @choice_options
-@click.option("--format", "sheet_format", type=click.Choice(["csv", "json"]), default="csv", show_default=True)
+@click.option("--format", "sheet_format", type=click.Choice([*SHEETS]), default="csv", show_default=True)
 @click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
 @options.as_json
-@asynchronous
-async def summary(  # noqa: PLR0913 - one parameter an option
-    *,
-    directory: Path | None,
-    session: int | None,
-    job: str | None,
-    workspace: Path | None,
-    maps: CounterMaps,
-    last: int | None,
-    inference: int | None,
-    sheet_format: SheetFormat,
-    aggregate: bool,
-    as_json: bool,
-) -> int:
+async def summary(*, target: Target, choice: Choice, sheet_format: str, aggregate: bool, as_json: bool) -> int:
     """Write op_summary, op_statistic and acl_statistic tables.
 
     Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
     """
-    target = await find_target(directory, session, job, workspace, maps)
-    chosen = SummaryOptions(sheet_format, chosen_inferences(last, inference, NO_CHOICE), aggregate)
     exported = await export_summary(
-        target.database, target.output("summary"), session=target.session, job=target.job, options=chosen
+        target.database,
+        target.output("summary"),
+        session=target.session,
+        job=target.job,
+        choice=choice,
+        sheet_format=sheet_format,
+        aggregate=aggregate,
     )
+    return await _ended(target, exported, "op_", choice, as_json=as_json)
+
+
+async def _ended(target: Target, exported: Sequence[Exported], prefix: str, choice: Choice, *, as_json: bool) -> int:
+    """Say what was written, and why nothing where nothing was; the exit code."""
     _report(target, exported, as_json=as_json)
-    _tell_if_absent(exported, "op_", inference)
-    return await _unrecorded(target, exported)
-
-
-def _tell_if_absent(exported: Sequence[Exported], prefix: str, inference: int | None) -> None:
-    """Say that no inference has the picture count that was asked for."""
-    if inference is not None and not any(name.startswith(prefix) for job in exported for name in job.files):
-        tell(f"no inference has the picture count {inference}")
-
-
-async def _unrecorded(target: Target, exported: Sequence[Exported]) -> int:
-    """Say why a JOB has no files; the exit code."""
+    files = [name for job in exported for name in job.files]
+    if choice.inference is not None and not any(name.startswith(prefix) for name in files):
+        tell(f"no inference has the picture count {choice.inference}")
     is_without = any(not job.files for job in exported)
     return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
@@ -301,8 +253,8 @@ def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> N
         for line in lines[1:]:
             tell(f"  {line}")
     if as_json:
-        told = [{**job._asdict(), "directory": str(job.directory)} for job in exported]
-        click.echo(msgspec.json.encode(told))
+        document = [{**job._asdict(), "directory": str(job.directory)} for job in exported]
+        click.echo(msgspec.json.encode(document))
         return
     for job in exported:
         click.echo(f"{job.job}{' [simulated]' if job.simulated else ''}: {len(job.files)} files in {job.directory}")

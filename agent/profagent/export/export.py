@@ -15,24 +15,16 @@ from profagent.export.tables import acl_statistic_rows, inference_tables, mean_t
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
 from profagent.files import make_directory, write_atomically, written_atomically
 from profagent.store.database import reading
-from profagent.store.queries import (
-    Scope,
-    call_logs,
-    calls,
-    earliest_call_us,
-    find_session,
-    jobs_of,
-    layers_of,
-)
+from profagent.store.queries import Scope, call_logs, calls, earliest_call_us, find_session, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
 from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
     import aiosqlite
 
-    from profagent.cli.table import SheetFormat
+    from profagent.cli.table import Cell, Column
     from profagent.export.trace import TraceEvent
     from profagent.store.selection import InferenceRow
 
@@ -59,14 +51,6 @@ class Exported(NamedTuple):
     ledger: dict[str, dict[str, int]]
     not_final: list[dict[str, Any]]
     unplaced: int = 0
-
-
-class SummaryOptions(NamedTuple):
-    """`aggregate`: one table for the mean of all chosen inferences of a model, and not one for each."""
-
-    sheet_format: SheetFormat = "csv"
-    choice: Choice = NO_CHOICE
-    aggregate: bool = False
 
 
 async def export_timeline(
@@ -99,26 +83,30 @@ async def export_summary(
     *,
     session: int | None = None,
     job: str | None = None,
-    options: SummaryOptions | None = None,
+    choice: Choice = NO_CHOICE,
+    sheet_format: str = "csv",
+    aggregate: bool = False,
 ) -> list[Exported]:
-    """Write the tables op_summary, op_statistic and acl_statistic; sessions, JOBs and errors as `export_timeline`."""
-    chosen = options or SummaryOptions()
+    """Write the tables op_summary, op_statistic and acl_statistic; sessions, JOBs and errors as `export_timeline`.
+
+    `aggregate`: one table for the mean of all chosen inferences of a model, and not one for each.
+    """
 
     async def write(connection: aiosqlite.Connection, output: _Output) -> None:
-        selection = await Selection.of(connection, output.scope, chosen.choice)
-        await _write_layers(connection, selection, output, chosen)
+        selection = await Selection.of(connection, output.scope, choice)
+        make_tables = mean_tables if aggregate else inference_tables
+        async for row, op_summary, op_statistic in make_tables(connection, output.scope, selection):
+            name = op_summary_name(row, output.scope.job.frequency_mhz, is_aggregate=aggregate)
+            output.write_sheet(name, OP_SUMMARY, op_summary, sheet_format)
+            output.write_sheet(op_statistic_name(row, is_aggregate=aggregate), OP_STATISTIC, op_statistic, sheet_format)
         for log in await call_logs(connection, output.scope):
             rows = await acl_statistic_rows(calls(connection, output.scope, log.log))
-            if rows:
-                pieces = sheet_pieces(ACL_STATISTIC, rows, chosen.sheet_format)
-                output.write(acl_statistic_name(log.device_id, log.model_id), chosen.sheet_format, pieces)
+            output.write_sheet(acl_statistic_name(log.device_id, log.model_id), ACL_STATISTIC, rows, sheet_format)
 
     return await _export(database, directory, session, job, write)
 
 
 class _Output:
-    """The files of one JOB."""
-
     def __init__(self, provenance: dict[str, Any], scope: Scope, directory: Path) -> None:
         self.scope = scope
         self.provenance = provenance
@@ -127,11 +115,14 @@ class _Output:
         self._files: dict[str, None] = {}
         make_directory(directory)
 
-    def write(self, stem: str, extension: str, pieces: Iterable[bytes]) -> None:
-        """Write one table or timeline, under a name that no other has."""
-        name = unique_name(stem, extension, self._files)
-        write_atomically(self._directory / name, pieces)
-        self._files[name] = None
+    def write_sheet(
+        self, stem: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], sheet_format: str
+    ) -> None:
+        """Write one table, under a name that no other has; none where there are no rows."""
+        if rows:
+            name = unique_name(stem, sheet_format, self._files)
+            write_atomically(self._directory / name, sheet_pieces(columns, rows, sheet_format))
+            self._files[name] = None
 
     async def stream(self, stem: str, pieces: AsyncIterator[bytes]) -> None:
         """Write one timeline; none where there are no pieces."""
@@ -149,8 +140,8 @@ class _Output:
         metadata = {**self.provenance, "unplaced": self.unplaced, "files": list(self._files)}
         text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
         write_atomically(self._directory / METADATA_FILE, [text, b"\n"])
-        told = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
-        return Exported(directory=self._directory, files=tuple(self._files), unplaced=self.unplaced, **told)
+        facts = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
+        return Exported(directory=self._directory, files=tuple(self._files), unplaced=self.unplaced, **facts)
 
 
 async def _export(
@@ -171,22 +162,6 @@ async def _export(
             await write(connection, output)
             exported.append(output.finish())
     return exported
-
-
-async def _write_layers(
-    connection: aiosqlite.Connection, selection: Selection, output: _Output, options: SummaryOptions
-) -> None:
-    make_tables = mean_tables if options.aggregate else inference_tables
-    async for tables in make_tables(connection, output.scope, selection):
-        row = tables.inference
-        if tables.op_summary:
-            name = op_summary_name(row, output.scope.job.frequency_mhz, is_aggregate=options.aggregate)
-            pieces = sheet_pieces(OP_SUMMARY, tables.op_summary, options.sheet_format)
-            output.write(name, options.sheet_format, pieces)
-        if tables.op_statistic:
-            name = op_statistic_name(row, is_aggregate=options.aggregate)
-            pieces = sheet_pieces(OP_STATISTIC, tables.op_statistic, options.sheet_format)
-            output.write(name, options.sheet_format, pieces)
 
 
 async def _write_tasks(

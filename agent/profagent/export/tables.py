@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.cli.table import DASH, UNKNOWN, Cell
@@ -14,15 +16,14 @@ if TYPE_CHECKING:
     import aiosqlite
 
     from profagent.store.queries import CallRow, LayerRow, Scope
-    from profagent.store.selection import AicoreRow, InferenceRow, Selection
+    from profagent.store.selection import InferenceRow, RecordRow, Selection
 
     Layers = Mapping[int, LayerRow]
     Cells = tuple[Cell, ...]
 
-# Where the counters begin in an AicoreRow, and how many of them are ratios.
-FIRST_COUNTER = 3
+# How many of the counters are ratios.
 RATIOS = 8
-AA_CORE, AA_CPU = "AA_CORE", "AA_CPU"
+UNITS = {"aicore": "AA_CORE", "aicpu": "AA_CPU"}
 
 
 class LayerTables(NamedTuple):
@@ -39,18 +40,17 @@ async def inference_tables(
     """The tables of each chosen inference."""
     mhz = scope.job.frequency_mhz
     layers_by_model: dict[int, Layers] = {}
-    aicore, aicpu = selection.aicore(), selection.aicpu()
+    readers = {unit: selection.records(unit) for unit in UNITS}
     async for inference in selection.inferences():
         if inference.model not in layers_by_model:
             layers_by_model[inference.model] = await layers_of(connection, inference.model)
         layers = layers_by_model[inference.model]
-        records = await aicore.at(inference.position)
+        records = {unit: await reader.at(inference.position) for unit, reader in readers.items()}
         gathered = _Gathered(layers)
-        for record in records:
-            gathered.of(AA_CORE, record.layer_index).add(record.ticks)
-        for each in await aicpu.at(inference.position):
-            gathered.of(AA_CPU, each.layer_index).add(each.duration_us)
-        summary = op_summary_rows(records, inference.ticks, mhz, layers)
+        for unit, found in records.items():
+            for each in found:
+                gathered.of(unit, each.layer_index).add(each.duration)
+        summary = op_summary_rows(records["aicore"], inference.ticks, mhz, layers)
         yield LayerTables(inference, summary, gathered.rows(inference.stream_id, mhz))
 
 
@@ -60,21 +60,20 @@ async def mean_tables(
     """The tables of the mean inference of each device, model, model id and batch, over the chosen ones."""
     mhz = scope.job.frequency_mhz
     places = selection.places()
-    units = {AA_CORE: selection.aicore_layers(), AA_CPU: selection.aicpu_layers()}
+    readers = {unit: selection.layers(unit) for unit in UNITS}
     for group in await selection.groups():
         layers = await layers_of(connection, group.model)
         means = await places.at(group.position)
         gathered = _Gathered(layers)
-        for unit, times in units.items():
-            for each in await times.at(group.position):
-                durations = gathered.of(unit, each.layer_index)
-                durations.add_many(each.records, each.total, each.longest, each.shortest)
-        summary = op_summary_rows(means, sum(mean.ticks for mean in means), mhz, layers)
+        for unit, reader in readers.items():
+            for _, layer_index, *durations in await reader.at(group.position):
+                gathered.of(unit, layer_index).add_many(*durations)
+        summary = op_summary_rows(means, sum(mean.duration for mean in means), mhz, layers)
         yield LayerTables(group, summary, gathered.rows(group.stream_id, mhz))
 
 
 def op_summary_rows(
-    records: Sequence[AicoreRow], total_ticks: float, frequency_mhz: int | None, layers: Layers
+    records: Sequence[RecordRow], total_ticks: float, frequency_mhz: int | None, layers: Layers
 ) -> list[Cells]:
     """Rows of OP_SUMMARY, the total row last; `total_ticks` is the sum over all records.
 
@@ -85,13 +84,12 @@ def op_summary_rows(
     for record in records:
         layer = None if record.layer_index is None else layers.get(record.layer_index)
         names: Cells = (None,) * 4 if layer is None else (layer.layer_id, None, layer.name, layer.type)
-        rows.append((*names, *_figures(record.ticks, total_ticks, us_per_tick, record[FIRST_COUNTER:])))
+        rows.append((*names, *_figures(record.duration, total_ticks, us_per_tick, record.counters)))
     if records:
-        ticks = sum((record.ticks for record in records), start=0.0)
-        columns = zip(*(record[FIRST_COUNTER:] for record in records), strict=True)
-        weights = [record.ticks for record in records]
+        weights = [record.duration for record in records]
+        columns = zip(*(record.counters for record in records), strict=True)
         totals = [_total_of(column, weights if place < RATIOS else None) for place, column in enumerate(columns)]
-        rows.append((DASH, DASH, "total", DASH, *_figures(ticks, total_ticks, us_per_tick, totals)))
+        rows.append((DASH, DASH, "total", DASH, *_figures(sum(weights, start=0.0), total_ticks, us_per_tick, totals)))
     return rows
 
 
@@ -134,17 +132,15 @@ def memory_bound(ratios: Sequence[float | None]) -> float | None:
     return max(dstr, dld, wld) / denominator if denominator else None
 
 
+@dataclass(slots=True)
 class Durations:
     """Durations in one unit; those that are not known are counted and in no other figure."""
 
-    __slots__ = ("count", "known", "longest", "shortest", "total")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.known = 0
-        self.total = 0.0
-        self.longest = float("-inf")
-        self.shortest = float("inf")
+    count: int = 0
+    known: int = 0
+    total: float = 0.0
+    longest: float = float("-inf")
+    shortest: float = float("inf")
 
     def add(self, duration: float | None) -> None:
         """Take one duration in."""
@@ -179,23 +175,18 @@ class _Gathered:
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
-        self._found: dict[tuple[str, str], Durations] = {}
+        self._found: dict[tuple[str, str], Durations] = defaultdict(Durations)
 
     def of(self, unit: str, layer_index: int | None) -> Durations:
-        """Those of a layer."""
         layer = None if layer_index is None else self._layers.get(layer_index)
-        key = (unit, UNKNOWN if layer is None else layer.name)
-        durations = self._found.get(key)
-        if durations is None:
-            durations = self._found[key] = Durations()
-        return durations
+        return self._found[unit, UNKNOWN if layer is None else layer.name]
 
     def rows(self, stream_id: int | None, frequency_mhz: int | None) -> list[Cells]:
         """Rows of OP_STATISTIC; Task ID counts them from 0."""
-        us = {AA_CORE: None if frequency_mhz is None else ticks_to_us(1, frequency_mhz), AA_CPU: 1.0}
+        us = {"aicore": None if frequency_mhz is None else ticks_to_us(1, frequency_mhz), "aicpu": 1.0}
         total = _sum_or_none(durations.total_us(us[unit]) for (unit, _), durations in self._found.items())
         return [
-            (task, stream_id, name, unit, *durations.cells(us[unit], total))
+            (task, stream_id, name, UNITS[unit], *durations.cells(us[unit], total))
             for task, ((unit, name), durations) in enumerate(self._found.items())
         ]
 
@@ -205,11 +196,12 @@ async def acl_statistic_rows(calls: AsyncIterator[list[CallRow]]) -> list[Cells]
 
     A call with an unknown begin is in Count, and in no time.
     """
-    found: dict[tuple[int, int, str, str], Durations] = {}
+    found: dict[tuple[int, int, str, str], Durations] = defaultdict(Durations)
     async for page in calls:
         for call in page:
-            durations = found.setdefault((call.pid, call.tid, call.type, call.name), Durations())
-            durations.add(None if call.begin_us is None else call.end_us - call.begin_us)
+            found[call.pid, call.tid, call.type, call.name].add(
+                None if call.begin_us is None else call.end_us - call.begin_us
+            )
     # A row without any known time takes no share, and does not make the others' unknown.
     total = _sum_or_none(each.total_us(1.0) for each in found.values() if each.known)
     return [(*key, *durations.cells(1.0, total)) for key, durations in found.items()]

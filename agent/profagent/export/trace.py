@@ -29,43 +29,16 @@ DEFAULT_STREAM = 0
 TASK_TYPES = ("AA CORE", "AA CPU")
 
 
-class _TaskArgs(msgspec.Struct, frozen=True):
-    task_type: str = msgspec.field(name="Task Type")
-    stream_id: int = msgspec.field(name="Stream Id")
-    task_id: int = msgspec.field(name="Task Id")
+TraceEvent = dict[str, Any]
 
 
-class _CallArgs(msgspec.Struct, frozen=True):
-    mode: str = msgspec.field(name="Mode")
-    process_id: int = msgspec.field(name="Process_Id")
-    thread_id: int = msgspec.field(name="Thread_Id")
+def _span(name: str, pid: int, tid: int, ts: float, dur: float, args: dict[str, Any]) -> TraceEvent:
+    return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
-class _Named(msgspec.Struct, frozen=True):
-    name: str
-
-
-class Event(msgspec.Struct, frozen=True, tag_field="ph", tag="X"):
-    """A span of time on a track."""
-
-    name: str
-    pid: int
-    tid: int
-    ts: float
-    dur: float
-    args: _TaskArgs | _CallArgs
-
-
-class Name(msgspec.Struct, frozen=True, tag_field="ph", tag="M"):
+def _title(kind: str, pid: int, tid: int, name: str) -> TraceEvent:
     """What a viewer calls a process (`process_name`) or a track (`thread_name`)."""
-
-    name: str
-    pid: int
-    tid: int
-    args: _Named
-
-
-TraceEvent = Event | Name
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 @dataclass
@@ -100,7 +73,7 @@ class TaskEvents:
         self._origin_ns = _ns(origin_us)
         self._frequency_mhz = frequency_mhz
         self._layers = layers
-        self._lanes: dict[tuple[int, bool], _Lanes] = {}
+        self._lanes: dict[str, _Lanes] = {}
         self._tracks = 0
 
     def of_inference(self, inference: InferenceRow, tasks: Iterable[TaskRow]) -> Iterator[TraceEvent]:
@@ -115,15 +88,24 @@ class TaskEvents:
             if span is None:
                 self.unplaced += 1
                 continue
-            lanes = self._lanes_of(stream, is_aicpu=task.is_aicpu)
+            title = f"stream {stream} {TASK_TYPES[task.is_aicpu]}"
+            lanes = self._lanes.setdefault(title, _Lanes(title))
             lane, start_ns = lanes.take(*span)
             if not self._tracks:
-                yield Name("process_name", self._pid, 0, _Named(self._title))
+                yield _title("process_name", self._pid, 0, self._title)
             if lane == len(lanes.tids):
                 yield self._add_track(lanes)
-            args = _TaskArgs(TASK_TYPES[task.is_aicpu], stream, task_id)
+            args = {"Task Type": TASK_TYPES[task.is_aicpu], "Stream Id": stream, "Task Id": task_id}
             duration_us = (span[1] - span[0]) / NS_PER_US
-            yield Event(self._layer_name(task), self._pid, lanes.tids[lane], start_ns / NS_PER_US, duration_us, args)
+            layer = None if task.layer_index is None else self._layers.get(task.layer_index)
+            yield _span(
+                UNKNOWN if layer is None else layer.name,
+                self._pid,
+                lanes.tids[lane],
+                start_ns / NS_PER_US,
+                duration_us,
+                args,
+            )
             task_id += 1
 
     def _span_ns(self, task: TaskRow) -> tuple[int, int] | None:
@@ -140,21 +122,11 @@ class TaskEvents:
         start = round(task.ticks_before * ns_per_tick)
         return base_ns + start, base_ns + round((task.ticks_before + task.ticks) * ns_per_tick)
 
-    def _layer_name(self, task: TaskRow) -> str:
-        layer = None if task.layer_index is None else self._layers.get(task.layer_index)
-        return UNKNOWN if layer is None else layer.name
-
-    def _lanes_of(self, stream: int, *, is_aicpu: bool) -> _Lanes:
-        lanes = self._lanes.get((stream, is_aicpu))
-        if lanes is None:
-            lanes = self._lanes[stream, is_aicpu] = _Lanes(f"stream {stream} {TASK_TYPES[is_aicpu]}")
-        return lanes
-
-    def _add_track(self, lanes: _Lanes) -> Name:
+    def _add_track(self, lanes: _Lanes) -> TraceEvent:
         self._tracks += 1
         lanes.tids.append(self._tracks)
         title = lanes.title if len(lanes.tids) == 1 else f"{lanes.title} ({len(lanes.tids)})"
-        return Name("thread_name", self._pid, self._tracks, _Named(title))
+        return _title("thread_name", self._pid, self._tracks, title)
 
 
 class CallEvents:
@@ -175,13 +147,13 @@ class CallEvents:
                 continue
             if (call.pid, None) not in named:
                 named.add((call.pid, None))
-                yield Name("process_name", call.pid, 0, _Named(f"process {call.pid}, {self._title}"))
+                yield _title("process_name", call.pid, 0, f"process {call.pid}, {self._title}")
             if (call.pid, call.tid) not in named:
                 named.add((call.pid, call.tid))
-                yield Name("thread_name", call.pid, call.tid, _Named(f"Thread {call.tid}"))
-            args = _CallArgs(call.type, call.pid, call.tid)
+                yield _title("thread_name", call.pid, call.tid, f"Thread {call.tid}")
+            args = {"Mode": call.type, "Process_Id": call.pid, "Thread_Id": call.tid}
             start_us, duration_us = call.begin_us - self._origin_us, call.end_us - call.begin_us
-            yield Event(call.name, call.pid, call.tid, start_us, duration_us, args)
+            yield _span(call.name, call.pid, call.tid, start_us, duration_us, args)
 
 
 async def trace_pieces(

@@ -117,10 +117,10 @@ def parse_acl_json(data: bytes, file: str) -> int:
     profiler = loaded.get("profiler") if isinstance(loaded, dict) else None
     if not isinstance(profiler, dict):
         raise FormatError(file, 0, "an object 'profiler'", "none")
-    told = profiler.get("interval", "")
-    interval = interval_of(told) if isinstance(told, str) else None
+    text = profiler.get("interval", "")
+    interval = interval_of(text) if isinstance(text, str) else None
     if interval is None:
-        raise FormatError(file, 0, f"an interval from '0' to '{INTERVAL_MAX}'", repr(told)[:40])
+        raise FormatError(file, 0, f"an interval from '0' to '{INTERVAL_MAX}'", repr(text)[:40])
     return interval
 
 

@@ -256,7 +256,7 @@ def merged(one: Tally, other: Tally) -> Tally:
     )
 
 
-def told(name: str, tally: Tally, peak_bytes_per_s: float = PEAK_MEMORY_RATE) -> str:
+def implausible_text(name: str, tally: Tally, peak_bytes_per_s: float = PEAK_MEMORY_RATE) -> str:
     """What a check with implausible values has found, in a line: how many of how many, the worst, the first."""
     assert tally.first is not None
     assert tally.worst is not None

@@ -162,6 +162,11 @@ class Figures(NamedTuple):
     late: int | None
     never_came: int | None
 
+    def fields(self) -> dict[str, int | str | None]:
+        """As they are told in JSON."""
+        names = ("sampled", "due", "late", "never_came", "interval")
+        return {**{name: getattr(self, name) for name in names}, "interval_from": self.origin}
+
 
 UNKNOWN_FIGURES = Figures(None, None, 0, None, None, None)
 
@@ -196,13 +201,13 @@ def infer_interval(gaps: Mapping[int, int]) -> int | None:
     return smallest if is_clear else None
 
 
-def figures_of(sampled: int, gaps: Mapping[int, int] | None, told: int | None) -> Figures:
+def figures_of(sampled: int, gaps: Mapping[int, int] | None, interval_told: int | None) -> Figures:
     """Figures from the distances between samples, in inferences; None: they are not known.
 
-    `told` is the interval of an acl.json. Distances that it does not allow show that the program was told another one.
+    `interval_told` is that of an acl.json. Distances that it does not allow show that the program was told another one.
     """
-    interval = told if told is not None or gaps is None else infer_interval(gaps)
-    origin = None if interval is None else INFERRED if told is None else FROM_FILE
+    interval = interval_told if interval_told is not None or gaps is None else infer_interval(gaps)
+    origin = None if interval is None else INFERRED if interval_told is None else FROM_FILE
     if interval is None or gaps is None or not sampled:
         return Figures(interval, origin, sampled, None, None, None)
     meanings = [(gap_of(gap, interval), count) for gap, count in gaps.items()]
@@ -254,9 +259,9 @@ class SampleTally:
         if after is not None:
             self.gaps[after - pic_count] += 1
 
-    def figures(self, told: int | None) -> Figures:
-        """How well the model was sampled; `told` is the interval of its acl.json, None where that is not known."""
-        return figures_of(self.sampled, self._inferences(), told)
+    def figures(self, interval_told: int | None) -> Figures:
+        """How well the model was sampled; `interval_told` is that of its acl.json, None where it is not known."""
+        return figures_of(self.sampled, self._inferences(), interval_told)
 
     def _inferences(self) -> dict[int, int] | None:
         """The distances in inferences; None where they cannot be told."""

@@ -1,36 +1,47 @@
-"""`import`: a JOB directory into the database in its own `sqlite/` folder, made anew each time."""
+"""`profagent import`: a JOB directory into the database in its own `sqlite/` folder, or into a workspace."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from profagent.errors import ProfagentError, UsageError
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.provenance import events_line, ledger_lines, summary_lines
+from profagent.cli.running import run_to_the_end, run_until_stopped, tell
+from profagent.errors import IncompleteError, ProfagentError, UsageError
+from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
-from profagent.importing.job_folder import alone_in_job, job_database, new_database
+from profagent.importing.job_folder import alone_in_job, job_database, new_database, tell_unrecorded, write_log
 from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
 from profagent.ingest.decoder import decoder_of, source_named
 from profagent.ingest.local import LocalJob, LocalStream, list_collection
-from profagent.link.messages import JOB_SOURCE, OPEN, PROTOCOL, Board, Chunk, Clocks, Happened, JobStatus
+from profagent.link.boards_file import BoardsFile
+from profagent.link.messages import JOB_SOURCE, OPEN, PROTOCOL, Board, Chunk, Clocks, JobStatus, Profiling, Received
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.database import reading
 from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
+from profagent.store.summary import session_summary
+from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change, Step
     from profagent.ingest.local import JobListing
-    from profagent.link.messages import Acknowledgement, FollowedLog, Holding, Profiling
+    from profagent.link.messages import Acknowledgement, FollowedLog, Holding
     from profagent.record.recording import Recording
-    from profagent.store.workspace import Workspace
 
+T = TypeVar("T")
 
 NO_BOARD = "import"
 # What profagentd takes as an identity, and what `record` calls a board that has none.
@@ -40,68 +51,54 @@ BATCH_BYTES = 4 << 20
 BATCH_EVENTS = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceImport:
-    """What to import, and as whose. `board` is the identity of the board that the JOB was copied from.
-
-    `told` is what the JOB's program was told to record.
-    """
-
-    directory: Path
-    workspace: Workspace
-    board: str = NO_BOARD
-    maps: CounterMaps = BUILT_IN
-    told: Profiling | None = None
-
-
 async def import_into(
-    options: WorkspaceImport, stop: asyncio.Event, *, reached: Callable[[Step], None] | None = None
+    directory: Path,
+    workspace: Workspace,
+    stop: asyncio.Event,
+    *,
+    board: str = NO_BOARD,
+    maps: CounterMaps = BUILT_IN,
+    profiling: Profiling | None = None,
+    reached: Callable[[Step], None] | None = None,
 ) -> dict[str, Any]:
     """Copy a JOB into the workspace's mirror and database; returns the session's summary.
 
+    `board` is the identity of the board that it was copied from, `profiling` what its program was to record.
     What is there already is compared and not written again; one that was interrupted goes on. `reached` is called after
     each step of the commit rule. Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
     """
     from profagent.record.recording import Recording, RecordingOptions  # noqa: PLC0415 - verbs that only read start faster
 
-    if not _IDENTITY.fullmatch(options.board):
+    if not _IDENTITY.fullmatch(board):
         raise UsageError(
-            f"{options.board!r} is no board's identity",
+            f"{board!r} is no board's identity",
             hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
         )
-    directory = options.directory.resolve()
+    directory = await asyncio.to_thread(directory.resolve)
     if not source_named(directory.name):
         raise UsageError(
             f"{directory.name} is no JOB's name",
             hint="name a directory that is called JOB and 29 letters, or OPS-…, MARKS-… or METRICS-…",
         )
-    if directory.is_relative_to(options.workspace.root.resolve() / "mirror"):
+    if directory.is_relative_to(workspace.root.resolve() / "mirror"):
         # Each file would be replaced while it is read.
         raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
     listing = await asyncio.to_thread(list_collection, directory)
-    with options.workspace.locked():
-        async with Store(options.workspace.database) as store:
-            chosen = RecordingOptions(
-                lambda: time.time_ns() // 1000, source="import", maps=options.maps, job=directory.name
-            )
-            recording = Recording(options.workspace, store, chosen, reached=reached)
-            await recording.begin(_board(options.board, listing), str(directory))
-            recording.know_job(
-                JobStatus(
-                    *(1, directory.name, str(directory), OPEN),
-                    caught_up=False,
-                    profiling=options.told,
-                    source=listing.source,
-                )
-            )
+    with workspace.locked():
+        async with Store(workspace.database) as store:
+            chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="import", maps=maps, job=directory.name)
+            recording = Recording(workspace, store, chosen, reached=reached)
+            await recording.begin(_board_of(board, listing), str(directory))
+            status = JobStatus(1, directory.name, str(directory), OPEN, caught_up=False, profiling=profiling)
+            recording.know_job(replace(status, source=listing.source))
             await _copy(recording, LocalStream(directory, listing), stop)
             await _finish(recording, directory.name, is_ended=_is_ended(listing))
             summary = await recording.session.summary()
-    return {**summary, "database": str(options.workspace.database), "mirror": str(recording.mirror)}
+    return {**summary, "database": str(workspace.database), "mirror": str(recording.mirror)}
 
 
 async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event) -> None:
-    await recording.take([Happened(stream.job, None, loss) for loss in stream.odd()], _unheard)
+    await recording.take([Received(stream.job, None, loss) for loss in stream.odd()], _unheard)
     for start in range(0, len(stream.logs), LOGS_PER_PAGE):
         logs = {log.handle: log for log in stream.logs[start : start + LOGS_PER_PAGE]}
         batches = _batches(stream, logs, await recording.holdings([*logs.values()]))
@@ -128,26 +125,35 @@ def _is_ended(listing: JobListing) -> bool:
 
 def _batches(
     stream: LocalStream, logs: dict[int, FollowedLog], holdings: Sequence[Holding]
-) -> Iterator[list[Happened]]:
+) -> Iterator[list[Received]]:
     """Events of several logs together, of none that is not wanted."""
-    batch: list[Happened] = []
+    wanted = (holding for holding in holdings if not holding.skip)
+    events = (event for holding in wanted for event in stream.events(logs[holding.handle], holding))
+    return _in_batches(events, _bytes, BATCH_BYTES, BATCH_EVENTS)
+
+
+def _bytes(received: Received) -> int:
+    return len(received.event.data) if isinstance(received.event, Chunk) else 0
+
+
+def _in_batches(items: Iterable[T], size_of: Callable[[T], int], most: int, most_items: int) -> Iterator[list[T]]:
+    """The items in lists of so much size and so many; the last one has the rest."""
+    batch: list[T] = []
     size = 0
-    for holding in holdings:
-        for happened in () if holding.skip else stream.events(logs[holding.handle], holding):
-            batch.append(happened)
-            size += len(happened.event.data) if isinstance(happened.event, Chunk) else 0
-            if size >= BATCH_BYTES or len(batch) >= BATCH_EVENTS:
-                yield batch
-                batch, size = [], 0
-    if batch:
-        yield batch
+    for item in items:
+        batch.append(item)
+        size += size_of(item)
+        if size >= most or len(batch) >= most_items:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
 async def _unheard(_: Sequence[Acknowledgement]) -> None:
     """There is no board to acknowledge to."""
 
 
-def _board(identity: str, listing: JobListing) -> Board:
+def _board_of(identity: str, listing: JobListing) -> Board:
     return Board(
         identity=identity,
         hostname="",
@@ -181,21 +187,21 @@ async def import_job(
     directory: Path,
     maps: CounterMaps = BUILT_IN,
     *,
-    told: Profiling | None = None,
+    profiling: Profiling | None = None,
     sdk: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Imported:
     """Import a JOB directory. Raises UsageError, UnsupportedBoardError, StoreError.
 
-    `told` is what the JOB's program was told to record, `sdk` what the board's SDK is, empty where that is not known.
+    `profiling` is what the JOB's program was to record, `sdk` what the board's SDK is, empty where that is not known.
     Another import of the JOB is waited for.
     """
     async with alone_in_job(directory, tell):
-        return await import_alone(directory, maps, told=told, sdk=sdk)
+        return await import_alone(directory, maps, profiling=profiling, sdk=sdk)
 
 
 async def import_alone(
-    directory: Path, maps: CounterMaps = BUILT_IN, *, told: Profiling | None = None, sdk: str = ""
+    directory: Path, maps: CounterMaps = BUILT_IN, *, profiling: Profiling | None = None, sdk: str = ""
 ) -> Imported:
     """The same, for whoever is alone in the JOB.
 
@@ -207,7 +213,7 @@ async def import_alone(
         listing = await asyncio.to_thread(list_collection, directory)
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=listing.is_simulated, sdk=sdk))
         async with Store(draft, durable=False) as store:
-            await _fill(store, directory, listing, counter_map, maps.peak_bytes_per_s, told)
+            await _fill(store, directory, listing, counter_map, maps.peak_bytes_per_s, profiling)
     return Imported(job_database(directory), len(listing.files), listing.is_simulated, time.monotonic() - started)
 
 
@@ -217,7 +223,7 @@ async def _fill(
     listing: JobListing,
     counter_map: CounterMap | None,
     peak_bytes_per_s: float,
-    told: Profiling | None,
+    profiling: Profiling | None,
 ) -> None:
     session = await store.begin(
         SessionStart(
@@ -232,18 +238,12 @@ async def _fill(
             peak_bytes_per_s=peak_bytes_per_s,
         )
     )
-    if told is not None:
-        await session.apply(
-            [
-                JobChanges(
-                    directory.name,
-                    str(directory),
-                    (ProfilingKnown(interval_of(told.interval), display_text(told.path)),),
-                )
-            ]
-        )
+    if profiling is not None:
+        known = ProfilingKnown(interval_of(profiling.interval), display_text(profiling.path))
+        await session.apply([JobChanges(directory.name, str(directory), (known,))])
     job = LocalJob(directory, listing, counter_map)
-    for changes in _batches_importing(job.changes()):
+    for files in _in_batches(job.changes(), _records, RECORDS_PER_BATCH, FILES_PER_BATCH):
+        changes = [change for file in files for change in file]
         await session.apply([JobChanges(directory.name, str(directory), changes)])
     unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
     is_over = _is_ended(listing) if listing.source != JOB_SOURCE else not unsettled
@@ -254,24 +254,99 @@ async def _fill(
     await session.end(time.time_ns() // 1000)
 
 
-def _batches_importing(files: Iterator[list[Change]]) -> Iterator[list[Change]]:
-    """Changes of several files together."""
-    batch: list[Change] = []
-    records = count = 0
-    for changes in files:
-        batch += changes
-        count += 1
-        records += sum(_records(change) for change in changes)
-        if records >= RECORDS_PER_BATCH or count >= FILES_PER_BATCH:
-            yield batch
-            batch, records, count = [], 0, 0
-    yield batch
+def _records(changes: Sequence[Change]) -> int:
+    calls = sum(len(change.number) for change in changes if isinstance(change, ApiRecords))
+    return calls + sum(len(change.sequence) for change in changes if isinstance(change, SegmentRecords))
 
 
-def _records(change: Change) -> int:
-    match change:
-        case SegmentRecords():
-            return len(change.sequence)
-        case ApiRecords():
-            return len(change.number)
-    return 0
+# An import's database holds this one session.
+SESSION = 1
+
+
+@click.command("import")
+@options.job_directory()
+@click.option(
+    "--workspace",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Copy the JOB into this workspace as a session, in place of the JOB's own database.",
+)
+@click.option(
+    "--board", metavar="BOARD", help="With --workspace: the board that the JOB was copied from; a name or an identity."
+)
+@options.counter_map
+@options.acl_json
+@options.as_json
+def command(
+    *,
+    directory: Path,
+    workspace: Path | None,
+    board: str | None,
+    maps: CounterMaps,
+    acl_json: Path | None,
+    as_json: bool,
+) -> int:
+    """Import a JOB directory, or one of OPS-…, MARKS-… or METRICS-…, into the database in its sqlite/ folder.
+
+    The database is made anew each time.
+
+    With --workspace it is copied into that workspace and becomes what `record` would have made of it; what is there
+    already is not copied again. Exit code 4: records that existed are missing; the summary says which. Exit code 1 also
+    where there is no record at all: it says why.
+
+    Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    """
+    profiling = None if acl_json is None else read_acl_json(acl_json)
+    if workspace is None:
+        if board is not None:
+            raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
+        return run_to_the_end(lambda: _into_the_job(directory, maps, profiling, as_json=as_json))
+    identity, found = identity_of(board), Workspace(workspace)
+    summary = run_until_stopped(
+        lambda stop: import_into(directory, found, stop, board=identity, maps=maps, profiling=profiling)
+    )
+    click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
+    return run_to_the_end(lambda: _exit_code(summary, found.database))
+
+
+def read_acl_json(file: Path) -> Profiling:
+    """The interval that a file tells. Raises UsageError, FormatError."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {file}: {error.strerror}", hint="name the acl.json that the JOB's program was given"
+        ) from error
+    return Profiling(str(file), str(parse_acl_json(data, str(file))))
+
+
+def identity_of(board: str | None) -> str:
+    """The identity of a board that has a name and one; else what was given is an identity."""
+    if board is None:
+        return NO_BOARD
+    entry = BoardsFile().entries().get(board)
+    return entry.uuid if entry is not None and entry.uuid else board
+
+
+async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling | None, *, as_json: bool) -> int:
+    imported = await import_job(directory, maps, profiling=profiling, tell=tell)
+    async with reading(imported.database) as connection:
+        summary = await session_summary(connection, SESSION)
+    lines = ledger_lines(summary["ledger"])
+    write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s", *lines])
+    if as_json:
+        click.echo(msgspec.json.encode({**summary, "database": str(imported.database)}))
+    else:
+        records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
+        mark = " [simulated]" if imported.simulated else ""
+        if (events := events_line(summary["events"])) is not None:
+            records = f"{records}, {events}"
+        click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
+        for line in (*lines, *summary["implausible"]):
+            tell(f"  {line}")
+    return await _exit_code(summary, imported.database)
+
+
+async def _exit_code(summary: dict[str, Any], database: Path) -> int:
+    empty = await tell_unrecorded(database, summary["session"])
+    return empty if summary["complete"] else IncompleteError.exit_code

@@ -13,13 +13,15 @@ import secrets
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from profagent import __version__
 from profagent.cli import options
+from profagent.cli.running import tell
 from profagent.doctor.job import why_no_layers
 from profagent.errors import StoreError, UsageError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
@@ -40,38 +42,6 @@ if TYPE_CHECKING:
     from profagent.store.counter_maps import CounterMaps
 
 
-class Unrecorded(NamedTuple):
-    """A JOB without layers; `is_empty`: nor has it any other record."""
-
-    job: str
-    why: str
-    remedy: str
-    is_empty: bool
-
-
-async def unrecorded_jobs(database: Path, session: int | None, job: str | None) -> tuple[list[Unrecorded], bool]:
-    """The session's JOBs without layers, or the one that is named, and whether no JOB has any record. StoreError.
-
-    `session` None is the newest. Of one whose records `gc` deleted nothing is told.
-    """
-    async with reading(database) as connection:
-        number = (await find_session(connection, session)).session
-        if await is_cleared(connection, number):
-            return [], False
-        jobs = await jobs_of(connection, number, job)
-        found = [
-            Unrecorded(
-                each.name,
-                *why_no_layers(await log_sizes(connection, each.job)),
-                is_empty=not await has_records(connection, each.job, "aicpu", "acl_api"),
-            )
-            for each in jobs
-            if not await has_records(connection, each.job, "aicore")
-        ]
-        is_empty = len(found) == len(jobs) and all(each.is_empty for each in found)
-        return found, is_empty and not any((await event_counts(connection, number)).values())
-
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -90,38 +60,38 @@ class Target:
 
 
 def target_options(function: F) -> F:
-    """`-dir JOB` or `--session N`, with what goes with them."""
-    for add in (
-        options.counter_map,
-        options.workspace,
-        click.option("--job", metavar="NAME", help="Only this JOB of the session."),
-        click.option("--session", type=int, metavar="N", help="A session of the workspace, in place of -dir."),
-        click.option(
-            "-dir",
-            "--collection-dir",
-            "directory",
-            type=click.Path(file_okay=False, path_type=Path),
-            metavar="JOB",
-            help="The JOB… directory, which holds data/ and info.json.0.",
-        ),
-    ):
-        function = add(function)
-    return function
+    """`-dir JOB` or `--session N`, with what goes with them, which the command is given as one `target`."""
+
+    @wraps(function)
+    async def with_target(
+        *,
+        directory: Path | None,
+        session: int | None,
+        job: str | None,
+        workspace: Path | None,
+        maps: CounterMaps,
+        **others: Any,
+    ) -> Any:
+        return await function(target=await find_target(directory, session, job, workspace, maps), **others)
+
+    command = options.workspace(options.counter_map(with_target))
+    command = click.option("--job", metavar="NAME", help="Only this JOB of the session.")(command)
+    command = click.option("--session", type=int, metavar="N", help="A session of the workspace, in place of -dir.")(
+        command
+    )
+    return cast("F", options.job_directory(required=False)(command))
 
 
 def choice_options(function: F) -> F:
-    """`--last N` and `--inference PIC`."""
-    for add in (
-        click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="The one at this picture count."),
-        click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences."),
-    ):
-        function = add(function)
-    return function
+    """`--last N` and `--inference PIC`, which the command is given as one `choice`."""
 
+    @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences.")
+    @click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="The one at this picture count.")
+    @wraps(function)
+    def with_choice(*, last: int | None, inference: int | None, **others: Any) -> Any:
+        return function(choice=Choice(inference, last), **others)
 
-def chosen_inferences(last: int | None, inference: int | None, default: Choice) -> Choice:
-    """The choice that the options make."""
-    return default if last is None and inference is None else Choice(last=last, inference=inference)
+    return cast("F", with_choice)
 
 
 async def find_target(
@@ -158,27 +128,28 @@ def _named_directory(target: str) -> Path | None:
 
 
 async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
-    """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind."""
-    from profagent.cli.running import tell  # noqa: PLC0415 - verbs that only read start faster
-    from profagent.importing.job_folder import unrecorded_jobs  # noqa: PLC0415 - as above
+    """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind.
 
-    found, is_empty = await unrecorded_jobs(database, session, job)
-    for each in found:
-        tell(f"{each.job}: {each.why}")
-        tell(f"  {each.remedy}")
-    return int(is_empty)
-
-
-def _name_of(directory: Path) -> str:
-    return directory.resolve().name
+    `session` None is the newest. Of one whose records `gc` deleted nothing is said.
+    """
+    async with reading(database) as connection:
+        number = (await find_session(connection, session)).session
+        jobs = [] if await is_cleared(connection, number) else await jobs_of(connection, number, job)
+        is_empty = bool(jobs)
+        for each in jobs:
+            has_layers = await has_records(connection, each.job, "aicore")
+            is_empty &= not has_layers and not await has_records(connection, each.job, "aicpu", "acl_api")
+            if not has_layers:
+                why, remedy = why_no_layers(await log_sizes(connection, each.job))
+                tell(f"{each.name}: {why}")
+                tell(f"  {remedy}")
+        return int(is_empty and not any((await event_counts(connection, number)).values()))
 
 
 async def _job_target(directory: Path, maps: CounterMaps) -> Target:
     """A JOB directory's; it is imported first when needed."""
-    from profagent.cli.running import tell  # noqa: PLC0415 - verbs that only read start faster
-
     database = await imported_database(directory, maps, tell=tell)
-    return Target(database, directory, job=_name_of(directory))
+    return Target(database, directory, job=(await asyncio.to_thread(directory.resolve)).name)
 
 
 def _session_target(workspace: Workspace, session: int | None, job: str | None, maps: CounterMaps) -> Target:
@@ -223,7 +194,7 @@ async def alone_in_job(directory: Path, tell: Callable[[str], None]) -> AsyncIte
 
     Raises UsageError where it is no JOB: nothing is made in it.
     """
-    if source_named(_name_of(directory)) in {"", JOB_SOURCE}:
+    if source_named((await asyncio.to_thread(directory.resolve)).name) in {"", JOB_SOURCE}:
         await asyncio.to_thread(require_job, directory)
     file = own_folder(directory, DATABASE_FOLDER) / LOCK_FILE
     try:
@@ -311,13 +282,13 @@ def write_log(directory: Path, lines: Iterable[str]) -> None:
 
 
 async def _lock(handle: int, directory: Path, tell: Callable[[str], None]) -> None:
-    is_told = False
+    is_chosen = False
     while True:
         with suppress(BlockingIOError):
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not is_told:
+        if not is_chosen:
             tell(f"another profagent imports {directory}: waiting for it")
-        is_told = True
+        is_chosen = True
         await asyncio.sleep(LOOK_EACH_S)
 
 
@@ -362,7 +333,7 @@ async def _gained_map(database: Path, maps: CounterMaps) -> bool:
     except StoreError:
         # It is damaged, or of another version.
         return True
-    found = MapUsed.of(maps.would_be(simulated=session.simulated, sdk=session.sdk_version))
+    found = MapUsed.of(maps.unheard().of(simulated=session.simulated, sdk=session.sdk_version))
     return session.counter_map in (None, found.name) and session.counter_map_digest != found.digest
 
 

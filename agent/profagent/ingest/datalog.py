@@ -82,7 +82,7 @@ def assess(
     if settled or ended:
         entries += _of_size(facts, done)
     if ended and done is None:
-        entries.append(_unvouched(facts, is_done_empty=is_done_empty))
+        entries.append(_without_done(facts, is_done_empty=is_done_empty))
     return tuple(entries)
 
 
@@ -111,7 +111,7 @@ def _of_records(facts: LogFacts) -> Iterator[Entry]:
         yield facts.begun_before.entry(reasons.BEGIN_UNKNOWN, "calls that began before profiling was started")
 
 
-def _unvouched(facts: LogFacts, *, is_done_empty: bool) -> Entry:
+def _without_done(facts: LogFacts, *, is_done_empty: bool) -> Entry:
     """Data of an ended JOB without a `.done`. The runtime begins one only where there were bytes to announce."""
     if is_done_empty:
         missing = "may miss its end" if facts.size else "has no bytes"

@@ -70,7 +70,7 @@ class JobDecoder(Decoder):
         self._marked_map = marked_map
         self._is_marked = False
         # Files of which this decoder has told what they say of records.
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         if counter_map is None and marked_map is not None and files.read(SIMULATED_MARKER) is not None:
             counter_map = marked_map
         self._logs = LogStates(files, counter_map, remembered_logs)
@@ -85,7 +85,7 @@ class JobDecoder(Decoder):
 
     def begin_stream(self) -> None:
         """A stream begins: what was told in an earlier one may have changed."""
-        self._logs.told.clear()
+        self._logs.renewed.clear()
 
     def expect(self, paths: Iterable[str]) -> None:
         """The board announces logs that are not held whole: a `.done` counts once the board has told it after that."""
@@ -161,7 +161,7 @@ class JobDecoder(Decoder):
         """A file that came whole; `size` where `data` is only its beginning. Raises UnsupportedBoardError."""
         name = parse_log_name(path)
         if path == SIMULATED_MARKER:
-            self._note_told(path)
+            self._note_reported(path)
             yield from self._marked()
         elif name is None:
             yield _foreign(path)
@@ -218,22 +218,22 @@ class JobDecoder(Decoder):
 
     def _recall(self, name: LogName) -> Iterator[Change]:
         """What files that came before this decoder was made tell of a log's records."""
-        if SIMULATED_MARKER not in self._told:
-            self._note_told(SIMULATED_MARKER)
+        if SIMULATED_MARKER not in self._reported:
+            self._note_reported(SIMULATED_MARKER)
             if self.files.read(SIMULATED_MARKER, 0) is not None:
                 yield self._simulated()
         for path in (DEVICE_INFO, layer_info_path(name)):
             known = parse_log_name(path)
-            if path not in self._told and known is not None:
-                self._note_told(path)
+            if path not in self._reported and known is not None:
+                self._note_reported(path)
                 data = small_file(self.files, path)
                 with suppress(FormatError):
                     yield from () if data is None else _known(path, known, data)
 
-    def _note_told(self, path: str) -> None:
-        if len(self._told) >= REMEMBERED_TABLES:
-            self._told.clear()  # what is told once more changes nothing
-        self._told.add(path)
+    def _note_reported(self, path: str) -> None:
+        if len(self._reported) >= REMEMBERED_TABLES:
+            self._reported.clear()  # what is told once more changes nothing
+        self._reported.add(path)
 
     def _read(self, path: str, name: LogName, data: bytes, *, is_whole: bool, is_rewritten: bool) -> Iterator[Change]:
         known: list[Change] = []
@@ -245,7 +245,7 @@ class JobDecoder(Decoder):
                 done = parse_done(data, name.kind, path)
             else:
                 known = _known(path, name, data)
-                self._note_told(path)
+                self._note_reported(path)
         except FormatError as error:
             entries = (_malformed(error),)
         yield from known

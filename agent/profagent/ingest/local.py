@@ -35,7 +35,7 @@ from profagent.ingest.changes import LinkLedger
 from profagent.ingest.decoder import decoder_of, small_file, source_named
 from profagent.ingest.mirror import DIGEST_BYTES
 from profagent.ingest.states import Joins, layer_info_path
-from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Happened, Holding, Loss, Started
+from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Holding, Loss, Received, Started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -251,16 +251,16 @@ class LocalStream:
         for path in self._listing.others:
             yield Loss(0, 1, reasons.NOT_A_FILE, f"{path} is no regular file", 0)
 
-    def events(self, log: FollowedLog, holding: Holding) -> Iterator[Happened]:
+    def events(self, log: FollowedLog, holding: Holding) -> Iterator[Received]:
         """What the host does not hold of a log."""
         path = os.fsdecode(log.path)
         try:
             with open(required(f"{self._directory}/{path}"), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                 for event in self._of_file(log, path, holding, file):
-                    yield Happened(self.job, log, event)
+                    yield Received(self.job, log, event)
         except OSError as error:
             loss = Loss(log.handle, 1, "unreadable", f"{path}: {error.strerror}", 0)
-            yield Happened(self.job, log, loss)
+            yield Received(self.job, log, loss)
 
     def _of_file(self, log: FollowedLog, path: str, holding: Holding, file: FileIO) -> Iterator[LogEvent]:
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)

@@ -311,7 +311,8 @@ class JobMirror:
             handle = opened(file, os.O_RDWR)
             if handle is None:
                 raise _lost(path)
-        self._open[file] = handle
+            self._open[file] = handle
+        self._open.move_to_end(file)
         return handle
 
     def _forget(self, path: str) -> None:

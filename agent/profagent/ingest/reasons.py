@@ -36,7 +36,7 @@ def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
     return Entry(grade_of(reason), reason, detail, count=_known(lost_bytes) or 1)
 
 
-def told_loss(job: str, path: str | None, loss: Loss) -> tuple[str, Change]:
+def loss_change(job: str, path: str | None, loss: Loss) -> tuple[str, Change]:
     """What a Loss of the wire means, and the JOB that it belongs to: a kept loss belongs to the board itself."""
     if loss.id:
         return "", _kept(loss)

@@ -33,12 +33,12 @@ REMEMBERED_MODELS = 64
 
 
 class _Model(NamedTuple):
-    """A model's `.info` files as far as they can be read; `is_told`: they came after the joins were made."""
+    """A model's `.info` files as far as they can be read; `is_reported`: they came after the joins were made."""
 
     layers: LayerTable | None
     nets: tuple[Net, ...]
     join: LayerJoin | None
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class Joins:
@@ -56,9 +56,9 @@ class Joins:
     def renew(self, name: LogName) -> bool:
         """Read a model's files again, one of which came; whether its records may have other layers now."""
         before, model = self._known.get(_key(name)), self._load(name)
-        self._known[_key(name)] = model._replace(is_told=True)
+        self._known[_key(name)] = model._replace(is_reported=True)
         # Until they were told, rows may have been joined with earlier ones.
-        return before is None or not before.is_told or before[:2] != model[:2]
+        return before is None or not before.is_reported or before[:2] != model[:2]
 
     def disagreements(self, name: LogName) -> list[str] | None:
         """What the model's two files do not agree about; None where its layer table cannot be read."""
@@ -153,7 +153,7 @@ class LogStates:
         # announced again.
         self.stale: set[str] = set()
         # Logs whose `.done` the board has told in this stream, and that were not judged by it yet.
-        self.told: set[str] = set()
+        self.renewed: set[str] = set()
         self._files = files
         self._logs: Lru[str, DataLog] = Lru(most)
         self._calls: Lru[str, DataLog] = Lru(most)
@@ -240,7 +240,7 @@ class LogStates:
             return log
         if not log.facts.size and self._files.read(log.path, 0) is None:
             return log  # a `.done` without data
-        self.told.discard(log.path)
+        self.renewed.discard(log.path)
         log = yield from self.split_as_announced(log)
         yield from self.timed(log)
         yield LogJudged(log.path, *log.judge())
@@ -249,14 +249,14 @@ class LogStates:
     def expect(self, path: str) -> None:
         """A log is announced: a `.done` that is known from before counts once the board tells it again."""
         self.growing.add(path)
-        if path not in self.told and self.done_of(path) is not None:
+        if path not in self.renewed and self.done_of(path) is not None:
             self.stale.add(path)
 
     def confirm(self, path: str) -> bool:
         """The `.done` of a log is told once more, as it was; whether that was not known."""
         was_stale = path in self.stale
         self.stale.discard(path)
-        self.told.add(path)
+        self.renewed.add(path)
         return was_stale
 
     def goes_on(self, path: str) -> bool:
@@ -283,7 +283,7 @@ class LogStates:
         A model that was loaded again adds to its log, and then writes the `.done` anew (format page 2.2). So one that
         is written anew while its log stands as it was is early.
         """
-        self.told.add(path)
+        self.renewed.add(path)
         is_early = is_rewritten and path not in self.stale and path not in self.growing
         if is_early:
             self.growing.add(path)

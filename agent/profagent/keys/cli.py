@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -13,34 +13,25 @@ from profagent.cli.table import Column, table_lines
 from profagent.keys.keys import DAYS, Entry, Keys, Made
 from profagent.link.credentials import REVOKED, ROLES, VIEWER, Certificate, default_keys
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 TITLES = ("kind", "name", "role", "until", "state", "fingerprint (SHA-256)", "addresses")
 COLUMNS = tuple(Column(title) for title in TITLES)
 MOST_DAYS = 20 * 365
 
 
-def keys_folder(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--keys DIR`."""
-    return click.option(
-        "--keys",
-        type=click.Path(file_okay=False, path_type=Path),
-        metavar="DIR",
-        help="The CA's folder; ~/.config/profagent/keys unless given.",
-    )(function)
-
-
-def days(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--days N`."""
-    return click.option(
-        "--days",
-        type=click.IntRange(1, MOST_DAYS),
-        default=DAYS,
-        show_default=True,
-        metavar="N",
-        help="How long it is valid from now on (it is so since 1970, for boards that wake there).",
-    )(function)
+keys_folder = click.option(
+    "--keys",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The CA's folder; ~/.config/profagent/keys unless given.",
+)
+days = click.option(
+    "--days",
+    type=click.IntRange(1, MOST_DAYS),
+    default=DAYS,
+    show_default=True,
+    metavar="N",
+    help="How long it is valid from now on (it is so since 1970, for boards that wake there).",
+)
 
 
 @click.group("keys")
@@ -180,13 +171,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    certificate = entry.certificate
-    return (
-        certificate.kind,
-        certificate.name,
-        certificate.role,
-        f"{certificate.until:%Y-%m-%d}",
-        "revoked" if entry.revoked else "expired" if entry.expired else "valid",
-        certificate.fingerprint,
-        " ".join(certificate.addresses),
-    )
+    found = entry.certificate
+    state = "revoked" if entry.revoked else "expired" if entry.expired else "valid"
+    until, addresses = f"{found.until:%Y-%m-%d}", " ".join(found.addresses)
+    return (found.kind, found.name, found.role, until, state, found.fingerprint, addresses)

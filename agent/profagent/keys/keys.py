@@ -14,7 +14,6 @@ import re
 import shutil
 import socket
 import stat
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -42,7 +41,7 @@ from profagent.link.credentials import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -62,12 +61,10 @@ class Issued:
 
 def new_ca(name: str, now: datetime) -> Issued:
     """An authority of its own."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = _name(name)
-    builder = _builder(subject, subject, key.public_key(), now + timedelta(days=CA_DAYS))
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-    return _issued(builder, key, key)
+    key, subject = ec.generate_private_key(ec.SECP256R1()), _name(name)
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
+    critical = (constraints, _usage(signs_certificates=True))
+    return _signed(subject, subject, key, key, now + timedelta(days=CA_DAYS), critical)
 
 
 def issue_board(
@@ -109,33 +106,28 @@ def _issue(
     key = ec.generate_private_key(ec.SECP256R1())
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if is_board else ExtendedKeyUsageOID.CLIENT_AUTH
     until = min(now + timedelta(days=days), issuer.not_valid_after_utc)
-    builder = _builder(_name(name), issuer.subject, key.public_key(), until)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-    builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
-    return _issued(builder.add_extension(signer, critical=False), key, issuer_key)
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(SINCE)
-        .not_valid_after(until)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    critical = (x509.BasicConstraints(ca=False, path_length=None), _usage(signs_certificates=False))
+    others = (
+        x509.ExtendedKeyUsage([purpose]),
+        x509.SubjectAlternativeName(alternatives),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
     )
+    return _signed(_name(name), issuer.subject, key, issuer_key, until, critical, others)
 
 
-def _issued(
-    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+def _signed(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
+    until: datetime,
+    critical: Sequence[x509.ExtensionType],
+    others: Sequence[x509.ExtensionType] = (),
 ) -> Issued:
+    names = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
+    builder = names.serial_number(x509.random_serial_number()).not_valid_before(SINCE).not_valid_after(until)
+    for extension in (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), *critical, *others):
+        builder = builder.add_extension(extension, critical=extension in critical)
     pem = serialization.Encoding.PEM
     return Issued(
         builder.sign(signer, hashes.SHA256()).public_bytes(pem),
@@ -204,7 +196,7 @@ class Keys:
             raise UsageError(
                 f"{self.folder} holds keys already", hint="nothing is overwritten: name another folder with --keys DIR"
             )
-        host = _plain(socket.gethostname())
+        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).lstrip("._-")[:48] or "host"
         authority = new_ca(_checked(name) if name else f"profagent-{host}"[:63], self._now)
         own = issue_host(authority, host, OPERATOR, days=days, now=self._now)
         certificate = Certificate.read(own.certificate, CERT)
@@ -228,7 +220,6 @@ class Keys:
 
     def entries(self) -> list[Entry]:
         """The authority, and what it issued, by kind and name. Raises UsageError."""
-        self._need_ca()
         revoked = self._revoked()
         files = [self.folder / CA, *sorted((self.folder / "certificates").glob("*.pem"))]
         found = [Certificate.read(content(file), file) for file in files]
@@ -244,7 +235,8 @@ class Keys:
 
     def revoke(self, what: str) -> list[Certificate]:
         """Revoke by name or fingerprint; the certificates that are so now. Raises UsageError."""
-        with self._locked():
+        self._authority()
+        with alone_in(self.folder):
             chosen = self._chosen(what)
             day = f"{self._now:%Y-%m-%d}"
             lines = [f"{each.fingerprint}  # {each.kind} {each.name}, {day}\n" for each in chosen]
@@ -275,8 +267,13 @@ class Keys:
     def _hand_out(self, kind: str, name: str, issued: Issued, files: dict[str, bytes]) -> Made:
         certificate = Certificate.read(issued.certificate, name)
         folder = self.folder / f"{kind}s" / name
-        with self._locked():
-            self._check_free(kind, name)
+        with alone_in(self.folder):
+            for entry in self.entries():
+                if (entry.certificate.kind, entry.certificate.name) == (kind, name) and not entry.revoked:
+                    raise UsageError(
+                        f"{kind} {name} has a certificate, until {entry.certificate.until:%Y-%m-%d}",
+                        hint=f"`profagent keys revoke {name}` first, or take another name",
+                    )
             write_atomically(self.folder / _record(certificate), [issued.certificate], durably=True)
             ca, revoked = (content(self.folder / each) for each in (CA, REVOKED))
             # What is there belongs to a certificate that is revoked.
@@ -284,22 +281,7 @@ class Keys:
             write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})
         return Made(certificate, folder)
 
-    def _check_free(self, kind: str, name: str) -> None:
-        for entry in self.entries():
-            if (entry.certificate.kind, entry.certificate.name) == (kind, name) and not entry.revoked:
-                raise UsageError(
-                    f"{kind} {name} has a certificate, until {entry.certificate.until:%Y-%m-%d}",
-                    hint=f"`profagent keys revoke {name}` first, or take another name",
-                )
-
-    def _need_ca(self) -> None:
-        if not (self.folder / CA).exists():
-            raise UsageError(
-                f"{self.folder} holds no keys", hint="make a CA with `profagent keys init`, or name its --keys"
-            )
-
     def _authority(self) -> Issued:
-        self._need_ca()
         certificate, key = (content(self.folder / each) for each in (CA, CA_KEY))
         if stat.S_IMODE((self.folder / CA_KEY).stat().st_mode) & OTHERS:
             raise UsageError(
@@ -312,13 +294,6 @@ class Keys:
         file = self.folder / REVOKED
         return revoked_fingerprints(content(file).decode("utf-8", "replace"), file)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold off others that change the folder. Raises UsageError when there is none."""
-        self._need_ca()
-        with alone_in(self.folder):
-            yield
-
 
 def _record(certificate: Certificate) -> str:
     """Where the CA keeps a certificate that it issued."""
@@ -329,11 +304,6 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a certificate", hint="it is 1 to 63 of A-Z a-z 0-9 . _ -")
     return name
-
-
-def _plain(name: str) -> str:
-    """A host's name, made fit for a certificate."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-")[:48] or "host"
 
 
 def content(path: Path) -> bytes:

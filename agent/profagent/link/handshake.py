@@ -78,24 +78,24 @@ def host_distrusted(address: str, credentials: Credentials, now: datetime) -> Re
     """The board ends the connection when it has seen this host's certificate. It does not say why."""
     own = credentials.own
     mine = f"{credentials.folder / CERT} ({own.name})"
-    told = f"the board at {address} does not take this host's certificate"
+    text = f"the board at {address} does not take this host's certificate"
     if now > own.until:
         return RefusedError(
-            f"{told}: {mine} has expired on {own.until:{_TIME}}; by this host's clock it is {now:{_TIME}}",
+            f"{text}: {mine} has expired on {own.until:{_TIME}}; by this host's clock it is {now:{_TIME}}",
             hint="have one issued anew: `profagent keys issue host`",
         )
     if own.kind != "host":
         return RefusedError(
-            f"{told}: {mine} is no host's: it is of the kind {own.kind}",
+            f"{text}: {mine} is no host's: it is of the kind {own.kind}",
             hint="take host.pem and host.key of `profagent keys issue host`",
         )
     if not own.is_issued_by(credentials.authority):
         return RefusedError(
-            f"{told}: {mine} was not issued by the CA of the board's, {credentials.authority.name}",
+            f"{text}: {mine} was not issued by the CA of the board's, {credentials.authority.name}",
             hint="have one issued by the CA whose ca.pem stands beside it: `profagent keys issue host`",
         )
     return RefusedError(
-        f"{told}: {mine} is valid until {own.until:{_TIME}}, so either the board's clock is wrong (past that day), or"
+        f"{text}: {mine} is valid until {own.until:{_TIME}}, so either the board's clock is wrong (past that day), or"
         " its tls_ca is not this CA's",
         hint="on the board: `date`, and `sha256sum` of its tls_ca against that of"
         f" {credentials.folder / 'ca.pem'}; put right what differs, and start profagentd again",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Never
 
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text
-from profagent.link.messages import Chunk, Completed, FollowedLog, Happened, Loss, Removed, Started
+from profagent.link.messages import Chunk, Completed, FollowedLog, Loss, Received, Removed, Started
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,14 +73,14 @@ class LogTable:
         if log is None:
             return True
         is_unasked = holding.handle in self._unasked
-        is_told = holding.skip or holding.generation > 0 or not is_unasked
-        if is_unasked and is_told:
+        is_news = holding.skip or holding.generation > 0 or not is_unasked
+        if is_unasked and is_news:
             self._passed_over[holding.handle] = "" if holding.skip else log.job
         if not holding.skip:
             self._logs[holding.handle] = log._replace(held=(holding.generation, holding.offset))
         elif not is_unasked:
             self.forget(holding.handle)
-        return is_told
+        return is_news
 
     def forget(self, *handles: int) -> None:
         """These handles are over."""
@@ -95,7 +95,7 @@ class LogTable:
         """Whether logs of a JOB were passed over, and will be announced again."""
         return job in self._passed_over.values()
 
-    def take(self, event: LogEvent, jobs: Mapping[int, JobStatus]) -> Happened | None:
+    def take(self, event: LogEvent, jobs: Mapping[int, JobStatus]) -> Received | None:
         """What an event says; None when it is passed over."""
         log = self._logs.get(event.handle)
         if isinstance(event, Loss):
@@ -115,17 +115,17 @@ class LogTable:
             self.forget(event.handle)
         else:
             self._logs[event.handle] = log
-        return Happened(log.job, log, event)
+        return Received(log.job, log, event)
 
-    def _lost(self, loss: Loss, log: FollowedLog | None, jobs: Mapping[int, JobStatus]) -> Happened:
+    def _lost(self, loss: Loss, log: FollowedLog | None, jobs: Mapping[int, JobStatus]) -> Received:
         if loss.id:
             self._kept_losses.add(loss.id)
             if len(self._kept_losses) > LARGEST_KEPT_LOSSES:
                 refuse(f"it told of more than {LARGEST_KEPT_LOSSES:,} kept losses")
         if log is not None and log.held is not None:
-            return Happened(log.job, log, loss)
+            return Received(log.job, log, loss)
         job = jobs.get(loss.job)
-        return Happened(job.name if job else "", None, loss)
+        return Received(job.name if job else "", None, loss)
 
 
 def _moved(log: FollowedLog, event: Started | Chunk | Completed | Removed) -> FollowedLog:

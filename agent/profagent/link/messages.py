@@ -319,7 +319,7 @@ class FollowedLog(NamedTuple):
     held: tuple[int, int] | None = None
 
 
-class Happened(NamedTuple):
+class Received(NamedTuple):
     """An event of a log; `log` is None for a Loss that is not about one log. `job` is empty when it is about none."""
 
     job: str
@@ -327,7 +327,7 @@ class Happened(NamedTuple):
     event: LogEvent
 
 
-class JobsTold(NamedTuple):
+class JobNames(NamedTuple):
     """The board has told all its JOBs: these are there, by name."""
 
     names: frozenset[str]
@@ -348,7 +348,7 @@ class LogsAnnounced(NamedTuple):
 class Arrived(NamedTuple):
     """What has come of logs, in order."""
 
-    events: tuple[Happened, ...]
+    events: tuple[Received, ...]
 
 
 class JobEntered(NamedTuple):
@@ -377,4 +377,4 @@ class Unlinked(NamedTuple):
     wait_s: float
 
 
-Event = Welcome | JobsTold | JobFollowed | LogsAnnounced | Arrived | JobEntered | JobsShown | Remark | Unlinked
+Event = Welcome | JobNames | JobFollowed | LogsAnnounced | Arrived | JobEntered | JobsShown | Remark | Unlinked

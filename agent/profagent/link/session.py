@@ -109,7 +109,7 @@ class LinkSession:
         self._selected: set[int] = set()
         self._entered: dict[int, tuple[str, bool]] = {}  # what was last told of a JOB
         self._heard_of: set[str] = set()  # names of followed JOBs of which something was said
-        self._pending: list[m.Happened] = []
+        self._pending: list[m.Received] = []
         self._pending_bytes = 0
         self._flush_at: float | None = None
 
@@ -200,9 +200,9 @@ class LinkSession:
 
     def hold(self, holdings: Sequence[m.Holding]) -> None:
         """The answer to LogsAnnounced."""
-        told = [holding for holding in holdings if self._logs.hold(holding)]
-        for start in range(0, len(told), ENTRIES_PER_MESSAGE):
-            self._to_send.append(m.Holdings(tuple(told[start : start + ENTRIES_PER_MESSAGE])))
+        answers = [holding for holding in holdings if self._logs.hold(holding)]
+        for start in range(0, len(answers), ENTRIES_PER_MESSAGE):
+            self._to_send.append(m.Holdings(tuple(answers[start : start + ENTRIES_PER_MESSAGE])))
 
     def took(self, refused: Mapping[str, UnsupportedBoardError]) -> None:
         """What had arrived is taken, and nothing more is wanted of JOBs that are of another SoC.
@@ -336,7 +336,7 @@ class LinkSession:
     def _listed(self) -> None:
         self.was_listed = True
         names = (job.name for job in self._jobs.values() if job.state != REMOVED)
-        self._events.append(m.JobsTold(frozenset(names)))
+        self._events.append(m.JobNames(frozenset(names)))
         self._show()
 
     def _checked(self, status: JobStatus) -> JobStatus:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -34,19 +34,17 @@ from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from profagent.nightly.night import Nightly, Tell
-    from profagent.sessions.clearing import Chosen
-    from profagent.store.sessions import Condition
 
 
-Manager = Literal["user", "system"]
+MANAGERS = ("user", "system")
 NAMES = ("profagent-nightly.service", "profagent-nightly.timer")
 SYSTEMCTL_S = 60.0
 
 
-def unit_folder(manager: Manager, environment: Mapping[str, str]) -> Path:
+def unit_folder(manager: str, environment: Mapping[str, str]) -> Path:
     """Where systemd looks for units of the user, or of the system."""
     if manager == "system":
         return Path("/etc/systemd/system")
@@ -57,17 +55,15 @@ def units(settings: Path, at: str) -> dict[str, str]:
     """The units by their names: run the settings, every night at this time (systemd's OnCalendar)."""
     program = shutil.which("profagent") or str(Path(sys.argv[0]).resolve())
     values = {"@PROFAGENT@": _quoted(program), "@SETTINGS@": _quoted(str(settings.resolve())), "@AT@": at}
-    texts = {
-        name: resources.files("profagent.nightly").joinpath(f"systemd/{name}.in").read_text("utf-8") for name in NAMES
-    }
-    for name, text in texts.items():
+    texts = {}
+    for name in NAMES:
+        texts[name] = resources.files("profagent.nightly").joinpath(f"systemd/{name}.in").read_text("utf-8")
         for key, value in values.items():
-            text = text.replace(key, value)  # noqa: PLW2901 - filled in step by step
-        texts[name] = text
+            texts[name] = texts[name].replace(key, value)
     return texts
 
 
-def install_timer(settings: Path, manager: Manager, at: str) -> Path:
+def install_timer(settings: Path, manager: str, at: str) -> Path:
     """Write the units and start the timer; the folder. Raises UsageError, ProfagentError."""
     if shutil.which("systemctl") is None:
         raise UsageError("there is no systemctl here", hint="have cron, or what you have, call `profagent nightly run`")
@@ -82,25 +78,17 @@ def install_timer(settings: Path, manager: Manager, at: str) -> Path:
 
 
 def _systemctl(*arguments: str) -> None:
+    command = ["systemctl", *arguments]
     try:
-        ended = subprocess.run(  # noqa: S603 - systemd's own, of whoever calls
-            ["systemctl", *arguments],  # noqa: S607 - wherever the system has it
-            capture_output=True,
-            text=True,
-            timeout=SYSTEMCTL_S,
-            check=False,
-        )
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=SYSTEMCTL_S, check=False)  # noqa: S603 - systemd's own
+        why = ended.stderr.strip() or f"exit code {ended.returncode}" if ended.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _refused(arguments, str(error)) from error
-    if ended.returncode:
-        raise _refused(arguments, ended.stderr.strip() or f"exit code {ended.returncode}")
-
-
-def _refused(arguments: tuple[str, ...], why: str) -> ProfagentError:
-    return ProfagentError(
-        f"systemctl {' '.join(arguments)}: {why}",
-        hint="the units are written; a timer of a user wants a login of that user (loginctl enable-linger)",
-    )
+        why = str(error)
+    if why:
+        raise ProfagentError(
+            f"{' '.join(command)}: {why}",
+            hint="the units are written; a timer of a user wants a login of that user (loginctl enable-linger)",
+        )
 
 
 def _quoted(text: str) -> str:
@@ -133,7 +121,7 @@ def command() -> None:
 @config_option
 @click.option(
     "--timer",
-    type=click.Choice(["ask", "user", "system", "none"]),
+    type=click.Choice(["ask", *MANAGERS, "none"]),
     default="ask",
     show_default=True,
     help="Install a systemd timer that runs it every night.",
@@ -158,10 +146,9 @@ def init(*, config: Path, timer: str, at: str | None) -> None:
         click.echo(f"wrote the units to {folder} and started profagent-nightly.timer: {when}")
 
 
-def _manager(timer: str) -> Manager | None:
+def _manager(timer: str) -> str | None:
     """The one that was named, or that the person at the terminal wants."""
-    managers: tuple[Manager, ...] = get_args(Manager)
-    for manager in managers:
+    for manager in MANAGERS:
         place = unit_folder(manager, os.environ)
         asks = timer == "ask" and sys.stdin.isatty()
         if timer == manager or (asks and click.confirm(f"Have systemd run it every night, by units in {place}?")):
@@ -251,19 +238,12 @@ def cleared_after_night(workspace: Workspace, settings: Nightly, rules: Rules, s
         return []
     try:
         with workspace.locked():
-            chosen = run_to_the_end(lambda: _cleared(workspace, rules, conditions, staying))
+            chosen = run_to_the_end(lambda: chosen_sessions(workspace, rules, conditions, staying))
+            run_to_the_end(lambda: clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell))
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
     sessions = sorted(each.session for group in chosen.groups for each in group)
     return [f"deleted the records of sessions {', '.join(map(str, sessions))}"] if sessions else []
-
-
-async def _cleared(
-    workspace: Workspace, rules: Rules, conditions: Sequence[Condition], staying: Mapping[int, str]
-) -> Chosen:
-    chosen = await chosen_sessions(workspace, rules, conditions, staying)
-    await clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell)
-    return chosen
 
 
 WEBHOOK_S, COMMAND_S = 30.0, 120.0

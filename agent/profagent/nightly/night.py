@@ -190,7 +190,7 @@ class Slower:
 class Compared:
     """A comparison: with what, what it found, what makes it unfair; `problem` where there was none.
 
-    `untold` says of which conditions nobody can tell, and why, where there was enough to tell others.
+    `undecided` says of which conditions nobody can tell, and why, where there was enough to tell others.
     """
 
     against: str
@@ -199,7 +199,7 @@ class Compared:
     unfair: tuple[str, ...] = ()
     can_tell: bool = True
     problem: str = ""
-    untold: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """For people."""
@@ -209,10 +209,10 @@ class Compared:
             return
         if not self.can_tell:
             yield f"too few inferences to tell anything beside {against}"
-        elif not self.slower and not self.untold:
+        elif not self.slower and not self.undecided:
             yield f"as {against}"
         yield from (f"beside {against}: {slower}, and {slower.condition} holds" for slower in self.slower)
-        yield from (f"nobody can tell beside {against}: {line}" for line in self.untold)
+        yield from (f"nobody can tell beside {against}: {line}" for line in self.undecided)
         yield from (f"unfair beside {against}: {line}" for line in self.unfair)
 
 
@@ -227,6 +227,8 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     is_away: bool = False
     is_incomplete: bool = False
+    is_lost: bool = False
+    """Whether the board was restarted while its program ran."""
     compared: list[Compared] = field(default_factory=list)
 
     @property
@@ -240,9 +242,9 @@ class Outcome:
             return Verdict.INCOMPLETE
         if self.problems:
             return Verdict.FAILED
-        is_told = any(each.can_tell for each in self.compared)
-        is_open = any(each.problem or each.untold for each in self.compared)
-        return Verdict.GOOD if is_told and not is_open else Verdict.UNDECIDED
+        is_notified = any(each.can_tell for each in self.compared)
+        is_open = any(each.problem or each.undecided for each in self.compared)
+        return Verdict.GOOD if is_notified and not is_open else Verdict.UNDECIDED
 
     def lines(self) -> Iterator[str]:
         """Its session, what it was compared with, and what went wrong."""
@@ -325,10 +327,6 @@ def report_lines(night: Night, *, as_markdown: bool) -> Iterator[str]:
 
 def junit_cases(night: Night) -> list[tuple[str, str | None]]:
     """A test case for each board: its name, and why it failed or None."""
-    return [(outcome.board, "; ".join(_faults_verdict(outcome)) or None) for outcome in night.outcomes]
-
-
-def _faults_verdict(outcome: Outcome) -> Iterator[str]:
-    yield from outcome.problems
-    for compared in outcome.compared:
-        yield from compared.lines() if compared.slower else ()
+    slower = [[line for each in one.compared if each.slower for line in each.lines()] for one in night.outcomes]
+    faults = zip(night.outcomes, slower, strict=True)
+    return [(outcome.board, "; ".join([*outcome.problems, *lines]) or None) for outcome, lines in faults]

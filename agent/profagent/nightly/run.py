@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.cli.options import duration_s
-from profagent.diff.diff import DiffOptions, Operand, diff, parse_condition
+from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.errors import UNKNOWN_NAME, ProfagentError
 from profagent.nightly.night import Compared, Outcome, Slower, Verdict
 from profagent.sessions.clearing import COLLECTED
 from profagent.store.workspace import baseline_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from profagent.nightly.night import Board, Nightly
@@ -33,6 +33,9 @@ LONGEST_LINE_BYTES = 1 << 20
 LAST_GOOD = "the last good night"
 # What `record` and `collect` say of a board that cannot be reached, and of data that is missing.
 UNREACHABLE, INCOMPLETE = 3, 4
+
+
+_KEPT = ("board", "verdict", "session")
 
 
 class PastBoard(NamedTuple):
@@ -125,20 +128,6 @@ def _document(output: bytes) -> Mapping[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-class Captured(NamedTuple):
-    """What came of one attempt. `session` is None where there is none; `problem` is empty where all is well.
-
-    `is_away`: the board could not be reached, and may be later. `is_incomplete`: data that existed is missing.
-    `is_lost`: the board was restarted while its program ran.
-    """
-
-    session: int | None
-    problem: str = ""
-    is_away: bool = False
-    is_incomplete: bool = False
-    is_lost: bool = False
-
-
 def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_map: str = "") -> list[str]:
     """The arguments of `profagent` that capture a board; paths are relative to `folder`, where the settings are.
 
@@ -162,24 +151,28 @@ def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_
     return ["collect", "-m", collect.main, *common, *options, *collect.more, *arguments]
 
 
-def captured(code: int, document: Mapping[str, Any] | None, said: str) -> Captured:
-    """Read what a capture ended with: its exit code, its JSON (None: none), and the last that it said."""
+def captured(board: str, ended: Ended) -> Outcome:
+    """What came of an attempt."""
+    code, document, said = ended.code, ended.document, ended.said
     if code == UNREACHABLE and document is None:
         # A name that nobody knows is a mistake in the settings: to try it again is of no use.
-        return Captured(None, said or "the board cannot be reached", is_away=UNKNOWN_NAME not in said)
+        why = said or "the board cannot be reached"
+        return Outcome(board, problems=[why], is_away=UNKNOWN_NAME not in said)
     # `record` prints a session's summary, `collect` has one in its document.
     found = None if document is None else document["session"]
     session = found["session"] if isinstance(found, dict) else found
     if document is None or session is None:
-        return Captured(None, said or f"the capture ended with exit code {code} and no session")
+        return Outcome(board, problems=[said or f"the capture ended with exit code {code} and no session"])
     # A program's own exit code may be any number.
     if code == INCOMPLETE and not document.get("status"):
-        return Captured(session, said or "data is missing", is_incomplete=True)
+        return Outcome(board, session, problems=[said or "data is missing"], is_incomplete=True)
     if code:
         problem = "; ".join(str(cause["text"]) for cause in document.get("causes", []))
         is_lost = document.get("status", code) is None
-        return Captured(session, problem or f"the program ended with exit code {code}", is_lost=is_lost)
-    return Captured(session)
+        return Outcome(
+            board, session, problems=[problem or f"the program ended with exit code {code}"], is_lost=is_lost
+        )
+    return Outcome(board, session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,44 +193,42 @@ class NightRun:
     async def _board(self, board: Board, stop: asyncio.Event) -> Outcome:
         now = asyncio.get_running_loop().time
         begun = now()
-        outcome = Outcome(board.name)
-        found = await self._captured(board, outcome, stop)
-        outcome.session = found.session
-        outcome.is_away, outcome.is_incomplete = found.is_away, found.is_incomplete
-        outcome.problems += [found.problem] if found.problem else []
-        if found.session is not None:
-            await self._exported(found.session, outcome, stop)
-            outcome.compared = await compared(self.settings, board, self.workspace, found.session, self.earlier)
+        outcome = await self._captured(board, stop)
+        if outcome.session is not None:
+            await self._exported(outcome.session, outcome, stop)
+            outcome.compared = await compared(self.settings, board, self.workspace, outcome.session, self.earlier)
         outcome.seconds = now() - begun
         return outcome
 
-    async def _captured(self, board: Board, outcome: Outcome, stop: asyncio.Event) -> Captured:
+    async def _captured(self, board: Board, stop: asyncio.Event) -> Outcome:
         """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
         now = asyncio.get_running_loop().time
         deadline = now() + duration_s(self.settings.time_limit)
-        wait_s = duration_s(self.settings.wait)
+        wait_s, attempts = duration_s(self.settings.wait), 0
         while not stop.is_set():
-            outcome.attempts += 1
+            attempts += 1
             found = await self._attempt(board, max(0.0, deadline - now()), stop)
+            found.attempts = attempts
             left_s = deadline - now()
-            if not (found.is_away or found.is_lost) or outcome.attempts >= self.settings.attempts or left_s <= 0:
+            if not (found.is_away or found.is_lost) or attempts >= self.settings.attempts or left_s <= 0:
                 return found
             delay_s = min(wait_s, left_s)
-            self.tell(f"{board.name}: {found.problem}; the next attempt is in {delay_s:.0f} s")
+            self.tell(f"{board.name}: {found.problems[0]}; the next attempt is in {delay_s:.0f} s")
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), delay_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-        return Captured(None, "the night was stopped before it was this board's turn")
+        return Outcome(board.name, None, attempts, problems=["the night was stopped before it was this board's turn"])
 
-    async def _attempt(self, board: Board, limit_s: float, stop: asyncio.Event) -> Captured:
+    async def _attempt(self, board: Board, limit_s: float, stop: asyncio.Event) -> Outcome:
         call = capture_call(board, self.folder, self.workspace.root, self.run, self.settings.counter_map)
         self.tell(f"{board.name}: profagent {' '.join(call)}")
         ended = await run_command(call, limit_s, stop, lambda line: self.tell(f"{board.name}: {line}"))
-        found = captured(ended.code, ended.document, ended.said)
+        found = captured(board.name, ended)
         if ended.is_stopped:
-            return Captured(found.session, "the night was stopped in this board's turn")
+            return Outcome(board.name, found.session, problems=["the night was stopped in this board's turn"])
         if ended.is_late:
-            return Captured(found.session, f"its time, {self.settings.time_limit}, was over", is_away=found.is_away)
+            why = f"its time, {self.settings.time_limit}, was over"
+            return Outcome(board.name, found.session, problems=[why], is_away=found.is_away)
         return found
 
     async def _exported(self, session: int, outcome: Outcome, stop: asyncio.Event) -> None:
@@ -279,41 +270,33 @@ def measure(board: str, earlier: Sequence[PastBoard]) -> int | None:
 
 async def _compared(settings: Nightly, against: str, base: int, workspace: Workspace, session: int) -> Compared:
     database = workspace.readable_database()
-    options = DiffOptions([parse_condition(text) for text in settings.fail_if])
+    conditions = [parse_condition(text) for text in settings.fail_if]
     try:
-        answer = await diff(Operand(against, database, base), Operand(f"session {session}", database, session), options)
+        answer = await diff(
+            Operand(against, database, base), Operand(f"session {session}", database, session), conditions
+        )
     except ProfagentError as error:
         return Compared(against, base, problem=str(error))
     slower = tuple(
         Slower(
-            outcome.condition.text,
+            each.condition.text,
             change.scope if change.scope == "total" else f"{change.scope} {change.name}",
             change.percent,
         )
-        for outcome in answer.outcomes
-        for change in outcome.failing
+        for each in answer.outcomes
+        for change in each.failing
     )
-    untold = tuple(f"{each.condition.text}: {each.untold}" for each in answer.outcomes if each.untold)
+    undecided = tuple(f"{each.condition.text}: {each.undecided}" for each in answer.outcomes if each.undecided)
     only = tuple(f"model {name} is only in {side}" for side, name in answer.only)
-    return Compared(
-        against,
-        base,
-        slower,
-        (*answer.unfair, *only),
-        answer.can_tell,
-        untold=untold if answer.can_tell else (),
-    )
+    unfair = (*answer.unfair, *only)
+    return Compared(against, base, slower, unfair, answer.can_tell, undecided=undecided if answer.can_tell else ())
 
 
 def past_boards(folder: Path) -> list[PastBoard]:
     """Every board of every night that was kept, the newest night first; files that are none of ours are passed over."""
-    files = sorted(folder.glob("*.json"), reverse=True)
-    return [board for file in files for board in _boards(file)]
-
-
-def _boards(file: Path) -> Iterator[PastBoard]:
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        document: dict[str, Any] = json.loads(file.read_bytes())
-        yield from [
-            PastBoard(document["run"], each["board"], each["verdict"], each["session"]) for each in document["boards"]
-        ]
+    found = []
+    for file in sorted(folder.glob("*.json"), reverse=True):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            night: dict[str, Any] = json.loads(file.read_bytes())
+            found += [PastBoard(night["run"], *(each[key] for key in _KEPT)) for each in night["boards"]]
+    return found

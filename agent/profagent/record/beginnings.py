@@ -114,9 +114,9 @@ _LOOK_S = 0.1
 class MadeJobs:
     """JOBs that come into one directory of the board while the program runs."""
 
-    def __init__(self, directory: str, before: Collection[str], told: Profiling | None = None) -> None:
-        """`before` are the paths of JOBs that stood there; `told` is what the program's acl.json says."""
-        self.told = told
+    def __init__(self, directory: str, before: Collection[str], profiling: Profiling | None = None) -> None:
+        """`before` are the paths of JOBs that stood there; `profiling` is what the program's acl.json says."""
+        self.profiling = profiling
         self.growing: set[str] = set()
         """JOBs that are written to when the program is gone."""
         self.has_ended = False

@@ -16,8 +16,8 @@ from profagent.link.messages import (
     ClientHeartbeat,
     JobEntered,
     JobFollowed,
+    JobNames,
     JobsShown,
-    JobsTold,
     LogsAnnounced,
     Open,
     Remark,
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
         ClientMessage,
         Event,
         FollowedLog,
-        Happened,
         Holding,
         JobStatus,
+        Received,
     )
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Sink(Protocol):
         """What is held of announced logs."""
 
     async def take(
-        self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+        self, events: Sequence[Received], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
     ) -> Sequence[JobChanges]:
         """Events in order; returns what they meant."""
 
@@ -107,7 +107,7 @@ class Observer(Protocol):
         """The followed JOBs, as they are now."""
 
 
-class Conversation:
+class FollowedStream:
     """One stream. Its tasks live no longer than `run`."""
 
     def __init__(self, capture: Capture, channel: Channel, stream: Stream) -> None:
@@ -224,7 +224,7 @@ class Conversation:
                 observer.changed(await sink.change_state(job.name, job.state, caught_up=caught_up))
             case JobFollowed(job):
                 sink.know_job(job)
-            case JobsTold():
+            case JobNames():
                 observer.changed(await sink.listed(event.names))
             case Welcome():
                 await sink.begin(event.board, self._capture.address)
@@ -285,7 +285,7 @@ class Capture:
             else:
                 session.tick(_now())
             if session.state is State.CONNECTING:
-                await self._converse()
+                await self._try_to_follow()
             for event in session.events_received():
                 self.tell(event)
         if session.error is not None:
@@ -298,7 +298,7 @@ class Capture:
         except TimeoutError:
             return
 
-    async def _converse(self) -> None:
+    async def _try_to_follow(self) -> None:
         try:
             await self._follow()
         except UnreachableError as error:
@@ -310,7 +310,7 @@ class Capture:
 
     async def _follow(self) -> None:
         async with connected(self.address, self._access) as channel, channel.follow() as stream:
-            await Conversation(self, channel, stream).run()
+            await FollowedStream(self, channel, stream).run()
 
     def tell(self, event: Event) -> None:
         """Let the observer know of what no sink needs."""

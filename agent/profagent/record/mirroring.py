@@ -13,7 +13,7 @@ from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
 from profagent.ingest.mirror import Translated, digest_of, logs_set_aside
-from profagent.ingest.reasons import another_file, checked_path, refusal, removal_entry, told_loss
+from profagent.ingest.reasons import another_file, checked_path, loss_change, refusal, removal_entry
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.ingest.decoder import Decoder
     from profagent.ingest.mirror import JobMirror
-    from profagent.link.messages import FollowedLog, Happened, LogEvent
+    from profagent.link.messages import FollowedLog, LogEvent, Received
     from profagent.store.store import CommittedLog, HeldLog
     from profagent.store.workspace import Workspace
 
@@ -57,7 +57,7 @@ class OpenBatch:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def begin(self, events: Iterable[Happened], place: Callable[[str], tuple[str, str]]) -> None:
+    def begin(self, events: Iterable[Received], place: Callable[[str], tuple[str, str]]) -> None:
         """These events are about to be written; `place`: a JOB's directory and source. Raises StoreError."""
         names = {(each.job, each.log.path, each.log.snapshot) for each in events if each.log is not None}
         by_job: dict[str, LeftLogs] = {}
@@ -183,7 +183,7 @@ class BoardMirrors:
         self._verified.clear()
         self._damaged.clear()
 
-    def take(self, events: Sequence[Happened]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
+    def take(self, events: Sequence[Received]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
 
         Raises StoreError when the disk fails, ProtocolError for a copy without the board's digest.
@@ -191,17 +191,17 @@ class BoardMirrors:
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
         self._read_ahead(events)
-        for happened in events:
-            job, log = happened.job, happened.log
+        for received in events:
+            job, log = received.job, received.log
             if job in self.refused:
                 continue
-            if isinstance(happened.event, Loss):
-                job, change = told_loss(job, None if log is None else checked_path(log.path), happened.event)
+            if isinstance(received.event, Loss):
+                job, change = loss_change(job, None if log is None else checked_path(log.path), received.event)
                 changes.setdefault(job, []).append(change)
                 continue
             assert log is not None, "only a Loss can be about no log"
             try:
-                changes.setdefault(job, []).extend(self._mean(log, happened.event, reached))
+                changes.setdefault(job, []).extend(self._mean(log, received.event, reached))
             except UnsupportedBoardError as error:
                 changes[job].append(self._refuse(job, error))
         for each in self._jobs.values():
@@ -236,11 +236,11 @@ class BoardMirrors:
                 keeping=self._keeping,
                 interval=self.intervals.get(name),
             )
-            job = OpenJob(mirror, decoder)
-        self._jobs[name] = job
+            job = self._jobs[name] = OpenJob(mirror, decoder)
+        self._jobs.move_to_end(name)
         return job
 
-    def _read_ahead(self, events: Iterable[Happened]) -> None:
+    def _read_ahead(self, events: Iterable[Received]) -> None:
         """Let what begins with these events be read together."""
         beginnings: dict[str, list[tuple[str, bytes]]] = {}
         for name, log, event in events:

@@ -8,17 +8,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.provenance import inferences_text, keeping_line, kept_loss_line, not_copied_text
-from profagent.cli.running import LinkRemarks, remarks
+from profagent.cli.provenance import inferences_text, keeping_line, not_copied_text
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
 from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger
 from profagent.link.channel import connected
 from profagent.link.credentials import BY_ADDRESS, own_consumer
-from profagent.link.messages import JOB_SOURCE, REMOVED
-from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
 from profagent.record.recording import Recording, RecordingOptions, RunRecording
+from profagent.record.view import RecordView
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 
@@ -27,16 +24,13 @@ if TYPE_CHECKING:
 
     from profagent.errors import ProfagentError
     from profagent.formats.sampling import Keeping
-    from profagent.ingest.changes import Change, JobChanges
     from profagent.link.credentials import Access
-    from profagent.link.messages import Board, JobMeasure, JobStatus
+    from profagent.link.messages import JobMeasure, JobStatus
     from profagent.record.beginnings import MadeJobs
     from profagent.store.workspace import Workspace
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
 GATHER_S = 0.1
-# A daemon keeps no more.
-TOLD_LOSSES = 1_000
 TELL_KEPT_S = 5.0
 # The board looks for 5 s at most how much a JOB holds. A capture that is stopped does not wait for so long.
 PATIENCE_S, PATIENCE_AT_END_S = 8.0, 1.5
@@ -148,114 +142,6 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-class RecordView:
-    """The observer of a recording: remarks to `tell`, and the end conditions."""
-
-    def __init__(self, address: str, options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> None:
-        self._address, self._options, self._tell, self._stop = address, options, tell, stop
-        self._inferences: set[tuple[Any, ...]] = set()
-        self._has_waited = self._is_listed = False
-        self._seen: set[str] = set()
-        self._removed: set[str] = set()
-        self._links = LinkRemarks(time.monotonic)
-        self._kept_losses: dict[int, KeptLoss] = {}
-        self.beginnings = Beginnings(from_start=False) if options.from_now else None
-        self.jobs: Sequence[JobStatus] = ()
-        # What was last said of a link that is not there.
-        self.away: ProfagentError | None = None
-
-    def linked(self, board: Board, role: str) -> None:
-        """Say whom we record, and what is odd about it."""
-        self.away, self._is_listed = None, False
-        self._links.linked()
-        if self._options.made is not None:
-            self._options.made.linked()
-        mark = " [simulated]" if board.simulated else ""
-        self._tell(f"recording {board.hostname or self._address} at {self._address}{mark}")
-        for remark in remarks(board, role, time.time_ns() // 1000):
-            self._tell(remark)
-
-    def unlinked(self, error: ProfagentError, wait_s: float) -> None:
-        """Say that the link is gone."""
-        self.away = error
-        if self._options.made is not None:
-            self._options.made.unlinked()
-        if self.beginnings is not None:
-            self.beginnings.link_is_new()
-        if (line := self._links.gone(error, wait_s)) is not None:
-            self._tell(line)
-
-    def remark(self, text: str) -> None:
-        """Say it."""
-        self._tell(text)
-
-    def changed(self, changes: Sequence[JobChanges]) -> None:
-        """Tell losses; count inferences, where their number ends the capture."""
-        if self._options.made is not None:
-            self._options.made.changed(changes)
-        for batch in changes:
-            if batch.state is not None:
-                (self._removed.add if batch.state == REMOVED else self._removed.discard)(batch.job)
-            for change in batch.changes:
-                self._know(batch.job, change)
-        if self.has_all_asked:
-            self._stop.set()
-        self._end_if_over()
-
-    def _know(self, job: str, change: Change) -> None:
-        match change:
-            case KeptLoss() if self._kept_losses.get(change.number) != change and len(self._kept_losses) < TOLD_LOSSES:
-                self._kept_losses[change.number] = change
-                self._tell(kept_loss_line(change.fields))
-            case LinkLedger(entry=Entry(grade=reasons.LOSS, reason=reasons.REMOVED_OPEN)) if job in self._seen:
-                self._tell(f"{job} was removed from the board before it had ended")
-            case InferenceTimed() if change.done is not None and self._options.inferences is not None:
-                self._inferences.add((job, change.name, change.stretch))
-
-    def tell_surplus(self) -> None:
-        """Say that more inferences came than were asked for: those of a batch are kept together."""
-        asked, came = self._options.inferences, len(self._inferences)
-        if asked is not None and came > asked:
-            self._tell(f"asked for {asked} inferences, got {came}: what came together is kept together")
-
-    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
-        """End when every JOB that was followed has ended and has come whole."""
-        self.jobs, self._is_listed = jobs, True
-        self._seen |= {job.name for job in jobs}
-        if self._options.made is not None:
-            self._options.made.jobs_changed(jobs)
-        elif not any(map(_is_job, jobs)) and not self._has_waited:
-            self._has_waited = True
-            self._tell("no open JOB yet: waiting for a program that records")
-        for job in jobs:
-            if job.caught_up and self.beginnings is not None:
-                self.beginnings.caught_up(job.name)
-        self._end_if_over()
-
-    @property
-    def has_all_asked(self) -> bool:
-        """Whether as many inferences came as were asked for."""
-        return self._options.inferences is not None and len(self._inferences) >= self._options.inferences
-
-    def _end_if_over(self) -> None:
-        if not self._options.until_finished or not self._is_listed:
-            return
-        latest = {job.name: job for job in sorted(filter(_is_job, self.jobs), key=lambda job: job.handle)}
-        # Other sources go on: it is enough that they came as far as JOBs did.
-        others = [job for job in self.jobs if not _is_job(job)]
-        if not (latest or self._removed.difference(job.name for job in others)):
-            return
-        if not all(job.caught_up or job.is_over for job in others):
-            return
-        # What its removal means is known a moment after the removal itself.
-        if all(job.name in self._removed if job.state == REMOVED else job.is_over for job in latest.values()):
-            self._stop.set()
-
-
-def _is_job(job: JobStatus) -> bool:
-    return job.source == JOB_SOURCE
-
-
 class BoardRecord:
     """Records one of the boards until it has reached its end, or is told to stop."""
 
@@ -274,7 +160,7 @@ class BoardRecord:
             RecordingOptions(
                 lambda: time.time_ns() // 1000,
                 source=options.source,
-                told=None if options.made is None else options.made.told,
+                profiling=None if options.made is None else options.made.profiling,
                 maps=options.maps,
                 labels=options.labels,
                 always_new=options.new,
@@ -320,22 +206,22 @@ class BoardRecord:
     async def outcome(self) -> dict[str, Any]:
         """The address, what the session came to (null where there is none), what went wrong, and an exit code."""
         error = self._error or self._view.away
-        told = {"address": self.address, "error": None if error is None else str(error)}
+        profiling = {"address": self.address, "error": None if error is None else str(error)}
         if not self._recording.is_begun:
             code = SameBoardError.exit_code if isinstance(error, SameBoardError) else UnreachableError.exit_code
-            told["error"] = told["error"] or "stopped before the board was reached"
-            return {**told, "session": None, "complete": False, "exit_code": code}
+            profiling["error"] = profiling["error"] or "stopped before the board was reached"
+            return {**profiling, "session": None, "complete": False, "exit_code": code}
         summary = await self.summary()
-        return {**told, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
+        return {**profiling, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
 
     async def _tell_kept(self) -> None:
         """Say now and then how many inferences were kept, where some are passed over on purpose."""
-        told = None
+        profiling = None
         while self._options.keeping is not None:
             await asyncio.sleep(TELL_KEPT_S)
             line = keeping_line(await self._recording.session.sampling()) if self._recording.is_begun else None
-            if line is not None and line != told:
-                told = line
+            if line is not None and line != profiling:
+                profiling = line
                 self._tell(line)
 
     async def _end(self) -> None:

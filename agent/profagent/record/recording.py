@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change, Step
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, FollowedLog, Happened, JobStatus, LogEvent, Profiling
+    from profagent.link.messages import Board, FollowedLog, JobStatus, LogEvent, Profiling, Received
     from profagent.record.beginnings import Beginnings
     from profagent.record.mirroring import LeftLogs
     from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
 # So many remarks may wait for the next batch, which a board need not ever send.
-MOST_REMARKS = 1_000
+MOST_REMARKS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
     """What whoever records chose. `now_us` is the host's wall clock; `job` as of SessionStart.
 
-    `told` is what the JOBs' program was told to record, where this host knows that better than the board.
+    `profiling` is what the JOBs' program was set to record, where this host knows that better than the board.
     `beginnings` knows what is from before the capture, and not taken; without it all is.
     `keeping` chooses inferences.
     """
@@ -57,7 +57,7 @@ class RecordingOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     always_new: bool = False
     job: str = ""
-    told: Profiling | None = None
+    profiling: Profiling | None = None
     keeping: Keeping | None = None
     beginnings: Beginnings | None = None
 
@@ -94,16 +94,14 @@ class Recording:
         reached: Callable[[Step], None] | None = None,
     ) -> None:
         """`reached` is called after each step of the commit rule."""
-        self._workspace = workspace
-        self._store = store
-        self._options = options
-        self._reached = reached or (lambda _: None)
+        self._workspace, self._store = workspace, store
+        self._options, self._reached = options, reached or (lambda _: None)
         self._identity = ""
         self._opened: BoardMirrors | None = None
         self._session: StoredSession | None = None
         self._directories: dict[str, str] = {}  # where JOBs stand
-        self._told: dict[str, int | None] = {}  # the intervals that their programs were given
-        self._waiting: list[JobChanges] = []  # what is to be written with the next batch
+        self._intervals: dict[str, int | None] = {}  # the intervals that their programs were given
+        self._waiting: dict[str, list[Change]] = {}  # by JOB, what is to be written with the next batch
         # Of this stream, by JOB: logs that were begun and not offered yet, and how many bytes are committed.
         self._unoffered: dict[str, dict[str, int]] = {}
         self._begun_jobs: set[str] = set()
@@ -179,9 +177,9 @@ class Recording:
         self._directories[job.name], self._mirrors.sources[job.name] = job.directory, job.source
         if job.source not in DECODERS:
             self._add(job.name, [no_decoder(job.source)])
-        if (told := self._options.told or job.profiling) is not None:
-            interval = self._told[job.name] = interval_of(told.interval)
-            self._add(job.name, [ProfilingKnown(interval, display_text(told.path))])
+        if (profiling := self._options.profiling or job.profiling) is not None:
+            interval = self._intervals[job.name] = interval_of(profiling.interval)
+            self._add(job.name, [ProfilingKnown(interval, display_text(profiling.path))])
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """What is held of each announced log."""
@@ -216,14 +214,18 @@ class Recording:
             answers += holdings
             if lost:
                 self._add(job, lost)
-        if len(self._waiting) >= MOST_REMARKS:
+        if sum(map(len, self._waiting.values())) >= MOST_REMARKS:
             await self.session.apply(self._take_waiting())
         return answers
 
     def _is_past(self, job: str, path: str) -> bool:
         """Whether a log is from before the capture, which takes only what begins from then on."""
-        beginnings, name = self._options.beginnings, parse_log_name(path)
-        if beginnings is None or name is None or not (name.is_data or name.is_done or name.kind is LogKind.CONT):
+        beginnings = self._options.beginnings
+        if (
+            beginnings is None
+            or (name := parse_log_name(path)) is None
+            or not (name.is_data or name.is_done or name.kind is LogKind.CONT)
+        ):
             return False
         return beginnings.passes_over(job, name)
 
@@ -231,10 +233,10 @@ class Recording:
         """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""
         if self._options.keeping is None or job in self._mirrors.intervals:
             return
-        interval = await self.session.told_interval(job)
-        self._mirrors.intervals[job] = self._told.get(job) if interval is None else interval
+        interval = await self.session.first_interval(job)
+        self._mirrors.intervals[job] = self._intervals.get(job) if interval is None else interval
 
-    async def take(self, events: Sequence[Happened], acknowledge: Acknowledge) -> Sequence[JobChanges]:
+    async def take(self, events: Sequence[Received], acknowledge: Acknowledge) -> Sequence[JobChanges]:
         """Take events through the commit rule; returns what they meant. Raises StoreError, ProtocolError."""
         reached: list[Acknowledgement] = []
 
@@ -329,12 +331,13 @@ class Recording:
             await self._session.end(self._options.now_us())
             self._mirrors.close()
 
-    def _write(self, events: Sequence[Happened]) -> tuple[list[JobChanges], list[Acknowledgement]]:
+    def _write(self, events: Sequence[Received]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
         self._mirrors.batch.begin(events, self._place)
         by_job, reached = self._mirrors.take(events)
-        batches = [JobChanges(job, self._directory(job), changes) for job, changes in by_job.items()]
-        return [*self._take_waiting(), *batches], reached
+        for job, changes in by_job.items():
+            self._add(job, changes)
+        return self._take_waiting(), reached
 
     @property
     def is_begun(self) -> bool:
@@ -362,11 +365,11 @@ class Recording:
         self._add(job, [LinkLedger(None, entry)])
 
     def _add(self, job: str, changes: Sequence[Change]) -> None:
-        self._waiting.append(JobChanges(job, self._directory(job), changes))
+        self._waiting.setdefault(job, []).extend(changes)
 
     def _take_waiting(self) -> list[JobChanges]:
-        waiting, self._waiting = self._waiting, []
-        return waiting
+        waiting, self._waiting = self._waiting, {}
+        return [JobChanges(job, self._directory(job), changes) for job, changes in waiting.items()]
 
     def _directory(self, job: str) -> str:
         """Where a JOB stands; empty where that is not known."""
@@ -389,7 +392,7 @@ class RunRecording(Recording):
         others = {job.name for job in await self.session.standing_jobs()} - await self.session.begun_jobs()
         return await super().listed({*names, *others})
 
-    async def take(self, events: Sequence[Happened], acknowledge: Acknowledge) -> Sequence[JobChanges]:
+    async def take(self, events: Sequence[Received], acknowledge: Acknowledge) -> Sequence[JobChanges]:
         """As of Sink; a kept loss of another JOB is left to whoever hears it next."""
         return await super().take([each for each in events if not self._is_loss_of_others(each.event)], acknowledge)
 

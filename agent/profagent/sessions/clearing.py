@@ -8,7 +8,7 @@ import sqlite3
 import time
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -17,11 +17,9 @@ from profagent.cli import options
 from profagent.cli.options import age_us, size_bytes
 from profagent.cli.running import asynchronous, tell
 from profagent.errors import StoreError, UsageError
-from profagent.stats.stats import StatsBy, StatsOptions, stats
+from profagent.stats.stats import BYS, stats
 from profagent.store.database import fetched, reading, transaction, writing
 from profagent.store.sessions import (
-    StoredFigures,
-    StoredRow,
     clear_sessions,
     cleared_jobs,
     fits,
@@ -32,13 +30,12 @@ from profagent.store.summary import all_sessions
 from profagent.store.workspace import Workspace, baselines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import aiosqlite
 
     from profagent.store.sessions import Condition, HeldSession
 
-BYS: tuple[StatsBy, ...] = tuple(name for part in get_args(StatsBy) for name in (get_args(part) or (part,)))
 # The database is written anew when so much of it is free.
 WORTHWHILE_SHARE = 0.1
 # Below the workspace: JOBs as a night's `collect` leaves them.
@@ -140,7 +137,11 @@ async def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Call
     try:
         async with writing(database) as connection:
             for group in chosen.groups:
-                await _clear_group(connection, database, group, now_us, tell)
+                async with transaction(connection):
+                    for held in group:
+                        tell(f"session {held.session}: its figures are worked out, its records go")
+                        await _keep_figures(connection, database, held.session)
+                    await clear_sessions(connection, group, now_us)
             await _remove_files(workspace, connection)
             await _shrink(connection, workspace.root, tell)
     except (sqlite3.Error, OSError) as error:
@@ -162,37 +163,23 @@ def disk_bytes(root: Path) -> int:
     return total
 
 
-async def _clear_group(
-    connection: aiosqlite.Connection,
-    database: Path,
-    group: Sequence[HeldSession],
-    now_us: int,
-    tell: Callable[[str], None],
-) -> None:
-    """In one transaction: figures in, records out."""
-    async with transaction(connection):
-        for held in group:
-            tell(f"session {held.session}: its figures are worked out, its records go")
-            await _keep_figures(connection, database, held.session)
-        await clear_sessions(connection, group, now_us)
-
-
 async def _keep_figures(connection: aiosqlite.Connection, database: Path, session: int) -> None:
-    answers = [await stats(database, session=session, options=StatsOptions(by)) for by in BYS]
-    figures = [
-        StoredFigures(each.by, each.unit, [StoredRow(row.key, *row.figures, row.share, row.bound) for row in each.rows])
+    answers = [await stats(database, session=session, by=by) for by in BYS]
+    rows = [
+        (each.by, place, each.unit, row.key, *row.figures, row.share, row.bound)
         for each in answers
+        for place, row in enumerate(each.rows)
     ]
-    await write_figures(connection, session, figures, answers[0].left_out)
+    await write_figures(connection, session, rows, answers[0].left_out)
 
 
 async def _remove_files(workspace: Workspace, connection: aiosqlite.Connection) -> None:
     """Whatever the disk has of JOBs and sessions that were cleared."""
-    for job in await cleared_jobs(connection):
-        folder = workspace.board_mirror(job.board)
+    for board, job in await cleared_jobs(connection):
+        folder = workspace.board_mirror(board)
         for kind in ("mirror", "superseded", "incoming"):
-            _remove(workspace.root / kind / folder.name / job.name)
-        _remove(workspace.root / COLLECTED / job.name)
+            _remove(workspace.root / kind / folder.name / job)
+        _remove(workspace.root / COLLECTED / job)
     for (session,) in await fetched(connection, "SELECT session FROM cleared_session"):
         _remove(workspace.root / "exports" / f"session-{session}")
 
@@ -244,38 +231,40 @@ async def command(
     if (older_than, keep_last, max_size) == (None, None, None) and not where:
         raise UsageError("say what may go", hint="--older-than AGE, --keep-last N, --max-size SIZE or --where COND")
     now_us = time.time_ns() // 1000
-    rules = Rules(
-        None if older_than is None else now_us - age_us(older_than),
-        keep_last,
-        None if max_size is None else size_bytes(max_size),
-    )
-    chosen_workspace = Workspace.at(workspace)
-    chosen_workspace.readable_database()
-    with chosen_workspace.locked():
-        chosen = await chosen_sessions(chosen_workspace, rules, where)
-        before = disk_bytes(chosen_workspace.root)
+    before_us = None if older_than is None else now_us - age_us(older_than)
+    rules = Rules(before_us, keep_last, None if max_size is None else size_bytes(max_size))
+    found = Workspace.at(workspace)
+    found.readable_database()
+    with found.locked():
+        chosen = await chosen_sessions(found, rules, where)
+        before = disk_bytes(found.root)
         if not dry_run:
-            await clear(chosen_workspace, chosen, now_us=now_us, tell=tell)
-        after = None if dry_run else disk_bytes(chosen_workspace.root)
-    sessions = sorted(each.session for group in chosen.groups for each in group)
-    if as_json:
-        document = {
-            "sessions": sessions,
-            "staying": {str(session): why for session, why in chosen.staying.items()},
-            "bytes_before": before,
-            "bytes_after": after,
-            "freed_bytes_estimated": chosen.freed_bytes,
-        }
-        click.echo(msgspec.json.encode(document))
-        return
+            await clear(found, chosen, now_us=now_us, tell=tell)
+        after = None if dry_run else disk_bytes(found.root)
+    document = _document(chosen, before, after)
+    click.echo(msgspec.json.encode(document) if as_json else "\n".join(_lines(document)))
+
+
+def _document(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:
+    """What was done, or with `after` None would be."""
+    return {
+        "sessions": sorted(each.session for group in chosen.groups for each in group),
+        "staying": {str(session): why for session, why in sorted(chosen.staying.items())},
+        "bytes_before": before,
+        "bytes_after": after,
+        "freed_bytes_estimated": chosen.freed_bytes,
+    }
+
+
+def _lines(done: Mapping[str, Any]) -> Iterator[str]:
+    sessions, before, after = done["sessions"], _megabytes(done["bytes_before"]), done["bytes_after"]
     verb = "would delete" if after is None else "deleted"
-    click.echo(f"{verb} the records of {len(sessions)} sessions: {', '.join(map(str, sessions)) or 'none'}")
-    for session, why in sorted(chosen.staying.items()):
-        click.echo(f"session {session} stays: it {why}")
+    yield f"{verb} the records of {len(sessions)} sessions: {', '.join(map(str, sessions)) or 'none'}"
+    yield from (f"session {session} stays: it {why}" for session, why in done["staying"].items())
     if after is None:
-        click.echo(f"the workspace takes {_megabytes(before)}, about {_megabytes(chosen.freed_bytes)} less then")
+        yield f"the workspace takes {before}, about {_megabytes(done['freed_bytes_estimated'])} less then"
     else:
-        click.echo(f"the workspace takes {_megabytes(after)}, {_megabytes(before)} before")
+        yield f"the workspace takes {_megabytes(after)}, {before} before"
 
 
 def _megabytes(size: int) -> str:

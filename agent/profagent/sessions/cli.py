@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.provenance import events_line, keeping_line, kept_loss_line, share_text
 from profagent.cli.running import asynchronous, terminal_columns
-from profagent.cli.table import Cell, Column, fitted_lines, printable, table_lines
+from profagent.cli.table import Cell, Column, fitted_lines, printable, table_lines, time_text
 from profagent.importing.job_folder import named_target
 from profagent.ingest.reasons import REASONS
 from profagent.store.database import reading
@@ -28,13 +27,10 @@ if TYPE_CHECKING:
     from profagent.store.counter_maps import CounterMaps
     from profagent.store.sessions import Condition
 
-TITLES = (
-    *("session", "board", "source", "started (UTC)", "state", "JOBs", "inferences", "captured", "losses", "notes"),
-    "labels",
-)
+_TITLES = "session|board|source|started (UTC)|state|JOBs|inferences|captured|losses|notes|labels"
+SESSION_COLUMNS = tuple(map(Column, _TITLES.split("|")))
 # What a narrow terminal does without, first of all.
 LESS = ("source", "JOBs", "notes", "captured")
-SESSION_COLUMNS = tuple(Column(title) for title in TITLES)
 
 
 @click.command("sessions")
@@ -84,7 +80,6 @@ def _rows(sessions: list[dict[str, Any]]) -> list[tuple[Cell, ...]]:
 
 def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
     """A row of the list, from a session as `all_sessions` gives it."""
-    started = datetime.fromtimestamp(session["started_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
     state = _state(session)
     if session["cleared_us"] is not None:
         state += ", figures only"
@@ -93,7 +88,7 @@ def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
         session["session"],
         (session["hostname"] or session["board"]) + mark,
         session["source"],
-        started,
+        time_text(session["started_us"]),
         state,
         session["jobs"],
         session["inferences"],
@@ -145,7 +140,7 @@ async def ledger(
     if as_json:
         click.echo(msgspec.json.encode(entries))
         return
-    for line in _told(entries, len(entries) if is_all else SHOWN_ENTRIES):
+    for line in _by_reason(entries, len(entries) if is_all else SHOWN_ENTRIES):
         click.echo(line)
     if not entries:
         click.echo(f"the ledger has no {grade or 'entry'}")
@@ -157,7 +152,7 @@ def _explained(entry: dict[str, Any]) -> dict[str, Any]:
     return {**entry, "text": known and known.text, "remedy": known and known.remedy}
 
 
-def _told(entries: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
+def _by_reason(entries: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
     """The entries by grade and reason, losses first."""
     kinds = sorted({(each["grade"], each["reason"]) for each in entries})
     for grade, reason in kinds:
@@ -172,12 +167,10 @@ def _told(entries: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
 
 
 def _entry_line(entry: Mapping[str, Any]) -> str:
-
     where = "/".join(part for part in (entry["job"], entry["log"]) if part) or "the board"
     first, last = entry["first"], entry["last"]
-    place = ""
-    if entry["log"] and first is not None:
-        place = f", byte {first}" if last in {None, first} else f", bytes {first} to {last}"
+    place = f", byte {first}" if last in {None, first} else f", bytes {first} to {last}"
+    place = place if entry["log"] and first is not None else ""
     count = f" ({entry['count']})" if entry["count"] > 1 else ""
     return printable(f"{where}{place}: {entry['detail']}{count}")
 

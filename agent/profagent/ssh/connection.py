@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import subprocess
 import termios
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class Person:
 
     async def confirm(self, question: str) -> bool | None:
         """Asked at the terminal only."""
-        answer = await _asked(question, is_secret=False)
+        answer = await _typed(question, is_secret=False)
         return None if answer is None else answer.strip().lower() in ("yes", "y")
 
     async def secret(self, prompt: str) -> str | None:
@@ -52,7 +53,7 @@ class Person:
         wish = os.environ.get("SSH_ASKPASS_REQUIRE", "").lower()
         if program and wish in ("force", "prefer"):
             return await _from_program(program, prompt)
-        answer = await _asked(prompt, is_secret=True)
+        answer = await _typed(prompt, is_secret=True)
         return await _from_program(program, prompt) if answer is None and program and wish != "never" else answer
 
 
@@ -74,7 +75,7 @@ class Given:
         return self._password
 
 
-async def _asked(prompt: str, *, is_secret: bool) -> str | None:
+async def _typed(prompt: str, *, is_secret: bool) -> str | None:
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
@@ -118,19 +119,13 @@ async def _line(terminal: int) -> str | None:
 async def _from_program(program: str, prompt: str) -> str | None:
     """The line that the program prints; None when it was cancelled."""
     try:
-        process = await asyncio.create_subprocess_exec(program, prompt, stdout=asyncio.subprocess.PIPE)
+        ended = await asyncio.to_thread(subprocess.run, [program, prompt], stdout=subprocess.PIPE, check=False)
     except OSError as error:
         raise UsageError(
             f"SSH_ASKPASS: cannot run {program}: {error.strerror}", hint="name a program that prints the password"
         ) from error
-    try:
-        output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    lines = output.decode("utf-8", "surrogateescape").splitlines()
-    return lines[0] if process.returncode == 0 and lines else None
+    lines = ended.stdout.decode("utf-8", "surrogateescape").splitlines()
+    return lines[0] if ended.returncode == 0 and lines else None
 
 
 _URL = re.compile(r"ssh://(?:(?P<user>[^@/]+)@)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d{1,5}))?/?")
@@ -145,11 +140,6 @@ class Target:
     host: str
     user: str | None = None
     port: int | None = None
-
-    def __str__(self) -> str:
-        """The target as people write it."""
-        named = f"{self.user}@{self.host}" if self.user else self.host
-        return f"{named} port {self.port}" if self.port else named
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -217,7 +207,7 @@ class _Login(asyncssh.SSHClient):
             return cls({"host": target.host, "config": files, **{key: each for key, each in named.items() if each}})
         except (ValueError, OSError, asyncssh.Error) as error:
             raise UsageError(
-                f"the SSH configuration for {target}: {error}",
+                f"the SSH configuration for {target.host}: {error}",
                 hint="mend ~/.ssh/config, or the keys and known_hosts in that folder",
             ) from error
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import shlex
 import socket
 import tempfile
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import asyncssh
 
@@ -33,7 +32,7 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
         yield
     except ProfagentError:
         raise
-    except (asyncssh.Error, OSError, RecursionError) as error:  # the last: jump hosts that go in a circle
+    except (asyncssh.Error, OSError) as error:
         is_refused = isinstance(error, asyncssh.PermissionDenied | asyncssh.HostKeyNotVerifiable)
         if options.tunnel and not is_reached():
             raise (RefusedError if is_refused else UnreachableError)(
@@ -54,21 +53,16 @@ def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: 
     """Why a board is not reached, and what to do."""
     if options.proxy_command:
         return f"the ProxyCommand for {where} leads to no login: {str(error) or _LATE}", "run it by hand to see more"
-    if isinstance(error, TimeoutError):
-        hint = "check its address, the firewall, and that it is on; ConnectTimeout in ~/.ssh/config waits longer"
-        return f"{where} does not answer in time", hint
     if isinstance(error, asyncssh.Error):
         hint = "check that an SSH server listens there, its log on the board, and with `ssh -v` what it wants"
         return f"{where} ended the connection before the login: {error.reason}", hint
     if isinstance(error, socket.gaierror):
-        hint = (
-            "`profagent boards` lists the boards that have a name; check the spelling, /etc/hosts and the name server"
-        )
-        return f"the name {options.host} does not resolve: {error.strerror}", f"{hint}, or use the board's IP address"
-    if isinstance(error, ConnectionRefusedError) or getattr(error, "errno", None) == errno.ECONNREFUSED:
+        hint = "check the spelling, `profagent boards`, /etc/hosts and the name server, or use the board's IP address"
+        return f"the name {options.host} does not resolve: {error.strerror}", hint
+    if isinstance(error, ConnectionRefusedError):
         return f"nothing listens at {where}", "start the board's SSH server, or name its port: ssh://USER@HOST:PORT"
-    hint = "check the address, the cable, this host's routes, and that the board is on"
-    reason = getattr(error, "strerror", None) or error
+    hint = "check the address, the cable, the firewall, this host's routes, and that the board is on"
+    reason = _LATE if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
     return f"cannot connect to {where}: {reason}", hint
 
 
@@ -165,25 +159,33 @@ class Program:
     async def fed(self, pieces: AsyncIterator[bytes]) -> Ran:
         """Give it its input, and wait for its end. Raises UnreachableError; ProfagentError for too much output."""
         with connected(self._where):
-            stdout, stderr = await _conversed(self, pieces)
-        return Ran(stdout, stderr, await self.wait())
+            try:
+                async with asyncio.TaskGroup() as group:
+                    feeding = group.create_task(_feed(self, pieces))
+                    reading = [group.create_task(_read(pipe)) for pipe in (self.stdout, self.stderr)]
+                    await asyncio.wait(reading)
+                    # A command that has ended takes no more.
+                    feeding.cancel()
+            except BaseExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+        return Ran(reading[0].result(), reading[1].result(), await self.wait())
 
     @asynccontextmanager
     async def kept_awake(self, each_s: float) -> AsyncIterator[None]:
         """Send an empty line now and then, by which the program knows that this host is there."""
 
-        async def speak() -> None:
+        async def keep() -> None:
             while True:
                 with suppress(OSError):
                     self.stdin.write(b"\n")
                 await asyncio.sleep(each_s)
 
-        speaking = asyncio.create_task(speak())
+        keeping = asyncio.create_task(keep())
         try:
             yield
         finally:
-            speaking.cancel()
-            await asyncio.wait([speaking])
+            keeping.cancel()
+            await asyncio.wait([keeping])
 
     async def end(self) -> None:
         """Tell it the end of its input, and give it a while to heed that."""
@@ -228,7 +230,7 @@ class Remote:
 
     async def unpack(
         self,
-        tar_stream: Iterator[bytes],
+        tar: IO[bytes],
         directory: str,
         on_progress: Callable[[int], None] = lambda _: None,
         *,
@@ -242,9 +244,9 @@ class Remote:
         make = "" if must_exist else f"mkdir -p {where} && "
 
         async def counted() -> AsyncIterator[bytes]:
-            sent, done = 0, object()
+            sent = 0
             # On a thread: files may be large.
-            while isinstance(piece := await asyncio.to_thread(next, tar_stream, done), bytes):
+            while piece := await asyncio.to_thread(tar.read, _READ_BYTES):
                 yield piece
                 sent += len(piece)
                 on_progress(sent)
@@ -352,20 +354,6 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 def _short(command: str) -> str:
     return command if len(command) <= _SHOWN_LETTERS else f"{command[:_SHOWN_LETTERS]}…"
-
-
-async def _conversed(program: Program, pieces: AsyncIterator[bytes]) -> tuple[bytes, bytes]:
-    """Feed a program; what it writes to stdout and stderr until it ends."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            feeding = group.create_task(_feed(program, pieces))
-            reading = [group.create_task(_read(pipe)) for pipe in (program.stdout, program.stderr)]
-            await asyncio.wait(reading)
-            # A command that has ended takes no more.
-            feeding.cancel()
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return reading[0].result(), reading[1].result()
 
 
 async def _feed(program: Program, pieces: AsyncIterator[bytes]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -14,18 +14,15 @@ from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pie
 from profagent.errors import UsageError
 from profagent.formats.countermap import bound_mark
 from profagent.importing.job_folder import named_target, tell_unrecorded
-from profagent.stats.gathering import KEYS
-from profagent.stats.stats import StatsBy, StatsOptions, stats
+from profagent.stats.stats import BYS, KEYS, stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from profagent.stats.gathering import Row
-    from profagent.stats.stats import Stats
+    from profagent.stats.stats import Row, Stats, StatsBy
     from profagent.store.counter_maps import CounterMaps
 
-BY = [name for part in get_args(StatsBy) for name in (get_args(part) or (part,))]
 FIGURES = ("count", "total", "share", "mean", "median", "mad", "p95", "max")
 _WITHOUT_BOUND = ("aicpu", "api", "step")
 # What of acl.json has it recorded.
@@ -41,7 +38,7 @@ LESS = tuple(
 @options.workspace
 @click.option("--job", metavar="NAME", help="Only this JOB of the session.")
 @options.counter_map
-@click.option("--by", type=click.Choice(BY), default="layer", show_default=True, help="What a row is of.")
+@click.option("--by", type=click.Choice(BYS), default="layer", show_default=True, help="What a row is of.")
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
 @click.option("--sort", metavar="COLUMN", help="Sort by this column; largest first.  [default: total]")
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
@@ -70,7 +67,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     if as_json and as_csv:
         raise UsageError("--json and --csv do not go together", hint="leave one of them out")
     found = await named_target(target, job, workspace, maps)
-    answer = await stats(found.database, session=found.session, job=found.job, options=StatsOptions(by, skip))
+    answer = await stats(found.database, session=found.session, job=found.job, by=by, skip=skip)
     rows = _sorted(answer, sort)[:top]
     if as_json:
         click.echo(msgspec.json.encode(_document(answer, rows, skip)))
@@ -131,7 +128,6 @@ def _heading(answer: Stats) -> str:
 
 
 def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[str]:
-    """What the figures are of, and what is missing."""
     if not answer.rows and not any(each.left_out for each in answer.left_out):
         switch = f': "{SWITCHES[answer.by]}" of acl.json must be exactly "on"' if answer.by in SWITCHES else ""
         yield f"nothing was recorded that could be told by {answer.by}{switch}"

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.stats.gathering import Row, figures_of
+from profagent.stats.figures import figures_of
 from profagent.store.database import pages
 from profagent.store.sources import views_there
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import aiosqlite
 
-    from profagent.stats.gathering import Key
+    from profagent.stats.figures import Figures
+
+Key = tuple[str, str]
 
 _RANGES = (
     "SELECT process, thread, lane, kind = 'step', name, start_us, end_us, duration_us FROM ranges"
@@ -64,24 +64,19 @@ class _Steps:
         self.durations[found.name, ""].append(found.duration_us)
 
 
-async def step_rows(connection: aiosqlite.Connection, session: int) -> list[Row]:
-    """A row for each step's name, then its ranges: shares are of all steps, and of that step."""
+async def step_figures(connection: aiosqlite.Connection, session: int) -> list[tuple[Key, Figures, float | None]]:
+    """For each step's name, then its ranges: the figures, and the share of all steps, or of that step."""
     if "ranges" not in (await views_there(connection)).values():
         return []
     steps = _Steps()
     async for page in pages(connection, _RANGES, (session,)):
         for row in page:
             steps.take(_Range._make(row))
-    return rows_of_steps(steps.durations.items())
-
-
-def rows_of_steps(durations: Iterable[tuple[Key, list[float]]]) -> list[Row]:
-    """The rows of durations by step and range, the longest steps first."""
-    figures = {key: figures_of(np.array(found)) for key, found in durations}
+    figures = {key: figures_of(np.array(found)) for key, found in steps.durations.items()}
     totals = {step: row.total or 0.0 for (step, name), row in figures.items() if not name}
     all_time = sum(totals.values())
     rows = []
     for (step, name), row in figures.items():
         whole = totals[step] if name else all_time
-        rows.append(Row((step, name), row, (row.total or 0.0) / whole * 100 if whole else None, None))
-    return sorted(rows, key=lambda row: (-totals[row.key[0]], row.key[0], row.key[1] != "", -(row.figures.total or 0)))
+        rows.append(((step, name), row, (row.total or 0.0) / whole * 100 if whole else None))
+    return sorted(rows, key=lambda row: (-totals[row[0][0]], row[0][0], row[0][1] != "", -(row[1].total or 0.0)))

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -16,10 +16,10 @@ import numpy as np
 from profagent.cli import options
 from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
-from profagent.cli.table import Column, printable, sparkline, table_lines
+from profagent.cli.table import Column, printable, sparkline, table_lines, time_text
 from profagent.errors import UsageError
-from profagent.stats.gathering import MAD_TO_SIGMA
-from profagent.stats.stats import StatsOptions, stats
+from profagent.stats.figures import MAD_TO_SIGMA
+from profagent.stats.stats import stats
 from profagent.store.database import reading
 from profagent.store.queries import jobs_of
 from profagent.store.sampling import sampling_of
@@ -43,23 +43,17 @@ FLOOR = 0.01
 FEWEST_STEPS = 6
 # The standard deviation of a median is so much of that of its values, over the root of their number.
 MEDIAN_FACTOR = 1.2533
+_MINUTE = "%Y-%m-%d %H:%M"
 # Labels that are a session's own name.
 OWN_LABELS = ("nightly", "baseline")
 # What is compared of two sessions, beside their labels, when a level changed between them.
 _FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
 
 
-class Change(NamedTuple):
-    """From `place` on the level is `after`; it was `before`. `is_confirmed` when the one behind it agrees."""
+def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> list[tuple[int, float, float, bool]]:
+    """Changes of level of values in the order of time; `spreads` is how uncertain each value is by itself (σ).
 
-    place: int
-    before: float
-    after: float
-    is_confirmed: bool
-
-
-def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> list[Change]:
-    """The changes of level of values in the order of time; `spreads` is how uncertain each value is by itself (σ).
+    Each has its place, the level before and after, and whether the value behind it confirms it.
 
     A single value that is off, and back the next, is no change of level. The last one cannot be confirmed.
     """
@@ -78,7 +72,7 @@ def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> 
             starts.append(place)
     levels = [float(np.median(values[start:end])) for start, end in pairwise([*starts, len(values)])]
     return [
-        Change(start, before, after, is_confirmed=start + 1 < len(values))
+        (start, before, after, start + 1 < len(values))
         for start, (before, after) in zip(starts[1:], pairwise(levels), strict=True)
     ]
 
@@ -155,8 +149,7 @@ async def trend(
 async def _night(
     database: Path, session: Mapping[str, Any], facts: Mapping[str, str], model: str, layer: str | None
 ) -> Night | None:
-    by = StatsOptions("model" if layer is None else "layer")
-    answer = await stats(database, session=session["session"], options=by)
+    answer = await stats(database, session=session["session"], by="model" if layer is None else "layer")
     wanted = (model,) if layer is None else (model, layer)
     figures = next((row.figures for row in answer.rows if row.key[: len(wanted)] == wanted), None)
     if figures is None or figures.median is None or figures.mad is None:
@@ -250,7 +243,15 @@ def _lines(board: BoardTrend, what: str) -> Iterator[str]:
     columns = [Column(title) for title in ("session", "started (UTC)", "count")]
     columns += [Column(f"median({unit})", 3), Column(f"mad({unit})", 3), Column("losses"), Column("level")]
     rows = [
-        (each.session, _date(each.started_us), each.count, median, mad, each.losses, levels.get(each.session, "-"))
+        (
+            each.session,
+            time_text(each.started_us, _MINUTE),
+            each.count,
+            median,
+            mad,
+            each.losses,
+            levels.get(each.session, "-"),
+        )
         for each, median, mad in zip(nights, medians, mads, strict=True)
     ]
     yield from table_lines(columns, rows)
@@ -258,12 +259,9 @@ def _lines(board: BoardTrend, what: str) -> Iterator[str]:
         sure = "" if change.is_confirmed else ", which one session alone says"
         others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]
         yield (
-            f"from session {change.session} ({_date(change.started_us)}) on: {change.before:.3f} -> {change.after:.3f}"
-            f" {unit}, {change.percent:+.1f} %{sure}; changed with it: {', '.join(others) or 'nothing that is known'}"
+            f"from session {change.session} ({time_text(change.started_us, _MINUTE)}) on:"
+            f" {change.before:.3f} -> {change.after:.3f} {unit}, {change.percent:+.1f} %{sure};"
+            f" changed with it: {', '.join(others) or 'nothing that is known'}"
         )
     if not board.changes:
         yield f"the level did not change in {len(nights)} sessions"
-
-
-def _date(at_us: int) -> str:
-    return datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")

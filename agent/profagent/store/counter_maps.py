@@ -14,8 +14,6 @@ from profagent.formats.countermap import PEAK_MEMORY_RATE, CounterMap, parse_cou
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["BUILT_IN", "CounterMaps", "maps_folder", "read_map", "simulated_map"]
-
 
 @cache
 def simulated_map() -> CounterMap:
@@ -61,35 +59,31 @@ class CounterMaps:
         self._folder = folder
         self._tell = tell
         self._found: list[tuple[Path, CounterMap]] | None = None
-        self._told: set[str] = set()
+        self._remarked: set[str] = set()
 
     def of(self, *, simulated: bool, sdk: str = "") -> CounterMap | None:
         """The map for JOBs of a board with this SDK, empty where that is not known; None without one. It reads files.
 
         A map fits where it is simulated as the board is, and where it names its SDK, or either does not know it.
         """
-        fitting = [] if self.named is not None else self._fitting(simulated=simulated, sdk=sdk)
         if self.named is not None:
             if misfit := _misfit(self.named, simulated=simulated, sdk=sdk):
                 self._tell_once(f"counter map {self.named.name} {misfit}")
-        elif len(fitting) == 1:
-            ((file, known),) = fitting
-            self._tell_once(f"counter map {known.name} of {file}, digest {known.fingerprint}")
-        elif fitting:
+            return self.named
+        fitting = self._fitting(simulated=simulated, sdk=sdk)
+        if len(fitting) > 1:
             files = ", ".join(str(file) for file, _ in fitting)
             self._tell_once(
                 f"{len(fitting)} counter maps fit, and none is taken: {files}; name one with --counter-map FILE"
             )
-        return self.would_be(simulated=simulated, sdk=sdk)
-
-    def would_be(self, *, simulated: bool, sdk: str = "") -> CounterMap | None:
-        """The same, where nothing is decoded with it yet, and nothing is to be told."""
-        if self.named is not None:
-            return self.named
-        fitting = self._fitting(simulated=simulated, sdk=sdk)
-        if len(fitting) == 1:
-            return fitting[0][1]
+        for file, known in fitting if len(fitting) == 1 else ():
+            self._tell_once(f"counter map {known.name} of {file}, digest {known.fingerprint}")
+            return known
         return simulated_map() if simulated else None
+
+    def unheard(self) -> CounterMaps:
+        """The same, where nothing is decoded with it yet, and nothing is to be told."""
+        return CounterMaps(self.named, self._folder)
 
     def _fitting(self, *, simulated: bool, sdk: str) -> list[tuple[Path, CounterMap]]:
         """The folder's maps that fit; of those that decode alike, the first."""
@@ -113,8 +107,8 @@ class CounterMaps:
                 self._tell_once(f"not a counter map, and passed over: {error}")
 
     def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._remarked:
+            self._remarked.add(text)
             self._tell(text)
 
 

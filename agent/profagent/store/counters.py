@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from profagent.formats.countermap import (
     TICKS,
     Place,
     Tally,
+    implausible_text,
     merged,
-    told,
 )
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, transaction
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from profagent.formats.countermap import CounterMap
 
-__all__ = ["Filled", "JobBytes", "exchange_counters", "implausible_counters"]
+    # Of a board, a JOB and a log, so many bytes from a place on.
+    _BytesOf = Callable[[str, str, str, int, int], bytes]
 
 ROWS_PER_BATCH = 20_000
 RECORD = AICORE_DTYPE.itemsize
@@ -59,22 +60,8 @@ _ROWS = "SELECT record, sequence, ticks FROM aicore WHERE record > ? AND record 
 _UPDATE = f"UPDATE aicore SET {', '.join(f'{name} = ?' for name in COUNTER_NAMES)} WHERE record = ?"  # noqa: S608 - names of counters
 
 
-class JobBytes(Protocol):
-    """The logs' bytes, wherever they are kept."""
-
-    def __call__(self, board: str, job: str, path: str, start: int, size: int) -> bytes:
-        """At most `size` bytes of a log of a board's JOB from `start` on; fewer where they are not there."""
-
-
 # Keys of records, their bytes in shape (records, 256), and whether those are there.
 _Page = tuple["NDArray[np.int64]", "NDArray[np.uint8]", "NDArray[np.bool_]"]
-
-
-class Filled(NamedTuple):
-    """How many records have values of the new map, and how many have none, as their bytes are not kept any more."""
-
-    rows: int
-    without_bytes: int
 
 
 async def implausible_counters(
@@ -92,10 +79,10 @@ async def implausible_counters(
     found: dict[int, list[str]] = {}
     for session, has_map in sessions:
         tallies = await _tallies(connection, job, session, checks) if has_map else []
-        found[session] = [told(name, tally, peak_bytes_per_s) for name, tally in tallies]
+        found[session] = [implausible_text(name, tally, peak_bytes_per_s) for name, tally in tallies]
     for session, tally in (await _slow_inferences(connection, job)).items():
         if tally.implausible:
-            found.setdefault(session, []).append(told(TICKS, tally))
+            found.setdefault(session, []).append(implausible_text(TICKS, tally))
     return found
 
 
@@ -116,10 +103,13 @@ def _checks(mhz: int | None, peak_bytes_per_s: float) -> dict[str, tuple[str, st
 async def _tallies(
     connection: aiosqlite.Connection, job: int, session: int, checks: Mapping[str, tuple[str, str]]
 ) -> list[tuple[str, Tally]]:
-    """The checks that fail: one walk over the records tells which, and one more for each of those the rest."""
-    excesses = ", ".join(f"max({value} - {limit})" for value, limit in checks.values())
+    """The checks that fail: a walk over the records tells that there are none, one more which, and others the rest."""
     about = (job, session)
+    fails = " OR ".join(f"{value} > {limit}" for value, limit in checks.values())
     found: list[tuple[str, Tally]] = []
+    if not await fetched(connection, f"SELECT 1 {_OF_SESSION} AND ({fails}) LIMIT 1", about):
+        return found
+    excesses = ", ".join(f"max({value} - {limit})" for value, limit in checks.values())
     row = await fetched_one(connection, f"SELECT {excesses} {_OF_SESSION}", about)
     for excess, (name, (value, limit)) in zip(row, checks.items(), strict=True):
         if excess is not None and excess > 0:
@@ -153,13 +143,14 @@ async def exchange_counters(
     connection: aiosqlite.Connection,
     session: int,
     counter_map: CounterMap,
-    bytes_of: JobBytes,
-    progress: Callable[[int], None] = lambda _: None,
-) -> Filled:
+    bytes_of: _BytesOf,
+) -> tuple[int, int]:
     """Fill the columns from the records' bytes, in one transaction; on an error nothing is changed.
 
+    The answer: how many records have values of the new map, and how many have none.
+
     Records whose bytes are not there have no counters then: what another map read would not go with the rest.
-    `progress` is given how many rows were looked at, a page at a time. Memory is bounded by a page.
+    Memory is bounded by a page.
     """
     filled = seen = 0
     async with transaction(connection):
@@ -172,15 +163,14 @@ async def exchange_counters(
             await connection.executemany(_UPDATE, zip(*columns, keys.tolist(), strict=True))
             filled += int(are_there.sum())
             seen += len(keys)
-            progress(seen)
         await connection.execute(
             "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",
             (counter_map.name, counter_map.fingerprint, ",".join(counter_map.likely) or None, session),
         )
-    return Filled(filled, seen - filled)
+    return filled, seen - filled
 
 
-async def _pages(connection: aiosqlite.Connection, session: int, bytes_of: JobBytes) -> AsyncIterator[_Page]:
+async def _pages(connection: aiosqlite.Connection, session: int, bytes_of: _BytesOf) -> AsyncIterator[_Page]:
     """The session's records, those of many small logs at once.
 
     For the records of one log each call of numpy would cost more than its work.

@@ -131,12 +131,13 @@ async def log_sizes(connection: aiosqlite.Connection, job: int) -> dict[str, int
     return {os.fsdecode(path): offset for path, offset in rows}
 
 
-async def count_inferences(connection: aiosqlite.Connection, scope: Scope) -> int:
-    """How many sampled inferences of the JOB the session has."""
+async def count_inferences(connection: aiosqlite.Connection, job: int, session: int | None = None) -> int:
+    """How many sampled inferences of a JOB have rows, those that a session fetched, or all."""
     (count,) = await fetched_one(
         connection,
-        "SELECT count(*) FROM inference i JOIN model m USING (model) WHERE i.session = ? AND m.job = ?",
-        (scope.session.session, scope.job.job),
+        "SELECT count(*) FROM inference i JOIN model m USING (model)"
+        " WHERE m.job = ?1 AND (?2 IS NULL OR i.session = ?2)",
+        (job, session),
     )
     return int(count)
 
@@ -168,7 +169,8 @@ async def call_logs(connection: aiosqlite.Connection, scope: Scope) -> list[Call
         " AND EXISTS (SELECT 1 FROM part p WHERE p.log = l.log AND p.session = ?1) ORDER BY m.name, m.model_id, l.log",
         (scope.session.session, scope.job.job),
     )
-    return [CallLog(log, _device_of(path), *row) for log, path, *row in rows]
+    names = [parse_log_name(os.fsdecode(path)) for _, path, *_ in rows]
+    return [CallLog(log, (name and name.device) or 0, *row) for name, (log, _, *row) in zip(names, rows, strict=True)]
 
 
 async def calls(connection: aiosqlite.Connection, scope: Scope, log: int) -> AsyncIterator[list[CallRow]]:
@@ -240,11 +242,6 @@ async def implausible_of(connection: aiosqlite.Connection, session: int, job: in
     return [f"implausible: {name}: {detail}" for name, detail in rows]
 
 
-def _device_of(path: str | bytes) -> int:
-    name = parse_log_name(os.fsdecode(path))
-    return 0 if name is None or name.device is None else name.device
-
-
 async def kept_losses_of(connection: aiosqlite.Connection, session: int) -> list[dict[str, Any]]:
     """The kept losses that a session heard first, by column name, in the order in which they happened."""
     return await fetched_named(
@@ -253,3 +250,6 @@ async def kept_losses_of(connection: aiosqlite.Connection, session: int) -> list
         " ORDER BY from_us, id",
         (session,),
     )
+
+
+# What a session came to

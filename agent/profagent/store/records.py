@@ -194,6 +194,10 @@ class RecordRows:
         fresh = numbers[numbers.searchsorted(fetched) :] if fetched and parts else numbers
         if len(fresh):
             self._extend(row, int(fresh[0]), int(fresh[-1]))
+        if len(parts) == 1:
+            return numbers + (parts[0].number * RECORDS_PER_PART - parts[0].first_record), [parts[0].session] * len(
+                numbers
+            )
         firsts = np.array([part.first_record for part in parts], np.int64)
         bases = np.array([part.number * RECORDS_PER_PART for part in parts], np.int64) - firsts
         index = np.searchsorted(firsts, numbers, side="right") - 1

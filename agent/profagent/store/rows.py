@@ -27,7 +27,7 @@ LONGEST_DETAIL = 1000
 # More than any board's disk holds; the sum of many is still a number of the database.
 LARGEST_COUNT = 2**48
 # What happened on the way, and is about no log, is told one by one up to so many of a JOB or board.
-MOST_TOLD = 1000
+MOST_NOTED = 1000
 
 _NUMBERED = ("model", "log", "part", "inference", "segment")
 _LOGS = (
@@ -102,7 +102,7 @@ class LogRow:
     parts: list[Part] = field(default_factory=list)
     segment: tuple[int, int] | None = None
     content: dict[Entry, int] = field(default_factory=dict)
-    told: set[tuple[str, str]] = field(default_factory=set)
+    noted: set[tuple[str, str]] = field(default_factory=set)
     wanted: tuple[Entry, ...] | None = None
 
     @property
@@ -151,7 +151,7 @@ class LogRows:
             if origin == "content":
                 by_number[log].content[Entry(*fields)] = entry
             else:
-                by_number[log].told.add((fields[1], fields[2]))
+                by_number[log].noted.add((fields[1], fields[2]))
 
     def row(self, path: str) -> LogRow:
         """The row of a log, new where there was none."""
@@ -302,19 +302,19 @@ class LedgerRows:
         """Add what happened on the way; a board that tells it again after a reconnection adds nothing."""
         entry = _displayed(entry)
         if row is not None:
-            if (entry.reason, entry.detail) not in row.told:
-                row.told.add((entry.reason, entry.detail))
+            if (entry.reason, entry.detail) not in row.noted:
+                row.noted.add((entry.reason, entry.detail))
                 await self._insert(row.number, "link", entry)
             return
-        ((count, is_told),) = await fetched(
+        ((count, is_known),) = await fetched(
             self._connection,
             "SELECT count(*), ifnull(max(reason = ? AND detail = ?), 0) FROM ledger_entry WHERE log IS NULL"
             " AND job IS ? AND origin = 'link' AND (job IS NOT NULL OR session = ?)",
             (entry.reason, entry.detail, self._job, self._session),
         )
-        if is_told:
+        if is_known:
             return
-        if count < MOST_TOLD:
+        if count < MOST_NOTED:
             await self._insert(None, "link", entry)
         else:
             await self._add_more(entry)

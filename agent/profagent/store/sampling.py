@@ -99,12 +99,7 @@ async def sampling_of(connection: aiosqlite.Connection, session: int, job: int |
     figures = sum_of(share for share, _ in shares)
     passed_over = sum(passed for _, passed in shares)
     return {
-        "sampled": figures.sampled,
-        "due": figures.due,
-        "late": figures.late,
-        "never_came": figures.never_came,
-        "interval": figures.interval,
-        "interval_from": figures.origin,
+        **figures.fields(),
         "keeping": keeping,
         "kept": figures.sampled - passed_over,
         "passed_over": passed_over,
@@ -149,13 +144,13 @@ async def _known(connection: aiosqlite.Connection, job: int, model: int) -> Mode
 async def _worked_out(connection: aiosqlite.Connection, job: int, model: int) -> ModelSampling:
     sampled, passed_over, *pictures = await fetched_one(connection, _SAMPLES, (model,))
     size = pictures[0] if pictures[0] == pictures[1] else 0
-    (told,) = await fetched_one(connection, "SELECT interval FROM job WHERE job = ?", (job,))
+    (interval,) = await fetched_one(connection, "SELECT interval FROM job WHERE job = ?", (job,))
     (is_unsure,) = await fetched_one(connection, _IS_UNSURE, (job,))
     loads = await _loads(connection, model)
     if is_unsure or loads is None:
-        figures = figures_of(sampled if loads is None else sum(map(len, loads)), None, told)
+        figures = figures_of(sampled if loads is None else sum(map(len, loads)), None, interval)
     else:
-        figures = tally_of(loads, size or 0).figures(told)
+        figures = tally_of(loads, size or 0).figures(interval)
     return ModelSampling(figures, size, int(passed_over))
 
 
@@ -230,7 +225,7 @@ async def _share_of(
 
 def _of_model(loads: Sequence[Sequence[int]], model: str, figures: Figures, pictures: int) -> Iterator[Entry]:
     assert figures.interval is not None, "without an interval nothing is late"
-    late = missing = missing_told = 0
+    late = missing = missing_named = 0
     for name, count, distance in _distances(loads, model):
         gap = gap_of(distance // pictures, figures.interval)
         if gap is not None and gap.late_by:
@@ -241,13 +236,13 @@ def _of_model(loads: Sequence[Sequence[int]], model: str, figures: Figures, pict
         if gap is not None and gap.never_came:
             missing += 1
             if missing <= MOST_NOTES:
-                missing_told += gap.never_came
+                missing_named += gap.never_came
                 detail = f"{name}: {_missed(count - distance, gap.never_came, figures.interval * pictures)}"
                 yield reasons.entry(reasons.SAMPLE_NEVER_CAME, detail, count=gap.never_came)
     if (rest := late - MOST_NOTES) > 0:
         yield reasons.entry(reasons.SAMPLE_LATE, f"{model}: {rest} more samples came late", count=rest)
     if missing > MOST_NOTES:
-        rest = (figures.never_came or 0) - missing_told
+        rest = (figures.never_came or 0) - missing_named
         detail = f"{model}: {rest} more samples that were due never came"
         yield reasons.entry(reasons.SAMPLE_NEVER_CAME, detail, count=rest)
 

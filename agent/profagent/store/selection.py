@@ -60,41 +60,16 @@ class InferenceRow(NamedTuple):
     ticks: int
 
 
-class AicoreRow(NamedTuple):
-    """An aicore record; counters are fractions of the layer's time, or bytes, None where unknown."""
+class RecordRow(NamedTuple):
+    """A record, or the mean of several; its duration is in ticks on the NPU, in µs on the CPU.
+
+    `counters` of the NPU are fractions of the layer's time, then bytes, None where unknown.
+    """
 
     position: int
     layer_index: int | None
-    ticks: float
-    mac_busy: float | None
-    mac_ppen: float | None
-    vec_busy: float | None
-    vec_ppen: float | None
-    dstr: float | None
-    dtrans: float | None
-    dld: float | None
-    wld: float | None
-    ddr_read_bytes: float | None
-    ddr_write_bytes: float | None
-
-
-class AicpuRow(NamedTuple):
-    """An aicpu record."""
-
-    position: int
-    layer_index: int | None
-    duration_us: int
-
-
-class LayerTimes(NamedTuple):
-    """One layer's records of a unit over all chosen inferences; `position` is the group."""
-
-    position: int
-    layer_index: int | None
-    records: int
-    total: int
-    longest: int
-    shortest: int
+    duration: float
+    counters: tuple[float | None, ...]
 
 
 class SpanRow(NamedTuple):
@@ -180,8 +155,10 @@ _MEANS = ", ".join(
 )
 _MEAN_BYTES = ", ".join(f"CASE WHEN count(r.{name}) = count(*) THEN avg(r.{name}) END" for name in RATES.values())
 
-_AICORE = f"SELECT c.position, r.layer_index, r.ticks, {_COUNTERS} {_OF_AICORE} ORDER BY c.position, r.record"
-_AICPU = f"SELECT c.position, r.layer_index, r.end_us - r.begin_us {_OF_AICPU} ORDER BY c.position, r.record"
+_RECORDS = {
+    "aicore": f"SELECT c.position, r.layer_index, r.ticks, {_COUNTERS} {_OF_AICORE} ORDER BY c.position, r.record",
+    "aicpu": f"SELECT c.position, r.layer_index, r.end_us - r.begin_us {_OF_AICPU} ORDER BY c.position, r.record",
+}
 _TASKS = f"""
 SELECT c.position, 0, r.layer_index, g.start_us, r.ticks_before, r.ticks, NULL,
        g.start_us + r.ticks_before * 100.0 / :frequency_mhz AS start, r.record AS record {_OF_AICORE}
@@ -203,13 +180,9 @@ _PLACES = f"""
 SELECT c.file, r.layer_index, avg(r.ticks), {_MEANS}, {_MEAN_BYTES} {_OF_AICORE}
 GROUP BY c.file, g.net, r.sequence, r.layer_index ORDER BY c.file, g.net, r.sequence, r.layer_index
 """
-_AICORE_LAYERS = f"""
-SELECT c.file, r.layer_index, count(*), sum(r.ticks), max(r.ticks), min(r.ticks) {_OF_AICORE}
-GROUP BY c.file, r.layer_index ORDER BY c.file, min(g.net), min(r.sequence)
-"""
-_AICPU_LAYERS = f"""
-SELECT c.file, r.layer_index, count(*), sum(r.end_us - r.begin_us), max(r.end_us - r.begin_us),
-       min(r.end_us - r.begin_us) {_OF_AICPU}
+_DURATIONS = {"aicore": "r.ticks", "aicpu": "r.end_us - r.begin_us"}
+_LAYERS = """
+SELECT c.file, r.layer_index, count(*), sum({duration}), max({duration}), min({duration}) {of_unit}
 GROUP BY c.file, r.layer_index ORDER BY c.file, min(g.net), min(r.sequence)
 """
 
@@ -271,13 +244,9 @@ class Selection:
         """All chosen inferences of a device, model, model id and batch as one; `position` is the group."""
         return list(map(InferenceRow._make, await fetched(self._connection, _GROUPS)))
 
-    def aicore(self) -> ByPosition[AicoreRow]:
-        """Aicore records in the order of their files."""
-        return ByPosition(pages(self._connection, _AICORE, self._keys), AicoreRow._make)
-
-    def aicpu(self) -> ByPosition[AicpuRow]:
-        """Aicpu records in the order of their files."""
-        return ByPosition(pages(self._connection, _AICPU, self._keys), AicpuRow._make)
+    def records(self, unit: str) -> ByPosition[RecordRow]:
+        """Records of a unit (aicore, aicpu) in the order of their files."""
+        return ByPosition(pages(self._connection, _RECORDS[unit], self._keys), _record)
 
     def tasks(self) -> ByPosition[TaskRow]:
         """Records of both units by their start; unknown starts come first."""
@@ -308,17 +277,18 @@ class Selection:
         )
         return earliest  # type: ignore[no-any-return]
 
-    def places(self) -> ByPosition[AicoreRow]:
+    def places(self) -> ByPosition[RecordRow]:
         """Each group's mean inference: a row for each place (segment and sequence number); `position` is the group."""
-        return ByPosition(pages(self._connection, _PLACES, self._keys), AicoreRow._make)
+        return ByPosition(pages(self._connection, _PLACES, self._keys), _record)
 
-    def aicore_layers(self) -> ByPosition[LayerTimes]:
-        """Aicore records by group and layer, durations in ticks."""
-        return ByPosition(pages(self._connection, _AICORE_LAYERS, self._keys), LayerTimes._make)
+    def layers(self, unit: str) -> ByPosition[Row]:
+        """Records by group and layer: group, layer index, how many, sum, longest, shortest."""
+        query = _LAYERS.format(duration=_DURATIONS[unit], of_unit=_OF_CHOSEN.format(table=unit))
+        return ByPosition(pages(self._connection, query, self._keys), tuple)
 
-    def aicpu_layers(self) -> ByPosition[LayerTimes]:
-        """Aicpu records by group and layer, durations in µs."""
-        return ByPosition(pages(self._connection, _AICPU_LAYERS, self._keys), LayerTimes._make)
+
+def _record(row: Row) -> RecordRow:
+    return RecordRow(row[0], row[1], row[2], row[3:])
 
 
 T = TypeVar("T")

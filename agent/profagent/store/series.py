@@ -215,13 +215,13 @@ async def _walk(
     """The records between the first and the last of these parts."""
     query = _READ.format(kind=kind, rows=ROWS_PER_READ, **_DURATIONS[kind])
     # Whole numbers are read in a third of the time; differences of times from 2^63 on are none.
-    durations = _ticks if kind == "aicore" else _floats
+    durations = _integers if kind == "aicore" else _floats
     first: int | None = int(parts[0]) * RECORDS_PER_PART
     last = (int(parts[-1]) + 1) * RECORDS_PER_PART - 1
     found = []
     while first is not None:
         read, segment, layer, duration = await fetched_one(connection, query, (first, last))
-        found.append(segments.records(_integers(segment), _integers(layer), durations(duration))[0])
+        found.append(segments.records(_integers(segment), _integers(layer), durations(duration).astype(np.float64))[0])
         first = None if read is None else read + 1
     return found
 
@@ -253,10 +253,6 @@ def _evenly(parts: NDArray[np.int64]) -> NDArray[np.int64]:
     """SAMPLED_FILES of these, as far apart from each other as can be; all where there are no more."""
     places = np.arange(len(parts)) * SAMPLED_FILES // len(parts)
     return parts[np.diff(places, prepend=-1) > 0]
-
-
-def _ticks(text: str | None) -> NDArray[np.float64]:
-    return _integers(text).astype(np.float64)
 
 
 def _integers(text: str | None) -> NDArray[np.int64]:

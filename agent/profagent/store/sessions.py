@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,7 @@ from profagent.formats.countermap import PEAK_MEMORY_RATE
 from profagent.store.database import RECORDS_PER_PART, fetched, put, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import aiosqlite
 
@@ -51,13 +51,6 @@ class HeldSession(NamedTuple):
     bytes: int
 
 
-class JobMirrored(NamedTuple):
-    """A JOB by what its folder in the mirror is called."""
-
-    board: str
-    name: str
-
-
 async def held_sessions(connection: aiosqlite.Connection) -> list[HeldSession]:
     """The sessions that have not been cleared, oldest first."""
     sizes: dict[int, int] = dict(await fetched(connection, "SELECT job, sum(offset) FROM log GROUP BY job"))
@@ -87,15 +80,14 @@ async def clear_sessions(connection: aiosqlite.Connection, sessions: Sequence[He
         await _clear_job(connection, job)
 
 
-async def cleared_jobs(connection: aiosqlite.Connection) -> list[JobMirrored]:
-    """The JOBs that were cleared and of which nothing has come since: nothing of them is wanted in the mirror."""
-    rows = await fetched(
+async def cleared_jobs(connection: aiosqlite.Connection) -> list[tuple[Any, ...]]:
+    """Boards and names of JOBs that were cleared and of which nothing has come since: the mirror keeps none of them."""
+    return await fetched(
         connection,
         "SELECT b.identity, j.name FROM job j JOIN board b USING (board)"
         " WHERE EXISTS (SELECT 1 FROM session_job JOIN cleared_session USING (session) WHERE session_job.job = j.job)"
         " AND NOT EXISTS (SELECT 1 FROM log WHERE log.job = j.job AND generation > 0)",
     )
-    return list(map(JobMirrored._make, rows))
 
 
 async def is_cleared(connection: aiosqlite.Connection, session: int) -> bool:
@@ -127,60 +119,35 @@ async def _clear_job(connection: aiosqlite.Connection, job: int) -> None:
         await connection.execute(statement, (job,))
 
 
-class StoredRow(NamedTuple):
-    """The figures of one thing, None where not known; `share` is in %, the others are in the unit of all rows."""
-
-    key: tuple[str, ...]
-    number: int
-    total: float | None
-    mean: float | None
-    median: float | None
-    mad: float | None
-    p95: float | None
-    max: float | None
-    share: float | None
-    bound: str | None
-
-
-class StoredFigures(NamedTuple):
-    """Rows by falling total, of what `by` says, in `unit` (us or ticks)."""
-
-    by: str
-    unit: str
-    rows: Sequence[StoredRow]
-
-
 async def write_figures(
     connection: aiosqlite.Connection,
     session: int,
-    figures: Sequence[StoredFigures],
+    rows: Iterable[tuple[Any, ...]],
     left_out: Sequence[tuple[str, int, int]],
 ) -> None:
-    """Keep a session's figures in place of those kept before; `left_out`: model, its inferences, those left out."""
+    """Keep a session's figures in place of those kept before.
+
+    A row: what it is by, its place, the unit, the key, and the figures; `left_out`: model, its inferences, those left
+    out.
+    """
     for table in ("figure", "figure_left_out"):
         await connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - one of two names
     await put(
         connection,
         f"INSERT INTO figure (session, by, place, unit, {_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        [
-            (session, each.by, place, each.unit, json.dumps(row.key), *row[1:])
-            for each in figures
-            for place, row in enumerate(each.rows)
-        ],
+        [(session, by, place, unit, json.dumps(key), *figures) for by, place, unit, key, *figures in rows],
     )
     await put(connection, "INSERT INTO figure_left_out VALUES (?, ?, ?, ?)", [(session, *row) for row in left_out])
 
 
-async def figures_of_session(connection: aiosqlite.Connection, session: int, by: str) -> StoredFigures | None:
-    """The figures that were kept; None where none were."""
+async def figures_of_session(connection: aiosqlite.Connection, session: int, by: str) -> list[tuple[Any, ...]]:
+    """The figures that were kept: unit, key, number to max, share and bound."""
     rows = await fetched(
         connection,
         f"SELECT unit, {_ROW} FROM figure WHERE session = ? AND by = ? ORDER BY place",  # noqa: S608 - constants
         (session, by),
     )
-    if not rows:
-        return None
-    return StoredFigures(by, rows[0][0], [StoredRow(tuple(json.loads(key)), *others) for _, key, *others in rows])
+    return [(unit, tuple(json.loads(key)), *figures) for unit, key, *figures in rows]
 
 
 async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tuple[str, int, int]]:
@@ -196,6 +163,14 @@ async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tu
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LONGEST_VALUE = 256
 FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or source=record|watch|import|collect"
+# What a session is to have.
+Condition = Callable[[Mapping[str, Any]], bool]
+_VALUES: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
+    "board": lambda session: (session["board"], session["hostname"]),
+    "source": lambda session: (session["source"],),
+    "sdk": lambda session: (session["sdk_version"],),
+    "frequency": lambda session: map(str, session["frequencies_mhz"]),
+}
 # The marker may have come with another session, which named the JOB's counter map.
 _SIMULATED_BEFORE = (
     "UPDATE session SET simulated = 1, (counter_map, counter_map_digest, counter_map_likely) ="
@@ -218,14 +193,6 @@ _OF_JOB = (
 _ADD_JOB = "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')"
 
 
-class Condition(NamedTuple):
-    """What a session is to have: a `label` of a key (and value, unless None), or another field of a value."""
-
-    field: str
-    key: str
-    value: str | None
-
-
 def labels_of(texts: Iterable[str]) -> dict[str, str]:
     """Labels from `key=value`, of a key the last; UsageError for what is none."""
     return dict(_label(text) for text in texts)
@@ -236,29 +203,17 @@ def condition_of(text: str) -> Condition:
     name, _, rest = text.partition("=")
     if name == "label" and _KEY.fullmatch(rest.partition("=")[0]):
         key, separator, value = rest.partition("=")
-        return Condition(name, key, value if separator else None)
-    if name in ("board", "source", "sdk", "frequency") and rest:
-        return Condition(name, name, rest)
+        if separator:
+            return lambda session: session["labels_by_key"].get(key) == value
+        return lambda session: key in session["labels_by_key"]
+    if name in _VALUES and rest:
+        return lambda session: rest in _VALUES[name](session)
     raise UsageError(f"{text!r} is no condition on sessions", hint=f"write {FORMS}")
 
 
 def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
     """Whether a session, as `all_sessions` gives it, fits all of them; a board is its identity or its host's name."""
-    return all(_fits(session, condition) for condition in conditions)
-
-
-def _fits(session: Mapping[str, Any], condition: Condition) -> bool:
-    match condition.field:
-        case "label":
-            labels = session["labels_by_key"]
-            return condition.key in labels and condition.value in (None, labels[condition.key])
-        case "board":
-            return condition.value in (session["board"], session["hostname"])
-        case "sdk":
-            return bool(session["sdk_version"] == condition.value)
-        case "frequency":
-            return condition.value in [str(mhz) for mhz in session["frequencies_mhz"]]
-    return bool(session[condition.field] == condition.value)
+    return all(holds(session) for holds in conditions)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -82,8 +82,7 @@ _FINAL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLog:
+class HeldLog(NamedTuple):
     """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest."""
 
     generation: int
@@ -92,8 +91,7 @@ class HeldLog:
     digest: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeldJob:
+class HeldJob(NamedTuple):
     """What the database says of a JOB that was on its board when it was last told of."""
 
     name: str
@@ -127,8 +125,7 @@ class Store:
 
     def __init__(self, file: Path, *, durable: bool = True) -> None:
         """`durable` False is for a database that is thrown away when its writing is interrupted."""
-        self.file = file
-        self._durable = durable
+        self.file, self._durable = file, durable
         self._opened = AsyncExitStack()
         self._connection: aiosqlite.Connection | None = None
         self._turn = asyncio.Lock()
@@ -232,9 +229,7 @@ class StoredSession:
     """A session of a store; `number` is its own, `board` its board's."""
 
     def __init__(self, store: Store, number: int, board: int, peak_bytes_per_s: float) -> None:
-        self.number = number
-        self.board = board
-        self._store = store
+        self.number, self.board, self._store = number, board, store
         self._peak = peak_bytes_per_s
 
     async def apply(self, changes: Sequence[JobChanges]) -> None:
@@ -242,10 +237,7 @@ class StoredSession:
         await self._store.write(self.number, self.board, changes)
         for batch in changes:
             if batch.caught_up and batch.state in ENDED_STATES:
-                rows = await self._store.query(
-                    "SELECT job FROM job WHERE board = ? AND name = ?", (self.board, batch.job)
-                )
-                await self._note_findings(rows[0][0], has_ended=True)
+                await self._note_findings(await self._of_job("job", batch.job), has_ended=True)
 
     async def end(self, ended_us: int) -> None:
         """Mark the session as finished: what is pending stays unknown, unless a later one goes on with its JOB."""
@@ -291,8 +283,7 @@ class StoredSession:
 
     async def has_finished(self, job: str) -> bool:
         """Whether everything that the JOB is expected to hold is complete."""
-        ((has_finished,),) = await self._store.query(_FINISHED, (self.board, job))
-        return bool(has_finished)
+        return bool((await self._store.query(_FINISHED, (self.board, job)))[0][0])
 
     async def unfinished_logs(self) -> list[CommittedLog]:
         """The board's data logs that it never vouched for."""
@@ -309,14 +300,12 @@ class StoredSession:
 
     async def final_inferences(self, job: str) -> int:
         """How many inferences of a JOB have come whole, whoever fetched them."""
-        ((count,),) = await self._store.query(_FINAL, (self.board, job))
-        return int(count)
+        return int((await self._store.query(_FINAL, (self.board, job)))[0][0])
 
     async def copied_bytes(self, job: str) -> int:
         """How many bytes of a JOB's logs are here."""
         sql = "SELECT ifnull(sum(offset), 0) FROM log JOIN job USING (job) WHERE board = ? AND job.name = ?"
-        ((size,),) = await self._store.query(sql, (self.board, job))
-        return int(size)
+        return int((await self._store.query(sql, (self.board, job)))[0][0])
 
     async def begun_jobs(self) -> set[str]:
         """JOBs of which this session holds a part."""
@@ -334,13 +323,13 @@ class StoredSession:
 
     async def state_of(self, job: str) -> str | None:
         """The JOB's state as it was last told; None of one that is not known."""
-        rows = await self._store.query("SELECT state FROM job WHERE board = ? AND name = ?", (self.board, job))
-        return rows[0][0] if rows else None
+        state: str | None = await self._of_job("state", job)
+        return state
 
-    async def told_interval(self, job: str) -> int | None:
+    async def first_interval(self, job: str) -> int | None:
         """The interval of the JOB's acl.json, as it was told first; None where it is not known."""
-        rows = await self._store.query("SELECT interval FROM job WHERE board = ? AND name = ?", (self.board, job))
-        return rows[0][0] if rows else None
+        interval: int | None = await self._of_job("interval", job)
+        return interval
 
     async def add_clock_sample(self, host_us: int, offset_us: int, round_trip_us: int) -> None:
         """Store the difference of the clocks."""
@@ -356,6 +345,11 @@ class StoredSession:
         """The session in figures, as of now."""
         async with reading(self._store.file) as connection:
             return await session_summary(connection, self.number)
+
+    async def _of_job(self, column: str, job: str) -> Any:
+        sql = f"SELECT {column} FROM job WHERE board = ? AND name = ?"  # noqa: S608 - a column's name
+        rows = await self._store.query(sql, (self.board, job))
+        return rows[0][0] if rows else None
 
     async def _paths(self, sql: str, job: str) -> list[str]:
         return [path_from_sql(path) for (path,) in await self._store.query(sql, (self.board, job))]

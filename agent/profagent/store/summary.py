@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.ingest import reasons
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_named, fetched_one
-from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
+from profagent.store.queries import count_inferences, implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
 from profagent.store.sources import event_counts
 
@@ -19,19 +19,7 @@ _STOOD = (
 )
 
 
-async def stood_already(connection: aiosqlite.Connection, session: int) -> dict[int, int]:
-    """JOBs of a session of which it fetched no record, and the session that began each before."""
-    return dict(await fetched(connection, _STOOD, (session,)))
-
-
-async def inferences_in(connection: aiosqlite.Connection, job: int) -> int:
-    """How many inferences of a JOB have rows, whoever fetched them."""
-    (count,) = await fetched_one(
-        connection, "SELECT count(*) FROM inference JOIN model USING (model) WHERE job = ?", (job,)
-    )
-    return int(count)
-
-
+_LABELS = "SELECT key, value FROM session_label WHERE session = ? ORDER BY key"
 _UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 
 
@@ -51,7 +39,8 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
         "SELECT job, name, state FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job",
         (session,),
     )
-    stood = await stood_already(connection, session)
+    # JOBs of which it fetched no record, and the session that began each before.
+    stood: dict[int, int] = dict(await fetched(connection, _STOOD, (session,)))
     ledger = await ledger_of(connection, session)
     return {
         "session": session,
@@ -66,7 +55,7 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
         "events": await event_counts(connection, session),
         "sampling": await sampling_of(connection, session),
         "earlier": [
-            {"job": name, "session": stood[job], "inferences": await inferences_in(connection, job)}
+            {"job": name, "session": stood[job], "inferences": await count_inferences(connection, job)}
             for job, name, _ in jobs
             if job in stood
         ],
@@ -105,11 +94,6 @@ async def _records(connection: aiosqlite.Connection, session: int, table: str) -
     return int(count)
 
 
-async def _labels(connection: aiosqlite.Connection, session: int) -> dict[str, str]:
-    rows = await fetched(connection, "SELECT key, value FROM session_label WHERE session = ? ORDER BY key", (session,))
-    return dict(rows)
-
-
 async def _frequencies(connection: aiosqlite.Connection, session: int) -> list[int]:
     rows = await fetched(
         connection,
@@ -126,7 +110,7 @@ async def all_sessions(connection: aiosqlite.Connection) -> list[dict[str, Any]]
     return [
         {
             **session,
-            "labels_by_key": await _labels(connection, session["session"]),
+            "labels_by_key": dict(await fetched(connection, _LABELS, (session["session"],))),
             "frequencies_mhz": await _frequencies(connection, session["session"]),
             "events": await event_counts(connection, session["session"]),
             "sampling": await sampling_of(connection, session["session"]),

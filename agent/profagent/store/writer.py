@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from profagent.formats.figure_states import (
@@ -56,6 +57,7 @@ REMOVED = 2
 DONE_SUFFIX = ".done"
 # Inferences that are judged together; each has four logs.
 JUDGED_TOGETHER = 2_000
+REMEMBERED_STATES = 256
 
 _UNKNOWN = (
     "SELECT DISTINCT l.path FROM inference i JOIN model m USING (model) JOIN segment g USING (inference)"
@@ -80,7 +82,7 @@ class JobRows:
         self._logs = LogRows(connection, job, numbers)
         self._ledger = LedgerRows(connection, session, job)
         self._records = RecordRows(connection, session, numbers)
-        self._touched: dict[str, LogName] = {}  # by the path of the aicore log
+        self._touched: dict[str, LogName] = {}  # by the path of the data log
 
     async def apply(self, changes: Sequence[Change]) -> None:
         """Write the changes in their order."""
@@ -233,20 +235,23 @@ class JobRows:
         if row.path == data and not self._logs.is_used(model, unit):
             self._logs.use(model, unit)
             await self._touch_found(_FINAL_OF_MODEL, model)
-        self._touched[data if name.kind is LogKind.AICORE else path_beside(data)] = name
+        self._touched[data] = name
 
     async def _touch_found(self, sql: str, *model: int) -> None:
         for (stored,) in await fetched(self._connection, sql, (self._job, *model)):
             path = path_from_sql(stored)
             name = parse_log_name(path)
             if name is not None and name.kind in UNITS:
-                self._touched[path if name.kind is LogKind.AICORE else path_beside(path)] = name
+                self._touched[path] = name
 
     async def _judge(self, ended: str) -> None:
         """Judge the inferences that were touched, and place them in time."""
         ((frequency_mhz, has_come),) = await fetched(self._connection, _CLOCK, (self._job,))
         clock = clock_part(frequency_mhz, has_come=bool(has_come), ended=ended)
-        touched = list(self._touched.items())
+        aicore = {
+            path if name.kind is LogKind.AICORE else path_beside(path): name for path, name in self._touched.items()
+        }
+        touched = list(aicore.items())
         for start in range(0, len(touched), JUDGED_TOGETHER):
             await self._judge_some(dict(touched[start : start + JUDGED_TOGETHER]), clock, ended)
         self._touched.clear()
@@ -261,13 +266,11 @@ class JobRows:
         for path, key in keys.items():
             of_units = {Part.AICORE: logs.get(path), Part.AICPU: logs.get(path_beside(path))}
             for inference, number, *before in inferences.get(key, ()):
-                parts = {
-                    part: log_part(part, log, number, ended, is_used=self._logs.is_used(models[path], part.value))
+                aicore, aicpu = (
+                    log_part(part, log, number, ended, is_used=self._logs.is_used(models[path], part.value))
                     for part, log in of_units.items()
-                }
-                records = state_of(Figure.RECORDS, parts)
-                time = state_of(Figure.TIME, {**parts, Part.CLOCK: clock})
-                state = [int(records.state is FigureState.FINAL), time.state.value, time.why]
+                )
+                state = _state(aicore, aicpu, clock)
                 if state != before:
                     found.append((*state, inference))
         await put(self._connection, "UPDATE inference SET whole = ?, figures = ?, why = ? WHERE inference = ?", found)
@@ -306,6 +309,14 @@ class JobRows:
         ContentLedger: _replace_entries,
         LinkLedger: _add_entry,
     }
+
+
+@lru_cache(REMEMBERED_STATES)
+def _state(aicore: Has, aicpu: Has, clock: Has) -> list[Any]:
+    """What the row of an inference says: whether its records are whole, the state of its time, and why that is so."""
+    parts = {Part.AICORE: aicore, Part.AICPU: aicpu}
+    time = state_of(Figure.TIME, {**parts, Part.CLOCK: clock})
+    return [int(state_of(Figure.RECORDS, parts).state is FigureState.FINAL), time.state.value, time.why]
 
 
 async def write_batches(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +11,8 @@ import msgspec
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
-from profagent.cli.running import tell, terminal_columns
-from profagent.cli.table import printable, text_width
+from profagent.cli.running import tell
+from profagent.cli.table import UNKNOWN, printable, time_text
 from profagent.formats.countermap import bound_mark
 from profagent.formats.figure_states import FigureState
 from profagent.store.workspace import Workspace
@@ -29,15 +28,12 @@ if TYPE_CHECKING:
     from profagent.watch.live import Event
 
 
-UNKNOWN = "N/A"
 US_PER_MS = 1000.0
 LONGEST_NAME = 24
 # Of a line of the board, those with the most time.
 SHOWN_SPANS = 6
 # Stands after what rests on a counter that the map is not certain of.
 DOUBT = "?"
-GAP = "  "
-INDENT = "    "
 
 
 def line_of(event: Event) -> str:
@@ -56,18 +52,6 @@ def line_of(event: Event) -> str:
     ledger = ", ".join(f"{count} {grade}" for grade, count in event["ledger"].items())
     sampling = sampling_line(event["sampling"])
     return f"{event['inferences']} inferences, {sampling}; records: {records}; ledger: {ledger}{mark}"
-
-
-def folded(line: str, columns: int) -> str:
-    """A line in as many as a terminal of so many columns needs, broken where it has gaps."""
-    lines = [""]
-    for part in line.split(GAP):
-        gap = GAP if lines[-1].strip() else ""
-        if gap and text_width(lines[-1] + gap + part) > columns:
-            lines.append(INDENT + part)
-        else:
-            lines[-1] += gap + part
-    return "\n".join(lines)
 
 
 def _inference(event: Event) -> str:
@@ -129,13 +113,8 @@ def _short(layer_name: str | None) -> str:
 
 def _clock(time_us: int | None) -> str:
     """Board time of day, UTC."""
-    if time_us is None:
-        return "--:--:--.---"
-    try:
-        moment = datetime.fromtimestamp(time_us / 1e6, UTC)
-    except (ValueError, OverflowError, OSError):
-        return "--:--:--.---"
-    return moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1000:03}"
+    text = time_text(time_us, "%H:%M:%S.%f")
+    return "--:--:--.---" if text == UNKNOWN else text[:-3]
 
 
 def _ms(duration_us: float | None) -> str:
@@ -188,7 +167,10 @@ def command(  # noqa: PLR0913 - one parameter an option
         maps=maps,
         save=Workspace.at(workspace) if save else None,
     )
-    show = show_json if as_json else show_text
+
+    def show(event: Event) -> None:
+        click.echo(msgspec.json.encode(event) if as_json else line_of(event))
+
     summary = run_on_boards(
         [board], access, over, lambda reached, stop: watch(replace(chosen, access=reached), show, tell, stop)
     )
@@ -196,14 +178,3 @@ def command(  # noqa: PLR0913 - one parameter an option
     if "session" in summary:
         number, folder = summary["session"], summary["workspace"]
         tell(f"saved as session {number} of {folder}: profagent show --session {number} --workspace {folder}")
-
-
-def show_json(event: dict[str, Any]) -> None:
-    """One JSON object a line."""
-    click.echo(msgspec.json.encode(event))
-
-
-def show_text(event: dict[str, Any]) -> None:
-    """One line of text; a terminal that is too narrow for it gets it in several."""
-    columns = terminal_columns()
-    click.echo(folded(line_of(event), columns) if columns else line_of(event))

@@ -51,7 +51,6 @@ class _Samples:
     is_loaded_again: bool = False
 
     def see(self, count: int, pictures: int) -> None:
-        """A file with this picture count came."""
         place = bisect_left(self.counts, count)
         if count <= self.forgotten or self.counts[place : place + 1] == [count]:
             return
@@ -62,9 +61,9 @@ class _Samples:
         if len(self.counts) > REMEMBERED_SAMPLES:
             self.forgotten = self.counts.pop(0)
 
-    def figures(self, told: int | None) -> Figures:
+    def figures(self, interval: int | None) -> Figures:
         """As SampleTally's; of a model that was loaded again it is not known what was due."""
-        return figures_of(self.tally.sampled, None, told) if self.is_loaded_again else self.tally.figures(told)
+        return figures_of(self.tally.sampled, None, interval) if self.is_loaded_again else self.tally.figures(interval)
 
 
 class LiveSamples:
@@ -73,12 +72,12 @@ class LiveSamples:
     def __init__(self) -> None:
         self._models: OrderedDict[_Model, _Samples] = OrderedDict()
         self._forgotten: list[Figures] = []  # their sum, once there is one
-        self._told: dict[str, int | None] = {}
+        self._intervals: dict[str, int | None] = {}
         self._listed: set[str] = set()
 
     def tell(self, job: str, interval: int | None) -> None:
         """The interval of the JOB's acl.json."""
-        self._told[job] = interval
+        self._intervals[job] = interval
 
     def list(self, job: str) -> None:
         """Every file of the JOB has been told: from now on, what lies between two samples is known."""
@@ -108,21 +107,13 @@ class LiveSamples:
     def in_all(self) -> dict[str, Any]:
         """The figures of all models together."""
         known = (self._figures(job, samples) for (job, _, _), samples in self._models.items())
-        total = sum_of([*self._forgotten, *known])
-        return {
-            "sampled": total.sampled,
-            "due": total.due,
-            "late": total.late,
-            "never_came": total.never_came,
-            "interval": total.interval,
-            "interval_from": total.origin,
-        }
+        return sum_of([*self._forgotten, *known]).fields()
 
     def _figures(self, job: str, samples: _Samples) -> Figures:
         if job not in self._listed:
             # A file between two others may be told later.
-            return figures_of(samples.tally.sampled, None, self._told.get(job))
-        return samples.figures(self._told.get(job))
+            return figures_of(samples.tally.sampled, None, self._intervals.get(job))
+        return samples.figures(self._intervals.get(job))
 
     def _of(self, job: str, name: LogName) -> _Samples:
         key = (job, name.model or "", name.model_id or 0)
@@ -134,7 +125,7 @@ class LiveSamples:
         return samples
 
 
-TOLD_ENTRIES = 10_000
+SHOWN_ENTRIES = 10_000
 # JOBs of which anything is remembered, those that were heard of last.
 REMEMBERED_JOBS = 16
 # Records of inferences that are not whole, of all JOBs; an inference that alone has more is shown as it is.
@@ -157,7 +148,7 @@ class LiveEvents:
         self._with_records = with_records
         self._jobs: OrderedDict[str, LiveJob] = OrderedDict()
         # What was told, by JOB, log and whether it follows from the log's bytes, then by reason.
-        self._told: Lru[tuple[str, str | None, bool], dict[str, Entry]] = Lru(TOLD_ENTRIES)
+        self._shown: Lru[tuple[str, str | None, bool], dict[str, Entry]] = Lru(SHOWN_ENTRIES)
 
     def feed(self, batch: JobChanges, now_s: float) -> Iterator[Event]:
         """Events of one JOB's changes; `now_s` is a clock that never goes back."""
@@ -199,9 +190,9 @@ class LiveEvents:
     def _tell(self, name: str, job: LiveJob, inferences: Iterable[tuple[OpenInference, Verdict]]) -> Iterator[Event]:
         for inference, verdict in inferences:
             if self._with_records and verdict.state is not FigureState.PENDING:
-                for record in inference.records[inference.told_records :]:
+                for record in inference.records[inference.shown_records :]:
                     yield self._record(name, job, inference, record)
-                inference.told_records = len(inference.records)
+                inference.shown_records = len(inference.records)
             yield self._inference(name, job, inference, verdict)
 
     def pass_over(self, batch: JobChanges, now_s: float) -> None:
@@ -294,7 +285,7 @@ class LiveEvents:
 
     def _take_back(self, job_name: str, job: LiveJob, change: ContentLedger) -> None:
         """What the bytes of a log do not show any more, as layers without a name whose table came later."""
-        known = self._told.get((job_name, change.path, True), {})
+        known = self._shown.get((job_name, change.path, True), {})
         reasons = {entry.reason for entry in change.entries}
         for reason in [each for each in known if each not in reasons]:
             entry = known.pop(reason)
@@ -305,11 +296,11 @@ class LiveEvents:
 
     def _is_new(self, key: tuple[str, str | None, bool], entry: Entry) -> bool:
         """Whether an entry was not told as it is; it counts from now on."""
-        told = self._told[key] = self._told.get(key, {})
-        known = told.get(entry.reason)
+        shown = self._shown[key] = self._shown.get(key, {})
+        known = shown.get(entry.reason)
         if known == entry:
             return False
-        told[entry.reason] = entry
+        shown[entry.reason] = entry
         self.ledger[entry.grade] += entry.count - (known.count if known is not None else 0)
         return True
 
@@ -318,7 +309,7 @@ class LiveEvents:
         if not self._is_new((job_name, path, of_bytes), entry):
             return
         open_inferences = [] if path is None else job.of_log(parse_log_name(path))
-        if open_inferences and open_inferences[-1].told is not FigureState.PARTIAL:
+        if open_inferences and open_inferences[-1].shown is not FigureState.PARTIAL:
             open_inferences[-1].entries[entry.reason] = entry
             return
         yield self._event(

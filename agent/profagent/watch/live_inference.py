@@ -60,14 +60,14 @@ class OpenInference:
     entries: dict[str, Entry] = field(default_factory=dict)
     done: Done | None = None
     # The state in which it was told last; None before it was.
-    told: FigureState | None = None
+    shown: FigureState | None = None
     # Whether it is counted, and how many of its records were told: what was partial may become final.
     is_counted: bool = False
-    told_records: int = 0
+    shown_records: int = 0
 
     def drop_unit(self, kind: LogKind) -> None:
         """The records of a unit come anew."""
-        self.told_records = sum(record.unit is not kind for record in self.records[: self.told_records])
+        self.shown_records = sum(record.unit is not kind for record in self.records[: self.shown_records])
         self.records = [record for record in self.records if record.unit is not kind]
 
     def fields(self, verdict: Verdict, us_per_tick: float | None, table: LayerTable | None) -> dict[str, Any]:

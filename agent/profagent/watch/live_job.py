@@ -48,7 +48,7 @@ OPEN_INFERENCES = 8_000
 REMEMBERED_LAYERS = 100_000
 REMEMBERED_MODELS = 1_000
 # Inferences that were told and are not told again.
-TOLD_INFERENCES = 10_000
+SHOWN_INFERENCES = 10_000
 # How long an inference waits for what it is made of before it is told that its figures are not known.
 PATIENCE_S = 2.0
 TOO_MANY = Verdict(FigureState.PARTIAL, "more inferences are open than are remembered while watching")
@@ -84,7 +84,7 @@ class LiveJob:
         self._awaited_tables: Lru[tuple[str, int], None] = Lru(REMEMBERED_MODELS)
         self._files: OrderedDict[InferenceKey, _Files] = OrderedDict()
         # Of files whose inferences were told: the highest number of these, and the units that they had.
-        self._told: Lru[InferenceKey, tuple[int, tuple[LogKind, ...]]] = Lru(TOLD_INFERENCES)
+        self._shown: Lru[InferenceKey, tuple[int, tuple[LogKind, ...]]] = Lru(SHOWN_INFERENCES)
         self._touched: dict[InferenceKey, None] = {}
         # Models and the units that any inference of theirs has records of.
         self._used: Lru[tuple[tuple[str, int], LogKind], None] = Lru(REMEMBERED_MODELS)
@@ -108,7 +108,9 @@ class LiveJob:
                 self._know_layers((change.model, change.model_id), change.table)
                 self._touch_all()
             case InferenceTimed():
-                self._time(change, now_s)
+                inference = self._opened(change.name, change.stretch, now_s)
+                if inference is not None:
+                    inference.done = change.done
             case LogReset():
                 self._reset(change.path)
             case LogAnnounced():
@@ -176,22 +178,19 @@ class LiveJob:
         for key in touched:
             files = self._files.get(key)
             for number in [] if files is None else sorted(files.inferences):
-                yield from self._told_now(key, number, now_s)
-            self._forget_if_told(key)
+                yield from self._shown_now(key, number, now_s)
+            self._forget_if_shown(key)
         while len(self._files) > OPEN_INFERENCES:
             key, files = next(iter(self._files.items()))
-            for number in sorted(files.inferences):
-                inference = self._close(key, number)
-                if inference.told is not FigureState.PARTIAL:
-                    yield inference, TOO_MANY
+            yield from self._given_up(key, sorted(files.inferences))
             del self._files[key]
 
     def waited(self, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
         """Inferences that have waited for long enough: they are told as pending, and again when that is over."""
         for files in list(self._files.values()):
             for number, inference in files.inferences.items():
-                if inference.told is None and inference.records and now_s - inference.since_s >= PATIENCE_S:
-                    inference.told = FigureState.PENDING
+                if inference.shown is None and inference.records and now_s - inference.since_s >= PATIENCE_S:
+                    inference.shown = FigureState.PENDING
                     yield inference, self._verdict(files, number, Figure.LAYERS)
 
     def oldest(self, records: int) -> Iterator[tuple[OpenInference, Verdict]]:
@@ -200,26 +199,30 @@ class LiveJob:
             for number in sorted(files.inferences):
                 if records <= 0:
                     return
-                inference = self._close(key, number)
-                records -= len(inference.records)
-                if inference.told is not FigureState.PARTIAL:
-                    yield inference, TOO_MANY
+                records -= len(files.inferences[number].records)
+                yield from self._given_up(key, [number])
 
-    def _told_now(self, key: InferenceKey, number: int, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
+    def _given_up(self, key: InferenceKey, numbers: list[int]) -> Iterator[tuple[OpenInference, Verdict]]:
+        for number in numbers:
+            inference = self._close(key, number)
+            if inference.shown is not FigureState.PARTIAL:
+                yield inference, TOO_MANY
+
+    def _shown_now(self, key: InferenceKey, number: int, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
         files = self._files[key]
         inference, verdict = files.inferences[number], self._verdict(files, number, Figure.LAYERS)
         if verdict.state is FigureState.PENDING or not inference.records:
-            if inference.told is None and inference.records and now_s - inference.since_s >= PATIENCE_S:
-                inference.told = FigureState.PENDING
+            if inference.shown is None and inference.records and now_s - inference.since_s >= PATIENCE_S:
+                inference.shown = FigureState.PENDING
                 yield inference, verdict
             return
         # Without names of layers the time is known all the same.
         time = self._verdict(files, number, Figure.TIME)
-        was_told = inference.told is time.state
-        inference.told = time.state
+        was_shown = inference.shown is time.state
+        inference.shown = time.state
         if time.state is FigureState.FINAL:
             self._close(key, number)
-        if not was_told:
+        if not was_shown:
             yield inference, time
 
     def _verdict(self, files: _Files, number: int, figure: Figure) -> Verdict:
@@ -240,15 +243,15 @@ class LiveJob:
         files = self._files[key]
         inference = files.inferences.pop(number)
         self.open_records -= len(inference.records)
-        highest, _ = self._told.pop(key, (-1, ()))
-        self._told[key] = (max(highest, number), tuple(files.logs))
+        highest, _ = self._shown.pop(key, (-1, ()))
+        self._shown[key] = (max(highest, number), tuple(files.logs))
         return inference
 
-    def _forget_if_told(self, key: InferenceKey) -> None:
+    def _forget_if_shown(self, key: InferenceKey) -> None:
         files = self._files.get(key)
-        if files is None or files.inferences or key not in self._told:
+        if files is None or files.inferences or key not in self._shown:
             return
-        if all(log.whole > self._told[key][0] for log in files.logs.values()):
+        if all(log.whole > self._shown[key][0] for log in files.logs.values()):
             del self._files[key]
 
     def _know_layers(self, model: tuple[str, int], table: LayerTable) -> None:
@@ -262,7 +265,7 @@ class LiveJob:
     def _opened(self, name: LogName, stretch: int, now_s: float) -> OpenInference | None:
         """The inference that records or a `.done` belong to; None when it was told."""
         assert name.inference is not None, "segments and their .done belong to an inference"
-        if stretch <= self._told.get(name.inference, (-1, ()))[0]:
+        if stretch <= self._shown.get(name.inference, (-1, ()))[0]:
             return None
         files = self._begin(name)
         inference = files.inferences.get(stretch)
@@ -288,7 +291,7 @@ class LiveJob:
         files = self._files.get(key)
         if files is None:
             # A model that was loaded again goes on with the logs that it had.
-            files = self._files[key] = _Files(name, dict.fromkeys(self._told.get(key, (-1, ()))[1], UnitLog()))
+            files = self._files[key] = _Files(name, dict.fromkeys(self._shown.get(key, (-1, ()))[1], UnitLog()))
         return files
 
     def _touch_all(self) -> None:
@@ -309,13 +312,7 @@ class LiveJob:
         logs = self._of(name).logs
         logs[name.kind] = logs.get(name.kind, UnitLog())._replace(whole=change.whole, fault=change.fault)
 
-    def _time(self, change: InferenceTimed, now_s: float) -> None:
-        inference = self._opened(change.name, change.stretch, now_s)
-        if inference is not None:
-            inference.done = change.done
-
     def _reset(self, path: str) -> LogName | None:
-        """A log's records come anew."""
         name = parse_log_name(path)
         for inference in self.of_log(name):
             assert name is not None, "an inference's log has a name"
@@ -338,7 +335,7 @@ class LiveJob:
             return
         if change.offset == 0 and change.generation > 1:
             # Another file stands in its place: what was told is not about it.
-            self._told.pop(name.inference, None)
+            self._shown.pop(name.inference, None)
         logs = self._of(name).logs
         known = logs.get(name.kind, UnitLog())
         # An empty log that is complete has been judged.

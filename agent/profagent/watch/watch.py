@@ -60,7 +60,7 @@ class Silence:
         self._counts: Lru[tuple[str, str | None, int | None, int | None, int | None], int | None]
         self._counts = Lru(REMEMBERED_MODELS)
         self._sampled: set[str] = set()  # JOBs whose interval is not 0
-        self._told: set[bool] = set()
+        self._remarked: set[bool] = set()
 
     def take(self, batch: JobChanges) -> None:
         """What came of a JOB: with interval 0 each inference is the first after a load, and has the same count."""
@@ -92,14 +92,12 @@ class Silence:
         """What is to be said now, if anything."""
         silent_s = self._now_s() - self._since_s
         may_be_zero = not self._going_on & self._sampled
-        if not self._going_on or silent_s < SILENCE_S or may_be_zero in self._told:
+        if not self._going_on or silent_s < SILENCE_S or may_be_zero in self._remarked:
             return None
-        self._told.add(may_be_zero)
+        self._remarked.add(may_be_zero)
         return INTERVAL_ZERO if may_be_zero else f"no inference has come for {SILENCE_S:.0f} s"
 
 
-# So often it is looked whether there is something to say of a silence.
-LOOK_S = 1.0
 # So often a line tells of metrics, subscriptions and spans.
 BOARD_EACH_S = 2.0
 # Under a steady load a JOB may never have caught up for a moment.
@@ -142,7 +140,7 @@ class WatchView:
         self._options = options
         self._show = show
         self._tell = tell
-        self._told: set[str] = set()
+        self._remarked: set[str] = set()
         self._silence = Silence(time.monotonic)
         self._links = LinkRemarks(time.monotonic)
         # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
@@ -198,7 +196,8 @@ class WatchView:
                 self._show_in_order(event)
                 if event["event"] == "inference" and event["figures"] != FigureState.PENDING:
                     self.beginnings.note_shown(event)
-            if any(isinstance(change, SegmentRecords) and _lacks_counters(change) for change in batch.changes):
+            records = [change for change in batch.changes if isinstance(change, SegmentRecords)]
+            if any(change.name.kind is LogKind.AICORE and not change.counters for change in records):
                 self._tell_once(NO_COUNTER_MAP)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
@@ -236,12 +235,6 @@ class WatchView:
         if len(self._held) > HELD_INFERENCES:
             self.show_held()
 
-    async def mind_waiting(self) -> None:
-        """Tell inferences that wait for long that their figures are not known yet."""
-        while True:
-            await asyncio.sleep(PATIENCE_S / 8)
-            self.show_waiting()
-
     def show_waiting(self) -> None:
         """Show inferences that have waited for long, once, as ones whose figures are not known yet."""
         for event in self.events.waited(self._now_s()):
@@ -260,25 +253,22 @@ class WatchView:
         if event is not None:
             self._show({**event, "simulated": self.events.simulated})
 
-    async def mind_silence(self) -> None:
-        """Say that nothing comes, when a JOB has not finished and no inference comes."""
+    async def mind(self) -> None:
+        """Tell of inferences that wait for long, and of silence."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(PATIENCE_S / 8)
+            self.show_waiting()
             if (remark := self._silence.remark()) is not None:
                 self._tell(remark)
 
     def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._remarked:
+            self._remarked.add(text)
             self._tell(text)
 
 
 def _is_job(collection: str) -> bool:
     return source_named(collection) in {"", JOB_SOURCE}
-
-
-def _lacks_counters(change: SegmentRecords) -> bool:
-    return change.name.kind is LogKind.AICORE and not change.counters
 
 
 async def watch(
@@ -301,7 +291,7 @@ async def watch(
             stop=stop,
             access=options.access,
         )
-        minding = [asyncio.create_task(each) for each in (view.mind_silence(), view.mind_waiting(), view.mind_board())]
+        minding = [asyncio.create_task(each) for each in (view.mind(), view.mind_board())]
         try:
             await capture.run()
         finally:

@@ -14,7 +14,7 @@ from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
 from profagent.ingest.mirror import digest_of
-from profagent.ingest.reasons import checked_path, refusal, removal_entry, told_loss
+from profagent.ingest.reasons import checked_path, loss_change, refusal, removal_entry
 from profagent.link.messages import (
     ENDED_STATES,
     JOB_SOURCE,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, FollowedLog, Happened, JobStatus
+    from profagent.link.messages import Board, FollowedLog, JobStatus, Received
     from profagent.record.beginnings import Beginnings
 
 
@@ -109,8 +109,6 @@ NOT_READ = reasons.entry(reasons.TOO_LARGE, "more than is read of small files: 4
 
 
 class _Job:
-    """One collection's decoder."""
-
     def __init__(self, source: str, counter_map: CounterMap | None, begun_us: int) -> None:
         """`begun_us`: calls that ended by then, on the board's clock, are from before."""
         self.files = RememberedFiles()
@@ -193,13 +191,13 @@ class Watching:
         return [Holding(log.handle, skip=not is_wanted) for log, is_wanted in zip(logs, wanted, strict=True)]
 
     async def take(
-        self, events: Sequence[Happened], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
+        self, events: Sequence[Received], acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]]
     ) -> Sequence[JobChanges]:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
         announced, self._announced = self._announced, {}
         changes = [JobChanges(job, self._directory(job), logs) for job, logs in announced.items()]
-        changes += [self._understood(happened, reached) for happened in events if happened.job not in self.refused]
+        changes += [self._understood(received, reached) for received in events if received.job not in self.refused]
         changes += self._make_room()
         if reached:
             await acknowledge(list(reached.values()))
@@ -255,20 +253,20 @@ class Watching:
             return name.kind is not LogKind.CONT
         return not (self._beginnings.passes_over(log.job, name) or self._beginnings.was_shown(log.job, name))
 
-    def _understood(self, happened: Happened, reached: dict[int, Acknowledgement]) -> JobChanges:
-        job = happened.job
-        if isinstance(happened.event, Loss):
-            path = None if happened.log is None else checked_path(happened.log.path)
-            job, change = told_loss(job, path, happened.event)
+    def _understood(self, received: Received, reached: dict[int, Acknowledgement]) -> JobChanges:
+        job = received.job
+        if isinstance(received.event, Loss):
+            path = None if received.log is None else checked_path(received.log.path)
+            job, change = loss_change(job, path, received.event)
             return JobChanges(job, self._directory(job), (change,))
         try:
-            return JobChanges(job, self._directory(job), list(self._mean(happened, reached)))
+            return JobChanges(job, self._directory(job), list(self._mean(received, reached)))
         except UnsupportedBoardError as error:
             self.refused[job], entry = refusal(job, error)
             return JobChanges(job, self._directory(job), (LinkLedger(None, entry),))
 
-    def _mean(self, happened: Happened, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
-        log, event = happened.log, happened.event
+    def _mean(self, received: Received, reached: dict[int, Acknowledgement]) -> Iterable[Change]:
+        log, event = received.log, received.event
         assert log is not None, "only a Loss can be about no log"
         assert not isinstance(event, Loss), "it has no bytes"
         job, path = self._job(log.job), checked_path(log.path)

@@ -15,7 +15,7 @@ from profagentd.access import Role
 from profagentd.errors import Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.reading import read_batch
-from profagentd.follow.session import PAGE_ENTRIES, FollowSession
+from profagentd.follow.session import PAGE_ENTRIES, ROOM_S, FollowSession
 from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ LEAVE_S = 2.0
 # Logs that have their turn in one go.
 TURN_LOGS = 128
 # Released handles are told so often, or before others are announced.
-RELEASE_S = 0.5
-# A stream whose table is full looks this often whether an idle log can give way.
-ROOM_S = 0.25
+RELEASE_S = 0.25
 # Why, unless there is another reason.
 STOPPING = "the daemon is stopping"
 
@@ -159,7 +157,7 @@ class ClientStream:
         """Wait until something happens, a log is due, or it is time for a heartbeat."""
         now, table = self._clock.monotonic(), self._session.table
         release = self._released + RELEASE_S if table.has_released else math.inf
-        room = now + ROOM_S if self._session.is_short_of_room else math.inf
+        room = now + ROOM_S if self._session.awaits_room else math.inf
         due = min(self._spoke + HEARTBEAT_S, table.next_due(), release, room)
         timer = asyncio.get_running_loop().call_later(max(0.0, due - now), self._wake.set)
         try:
@@ -208,7 +206,7 @@ class ClientStream:
     async def _tell_released(self, delay_s: float = 0.0) -> bool:
         """Tell which handles are over, unless some were told so lately."""
         table, now = self._session.table, self._clock.monotonic()
-        if not table.has_released or (now < self._released + delay_s and not self._session.is_short_of_room):
+        if not table.has_released or now < self._released + delay_s:
             return False
         self._released = now
         while table.has_released:

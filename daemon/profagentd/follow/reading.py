@@ -94,9 +94,9 @@ def poll_log(log: Log, files: OpenJob, source: Source, now: Moment, limit: int =
         loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
         return Step((loss, *_removed(log).events))
     except Unreadable as error:
-        told, log.is_loss_sent = log.is_loss_sent, True
+        was_sent, log.is_loss_sent = log.is_loss_sent, True
         loss = Loss(log.handle, log.job, LossReason.UNREADABLE, f"{os.fsdecode(log.path)}: {error}")
-        return Step(() if told else (loss,))
+        return Step(() if was_sent else (loss,))
     log.is_loss_sent = False
     return step
 
@@ -226,7 +226,7 @@ class _Look:
         if log.is_complete:
             return self._step()
         if log.grows and self._source.end_of(log.path) is not None:
-            length = self._files.told_length(self._source, log.path)
+            length = self._files.announced_length(self._source, log.path)
             if length is None:
                 return self._step()  # when one comes, the log has its turn again
             # The runtime closes the data first. Of a log with another length nobody knows whether more comes.

@@ -136,7 +136,7 @@ class Servicer(BoardServicer):
             sdk_version=self._identity.sdk_version,
             clocks=messages.clocks(moment(self.clock)),
             roots=[messages.text(root) for root in self._watch.roots],
-            retention=messages.retention(self.retention.policy, self.retention.space.known),
+            retention=messages.retention(self.retention.policy, self.retention.space.spaces.values()),
             quiet_after_us=int(self.board.quiet_after_s * US_PER_S),
             insecure=self._access.insecure,
         )

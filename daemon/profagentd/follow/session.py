@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ PAGE_ENTRIES = 1000
 NAMES_LIMIT = 10_000
 # A name brings others with it that must be announced before: tables of layers, the other unit's data.
 NAMES_OF_ONE = 8
+ROOM_S, NAMES_TOGETHER = 0.25, 512  # names wait so long for room for so many
 ODD_LIMIT = 1000  # names that are not files
 
 
@@ -41,14 +43,14 @@ class Look:
     touches: Mapping[bytes, FileEvent]
     walk: Walk | None
     limit: int
-    told: Collection[bytes] | None  # as in `walk.look`
+    announced: Collection[bytes] | None  # as in `walk.look`
 
     def look(self) -> Page:
         """Look at them. Blocks; for a worker thread."""
         if self.walk:
-            return self.walk.page(self.limit, self.told or ())
+            return self.walk.page(self.limit, self.announced or ())
         job = self.following.job
-        return look(job.place, job.source, self.touches, self.told)
+        return look(job.place, job.source, self.touches, self.announced)
 
 
 class Following:
@@ -66,7 +68,7 @@ class Following:
         # Names come in the order of their making, and each that was made before was announced: no walk is under way,
         # nor were any touched during one, nor is the JOB scanned.
         self.is_in_order = False
-        self.told: set[bytes] = set()  # announced while it was not in order, and unchanged since
+        self.announced: set[bytes] = set()  # while it was not in order, and unchanged since
         self.is_looking = False
         self.missed_until = float("-inf")  # monotonic; its directory was not there
         self._odd_sent: set[bytes] = set()
@@ -79,7 +81,7 @@ class Following:
         self.touches.clear()
         self.walk, self.wants_walk = None, is_followed
         self.is_in_order = False
-        self.told.clear()
+        self.announced.clear()
 
     @property
     def is_over(self) -> bool:
@@ -97,7 +99,7 @@ class Following:
 
     def note(self, path: bytes, event: FileEvent) -> None:
         """`path` may have changed; a mere end of what was not to be looked at is no reason to look."""
-        self.told.discard(path)
+        self.announced.discard(path)
         known = self.touches.get(path)
         if known is not None:
             self.touches[path] = known | event
@@ -122,15 +124,15 @@ class Following:
     def next_look(self, room: int) -> Look:
         """The next names, for so many logs: changed ones first, then those of the walk, which come with few others."""
         self.is_looking = True
-        told = None if self.is_in_order else self.told
+        announced = None if self.is_in_order else self.announced
         if self.touches:
             touches = {
                 path: self.touches.pop(path) for path in list(itertools.islice(self.touches, room // NAMES_OF_ONE))
             }
-            return Look(self, touches, None, room, told)
+            return Look(self, touches, None, room, announced)
         if self.wants_walk:
             self.wants_walk, self.walk = False, Walk(self.job.place, self.job.source)
-        return Look(self, {}, self.walk, min(PAGE_ENTRIES, room // 2), told)
+        return Look(self, {}, self.walk, min(PAGE_ENTRIES, room // 2), announced)
 
     def looked(self, names: Look, page: Page, now: float) -> None:
         """These names were looked at."""
@@ -144,14 +146,14 @@ class Following:
             self.walk = None
         if not (self.wants_look or self.job.is_scanned):
             self.is_in_order = True
-            self.told.clear()
+            self.announced.clear()
 
-    def note_told(self, path: bytes) -> None:
+    def note_announced(self, path: bytes) -> None:
         """The log is announced."""
         if not self.is_in_order:
-            if len(self.told) > NAMES_LIMIT:
-                self.told.clear()
-            self.told.add(path)
+            if len(self.announced) > NAMES_LIMIT:
+                self.announced.clear()
+            self.announced.add(path)
 
     def end(self) -> Iterator[Loss]:
         """The JOB is gone, and with it whatever was to be looked at."""
@@ -183,7 +185,8 @@ class FollowSession:
         self._quota = quota
         quota.streams += 1
         self.table = LogTable(quota)
-        self.is_short_of_room = False  # names wait until announced logs are released
+        self.awaits_room = False  # names wait until announced logs are released
+        self._looked = -math.inf
         self._followings: dict[int, Following] = {}  # by handle, in the order in which the JOBs came
         self._by_job: dict[Job, Following] = {}
         self._last_handle = 0
@@ -213,8 +216,8 @@ class FollowSession:
 
     def names_changed(self, job: Job, touches: Touches) -> None:
         """These names of the JOB may have changed."""
-        following = self._followed(job)
-        if following is None:
+        following = self._by_job.get(job)
+        if following is None or not following.is_followed:
             return
         if touches is None:
             following.look_everywhere()
@@ -227,8 +230,9 @@ class FollowSession:
             if ended is not None and not event.is_removal:
                 self._touch(following, ended, FileEvent.HINT)
             self._touch(following, path, event)
-        if touches != {}:
-            self._settle_again(following)
+        # While a JOB is open its client hears of it once: to say so for each write would be noise.
+        if touches != {} and following.job.state is not JobState.OPEN:
+            following.caught_up_sent = False
 
     # What the client says
 
@@ -319,14 +323,19 @@ class FollowSession:
 
     def next_look(self, now: float) -> Look | None:
         """Names to look at, no more than there is room for; None when there are none, or no room."""
-        self.is_short_of_room = False
+        self.awaits_room = False
         following = next((each for each in self._followings.values() if each.may_look(now)), None)
         if following is None:
             return None
         if self.table.room < SURE_LOGS:
             self.table.release_idle(now, PAGE_ENTRIES)
-        self.is_short_of_room = self.table.room < NAMES_OF_ONE
-        return None if self.is_short_of_room else following.next_look(self.table.room)
+        room = self.table.room
+        # A few at a time, as others are released, would cost a message each way for each few.
+        self.awaits_room = room < NAMES_OF_ONE or (room < NAMES_TOGETHER and now < self._looked + ROOM_S)
+        if self.awaits_room:
+            return None
+        self._looked = now
+        return following.next_look(room)
 
     def looked(self, names: Look, page: Page, now: Moment) -> tuple[list[Log], list[Loss]]:
         """These names were looked at: logs to announce, which have handles from now on, and what is not as it was."""
@@ -341,7 +350,7 @@ class FollowSession:
             if following.is_over:
                 page.missing.append(sighting.path)
             elif log is None:
-                following.note_told(sighting.path)
+                following.note_announced(sighting.path)
                 log = self.table.add(following.handle, sighting, now.seen(sighting.changed_wall_us))
                 new.append(log)
             elif sighting.path in names.touches:
@@ -368,10 +377,6 @@ class FollowSession:
 
     # Inside
 
-    def _followed(self, job: Job) -> Following | None:
-        following = self._by_job.get(job)
-        return following if following and following.is_followed else None
-
     def _asked(self, handle: int) -> Following | None:
         if not 0 < handle <= self._last_handle:
             raise Refusal(Fault.INVALID, f"there is no JOB {handle} in this stream")
@@ -388,11 +393,6 @@ class FollowSession:
     def _touch_all(self, following: Following, event: FileEvent) -> None:
         for log in self.table.of_job(following.handle):
             self.table.touch(log, event)
-
-    def _settle_again(self, following: Following) -> None:
-        # While a JOB is open its client is told once; a telling for each write would be noise.
-        if following.job.state is not JobState.OPEN:
-            following.caught_up_sent = False
 
     def _has_all(self, following: Following) -> bool:
         if following.is_followed and (following.wants_look or following.is_looking):

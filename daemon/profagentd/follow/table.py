@@ -56,6 +56,7 @@ class LogTable:
         self._ready: deque[Log] = deque()
         self._waiting: list[tuple[float, int]] = []
         self._released: dict[tuple[int, bytes], int] = {}  # handles whose end is not told yet, by JOB and path
+        self._idle_s = -math.inf
         self.delivered: list[Log] = []  # that the client has whole; whoever counts them takes them away
 
     @property
@@ -145,18 +146,23 @@ class LogTable:
             log.turn = Turn.AGAIN
 
     def take_ready(self, limit: int, now: float) -> list[Log]:
-        """Logs whose turn it is, at most `limit`; each must come back through `stepped` or `put_back`."""
+        """Logs whose turn it is, at most `limit`, or as much as one stream may read in a turn.
+
+        Each must come back through `stepped` or `put_back`.
+        """
         while self._waiting and self._waiting[0][0] <= now:
             due, handle = heapq.heappop(self._waiting)
             log = self._logs.get(handle)
             if log and log.waits_until == due:
                 self.queue(log)
         taken: list[Log] = []
-        while self._ready and len(taken) < limit:
+        left_bytes = self._quota.read_bytes
+        while self._ready and len(taken) < limit and left_bytes > 0:
             log = self._ready.popleft()
             if log.state is not OVER:
                 log.turn = Turn.TAKEN
                 taken.append(log)
+                left_bytes -= max(0, log.size - log.sent)
         return taken
 
     def put_back(self, logs: Iterable[Log]) -> None:
@@ -196,6 +202,9 @@ class LogTable:
 
     def release_idle(self, now: float, limit: int) -> None:
         """Let logs that do not change give way to others, those first that did not change for longest."""
+        if now < self._idle_s + IDLE_S / 4:
+            return  # they were all looked at a moment ago
+        self._idle_s = now
         idle = [log for log in self._logs.values() if now - log.changed >= IDLE_S]
         durable = [log for log in idle if log.is_settled and log.acknowledged == log.sent]
         for log in heapq.nsmallest(limit, durable, key=lambda each: each.changed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Mapping
@@ -39,6 +40,7 @@ class Sampler:
         self.problems: dict[str, str] = {}  # collectors that gave nothing when they were asked last, and why
         self._told: set[str] = set()
         self._hanging: set[str] = set()
+        self._works: queue.SimpleQueue[Callable[[], bool]] | None = None  # of the thread that calls them
 
     def sweep(self) -> Sweep:
         """Call every collector that is due. Blocks for PATIENCE_S at most for each that hangs."""
@@ -54,30 +56,44 @@ class Sampler:
     def _run(self, names: list[str], result: Sweep) -> list[str]:
         """Call these in a thread; those that are left when one hangs."""
         done: list[str] = []
-        lock, is_abandoned = threading.Lock(), False
+        lock, is_abandoned, is_over = threading.Lock(), False, threading.Event()
 
-        def work() -> None:
+        def work() -> bool:
+            """Whether the thread is to go on."""
             for name in names:
                 samples, problem = self._called(name)
                 with lock:
                     if is_abandoned:
                         self._hanging.discard(name)  # it is back; its samples are too old
-                        return
+                        return False
                     done.append(name)
                     result.samples.extend(samples)
                     self._judge(name, problem, result)
+            is_over.set()
+            return True
 
-        thread = threading.Thread(target=work, name="metrics", daemon=True)
-        thread.start()
-        thread.join(PATIENCE_S)
+        self._hand_over(work)
+        is_over.wait(PATIENCE_S)
         with lock:
             if len(done) == len(names):
                 return []
-            is_abandoned = True
+            is_abandoned, self._works = True, None
             hung = names[len(done)]
             self._hanging.add(hung)
             self._judge(hung, f"it did not answer within {PATIENCE_S:g} s", result)
         return names[len(done) + 1 :]
+
+    def _hand_over(self, work: Callable[[], bool]) -> None:
+        if self._works is None:
+            self._works = queue.SimpleQueue()
+            threading.Thread(target=_work_on, args=(self._works,), name="collectors", daemon=True).start()
+        self._works.put(work)
+
+    def close(self) -> None:
+        """Sweep no more."""
+        if self._works is not None:
+            self._works.put(lambda: False)
+            self._works = None
 
     def _called(self, name: str) -> tuple[list[Sample], str]:
         try:
@@ -98,3 +114,8 @@ class Sampler:
             self._told.add(name)
             result.problems[name] = problem
             _log.info("no metrics of %s: %s", name, problem)
+
+
+def _work_on(works: queue.SimpleQueue[Callable[[], bool]]) -> None:
+    while works.get()():
+        pass

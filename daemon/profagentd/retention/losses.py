@@ -61,16 +61,11 @@ class KeptLosses:
         """`directory`: where they are kept; None keeps them in memory only."""
         self._directory = directory
         self._losses: dict[int, tuple[int, KeptLoss]] = {}  # by id, with the revision of the newest change
-        self._revision = 0
+        self.revision = 0  # grows with each change
         self._saved_revision = 0
         self._is_failing = False
         self._saving = asyncio.Lock()
         self._listeners: list[Callable[[], None]] = []
-
-    @property
-    def revision(self) -> int:
-        """Grows with each change."""
-        return self._revision
 
     def since(self, revision: int) -> list[KeptLoss]:
         """What has changed after that revision, oldest change first."""
@@ -101,6 +96,12 @@ class KeptLosses:
         bytes_now, logs_now = loss.lost_bytes + lost_bytes, loss.lost_logs + lost_logs
         self._put(replace(loss, to_wall_us=at_wall_us, lost_bytes=bytes_now, lost_logs=logs_now))
 
+    def deleted(self, job: str, at_wall_us: int, *, lost_bytes: int, lost_logs: int) -> None:
+        """These logs go before they were delivered."""
+        loss = self.last(LossReason.DELETED_UNDELIVERED, job)
+        loss = loss or self.begin(LossReason.DELETED_UNDELIVERED, job, at_wall_us)
+        self.go_on(loss, at_wall_us, lost_bytes=lost_bytes, lost_logs=lost_logs)
+
     async def load(self) -> None:
         """Take up what an earlier daemon kept."""
         if self._directory is None:
@@ -114,12 +115,12 @@ class KeptLosses:
             return
         except (OSError, ValueError, TypeError) as error:
             _LOGGER.warning("%s: %s: earlier losses are not known", path, error)
-        self._saved_revision = self._revision
+        self._saved_revision = self.revision
 
     async def save(self) -> None:
         """Make what is known durable; where that is not possible it is in memory only, which is said once."""
         async with self._saving:
-            revision = self._revision
+            revision = self.revision
             if self._directory is None or revision == self._saved_revision:
                 return
             text = "".join(json.dumps(asdict(loss)) + "\n" for _, loss in self._losses.values())
@@ -133,13 +134,37 @@ class KeptLosses:
                 self._saved_revision, self._is_failing = revision, False
 
     def _put(self, loss: KeptLoss) -> None:
-        self._revision += 1
+        self.revision += 1
         self._losses.pop(loss.id, None)
-        self._losses[loss.id] = (self._revision, loss)
+        self._losses[loss.id] = (self.revision, loss)
         if len(self._losses) > LOSSES_LIMIT:
             del self._losses[next(iter(self._losses))]
         for listener in self._listeners:
             listener()
+
+
+# So many segments of spools are known to be delivered: far more than caps leave.
+SEGMENTS_LIMIT = 10_000
+
+
+class SpoolLosses:
+    """What spools give up at their cap: a loss, unless somebody has it. All calls come from the loop."""
+
+    def __init__(self, losses: KeptLosses, clock: Clock) -> None:
+        self._losses = losses
+        self._clock = clock
+        self._delivered: dict[tuple[bytes, bytes], None] = {}
+
+    def delivered(self, collection: bytes, segment: bytes) -> None:
+        """A consumer has the whole segment."""
+        self._delivered[collection, segment] = None
+        if len(self._delivered) > SEGMENTS_LIMIT:
+            del self._delivered[next(iter(self._delivered))]
+
+    def dropped(self, collection: str, segment: str, size: int) -> None:
+        """A spool has deleted its oldest segment."""
+        if self._delivered.pop((os.fsencode(collection), os.fsencode(segment)), self) is self:
+            self._losses.deleted(collection, self._clock.wall_us(), lost_bytes=size, lost_logs=1)
 
 
 def _write(directory: Path, text: bytes) -> None:
@@ -228,21 +253,13 @@ class SpaceWatch:
         self._clock = clock
         self._board = board
         self._losses = losses
-        self._spaces: dict[bytes, Space] = {}
+        # The newest answer of each root's file system that has answered.
+        self.spaces: dict[bytes, Space] = {}
 
     @property
     def free_bytes(self) -> tuple[int, ...]:
         """Free space of each root's file system; 0 where it is not known."""
-        return tuple(self._spaces[root].free_bytes if root in self._spaces else 0 for root in self._roots)
-
-    @property
-    def known(self) -> list[Space]:
-        """The newest answers of those that have answered."""
-        return list(self._spaces.values())
-
-    def space(self, root: bytes) -> Space | None:
-        """The newest answer of a root's file system; None before the first."""
-        return self._spaces.get(root)
+        return tuple(self.spaces[root].free_bytes if root in self.spaces else 0 for root in self._roots)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -252,9 +269,9 @@ class SpaceWatch:
         """Ask one root's file system, and note what is lost there; whether a JOB is open on it."""
         writing = [job for job in self._board.jobs if job.place.root == root and job.state is JobState.OPEN]
         try:
-            self._spaces[root], full = await on_disk(root, _look, root, [job.place for job in writing])
+            self.spaces[root], full = await on_disk(root, _look, root, [job.place for job in writing])
         except OSError:
-            self._spaces.pop(root, None)
+            self.spaces.pop(root, None)
             return bool(writing)
         for job in writing:
             if job.place in full:

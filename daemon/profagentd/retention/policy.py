@@ -7,7 +7,6 @@ import hashlib
 import logging
 import os
 import struct
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, TypeVar
@@ -49,7 +48,8 @@ class AckTracker:
         self._is_failing = False
         self._known: dict[Place, _Records] = {}  # as in the JOB's file, as far as that was read
         self._unkept: dict[Place, _Records] = {}
-        self._news: set[Place] = set()
+        # JOBs of which anything was delivered, or whose state changed, since they were looked at.
+        self.news: set[Place] = set()
         self.expect(retain_for)
 
     def expect(self, retain_for: Sequence[str]) -> None:
@@ -63,22 +63,12 @@ class AckTracker:
         counted = consumer if consumer in self._consumers else _ANYONE
         if counted in self._consumers:
             self._unkept.setdefault(place, {})[_log_key(counted, path)] = _file_key(seen)
-            self._news.add(place)
+            self.news.add(place)
 
     def has(self, place: Place, path: bytes, seen: Fingerprint) -> bool:
         """Whether every consumer has this very file. Any thread may ask."""
         unkept, known, file = self._unkept.get(place, {}), self._known.get(place, {}), _file_key(seen)
         return all((unkept.get(key) or known.get(key)) == file for key in self._keys(path))
-
-    def take_news(self, place: Place) -> bool:
-        """Whether anything was delivered of the JOB, or its state changed, since this was asked last."""
-        is_news = place in self._news
-        self._news.discard(place)
-        return is_news
-
-    def give_news_back(self, place: Place) -> None:
-        """The JOB is to be looked at again."""
-        self._news.add(place)
 
     # What is kept
 
@@ -101,7 +91,7 @@ class AckTracker:
 
     async def drop(self, place: Place) -> None:
         """The JOB was deleted."""
-        await self._on_disk(_drop, place)
+        await self._on_disk(Path.unlink, place, True)  # missing_ok
 
     async def _on_disk(self, work: Callable[..., _T], place: Place, *arguments: object) -> _T | None:
         """What a thread gives; None where nothing can be kept, which is said once."""
@@ -121,16 +111,16 @@ class AckTracker:
     def job_changed_state(self, job: Job) -> None:
         """A JOB that is gone has no logs."""
         if job.state is not JobState.REMOVED:
-            self._news.add(job.place)
+            self.news.add(job.place)
             return
-        self._news.discard(job.place)
+        self.news.discard(job.place)
         for records in (self._known, self._unkept):
             records.pop(job.place, None)
 
     def names_changed(self, job: Job, touches: Touches) -> None:
         """What was written, made or removed is to be delivered again; files that are others have other fingerprints."""
         if touches is None:
-            self._news.add(job.place)
+            self.news.add(job.place)
         for records in (self._known.get(job.place), self._unkept.get(job.place)):
             if records:
                 for key in (key for path, touch in (touches or {}).items() if touch for key in self._keys(path)):
@@ -176,16 +166,11 @@ def _replace(file: Path, records: bytes) -> None:
     os.replace(new, file)
 
 
-def _drop(file: Path) -> None:
-    with suppress(FileNotFoundError):
-        file.unlink()
-
-
 def _bound(directory: Path) -> None:
     """Forget JOBs that were removed long ago by others than retention."""
     newest_first = sorted(directory.iterdir(), key=lambda file: -file.stat().st_mtime_ns)
     for file in newest_first[JOBS_LIMIT - 1 :]:
-        _drop(file)
+        file.unlink(missing_ok=True)
 
 
 # Where it cannot be seen who has the NPU open, a JOB must rest so long before its last files go.
@@ -232,11 +217,6 @@ class Stored:
     is_delivered: bool
 
     @property
-    def size_bytes(self) -> int:
-        """Bytes in its files."""
-        return sum(seen.size for _, seen in self.files)
-
-    @property
     def disk_bytes(self) -> int:
         """What its files take of the disk."""
         return sum(-(-seen.size // BLOCK_BYTES) * BLOCK_BYTES for _, seen in self.files)
@@ -260,14 +240,6 @@ class JobFacts:
     is_settled: bool = True
 
 
-@dataclass(frozen=True)
-class Deletion:
-    """What is to go now; `is_loss` when somebody was to have it and has not."""
-
-    stored: Stored
-    is_loss: bool
-
-
 def is_over(state: JobState, rest_s: float, quiet_after_s: float, npu_is_open: bool | None) -> bool:
     """Whether nothing more will be written to a JOB.
 
@@ -279,7 +251,7 @@ def is_over(state: JobState, rest_s: float, quiet_after_s: float, npu_is_open: b
     return rest_s >= max(quiet_after_s, UNSEEN_REST_S if npu_is_open is None else 0.0)
 
 
-def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Deletion]:
+def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Stored]:
     """What is to be deleted now, in order. `short_bytes`: with MIN_FREE, how much space is missing."""
     if policy.retain is Retain.KEEP:
         return []
@@ -300,7 +272,7 @@ def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Del
     if policy.retain is Retain.DELIVERED or short_bytes > 0:
         gone = {id(stored) for stored in chosen}
         chosen += [table for job in jobs for table in _last_tables(job, gone, may_lose=may_lose)]
-    return [Deletion(stored, is_loss=not stored.is_delivered) for stored in chosen]
+    return chosen
 
 
 def _last_tables(job: JobFacts, gone: set[int], *, may_lose: bool) -> list[Stored]:

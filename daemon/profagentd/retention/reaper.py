@@ -12,10 +12,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable
 
-from profagentd.follow.log import LossReason
 from profagentd.loop import Clock, on_disk, until_first
-from profagentd.retention.losses import SpaceWatch
-from profagentd.retention.policy import AckTracker, Deletion, JobFacts, Policy, Retain, Stored, is_over, plan
+from profagentd.retention.losses import SpaceWatch, SpoolLosses
+from profagentd.retention.policy import AckTracker, JobFacts, Policy, Retain, Stored, is_over, plan
 from profagentd.sources import SPOOLS, source_of
 from profagentd.sources.files import (
     Fingerprint,
@@ -97,7 +96,7 @@ class Look:
             return Stored(self._place, seen, Part.TABLE, is_delivered=True)
         is_delivered = all(self._is_delivered(self._place, each, found) for each, found in seen)
         may_go = is_delivered or (
-            self._with_undelivered and (end is None or files.told_length(self._source, path) is not None)
+            self._with_undelivered and (end is None or files.announced_length(self._source, path) is not None)
         )
         if may_go and any(abs(self._now_ns - each.mtime_ns) < SETTLE_NS for _, each in seen):
             may_go = self._is_settled = False
@@ -206,8 +205,6 @@ KEEP_S = 0.25
 OVER_S = 5.0
 # Space is made for so much more than is wanted, as a share of it, so that not each file is a new shortage.
 MARGIN = 0.1
-# So many segments of spools are known to be delivered: far more than caps leave.
-SEGMENTS_LIMIT = 10_000
 # A JOB of which nothing can be deleted, or space that cannot be made, is tried again after this.
 RETRY_S = 10.0
 
@@ -229,13 +226,13 @@ class Retention:
         """`state`: where deliveries are kept. `has_npu`: not a simulated board, whose programs have none open."""
         self.policy = policy
         self.losses = losses
+        self.spools = SpoolLosses(losses, clock)
         self.space = SpaceWatch(roots, clock, board, losses)
         self._roots = roots
         self._clock = clock
         self._board = board
         self._has_npu = has_npu
         self._acks = AckTracker(policy.retain_for, state)
-        self._delivered_segments: dict[tuple[str, str], None] = {}
         self._policy_changed = asyncio.Event()
         self._was_over: dict[Place, bool] = {}  # at the last look
         self._next_over: dict[Place, float] = {}
@@ -267,14 +264,7 @@ class Retention:
         if self.policy.counts(consumer):
             self._acks.delivered(consumer, place, path, seen)
         if source_of(place.name) in SPOOLS:
-            self._delivered_segments[os.fsdecode(place.name), os.fsdecode(path)] = None
-            if len(self._delivered_segments) > SEGMENTS_LIMIT:
-                del self._delivered_segments[next(iter(self._delivered_segments))]
-
-    def segment_dropped(self, collection: str, segment: str, size: int) -> None:
-        """A spool has reached its cap and gave up its oldest segment: a loss, unless somebody has it."""
-        if self._delivered_segments.pop((collection, segment), self) is self:
-            self._note_deleted(collection, size, 1)
+            self.spools.delivered(place.name, path)
 
     async def _run(self) -> None:
         while True:
@@ -307,25 +297,26 @@ class Retention:
                 await self._make_room(root, open_to_us)
             else:
                 for job in open_to_us:
-                    await self._visit(job)
+                    await self._look_at(job)
             used_s = self._clock.monotonic() - begun
             await self._clock.sleep(max(LOOK_S, used_s * (1 / SHARE - 1)))
 
-    async def _visit(self, job: Job) -> None:
+    async def _look_at(self, job: Job) -> None:
         """Delete what is delivered of a JOB of which there is news, and once more when it is over."""
         place = job.place
-        is_news = self._acks.take_news(place) or place not in self._was_over
+        is_news = place in self._acks.news or place not in self._was_over
+        self._acks.news.discard(place)
         is_over_now = (is_news or not self._was_over[place]) and await self._is_over(job)
         if not is_news and not is_over_now:
             return
         self._was_over[place] = is_over_now
         facts = await self._facts(job, is_over=is_over_now)
         if not facts.is_settled:
-            self._acks.give_news_back(place)
+            self._acks.news.add(place)
         await self._delete([(job, facts)], 0)
 
     async def _make_room(self, root: bytes, jobs: Sequence[Job]) -> None:
-        space = self.space.space(root)
+        space = self.space.spaces.get(root)
         wanted = self.policy.wanted_bytes(space.total_bytes) if space else 0
         if space is None or space.free_bytes >= wanted:
             self._complaints.discard(os.fsdecode(root))
@@ -362,34 +353,30 @@ class Retention:
         deletions = plan(self.policy, [facts for _, facts in found], short_bytes)
         count = 0
         for job, facts in found:
-            own = [each for each in deletions if each.stored.job == job.place]
+            own = [each for each in deletions if each.job == job.place]
             gone = await self._delete_of(job, own)
             count += gone
             if facts.is_over and facts.is_all and gone == len(facts.logs):
                 await self._delete_directories(job)
         return count
 
-    async def _delete_of(self, job: Job, deletions: Sequence[Deletion]) -> int:
-        place, lost = job.place, [each.stored for each in deletions if each.is_loss]
+    async def _delete_of(self, job: Job, deletions: Sequence[Stored]) -> int:
+        place, lost = job.place, [each for each in deletions if not each.is_delivered]
         try:
             if lost:
                 await on_disk(place.root, check, place)
                 await self._lose(job.name, lost)
-            gone = await on_disk(place.root, remove, place, [each.stored.files for each in deletions])
+            gone = await on_disk(place.root, remove, place, [each.files for each in deletions])
         except OSError as error:
             self._refuse(place, error)
             return 0
-        return sum(each.stored.files[-1][0] in gone for each in deletions)
+        return sum(each.files[-1][0] in gone for each in deletions)
 
     async def _lose(self, job: str, lost: Sequence[Stored]) -> None:
         """Keep the loss of these before they go: when power fails in between, too much was told."""
-        self._note_deleted(job, sum(each.size_bytes for each in lost), sum(len(each.files) for each in lost))
+        sizes = [seen.size for each in lost for _, seen in each.files]
+        self.losses.deleted(job, self._clock.wall_us(), lost_bytes=sum(sizes), lost_logs=len(sizes))
         await self.losses.save()
-
-    def _note_deleted(self, job: str, lost_bytes: int, lost_logs: int) -> None:
-        now_us, reason = self._clock.wall_us(), LossReason.DELETED_UNDELIVERED
-        loss = self.losses.last(reason, job) or self.losses.begin(reason, job, now_us)
-        self.losses.go_on(loss, now_us, lost_bytes=lost_bytes, lost_logs=lost_logs)
 
     async def _delete_directories(self, job: Job) -> None:
         if job.state is JobState.REMOVED:
@@ -403,7 +390,7 @@ class Retention:
 
     def _refuse(self, place: Place, error: OSError) -> None:
         self._refused_until[place] = self._clock.monotonic() + RETRY_S
-        self._acks.give_news_back(place)
+        self._acks.news.add(place)
         self._complain(os.fsdecode(place.directory), f"{error.strerror}: nothing can be deleted there")
 
     def _complain(self, what: str, why: str) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 MAP_FILE = Path(__file__).with_name("counter-map.toml")
 
 WORDS_OFFSET_BYTES = 0x08
+# The hardware's own bytes of a record: between the duration and the segment's number (format page 3.1).
 WORDS_BYTES = 0xFC - WORDS_OFFSET_BYTES
-"""The hardware's own bytes of a record: between the duration and the segment's number (format page 3.1)."""
 
 CYCLES_PER_TICK = 100
 
@@ -60,13 +60,12 @@ def pack_words(counters: tuple[Counter, ...], values: Mapping[str, float], ticks
 
 AICORE_BYTES = 256
 
-API_LOAD, API_UNLOAD, API_EXECUTE, API_AICPU = 0, 1, 2, 5
-"""API ids of acl_api records (format page 3.3)."""
+API_LOAD, API_UNLOAD, API_EXECUTE, API_AICPU = 0, 1, 2, 5  # API ids of acl_api records (format page 3.3)
 
 _API_MAGIC = 0x5A5A
 
+# The encoding bits of a TLV tag (format page 2.4).
 _U8, _U16, _BYTES8, BYTES16, BYTES32 = 0x2000, 0x4000, 0x8000, 0xA000, 0xC000
-"""The encoding bits of a TLV tag (format page 2.4)."""
 
 _FORMS = {_U8: "<HB", _U16: "<HH", _BYTES8: "<HB", BYTES16: "<HH", BYTES32: "<HI"}
 
@@ -194,17 +193,14 @@ def numbered_order(
     return [(index, pictures, number + each * further) for each in range(loops) for index, pictures, number in one_pass]
 
 
-FREQUENCY_MHZ = 700
-"""The constant that the SS928 driver reports (format page 2.2)."""
+FREQUENCY_MHZ = 700  # the constant that the SS928 driver reports (format page 2.2)
 
+# How fast the counter of a record's time runs, by what it counts.
 TICKS_PER_US = {"100-cycles": FREQUENCY_MHZ / 100, "cycle": float(FREQUENCY_MHZ), "10-ns": 100.0, "us": 1.0}
-"""How fast the counter of a record's time runs, by what it counts."""
 
-MAX_JUMP = 10
-"""The library drops a record whose sequence number is further on than this (format page 3.1)."""
+MAX_JUMP = 10  # the library drops a record whose sequence number is further on than this (format page 3.1)
 
-LAUNCH_US = 12
-"""Time before each segment; invented."""
+LAUNCH_US = 12  # time before each segment; invented
 
 _TIME_JITTER, _COUNTER_JITTER = 0.02, 0.01
 _DISTURBED = 1 / 400
@@ -216,8 +212,7 @@ _CACHE_PER_RECORD = (110.0, 3.0)
 _MAX_VARIANTS, _MIN_VARIANTS = 16, 2
 _RECORDS_DRAWN = 20_000
 
-HardwareRecord = tuple[int, int, bytes]
-"""Sequence number, ticks, and the hardware's words from 0x08 on."""
+HardwareRecord = tuple[int, int, bytes]  # sequence number, ticks, and the hardware's words from 0x08 on
 
 
 class Executed(NamedTuple):

@@ -7,12 +7,15 @@ import sys
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from profagentd.errors import DaemonError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    # What the values of a table must be: a check of each, in words, and what it is unless given; None: it must be.
+    _Rules = Mapping[str, tuple[Callable[[Any], bool], str, Any]]
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,21 +26,19 @@ else:
 MODELS = Path(__file__).with_name("models")
 AICORE, AICPU = "aicore", "aicpu"
 
-MAX_NAME_BYTES = 200
-"""Longer model names make the library's file names fail (format page 2.1)."""
+MAX_NAME_BYTES = 200  # longer model names make the library's file names fail (format page 2.1)
 MAX_BATCH = MAX_LOOPS = 1024
 MAX_TIME_US = 10_000_000.0
 MAX_BYTES_PER_US = 100_000.0
 
 _HINT = "docs/reference/simulated-board.md describes the file of a simulated network"
 _FRACTIONS = ("mac_busy", "mac_ppen", "vec_busy", "vec_ppen", "dstr", "dtrans", "dld", "wld")
-_RATES = ("ddr_read_bytes", "ddr_write_bytes")
 # Short enough for the TLV item's 8-bit length even as four bytes a letter and with a round's number behind it.
 _LAYER = re.compile(r"([^:]{1,50}):([^:]{1,50})(?::([1-9][0-9]?))?")
 # The library turns these into `_` in file names (format page 2.1).
 _REPLACED = str.maketrans(" ./\\", "____")
-_REQUIRED = object()
 
+# The alternatives of each fact; the first is what the format page takes for likely.
 FACTS: Mapping[str, tuple[str, ...]] = {
     "tick-unit": ("100-cycles", "cycle", "10-ns", "us"),
     "batch-number": ("on", "each-batch", "each-picture", "once"),
@@ -47,7 +48,6 @@ FACTS: Mapping[str, tuple[str, ...]] = {
     "item-form": ("u32", "u16"),
     "file-prefix": ("library", "manual"),
 }
-"""The alternatives of each fact; the first is what the format page takes for likely."""
 
 
 def chosen_facts(given: Sequence[str]) -> dict[str, str]:
@@ -162,16 +162,10 @@ def load_network(model: str) -> Network:
     if not file.exists():
         names = ", ".join(builtin_models())
         raise DaemonError(f"--model {model}: no such network or file", hint=f"built in are {names}")
-    top = _Table(file, "", read_toml(file))
-    name = top.take("name", _is_name, f"a printable name of at most {MAX_NAME_BYTES} bytes")
-    batch_num = top.integer("batch_num", MAX_BATCH)
-    online_batch = top.flag("online_batch")
-    counters = {table.name: _counters(table) for table in top.tables("counters", {})}
-    segments = tuple(_segment(table, counters) for table in top.tables("segments"))
-    if all(segment.unit == AICPU for segment in segments):
-        raise top.error("segments", f"one segment or more with unit {AICORE!r}")
-    top.finish()
-    return Network(name.translate(_REPLACED), segments, batch_num, online_batch)
+    try:
+        return _network(read_toml(file))
+    except ValueError as error:
+        raise DaemonError(f"{file}: {error}", hint=_HINT) from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -184,98 +178,88 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise DaemonError(f"{path}: not a TOML file: {error}", hint=_HINT) from error
 
 
-class _Table:
-    """One table of a file; `finish` refuses keys that nobody took. All raise DaemonError."""
-
-    def __init__(self, file: Path, name: str, values: dict[str, Any], path: str = "") -> None:
-        self.name = name
-        self._file = file
-        self._values = values
-        self._path = path
-        self._taken: set[str] = set()
-
-    def take(self, key: str, is_right: Callable[[Any], bool], expected: str, default: object = _REQUIRED) -> Any:
-        self._taken.add(key)
-        value = self._values.get(key, default)
-        if (value is not default and not is_right(value)) or value is _REQUIRED:
-            raise self.error(key, expected)
-        return value
-
-    def integer(self, key: str, highest: int) -> int:
-        expected = f"an integer from 1 to {highest}"
-        return int(self.take(key, lambda value: type(value) is int and 1 <= value <= highest, expected, 1))
-
-    def number(self, key: str, highest: float, default: object = _REQUIRED) -> float:
-        expected = f"a number from 0 to {highest:g}"
-        return float(
-            self.take(key, lambda each: type(each) in (int, float) and 0 <= each <= highest, expected, default)
-        )
-
-    def flag(self, key: str) -> bool:
-        return bool(self.take(key, lambda value: isinstance(value, bool), "true or false", False))
-
-    def tables(self, key: str, default: object = _REQUIRED) -> list[_Table]:
-        """The tables of an array, or of a table with their names."""
-        found = self.take(key, _are_tables, "one or more tables", default)
-        if isinstance(found, dict):
-            return [_Table(self._file, name, values, f"{self._path}{key}.{name}.") for name, values in found.items()]
-        return [_Table(self._file, "", values, f"{self._path}{key}[{at}].") for at, values in enumerate(found)]
-
-    def finish(self) -> None:
-        for key in self._values:
-            if key not in self._taken:
-                raise DaemonError(f"{self._file}: {self._path}{key}: unknown key", hint=_HINT)
-
-    def error(self, key: str, expected: str) -> DaemonError:
-        found = repr(self._values[key]) if key in self._values else "nothing"
-        return DaemonError(f"{self._file}: {self._path}{key}: expected {expected}, found {found}", hint=_HINT)
+def _network(table: dict[str, Any]) -> Network:
+    found = _checked(table, _NETWORK, "")
+    counters = {name: _counters(values, f"counters.{name}.") for name, values in found["counters"].items()}
+    segments = tuple(_segment(each, counters, f"segments[{at}].") for at, each in enumerate(found["segments"]))
+    if all(segment.unit == AICPU for segment in segments):
+        raise ValueError(f"segments: expected one or more with unit {AICORE!r}")
+    return Network(found["name"].translate(_REPLACED), segments, found["batch_num"], found["online_batch"])
 
 
-def _are_tables(value: Any) -> bool:
-    tables = value.values() if isinstance(value, dict) else value
-    return isinstance(value, (dict, list)) and bool(value) and all(isinstance(each, dict) for each in tables)
+def _counters(table: dict[str, Any], path: str) -> Mapping[str, float]:
+    found = _checked(table, _COUNTERS, path)
+    for unit in ("mac", "vec"):
+        if found[f"{unit}_ppen"] > found[f"{unit}_busy"]:
+            raise ValueError(f"{path}{unit}_ppen: expected at most {unit}_busy")
+    return {name.replace("_per_us", ""): value for name, value in found.items()}
+
+
+def _segment(table: dict[str, Any], counters: Mapping[str, Mapping[str, float]], path: str) -> Segment:
+    found = _checked(table, _SEGMENT, path)
+    runs = tuple(_run(each, counters, f"{path}runs[{at}].") for at, each in enumerate(found["runs"]))
+    return Segment(found["unit"], runs, found["loops"])
+
+
+def _run(table: dict[str, Any], counters: Mapping[str, Mapping[str, float]], path: str) -> Run:
+    found = _checked(table, _RUN, path)
+    parts = (text.split(":") for text in found["layers"])
+    layers = tuple(Layer(name, kind, *map(int, outputs)) for name, kind, *outputs in parts)
+    return Run(layers, found["time_us"], found["batch"], counters.get(layers[0].type, _counters({}, "")))
+
+
+def _checked(table: dict[str, Any], rules: _Rules, path: str) -> dict[str, Any]:
+    """The table's values, those that are not given as well. ValueError names the key that is wrong."""
+    values = {key: table.get(key, usual) for key, (_, _, usual) in rules.items()}
+    for key, (is_right, expected, _) in rules.items():
+        if not is_right(values[key]):
+            raise ValueError(f"{path}{key}: expected {expected}, found {table.get(key, 'nothing')!r}")
+    for key in table.keys() - rules.keys():
+        raise ValueError(f"{path}{key}: unknown key")
+    return values
+
+
+def _integer(highest: int) -> tuple[Callable[[Any], bool], str, int]:
+    return lambda value: type(value) is int and 1 <= value <= highest, f"an integer from 1 to {highest}", 1
+
+
+def _number(highest: float, usual: float | None) -> tuple[Callable[[Any], bool], str, float | None]:
+    expected = f"a number from 0 to {highest:g}"
+    return lambda value: type(value) in (int, float) and 0 <= value <= highest, expected, usual
 
 
 def _is_name(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value.encode("utf-8")) <= MAX_NAME_BYTES and value.isprintable()
 
 
-def _is_layer(value: Any) -> bool:
-    return isinstance(value, str) and _LAYER.fullmatch(value) is not None
+def _are_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
 
 
 def _are_layers(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_layer, value))
+    texts = value if isinstance(value, list) else ()
+    return bool(texts) and all(isinstance(each, str) and _LAYER.fullmatch(each) for each in texts)
 
 
-def _counters(table: _Table) -> Mapping[str, float]:
-    values = {name: table.number(name, 1.0, 0.0) for name in _FRACTIONS}
-    values.update({name: table.number(f"{name}_per_us", MAX_BYTES_PER_US, 0.0) for name in _RATES})
-    table.finish()
-    for unit in ("mac", "vec"):
-        if values[f"{unit}_ppen"] > values[f"{unit}_busy"]:
-            raise table.error(f"{unit}_ppen", f"at most {unit}_busy")
-    return values
-
-
-def _segment(table: _Table, counters: Mapping[str, Mapping[str, float]]) -> Segment:
-    unit = table.take("unit", (AICORE, AICPU).__contains__, f"{AICORE!r} or {AICPU!r}")
-    runs = tuple(_run(run, counters) for run in table.tables("runs"))
-    loops = table.integer("loops", MAX_LOOPS)
-    table.finish()
-    return Segment(unit, runs, loops)
-
-
-def _run(table: _Table, counters: Mapping[str, Mapping[str, float]]) -> Run:
-    texts = table.take("layers", _are_layers, "texts 'name:type' or 'name:type:outputs', each part short")
-    layers = tuple(Layer(name, kind, int(outputs or 1)) for name, kind, outputs in map(_parts, texts))
-    idle = dict.fromkeys(_FRACTIONS + _RATES, 0.0)
-    run = Run(layers, table.number("time_us", MAX_TIME_US), table.flag("batch"), counters.get(layers[0].type, idle))
-    table.finish()
-    return run
-
-
-def _parts(layer: str) -> tuple[str, ...]:
-    match = _LAYER.fullmatch(layer)
-    assert match is not None, "the text was checked"
-    return match.groups()
+_FLAG = (lambda value: isinstance(value, bool), "true or false", False)
+_NETWORK: _Rules = {
+    "name": (_is_name, f"a printable name of at most {MAX_NAME_BYTES} bytes", None),
+    "batch_num": _integer(MAX_BATCH),
+    "online_batch": _FLAG,
+    "counters": (lambda value: isinstance(value, dict) and _are_tables([{}, *value.values()]), "tables", {}),
+    "segments": (_are_tables, "one or more tables", None),
+}
+_SEGMENT: _Rules = {
+    "unit": ((AICORE, AICPU).__contains__, f"{AICORE!r} or {AICPU!r}", None),
+    "runs": (_are_tables, "one or more tables", None),
+    "loops": _integer(MAX_LOOPS),
+}
+_RUN: _Rules = {
+    "layers": (_are_layers, "texts 'name:type' or 'name:type:outputs', each part short", None),
+    "time_us": _number(MAX_TIME_US, None),
+    "batch": _FLAG,
+}
+_COUNTERS: _Rules = {
+    **dict.fromkeys(_FRACTIONS, _number(1.0, 0.0)),
+    **dict.fromkeys(("ddr_read_bytes_per_us", "ddr_write_bytes_per_us"), _number(MAX_BYTES_PER_US, 0.0)),
+}

@@ -37,11 +37,10 @@ if TYPE_CHECKING:
     from profagentd.simulate.run import SimulationOptions
 
 
-DIRECTORY_MODE, FILE_MODE = 0o755, 0o666
-"""What the library asks for; the umask takes its share."""
+DIRECTORY_MODE, FILE_MODE = 0o755, 0o666  # what the library asks for; the umask takes its share
 
+# A file beside info.json that the real library never writes: whoever copies the JOB still knows what it is.
 MARKER = "simulated"
-"""A file beside info.json that the real library never writes: whoever copies the JOB still knows what it is."""
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAME_LETTERS = 29
@@ -104,51 +103,43 @@ def job_name(rng: Random) -> str:
     return "JOB" + "".join(_LETTERS[int(rng.random() * len(_LETTERS))] for _ in range(_NAME_LETTERS))
 
 
-STALL_EACH = 10
-"""Which samples find a slow disk, when the simulated board is told to be busy; invented."""
+STALL_EACH = 10  # which samples find a slow disk, when the simulated board is told to be busy; invented
 
 
 class Sampling:
     """The interval rule of one loaded model.
 
     The first inference is sampled; a later one when `interval` > 0, so many ran since the last sampled one, and that
-    one is written. Each `each`th sample is being written while `busy` inferences run; a postponed sample is not
+    one is written. Each `STALL_EACH`th sample is being written while `busy` inferences run; a postponed sample is not
     queued, and the count restarts where it was taken.
     """
 
-    def __init__(self, interval: int, busy: int = 0, each: int = STALL_EACH) -> None:
+    def __init__(self, interval: int, busy: int = 0) -> None:
         self._interval = interval
         self._busy = busy
-        self._each = each
         self._samples = 0
         self._since = 0
 
     def takes_next(self) -> bool:
         """Count one more inference, and say whether it is sampled."""
         self._since += 1
-        if self._samples and not (0 < self._interval <= self._since and self._busy_now <= self._since):
+        busy_now = 0 if self._samples % STALL_EACH else self._busy
+        if self._samples and not (0 < self._interval <= self._since and busy_now <= self._since):
             return False
         self._samples += 1
         self._since = 0
         return True
 
-    @property
-    def _busy_now(self) -> int:
-        """How many inferences the writing of the last sample takes."""
-        return 0 if self._samples % self._each else self._busy
 
-
-RING_CALLS = 511
-"""The newest calls that survive between two flushes (format page 3.3)."""
+RING_CALLS = 511  # the newest calls that survive between two flushes (format page 3.3)
 
 DEVICE_ID, STREAM_ID, MODEL_ID = 0, 3, 0
 
 API = "acl_api"
+# What the manual calls the files; no library that was seen does (format page 8).
 _MANUAL_PREFIXES = {AICORE: "AAcore", AICPU: "AAcpu", API: "AclModule"}
-"""What the manual calls the files; no library that was seen does (format page 8)."""
 
-CALL_BEFORE_US, CALL_AFTER_US = 15, 10
-"""What an execute takes before and after the NPU; invented."""
+CALL_BEFORE_US, CALL_AFTER_US = 15, 10  # what an execute takes before and after the NPU; invented
 
 
 class LoadedModel:
@@ -225,7 +216,7 @@ class LoadedModel:
         hits, misses = draw.cache
         if lengths[AICORE]:
             done = done_text(lengths[AICORE], spans_us[AICORE], cache_hit=hits, cache_mis=misses)
-            done += online_batch_num(self._online_batches())
+            done += online_batch_num(self._network.batch_sizes(self._pictures) if self._network.online_batch else ())
             self._job.rewrite(f"{self._inference_log(AICORE)}.done", done)
         if lengths[AICPU]:
             done = done_text(lengths[AICPU], spans_us[AICPU])
@@ -239,23 +230,17 @@ class LoadedModel:
     def _prefix(self, kind: str) -> str:
         return kind if self._facts["file-prefix"] == "library" else _MANUAL_PREFIXES[kind]
 
-    def _online_batches(self) -> tuple[int, ...]:
-        return self._network.batch_sizes(self._pictures) if self._network.online_batch else ()
-
 
 def call_us(draw: InferenceDraw) -> int:
     """How long the execute of this inference takes."""
     return CALL_BEFORE_US + draw.duration_us + CALL_AFTER_US
 
 
-LOAD_US, UNLOAD_US = 20_000, 900
-"""How long a load and an unload take; invented."""
+LOAD_US, UNLOAD_US = 20_000, 900  # how long a load and an unload take; invented
 
-MAX_RUN_TIME_BATCHES = 8
-"""A .done holds no more of them (format page 2.2)."""
+MAX_RUN_TIME_BATCHES = 8  # A .done holds no more of them (format page 2.2)
 
-MAX_RECORDS = 50_000
-"""Of one inference; the drawn variants stay below 30 MB."""
+MAX_RECORDS = 50_000  # of one inference; the drawn variants stay below 30 MB
 
 _MAX_LAYER_IDS = 65_536
 _LOWEST_PID, _PIDS = 1_000, 30_000
@@ -317,8 +302,7 @@ class Npu:
     def infer(self, begin_us: int) -> int:
         """Run the next inference of the loaded model; when its execute ends."""
         draw = self._next
-        if self._model is None:
-            raise AssertionError("no model is loaded")
+        assert self._model is not None, "no model is loaded"
         self.inferences += 1
         if self._model.execute(draw, begin_us):
             self.sampled += 1

@@ -7,7 +7,7 @@ import itertools
 import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Callable, TypeVar
@@ -72,38 +72,21 @@ def _refused(option: str, value: float, allowed: str) -> DaemonError:
     return DaemonError(f"{option} {value}: out of range", hint=f"{option} is {allowed}")
 
 
-# Option, metavar, type, default, help
-_OPTIONS: tuple[tuple[str, str, type, object, str], ...] = (
-    ("--model", "NAME|FILE", str, "yolov5s", "network (default: %(default)s)"),
-    ("--layers", "N", int, None, "cut or repeat the network to N NPU layers"),
-    ("--rate", "INF_PER_S", float, 10.0, "inferences a second (%(default)s)"),
-    ("--interval", "N", int, 1, "record each Nth inference; 0: the first"),
-    (
-        "--busy",
-        "N",
-        int,
-        0,
-        "each tenth sample is being written while N inferences run, which postpones the next (%(default)s)",
-    ),
-    ("--pictures", "N", int, 1, "pictures in each inference (%(default)s)"),
-    ("--seed", "K", int, 0, "same seed, same bytes (%(default)s)"),
-)
-
-
 def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `profagentd --simulate` to the daemon's parser."""
     group = parser.add_argument_group("simulated board", "with --simulate; everything it shows is marked simulated")
-    for option, metavar, kind, default, text in _OPTIONS:
-        group.add_argument(option, metavar=metavar, type=kind, default=default, help=text)
-    group.add_argument("--for", metavar="S", dest="for_s", type=float, help="unload the model after S seconds")
-    group.add_argument(
-        "--fact",
-        metavar="NAME=ALTERNATIVE",
-        dest="facts",
-        action="append",
-        default=[],
-        help="do otherwise what nobody knows of real boards, such as tick-unit=cycle; may be repeated",
-    )
+    add, usual = group.add_argument, SimulationOptions()
+    add("--model", metavar="NAME|FILE", default=usual.model, help="network (default: %(default)s)")
+    add("--layers", metavar="N", type=int, help="cut or repeat the network to N NPU layers")
+    add("--rate", metavar="INF_PER_S", type=float, default=usual.rate, help="inferences a second (%(default)s)")
+    add("--interval", metavar="N", type=int, default=usual.interval, help="record each Nth inference; 0: the first")
+    busy = "each tenth sample is being written while N inferences run, which postpones the next (%(default)s)"
+    add("--busy", metavar="N", type=int, default=usual.busy, help=busy)
+    add("--pictures", metavar="N", type=int, default=usual.pictures, help="pictures in each inference (%(default)s)")
+    add("--seed", metavar="K", type=int, default=usual.seed, help="same seed, same bytes (%(default)s)")
+    add("--for", metavar="S", dest="for_s", type=float, help="unload the model after S seconds")
+    fact = "do otherwise what nobody knows of real boards, such as tick-unit=cycle; may be repeated"
+    add("--fact", metavar="NAME=ALTERNATIVE", dest="facts", action="append", default=[], help=fact)
 
 
 def options_from(args: argparse.Namespace) -> SimulationOptions:
@@ -112,70 +95,17 @@ def options_from(args: argparse.Namespace) -> SimulationOptions:
     return SimulationOptions(**{name: getattr(args, name) for name in names}, facts=tuple(args.facts))
 
 
-START_US = 1_767_225_600_000_000
-"""2026-01-01 00:00:00 UTC."""
-
-
-def write_job(
-    root: Path,
-    options: SimulationOptions,
-    inferences: int,
-    *,
-    loads: int = 1,
-    gaps: bool = True,
-) -> Path:
-    """Write a JOB under `root` as fast as the disk takes it, and return its directory.
-
-    The model is loaded `loads` times, each time for so many `inferences`. The times in the files begin at START_US
-    and go by the options' rate, or by the NPU where that is slower; `options.for_s` and `options.root` do not matter.
-    Without `gaps` each layer leaves its record. Raises DaemonError for the options, OSError for the disk.
-    """
-    npu = Npu(replace(options, root=root), gaps=gaps)
-    now_us = START_US
-    for _ in range(loads):
-        first_us = now_us = npu.load(now_us)
-        for number in range(inferences):
-            scheduled_us = first_us + round(number * US_PER_S / options.rate)
-            now_us = npu.infer(max(now_us, scheduled_us))
-        now_us = npu.unload(now_us)
-    if npu.directory is None:
-        raise ValueError("loads must be 1 or more")
-    return npu.directory
-
-
-MAX_LAG_S = 0.1
-"""How far the pretend NPU may be ahead of the clock that reads its results; a slow host holds it back."""
+MAX_LAG_S = 0.1  # how far the pretend NPU may be ahead of the clock that reads its results; a slow host holds it back
 
 _LOGGER = logging.getLogger(__name__)
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class SimulationReport:
-    """What was run. `late` counts inferences that were over more than one period after their time.
-
-    `lost_bytes` had no room on the disk.
-    """
-
-    job: Path | None
-    inferences: int
-    sampled: int
-    aicore_records: int
-    late: int
-    lost_bytes: int = 0
-
-    def __str__(self) -> str:
-        text = f"{self.inferences} inferences, {self.sampled} of them recorded, {self.aicore_records} aicore records"
-        if self.late:
-            text += f"; the rate was not kept: {self.late} came late"
-        if self.lost_bytes:
-            text += f"; the disk was full: {self.lost_bytes} bytes could not be written"
-        return text
-
-
-async def simulate(options: SimulationOptions, clock: Clock) -> SimulationReport:
+async def simulate(options: SimulationOptions, clock: Clock) -> str:
     """Run the model until `options.for_s` is over or until it is cancelled; then unload it, which finishes the JOB.
+
+    What was run, in words.
 
     Raises DaemonError for the options and when the JOB cannot be written, CancelledError after the unload.
     """
@@ -197,7 +127,7 @@ class _Simulation:
         self._clock = clock
         self._thread = thread
 
-    async def run(self) -> SimulationReport:
+    async def run(self) -> str:
         # Like the runtime's, a JOB's name is not repeated: a host keeps JOBs of many runs side by side.
         npu = await self._blocking(lambda options: Npu(options, names=SystemRandom()), self._options)
         try:
@@ -210,7 +140,9 @@ class _Simulation:
                 _LOGGER.exception("the simulated JOB stays unfinished")
             raise
         await self._blocking(npu.unload, self._clock.wall_us())
-        return SimulationReport(npu.directory, npu.inferences, npu.sampled, npu.aicore_records, late, npu.lost_bytes)
+        text = f"{npu.inferences} inferences, {npu.sampled} of them recorded, {npu.aicore_records} aicore records"
+        text += f"; the rate was not kept: {late} came late" if late else ""
+        return text + (f"; the disk was full: {npu.lost_bytes} bytes could not be written" if npu.lost_bytes else "")
 
     async def _infer(self, npu: Npu) -> int:
         """Inferences until the time is over, each when it is due and the NPU is free; how many came late."""

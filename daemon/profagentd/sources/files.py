@@ -216,7 +216,7 @@ class OpenJob:
             raise NotAFile
         return status
 
-    def told_length(self, source: Source, path: bytes) -> int | None:
+    def announced_length(self, source: Source, path: bytes) -> int | None:
         """What its end tells of the bytes of the data log at `path`; None without one that can be read."""
         end = source.end_of(path)
         if end is None:

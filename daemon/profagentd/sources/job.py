@@ -195,7 +195,7 @@ class JobSource(Source):
             if api_model(name) is not None:
                 interfaces.append(name)
             yield None
-        ended = [name for name in interfaces if files.told_length(self, _in_data(name)) is not None]
+        ended = [name for name in interfaces if files.announced_length(self, _in_data(name)) is not None]
         if not ended or any(api_model(name) in profiled for name in set(interfaces) - set(ended)):
             yield False
         for name in _names(files):
@@ -205,7 +205,7 @@ class JobSource(Source):
     def _is_waited_for(self, files: OpenJob, path: bytes) -> bool:
         """Whether there is data and no end of it."""
         try:
-            return files.told_length(self, path) is None and files.status(path).st_size > 0
+            return files.announced_length(self, path) is None and files.status(path).st_size > 0
         except (Gone, NotAFile, Unreadable):
             return False
 

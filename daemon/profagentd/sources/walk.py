@@ -138,7 +138,7 @@ class Walk:
         self._source = source
         self._groups = _groups(place, source)
 
-    def page(self, limit: int, told: Collection[bytes] = ()) -> Page:
+    def page(self, limit: int, announced: Collection[bytes] = ()) -> Page:
         """The next `limit` names, or a few more that belong together, looked at as by `look`. One caller at a time."""
         paths: list[bytes] = []
         try:
@@ -148,19 +148,19 @@ class Walk:
             return Page(is_job_gone=True)
         except OSError as error:
             return Page(unreadable=error.strerror)
-        page = look(self._place, self._source, paths, told)
+        page = look(self._place, self._source, paths, announced)
         page.is_last = len(paths) < limit
         return page
 
 
-def look(place: Place, source: Source, paths: Iterable[bytes], told: Collection[bytes] | None = ()) -> Page:
+def look(place: Place, source: Source, paths: Iterable[bytes], announced: Collection[bytes] | None = ()) -> Page:
     """The status of these paths inside the collection at `place`.
 
-    Each comes behind what must be announced before it, unless that is `told`; with None for `told` the paths are in
+    Each comes behind what must be announced before it, unless that is `announced`; with None for it the paths are in
     order already. What stands first is looked at last: it was made before the others or not at all.
     """
     page = Page()
-    names = list(paths) if told is None else list(_with_earlier(source, paths, told))
+    names = list(paths) if announced is None else list(_with_earlier(source, paths, announced))
     try:
         with OpenJob(place) as files:
             for path in reversed(names):
@@ -171,13 +171,13 @@ def look(place: Place, source: Source, paths: Iterable[bytes], told: Collection[
     return page
 
 
-def _with_earlier(source: Source, paths: Iterable[bytes], told: Collection[bytes]) -> dict[bytes, None]:
+def _with_earlier(source: Source, paths: Iterable[bytes], announced: Collection[bytes]) -> dict[bytes, None]:
     asked = list(paths)
     names = dict.fromkeys(path for path in asked if source.is_early(path))
     for path in asked:
         for each in source.together(path):
-            if each == path or each not in told:
-                names.update(dict.fromkeys(early for early in source.before(each) if early not in told))
+            if each == path or each not in announced:
+                names.update(dict.fromkeys(early for early in source.before(each) if early not in announced))
                 names[each] = None
     return names
 

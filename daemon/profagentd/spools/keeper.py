@@ -129,6 +129,7 @@ class SpoolKeeper:
                     due = max(due + period_s, self._clock.monotonic())
                     await self._clock.sleep(due - self._clock.monotonic())
             finally:
+                self._sampler.close()
                 await loop.run_in_executor(thread, spool.close)
 
     def _sweep(self, lines: Lines, spool: Spool) -> None:

@@ -12,7 +12,8 @@ import pytest
 from profagent.cli.main import run
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.store.counter_maps import read_map, simulated_map
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 
 LAYERS = 90
 

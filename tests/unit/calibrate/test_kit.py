@@ -14,7 +14,8 @@ from profagent.cli.main import run
 from profagent.doctor.job import job_facts
 from profagent.formats.names import parse_log_name
 from profagent.ingest.local import JobRecords
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 from tests.integration.board import SAMPLES
 
 LAYERS = 60

@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from profagent.calibrate.redecode_cli import redecode_job, redecode_session
 from profagent.cli.main import run
 from profagent.errors import UsageError
-from profagent.importing.importing import WorkspaceImport, import_into, import_job
+from profagent.importing.importing import import_into, import_job
 from profagent.store import counters
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.store.workspace import Workspace
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 from tests.fakes.dumps import Dump, dump
 
 # The whole map's first three counters, of which one gives half of what it should: an earlier guess.
@@ -36,10 +37,16 @@ from profagent.store.workspace import Workspace
 from profagent.store import counters
 
 counters.ROWS_PER_BATCH = 5
-def die(rows):
-    if rows > 10:
-        os.kill(os.getpid(), signal.SIGKILL)
-asyncio.run(redecode_session(Workspace(Path(sys.argv[1])), 1, CounterMaps(simulated_map()), die))
+pages = counters._pages
+async def three_pages(*arguments):
+    number = 0
+    async for page in pages(*arguments):
+        yield page
+        number += 1
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+counters._pages = three_pages
+asyncio.run(redecode_session(Workspace(Path(sys.argv[1])), 1, CounterMaps(simulated_map())))
 """
 
 
@@ -59,7 +66,7 @@ def expected(job: Path) -> Dump:
 def workspace(job: Path, tmp_path: Path) -> Workspace:
     """A workspace with the JOB, read with the guess."""
     found = Workspace(tmp_path / "workspace")
-    asyncio.run(import_into(WorkspaceImport(job, found, maps=CounterMaps(GUESS)), asyncio.Event()))
+    asyncio.run(import_into(job, found, asyncio.Event(), maps=CounterMaps(GUESS)))
     return found
 
 
@@ -69,7 +76,7 @@ def test_a_session_becomes_what_an_import_with_the_map_gives(
     monkeypatch.setattr(counters, "ROWS_PER_BATCH", 5)
     assert dump(workspace.database)["op_records"] != expected["op_records"]
     done = asyncio.run(redecode_session(workspace, 1, MAPS))
-    assert (done.before, done.filled) == ("guess", (len(expected["op_records"]), 0))
+    assert (done["counter_map_before"], done["rows"]) == ("guess", len(expected["op_records"]))
     assert dump(workspace.database)["op_records"] == expected["op_records"]
     with closing(sqlite3.connect(workspace.database)) as connection:
         used = connection.execute("SELECT counter_map, counter_map_digest FROM sessions").fetchall()
@@ -111,6 +118,6 @@ def test_without_a_map_that_fits_it_is_refused(workspace: Workspace) -> None:
 
 def test_a_job_directory_s_own_database_is_filled(job: Path, expected: Dump) -> None:
     asyncio.run(import_job(job, CounterMaps(GUESS)))
-    assert asyncio.run(redecode_job(job, MAPS)).before == "guess"
+    assert asyncio.run(redecode_job(job, MAPS))["counter_map_before"] == "guess"
     assert dump(job / "sqlite" / "profagent.db") == expected
     assert sorted(file.name for file in (job / "sqlite").iterdir()) == ["lock", "profagent.db"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from profagent.cli.main import run
-from profagent.importing.cli import identity_of
-from profagent.importing.importing import NO_BOARD
+from profagent.importing.importing import NO_BOARD, identity_of
 
 
 @pytest.fixture(autouse=True)

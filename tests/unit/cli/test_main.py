@@ -9,7 +9,7 @@ import sys
 import click
 import pytest
 
-from profagent.cli.main import VERBS, LazyGroup, run
+from profagent.cli.main import GROUPS, VERBS, LazyGroup, run
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError, UsageError
 from tests.integration.host import ENVIRONMENT
 
@@ -55,7 +55,7 @@ def test_a_verb_imports_what_it_needs_and_no_other_verb() -> None:
 def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
-    for verb, (_, about) in VERBS.items():
+    for verb, (_, about) in (each for verbs in GROUPS.values() for each in verbs.items()):
         assert f"  {verb} " in text
         assert about.split()[0] in text
     for meaning in ("0 ok", "2 usage", "3 the board cannot be reached", "4 data is incomplete"):

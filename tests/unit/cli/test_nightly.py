@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -84,15 +83,6 @@ def test_a_timer_that_is_refused_says_what_to_do(
     assert run(["nightly", "init", "--config", str(tmp_path / "n.toml"), "--timer", "user"]) == 1
     assert "enable-linger" in capsys.readouterr().err
     assert systemctl.read_text("utf-8") == "--user daemon-reload\n"
-
-
-def test_without_systemd_cron_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert shutil.which("systemctl") is None
-    assert run(["nightly", "init", "--config", str(tmp_path / "n.toml"), "--timer", "system"]) == 2
-    assert "cron" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -49,15 +49,6 @@ def test_a_summary_in_lines() -> None:
     ]
 
 
-def test_a_summary_of_nothing_that_is_simulated_and_incomplete() -> None:
-    nothing = {"jobs": [], "ledger": {"loss": {"removed": 9}, "note": {}}, "simulated": True, "complete": False}
-    lines = summary_lines({**SUMMARY, **nothing})
-    assert lines[0] == "session 4 of board-1 [simulated]: INCOMPLETE"
-    assert lines[1] == "  JOBs:     none"
-    assert lines[5] == "  ledger:   loss: removed (9)"
-    assert summary_lines({**SUMMARY, "ledger": {"loss": {}, "note": {}}})[5] == "  ledger:   empty"
-
-
 def test_what_an_earlier_session_fetched_is_told_as_its_own() -> None:
     summary = {**SUMMARY, "earlier": [{"job": "JOBA", "session": 1, "inferences": 1060}]}
     assert "  JOBA: nothing new: 1,060 inferences are there from session 1" in summary_lines(summary)

@@ -44,7 +44,7 @@ def test_a_viewer_learns_that_its_copies_release_nothing(role: str, retention: R
         (0, "1970-01-01"),
         (NOW_US + 25 * HOUR_US, "2023-11-15"),
         (NOW_US - 25 * HOUR_US, "2023-11-13"),
-        (2**63, "no date"),
+        (2**63, "N/A"),
     ],
 )
 def test_a_clock_that_is_far_off_is_named_with_its_day(wall_us: int, shown: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from profagent.importing.job_folder import find_target, named_target
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
-
-
-async def test_a_job_directory_is_imported_and_its_results_belong_to_it(tmp_path: Path) -> None:
-    job = Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
-    target = await find_target(job, None, None, None, BUILT_IN)
-    assert (target.database, target.folder, target.session) == (job / "sqlite" / "profagent.db", job, None)
-    assert target.database.is_file()
 
 
 @pytest.mark.parametrize(

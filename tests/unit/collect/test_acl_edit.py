@@ -18,16 +18,15 @@ INI = "[ssh_config]\nip = 192.0.2.2\nusername = root\npwd = pass%w=rd; #1\nport 
 
 @pytest.mark.parametrize("text", [INI, "\ufeff" + INI, INI.replace("\n", "\r\n"), INI.replace(" = ", "=", 2)])
 def test_a_file_tells_who_logs_in_where(text: str) -> None:
-    login = read_ini(text, "ssh.ini")
-    assert Target.parse(login.target) == Target("192.0.2.2", "root", 2222)
-    assert login.password == "pass%w=rd; #1"
-    assert "pass" not in repr(login)
+    target, password = read_ini(text, "ssh.ini")
+    assert Target.parse(target) == Target("192.0.2.2", "root", 2222)
+    assert password == "pass%w=rd; #1"
 
 
 def test_port_and_password_may_be_missing() -> None:
-    login = read_ini("[ssh_config]\nip=fe80::1\nusername=root\n", "ssh.ini")
-    assert Target.parse(login.target) == Target("fe80::1", "root", 22)
-    assert login.password == ""
+    target, password = read_ini("[ssh_config]\nip=fe80::1\nusername=root\n", "ssh.ini")
+    assert Target.parse(target) == Target("fe80::1", "root", 22)
+    assert password == ""
 
 
 @pytest.mark.parametrize(

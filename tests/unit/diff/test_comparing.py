@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare
-from profagent.diff.runs import LayerName, ModelRun
-from profagent.stats.gathering import figures_of
+from profagent.stats.figures import figures_of
 from tests.unit.diff.noisy_runs import independent, run
+
+if TYPE_CHECKING:
+    from profagent.diff.runs import ModelRun
 
 SIZES = {"inferences": 30, "layers": 12}
 
@@ -21,11 +24,6 @@ def _diff(base: ModelRun, new: ModelRun, floor: Floor | None = None) -> ModelDif
 
 def _significant(diff: ModelDiff) -> list[str]:
     return [change.name for change in diff.changes.values() if change.is_significant]
-
-
-def _steady(layers: int, inferences: int, time: float) -> ModelRun:
-    names = tuple(LayerName(f"l{place}", "T", "AA_CORE") for place in range(layers))
-    return ModelRun("m", names, np.full((inferences, layers), time))
 
 
 def test_the_layer_that_is_slower_is_told_and_no_other() -> None:

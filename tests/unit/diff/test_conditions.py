@@ -9,7 +9,7 @@ import pytest
 from profagent.diff.comparing import Change, Scope
 from profagent.diff.diff import Condition, parse_condition
 from profagent.errors import UsageError
-from profagent.stats.gathering import Figures
+from profagent.stats.figures import Figures
 
 
 @pytest.mark.parametrize(
@@ -28,38 +28,24 @@ def test_conditions_are_read(text: str, condition: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "word"),
+    "text",
     [
-        ("", 1, "scope"),
-        ("layers.median>+5%", 1, "scope"),
-        ("layer", 6, "dot"),
-        ("layer.middle>+5%", 7, "figure"),
-        ("layer.median+5%", 13, ">="),
-        ("layer.median>5%", 14, "+ for slower"),
-        ("layer.median>+%", 15, "number"),
-        ("layer.median>+.5%", 15, "number"),
-        ("layer.median>+5", 16, "unit"),
-        ("layer.median>+5s", 16, "unit"),
-        ("layer.median>+5% or", 18, "nothing"),
-        ("layer[].median>+5%", 6, "name"),
-        ("layer[x.median>+5%", 6, "name"),
-        ("total[x].median>+5%", 6, "dot"),
+        *(
+            "",
+            "layers.median>+5%",
+            "layer",
+            "layer.middle>+5%",
+            "layer.median+5%",
+            "layer.median>5%",
+            "layer.median>+%",
+        ),
+        *("layer.median>+5", "layer.median>+5s", "layer.median>+5% or", "layer[].median>+5%", "layer[x.median>+5%"),
+        "total[x].median>+5%",
     ],
 )
-def test_an_error_s_caret_points_at_the_column(text: str, column: int, word: str) -> None:
-    with pytest.raises(UsageError) as error:
+def test_what_is_no_condition_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no such condition"):
         parse_condition(text)
-    printed = f"profagent: {error.value}", f"  {error.value.hint}"
-    assert printed[1].index("^") == printed[0].index("--fail-if ") + len("--fail-if ") + column - 1
-    assert f"column {column}:" in error.value.hint
-    assert word in error.value.hint
-
-
-def test_the_caret_stands_right_below_wide_characters() -> None:
-    with pytest.raises(UsageError) as error:
-        parse_condition("layer[卷积].median>5%")
-    before = len("profagent: --fail-if ") + len("layer[") + 4 + len("].median>")
-    assert f"  {error.value.hint}".index("^") == before
 
 
 def _change(base: float, new: float, scope: Scope = "layer", name: str = "a", *, is_significant: bool = True) -> Change:

@@ -8,7 +8,7 @@ import pytest
 
 from profagent.diff.cli import floor_of
 from profagent.diff.comparing import Floor
-from profagent.diff.diff import Diff, DiffOptions, Operand, diff, parse_condition
+from profagent.diff.diff import Diff, Operand, diff, parse_condition
 from profagent.diff.report import diff_document, junit_cases, report_lines
 from profagent.errors import UsageError
 from tests.unit.store.database import START_US, DatabaseBuilder
@@ -58,8 +58,9 @@ def _session(
 
 
 async def _diff(file: Path, *conditions: str, base: int = 1, new: int = 2) -> Diff:
-    options = DiffOptions([parse_condition(text) for text in conditions])
-    return await diff(Operand(str(base), file, base), Operand(str(new), file, new), options)
+    return await diff(
+        Operand(str(base), file, base), Operand(str(new), file, new), [parse_condition(text) for text in conditions]
+    )
 
 
 def _two(builder: DatabaseBuilder) -> Path:
@@ -123,23 +124,11 @@ async def test_a_share_of_no_noise_cannot_be_told(builder: DatabaseBuilder) -> N
             part = builder.new_part(session, model, "aicore")
             builder.aicore(inference, part, [ticks + noise * pic, 42 + pic])
     found = await _diff(builder.close(), "layer.mad>+3%", "layer[pool].mad>+3%", "layer.mad>+0.1us")
-    assert [(bool(each.failing), each.untold) for each in found.outcomes] == [
+    assert [(bool(each.failing), each.undecided) for each in found.outcomes] == [
         (False, "nothing is a % of BASE's mad, 0: conv"),
         (False, ""),
         (True, ""),
     ]
-    assert not found.is_decided
-
-
-async def test_calls_are_compared_where_a_condition_is_about_them(builder: DatabaseBuilder) -> None:
-    for number, slower in ((1, 0), (2, 5)):
-        session = _session(builder, f"JOB{number}", {"conv": 8})
-        part = builder.new_part(session, number, "acl_api")
-        builder.calls(part, [(api, 0, 50 + place % 3 + slower * (api == 2)) for place in range(12) for api in (2, 4)])
-    file = builder.close()
-    (outcome,) = (await _diff(file, "api.median>+5%")).outcomes
-    assert [change.name for change in outcome.failing] == ["svp_acl_mdl_execute"]
-    assert (await _diff(file, "layer.median>+5%")).calls == []
 
 
 async def test_what_cannot_be_compared_is_refused(builder: DatabaseBuilder) -> None:

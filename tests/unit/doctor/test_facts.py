@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from profagent.cli.main import run
 from profagent.doctor.finding import Finding, Mark, Section
 from profagent.doctor.job import FACTS, Inference, Net, batch_votes, fact_finding, job_facts, tick_votes
 from profagent.ingest.local import JobRecords
@@ -81,17 +80,6 @@ def test_a_job_without_clock_tables_and_data_cannot_tell(tmp_path: Path) -> None
     assert told(job)["batch-number"].mark is Mark.UNKNOWN
     shutil.rmtree(job / "data")
     assert {each.mark for each in told(job).values()} == {Mark.UNKNOWN}
-
-
-def test_doctor_tells_them_and_fails_where_a_job_is_read_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["doctor", str(made(tmp_path / "likely"))]) == 0
-    assert "  ✓ tick-unit     confirms 100-cycles: " in capsys.readouterr().out
-    assert run(["doctor", str(made(tmp_path / "other", pictures=4, facts=("batch-number=once",)))]) == 1
-    shown = capsys.readouterr().out
-    assert "  ✗ batch-number  confirms once: " in shown
-    assert "→ send it, for what depends on it is not read right: profagent kit" in shown
 
 
 def ticks(*inferences: Inference) -> str:

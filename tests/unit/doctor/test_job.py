@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -61,25 +59,6 @@ def test_a_job_in_good_order_and_one_with_another_clock_or_none(tmp_path: Path) 
     assert ticks.evidence.startswith("refutes 100-cycles")
     (job / "info.json.0").write_text("{}")
     assert looked_at(job)["job-clock"].mark is Mark.BAD
-
-
-def test_a_job_without_data(tmp_path: Path) -> None:
-    job = simulated(tmp_path, 1)
-    shutil.rmtree(job / "data")
-    (job / "data").mkdir()
-    assert looked_at(job)["job-data"].mark is Mark.BAD
-    assert BUILD in looked_at(job)["job-data"].remedy
-
-
-def test_acl_json_beside_a_job_is_looked_at_too(tmp_path: Path) -> None:
-    job = simulated(tmp_path / "app" / "profiling", 1)
-    (tmp_path / "app" / "src").mkdir()
-    files = [tmp_path / "app/profiling/acl.json", tmp_path / "app/src/acl.json"]
-    for path in files:
-        path.write_text(json.dumps({"profiler": {"switch": "off", "output": "/opt"}}))
-    found = job_sections(job)[1:3]
-    assert [section.about for section in found] == [str(path) for path in files]
-    assert all(not section.is_good for section in found)
 
 
 def test_what_is_no_job(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from profagent.errors import UsageError
-from profagent.export.export import SummaryOptions, export_summary, export_timeline
+from profagent.export.export import export_summary, export_timeline
 from profagent.store.selection import Choice
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
@@ -40,11 +39,6 @@ def database(builder: DatabaseBuilder) -> Path:
     return builder.close()
 
 
-def _csv(file: Path) -> list[dict[str, str]]:
-    with file.open(encoding="utf-8", newline="") as text:
-        return list(csv.DictReader(text))
-
-
 def _json(file: Path) -> Any:
     return json.loads(file.read_text("utf-8"))
 
@@ -55,7 +49,7 @@ def _spans(file: Path) -> list[Any]:
 
 @pytest.mark.parametrize("choice", [Choice(last=1), Choice(inference=6)])
 async def test_a_choice_leaves_the_other_inferences_out(database: Path, tmp_path: Path, choice: Choice) -> None:
-    (exported,) = await export_summary(database, tmp_path, job=JOB, options=SummaryOptions(choice=choice))
+    (exported,) = await export_summary(database, tmp_path, job=JOB, choice=choice)
     assert [name for name in exported.files if name.startswith("op_")] == [
         "op_summary_0.yolo.0.1.6.6.0.2500.700.csv",
         "op_statistic_0_0_6_1.csv",
@@ -116,16 +110,6 @@ async def test_loads_streams_and_models_that_share_a_name_have_files_of_their_ow
         ".reload1.csv",
     ]
     assert "op_statistic_0_0_0_0.2.csv" in exported.files
-
-
-async def test_without_a_job_each_has_a_folder_of_its_name(builder: DatabaseBuilder, tmp_path: Path) -> None:
-    session = builder.session()
-    for name in (JOB, OTHER_JOB):
-        builder.job(session, name=name)
-    exported = await export_summary(builder.close(), tmp_path / "exports")
-    assert {(one.job, one.directory) for one in exported} == {
-        (name, tmp_path / "exports" / name) for name in (JOB, OTHER_JOB)
-    }
 
 
 async def test_an_unknown_session_or_job_is_refused_before_anything_is_made(database: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.watch.cli import folded, line_of
+from profagent.watch.cli import line_of
 
 INFERENCE: dict[str, Any] = {
     "event": "inference",
@@ -97,19 +97,6 @@ def test_what_rests_on_a_counter_that_is_not_certain_is_marked() -> None:
     assert line_of({**known, "likely": ["vec_busy"]}).endswith("  mac 83.2%  vec 10.0%?  bound by cube?")
     assert line_of({**known, "likely": ["ddr_read_bytes"]}).endswith("  mac 83.2%  vec 10.0%  bound by cube")
     assert line_of({**known, "bound_by": None, "likely": ["dld"]}).endswith("bound by N/A")
-
-
-def test_a_line_is_folded_at_its_gaps_for_a_narrow_terminal() -> None:
-    line = line_of(INFERENCE)
-    assert folded(line, 200) == line
-    lines = folded(line, 42).splitlines()
-    assert lines == [
-        "03:06:22.123  yolo.2 inference 6  3.412 ms",
-        "    83 records  conv+2 0.202 ms 6.4%",
-        "    N/A 0.100 ms N/A",
-        "    note: sequence-gap (2)",
-    ]
-    assert folded("卷积卷积  卷积", 10) == "卷积卷积\n    卷积"
 
 
 def test_a_record_of_no_known_layer() -> None:

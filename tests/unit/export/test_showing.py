@@ -34,13 +34,6 @@ def _filled(builder: DatabaseBuilder, **session: Any) -> Path:
     return builder.close()
 
 
-async def test_the_manual_s_four_tables_are_shown_for_the_last_inference(builder: DatabaseBuilder) -> None:
-    (shown,) = await show(_filled(builder))
-    assert [table.kind for table in shown.tables] == ["AA core metric", "Op statistic", "Acl statistic", "Frequency"]
-    assert shown.tables[0].about["pictures before"] == 2
-    assert (shown.inferences, shown.known_inferences) == (1, 3)
-
-
 async def test_it_says_how_many_inferences_are_not_shown(builder: DatabaseBuilder) -> None:
     file = _filled(builder)
     assert any("1 of 3 inferences shown" in line for line in shown_as_text((await show(file))[0]))
@@ -53,10 +46,6 @@ async def test_losses_and_notes_follow_the_tables(builder: DatabaseBuilder) -> N
     text = "\n".join(shown_as_text((await show(_filled(builder)))[0]))
     assert "loss: torn record x 1\nnote: filter gap x 2\n" in text
     assert "loss: none" not in text
-
-
-async def test_simulated_figures_are_marked_in_the_heading(builder: DatabaseBuilder) -> None:
-    assert "simulated" in next(shown_as_text((await show(_filled(builder, simulated=1)))[0]))
 
 
 async def test_the_document_is_json_with_rows_by_column(builder: DatabaseBuilder) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from profagent.store.selection import TaskRow
 
 LAYERS = {0: LayerRow(4, "conv1+relu1", "Convolution+ReLU")}
-EPOCH_US = 1_700_000_000_000_000
 
 
 def _trace(events: Any, **metadata: Any) -> Any:

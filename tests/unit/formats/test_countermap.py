@@ -11,8 +11,8 @@ from profagent.formats.countermap import (
     CounterMap,
     Place,
     Tally,
+    implausible_text,
     parse_counter_map,
-    told,
 )
 from profagent.formats.records import AICORE_DTYPE, view_records
 from tests.encoders import aicore_record
@@ -20,11 +20,13 @@ from tests.encoders import aicore_record
 
 def test_it_is_told_with_its_numbers() -> None:
     tally = Tally(900, 12, Place(3, "data/aicore.x", 5), 1.7349)
-    assert told("mac_ppen <= mac_busy", tally) == (
+    assert implausible_text("mac_ppen <= mac_busy", tally) == (
         "mac_ppen is above mac_busy in 12 of 900 records, at worst 1.735; first record 5 of data/aicore.x"
     )
-    assert "120.0 GB/s, and 20 can be" in told("ddr_read_bytes rate", tally._replace(worst=120e9), 20e9)
-    assert told("ticks <= .done", tally).endswith("12 of 900 inferences, at worst 1.735 times; first data/aicore.x")
+    assert "120.0 GB/s, and 20 can be" in implausible_text("ddr_read_bytes rate", tally._replace(worst=120e9), 20e9)
+    assert implausible_text("ticks <= .done", tally).endswith(
+        "12 of 900 inferences, at worst 1.735 times; first data/aicore.x"
+    )
 
 
 HEAD = 'name = "test"\nsdk = "2023"\nsimulated = false\n'

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from profagent.errors import StoreError, UnsupportedBoardError, UsageError
+from profagent.errors import StoreError
 from profagent.importing import job_folder
 from profagent.importing.importing import import_job
 from profagent.importing.job_folder import job_database
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
 
@@ -48,15 +49,6 @@ def test_a_simulated_job_brings_its_counter_map(tmp_path: Path) -> None:
     imported = asyncio.run(import_job(job))
     assert imported.simulated
     assert _rows(imported.database, "SELECT count(*) > 0 FROM op_records WHERE mac_busy > 0") == [(1,)]
-
-
-def test_what_is_no_job_and_what_is_another_soc_s_is_refused(job: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
-        asyncio.run(import_job(tmp_path / "none"))
-    (job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')
-    with pytest.raises(UnsupportedBoardError):
-        asyncio.run(import_job(job))
-    assert not job_database(job).exists()
 
 
 def test_an_import_that_fails_leaves_the_database_as_it_was(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def sent(job: Path, path: str, *held: object) -> list[LogEvent]:
     stream = LocalStream(job, list_job(job))
     (log,) = (log for log in stream.logs if log.path == os.fsencode(path))
     holding = Holding(log.handle, *held)  # type: ignore[arg-type]
-    events = [happened.event for happened in stream.events(log, holding)]
+    events = [received.event for received in stream.events(log, holding)]
     assert {event.handle for event in events} <= {log.handle}
     return events
 
@@ -66,7 +66,7 @@ def test_what_cannot_be_read_any_more_is_a_loss(job: Path) -> None:
     (job / PLAIN).unlink()
     (job / PLAIN).symlink_to("/etc/hostname")
     (log,) = (log for log in stream.logs if log.path == PLAIN.encode())
-    events = [happened.event for happened in stream.events(log, Holding(log.handle))]
+    events = [received.event for received in stream.events(log, Holding(log.handle))]
     assert told(events) == [("loss", "unreadable")]
 
 
@@ -76,7 +76,7 @@ def test_a_fifo_in_the_place_of_a_file_holds_up_nothing(job: Path, path: str) ->
     (job / path).unlink()
     os.mkfifo(job / path)
     (log,) = (log for log in stream.logs if log.path == PLAIN.encode())
-    events = told([happened.event for happened in stream.events(log, Holding(log.handle))])
+    events = told([received.event for received in stream.events(log, Holding(log.handle))])
     assert events[-1][0] == ("loss" if path == PLAIN else "chunk"), "nobody vouches for it"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
-from profagent.ingest.reasons import LONGEST_DETAIL, checked_path, removal_entry, told_loss
+from profagent.ingest.reasons import LONGEST_DETAIL, checked_path, loss_change, removal_entry
 from profagent.link.messages import FollowedLog, Loss
 
 JOB = "JOB" + "A" * 29
@@ -23,7 +23,7 @@ def test_only_bytes_that_were_not_sent_are_lost_by_a_removal() -> None:
 
 
 def told(loss: Loss, job: str = JOB, log: FollowedLog | None = None) -> tuple[str, object]:
-    return told_loss(job, None if log is None else checked_path(log.path), loss)
+    return loss_change(job, None if log is None else checked_path(log.path), loss)
 
 
 def test_a_loss_that_is_told_once_belongs_to_its_log_and_job() -> None:

@@ -130,10 +130,3 @@ def test_the_command_from_a_workshop_to_a_revoked_host(tmp_path: Path, capsys: p
     text = capsys.readouterr().out
     assert made["fingerprint"] in text
     assert "192.168.1.20" in text
-
-
-@pytest.mark.parametrize(
-    "arguments", [["issue", "host", "ci", "--role", "king"], ["issue", "host", "ci", "--days", "0"], ["issue", "board"]]
-)
-def test_a_command_line_that_cannot_be_right_is_refused(arguments: list[str]) -> None:
-    assert run(["keys", *arguments]) == 2

@@ -15,11 +15,11 @@ from profagent.link.messages import (
     ClientMessage,
     Clocks,
     Event,
-    Happened,
     Holding,
     JobStatus,
     LogEvent,
     Open,
+    Received,
     Started,
     Welcome,
 )
@@ -87,7 +87,7 @@ def told(made: LinkSession) -> list[Event | ClientMessage]:
     return [*made.events_received(), *made.messages_to_send()]
 
 
-def arrived(made: LinkSession, *events: LogEvent) -> list[Happened]:
+def arrived(made: LinkSession, *events: LogEvent) -> list[Received]:
     """What comes of some events of logs."""
     made.receive(batch(*events), NOW)
     made.flush()

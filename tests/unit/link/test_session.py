@@ -15,19 +15,19 @@ from profagent.link.messages import (
     Clocks,
     Completed,
     Goodbye,
-    Happened,
     Heartbeat,
     Holding,
     Holdings,
     JobEntered,
     JobFollowed,
+    JobNames,
     JobsListed,
     JobsShown,
     JobStatus,
-    JobsTold,
     LogEvent,
     LogsAnnounced,
     Loss,
+    Received,
     Released,
     Remark,
     Removed,
@@ -222,7 +222,7 @@ def test_a_job_that_is_wanted_is_selected_and_shown_once_all_are_listed() -> Non
     gone = JobStatus(3, JOB[:-1] + "C", "/", "removed", caught_up=False)
     assert receive(made, STATUS) == [JobFollowed(STATUS), JobEntered(STATUS, caught_up=False), Select((1,))]
     assert receive(made, replace(STATUS, handle=2, name=OTHER_JOB), gone) == []
-    assert receive(made, JobsListed()) == [JobsTold(frozenset({JOB, OTHER_JOB})), JobsShown((STATUS,))]
+    assert receive(made, JobsListed()) == [JobNames(frozenset({JOB, OTHER_JOB})), JobsShown((STATUS,))]
 
 
 def test_a_choice_stays_over_streams_and_what_was_passed_over_is_asked_again() -> None:
@@ -375,7 +375,7 @@ def contested(holding: Holding = HELD) -> LinkSession:
     return made
 
 
-def offsets(events: list[Happened]) -> list[tuple[int, int]]:
+def offsets(events: list[Received]) -> list[tuple[int, int]]:
     return [(each.log.generation, each.log.offset) for each in events if each.log]
 
 

@@ -94,7 +94,7 @@ def test_what_cannot_be_is_named(text: str, said: str) -> None:
 
 AS_BEFORE = Compared("baseline release", 1)
 SLOW = Compared("baseline release", 1, (Slower("layer.median>+5%", "layer conv2", 6.04),), ("other SDK",))
-UNTOLD = Compared("x", 1, untold=("layer[conv22].median>+5%: not in both runs: layer conv22",))
+UNTOLD = Compared("x", 1, undecided=("layer[conv22].median>+5%: not in both runs: layer conv22",))
 GOOD = Outcome("fine", 2, compared=[AS_BEFORE])
 SLOWER = Outcome("slow", 3, compared=[SLOW, SLOW])
 AWAY = Outcome("gone", is_away=True, problems=["cannot reach it"])

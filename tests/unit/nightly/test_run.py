@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.nightly import run
-from profagent.nightly.night import Board, Collect, Nightly, Record
+from profagent.nightly.night import Board, Collect, Nightly, Outcome, Record
 from profagent.nightly.run import (
-    Captured,
     Ended,
     NightRun,
     PastBoard,
@@ -75,13 +74,13 @@ async def test_a_layer_that_is_slower_is_named(workspace: Workspace) -> None:
     settings = Nightly([BOARD], fail_if=["layer.median>+5%", "layer[conv22].median>+5%"])
     (found,) = await compared(settings, BOARD, workspace, 3, past("undecided"))
     assert (found.session, [each.what for each in found.slower]) == (1, ["layer conv"])
-    assert found.untold == ("layer[conv22].median>+5%: not in both runs: layer conv22",)
+    assert found.undecided == ("layer[conv22].median>+5%: not in both runs: layer conv22",)
     assert "model more is only in NEW" in found.unfair
 
 
 async def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:
     (found,) = await compared(Nightly([BOARD], fail_if=["total.median>+3%"]), BOARD, workspace, 2, past("undecided"))
-    assert (found.session, found.can_tell, found.untold) == (1, False, ())
+    assert (found.session, found.can_tell, found.undecided) == (1, False, ())
 
 
 LIMIT_S = 60.0
@@ -142,28 +141,38 @@ def test_collect() -> None:
 
 
 def test_what_came_of_it() -> None:
-    assert captured(0, {"session": 3}, "") == Captured(3)
-    assert captured(3, None, "cannot reach it") == Captured(None, "cannot reach it", is_away=True)
-    assert captured(4, {"session": 3}, "") == Captured(3, "data is missing", is_incomplete=True)
-    assert captured(1, None, "the disk is full") == Captured(None, "the disk is full")
-    assert captured(1, None, "") == Captured(None, "the capture ended with exit code 1 and no session")
+    assert captured("lab1", Ended(0, {"session": 3}, "")) == Outcome("lab1", 3)
+    assert captured("lab1", Ended(3, None, "cannot reach it")) == Outcome(
+        "lab1", None, problems=["cannot reach it"], is_away=True
+    )
+    assert captured("lab1", Ended(4, {"session": 3}, "")) == Outcome(
+        "lab1", 3, problems=["data is missing"], is_incomplete=True
+    )
+    assert captured("lab1", Ended(1, None, "the disk is full")) == Outcome("lab1", None, problems=["the disk is full"])
+    assert captured("lab1", Ended(1, None, "")) == Outcome(
+        "lab1", None, problems=["the capture ended with exit code 1 and no session"]
+    )
 
 
 def test_what_came_of_a_program() -> None:
-    assert captured(0, {"session": {"session": 3}, "causes": []}, "") == Captured(3)
+    assert captured("lab1", Ended(0, {"session": {"session": 3}, "causes": []}, "")) == Outcome("lab1", 3)
     crashed = {"session": {"session": 3}, "causes": [{"text": "it was ended by SIGSEGV"}, {"text": "its tail is lost"}]}
-    assert captured(139, crashed, "") == Captured(3, "it was ended by SIGSEGV; its tail is lost")
-    assert captured(7, {"session": {"session": 3}, "causes": []}, "") == Captured(
-        3, "the program ended with exit code 7"
+    assert captured("lab1", Ended(139, crashed, "")) == Outcome(
+        "lab1", 3, problems=["it was ended by SIGSEGV; its tail is lost"]
     )
-    assert captured(1, {"session": None, "causes": []}, "nothing came") == Captured(None, "nothing came")
+    assert captured("lab1", Ended(7, {"session": {"session": 3}, "causes": []}, "")) == Outcome(
+        "lab1", 3, problems=["the program ended with exit code 7"]
+    )
+    assert captured("lab1", Ended(1, {"session": None, "causes": []}, "nothing came")) == Outcome(
+        "lab1", None, problems=["nothing came"]
+    )
     own = {"session": {"session": 3}, "causes": [], "status": 4}
-    assert captured(4, own, "") == Captured(3, "the program ended with exit code 4")
-    assert not captured(3, {"session": None, "causes": [], "status": 3}, "").is_away
+    assert captured("lab1", Ended(4, own, "")) == Outcome("lab1", 3, problems=["the program ended with exit code 4"])
+    assert not captured("lab1", Ended(3, {"session": None, "causes": [], "status": 3}, "")).is_away
     restarted = {"session": {"session": 3}, "causes": [{"text": "nobody knows"}], "status": None}
-    assert captured(1, restarted, "") == Captured(3, "nobody knows", is_lost=True)
+    assert captured("lab1", Ended(1, restarted, "")) == Outcome("lab1", 3, problems=["nobody knows"], is_lost=True)
     lost = {"session": {"session": 3}, "causes": [], "status": 0}
-    assert captured(4, lost, "") == Captured(3, "data is missing", is_incomplete=True)
+    assert captured("lab1", Ended(4, lost, "")) == Outcome("lab1", 3, problems=["data is missing"], is_incomplete=True)
 
 
 AWAY = Ended(3, None, "cannot reach it")

@@ -15,11 +15,11 @@ from profagent.link.messages import (
     Clocks,
     Completed,
     FollowedLog,
-    Happened,
     Holding,
     JobStatus,
     LogEvent,
     Loss,
+    Received,
     Removed,
     Started,
 )
@@ -91,19 +91,19 @@ class Sender:
         if complete:
             events.append(Completed(log.handle, generation, len(data), digest_of(data)))
         at = FollowedLog(log.handle, log.job, log.path, snapshot, generation, len(data))
-        return await self.happen(*(Happened(self.job, at, event) for event in events))
+        return await self.happen(*(Received(self.job, at, event) for event in events))
 
     async def lose(self, reason: str, detail: str) -> list[Change]:
         """Something about the JOB is gone."""
-        return await self.happen(Happened(self.job, None, Loss(0, 1, reason, detail, 0)))
+        return await self.happen(Received(self.job, None, Loss(0, 1, reason, detail, 0)))
 
     async def remove(self, path: str, sent: int, size: int) -> list[Change]:
         """A log is gone from the board."""
         log, _ = await self.offer(path)
         at = FollowedLog(log.handle, log.job, log.path, snapshot=False, generation=1, offset=sent)
-        return await self.happen(Happened(self.job, at, Removed(log.handle, 1, sent, size)))
+        return await self.happen(Received(self.job, at, Removed(log.handle, 1, sent, size)))
 
-    async def happen(self, *events: Happened) -> list[Change]:
+    async def happen(self, *events: Received) -> list[Change]:
         """Events that arrive together; what they meant."""
         return changes_of(await self.sink.take(events, self._acknowledge))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.link.messages import Happened, JobStatus, Loss
+from profagent.link.messages import JobStatus, Loss, Received
 from profagent.record import beginnings
 from profagent.record.beginnings import MadeJobs
 from profagent.record.recording import RecordingOptions, RunRecording
@@ -108,6 +108,6 @@ async def test_losses_that_the_board_keeps_of_other_jobs_are_left_to_the_next_se
             await sender.open()
             for number, job in enumerate((OLD, sender.job), 1):
                 loss = Loss(0, 0, "disk-full", "no space", 0, number, job, 10, 20)
-                await sender.happen(Happened("", None, loss))
+                await sender.happen(Received("", None, loss))
             told = (await recording.session.summary())["kept_losses"]
             assert [loss["job"] for loss in told] == [sender.job]

@@ -19,7 +19,8 @@ from profagent.nightly.night import Nightly, Retention
 from profagent.sessions import clearing
 from profagent.sessions.clearing import Rules
 from profagent.store.workspace import Workspace, set_baseline
-from profagentd.simulate.run import SimulationOptions, write_job
+from profagentd.simulate.run import SimulationOptions
+from tests.daemon.simulated_job import write_job
 from tests.fakes.dumps import check
 
 if TYPE_CHECKING:
@@ -121,12 +122,6 @@ def test_what_needs_records_says_that_they_are_gone(workspace: Path, capsys: pyt
     assert run(["sessions", "--workspace", str(workspace)]) == 0
     assert capsys.readouterr().out.count("figures only") == 3
     assert gc(workspace, "--keep-last", "0") == 0
-
-
-def _sessions(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    capsys.readouterr()
-    assert run(["sessions", "--workspace", str(workspace), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 def test_what_ends_in_the_middle_is_whole_before_or_after(

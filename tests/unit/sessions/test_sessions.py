@@ -79,11 +79,6 @@ def test_sessions_are_chosen(
     assert ("no sessions that fit" in capsys.readouterr().out) is (not sessions)
 
 
-def test_a_condition_that_is_none_is_told_the_forms(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sessions", "--workspace", str(workspace), "--where", "build=12"]) == 2
-    assert "label=KEY=VALUE" in capsys.readouterr().err
-
-
 def test_boards_with_one_host_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builder = DatabaseBuilder(tmp_path / "profagent.db")
     other = builder.insert("board", identity="feedbeef-0000", hostname="euler", model="SS928")

@@ -14,10 +14,8 @@ from profagent.ssh.connection import Target
         ("euler", Target("euler")),
         ("root@192.0.2.2", Target("192.0.2.2", "root")),
         ("root@fe80::1", Target("fe80::1", "root")),
-        ("a@b@host", Target("host", "a@b")),
         ("ssh://root@board:2222", Target("board", "root", 2222)),
         ("ssh://[2001:db8::2]:22/", Target("2001:db8::2", None, 22)),
-        ("ssh://board", Target("board")),
     ],
 )
 def test_a_target_is_written_as_for_ssh(text: str, target: Target) -> None:
@@ -28,8 +26,3 @@ def test_a_target_is_written_as_for_ssh(text: str, target: Target) -> None:
 def test_what_is_no_target_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="nobody to log in to"):
         Target.parse(text)
-
-
-def test_a_target_is_shown_as_people_write_it() -> None:
-    assert str(Target("board")) == "board"
-    assert str(Target("board", "root", 22)) == "root@board port 22"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.stats.gathering import JobRecords
+from profagent.stats.figures import JobRecords
 from profagent.store.queries import LayerRow
 from profagent.store.series import CounterSeries, InferenceOf, JobSeries, RecordSeries
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -94,14 +93,6 @@ def test_json_has_rows_and_where_they_come_from(workspace: Path, capsys: pytest.
     assert document["rows"][0]["median"] == pytest.approx(3.0)
     assert document["left_out"] == [{"model": "yolo", "inferences": 14, "left_out": 2}]
     assert document["jobs"][0]["ledger"]["loss"] == {"torn-record": 2}
-
-
-def test_a_job_directory_is_imported_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
-    assert run(["stats", str(job), "--by", "segment"]) == 0
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"importing {job}")
-    assert "AA_CORE" in captured.out
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.stats.gathering import JobRecords, LeftOut, durations_by, left_out, ratios_by, split
+from profagent.stats.figures import JobRecords, LeftOut, left_out
+from profagent.stats.stats import durations_by, ratios_by, split
 from tests.unit.stats.series import Rows, inferences, job
 
 TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 0, 0, 11), (1, 1, 0, 21), (1, 0, 1, 6)]

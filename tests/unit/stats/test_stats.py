@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profagent.errors import UsageError
-from profagent.stats.stats import StatsOptions, stats
+from profagent.stats.stats import stats
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 
@@ -47,10 +47,10 @@ async def test_without_a_frequency_durations_are_ticks(builder: DatabaseBuilder)
     _job(builder, session, "JOBA", 2)
     _job(builder, session, "JOBB", 2, frequency_mhz=None)
     file = builder.close()
-    found = await stats(file, options=StatsOptions("type", 1))
+    found = await stats(file, by="type", skip=1)
     assert (found.unit, [row.figures.median for row in found.rows]) == ("ticks", [14.0, 7.0])
-    assert (await stats(file, options=StatsOptions("model", 1))).rows[0].figures.median == 21.0
-    cpu = await stats(file, options=StatsOptions("aicpu"))
+    assert (await stats(file, by="model", skip=1)).rows[0].figures.median == 21.0
+    cpu = await stats(file, by="aicpu")
     assert (cpu.unit, cpu.rows[0].figures.median) == ("us", 4.0)
 
 

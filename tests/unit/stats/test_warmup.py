@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profagent.stats.gathering import warm_up
+from profagent.stats.figures import warm_up
 
 
 def _steady(count: int, noise: float = 0.01) -> np.ndarray:

@@ -15,9 +15,7 @@ from profagent.errors import StoreError, UsageError
 from profagent.store import database
 from profagent.store.database import fetched_one, reading, readings
 from profagent.store.queries import (
-    Scope,
     find_session,
-    jobs_of,
     ledger_of,
 )
 from tests.daemon.privileges import public_directory, without_privileges
@@ -35,11 +33,6 @@ OTHER_JOB = JOB[::-1].replace("BOJ", "JOB")
 @pytest.fixture
 def builder(tmp_path: Path) -> DatabaseBuilder:
     return DatabaseBuilder(tmp_path / "profagent.db")
-
-
-async def _scope(connection: aiosqlite.Connection, session: int | None = None, job: str | None = None) -> Scope:
-    found = await find_session(connection, session)
-    return Scope(found, (await jobs_of(connection, found.session, job))[0])
 
 
 async def test_a_reader_keeps_seeing_one_state_while_a_writer_commits(builder: DatabaseBuilder) -> None:

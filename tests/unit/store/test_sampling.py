@@ -78,16 +78,6 @@ def test_figures_and_notes_do_not_depend_on_the_order_of_files(rows: Rows, seed:
     ]
 
 
-def test_pictures_are_not_inferences(rows: Rows) -> None:
-    rows.apply(ProfilingKnown(3, "x"))
-    come(rows, [path(count, pictures=4) for count in (0, 12, 24, 48)])
-    assert figures(rows) == (3, "acl.json", 4, 5, 0, 1)
-    assert noted(rows) == [(SAMPLE_NEVER_CAME, "m.0: due at picture 36, never came", 1)]
-    assert rows.query(
-        "SELECT pic_count_before, current_pic_count, inferences, late_by, never_came FROM sample_gaps"
-    ) == [(24, 48, 6, 0, 1)]
-
-
 def test_a_log_that_was_lost_on_the_way_was_sampled_all_the_same(rows: Rows) -> None:
     rows.apply(TOLD)
     come(rows, [path(0), path(20)])
@@ -139,13 +129,6 @@ def test_picture_counts_that_do_not_fit_the_acl_json_are_noted(rows: Rows) -> No
     come(rows, [path(0), path(4)])
     assert figures(rows) == (10, "acl.json", 2, None, None, None)
     assert noted(rows) == [(INTERVAL_MISMATCH, "m.0: its picture counts do not fit the interval 10 of its acl.json", 1)]
-
-
-def test_inferences_of_several_sizes_are_not_counted(rows: Rows) -> None:
-    come(rows, [path(0, pictures=2), path(2, pictures=2), path(4, pictures=2), path(4, pictures=1)])
-    assert figures(rows)[3] is None
-    rows.finish()
-    assert rows.query("SELECT input_pic_num FROM sampling") == [(0,)]
 
 
 def test_notes_follow_what_comes_later_and_are_written_once(rows: Rows) -> None:

@@ -26,6 +26,10 @@ def builder(tmp_path: Path) -> DatabaseBuilder:
     return DatabaseBuilder(tmp_path / "profagent.db")
 
 
+def aicore(selection: Selection) -> ByPosition[Any]:
+    return selection.records("aicore")
+
+
 class Selected:
     """What a selection gives, read at once."""
 
@@ -116,7 +120,7 @@ def test_records_come_by_position_and_in_the_order_of_their_file(builder: Databa
     builder.aicore(first, builder.new_part(session, model, "aicore"), [10, 20], net=2)
     builder.aicore(second, part, [50], net=1, first=2)
     selection = select()
-    assert [(row.position, row.ticks) for row in selection.rows(Selection.aicore)] == [
+    assert [(row.position, row.duration) for row in selection.rows(aicore)] == [
         (0, 10),
         (0, 20),
         (1, 30),
@@ -136,8 +140,8 @@ def test_a_part_of_another_session_that_goes_on_with_the_inference_is_read(
     log = builder.log(job, model, "aicore", "data/aicore.0.yolo.3.0.1.1.0")
     builder.aicore(inference, builder.part(first, log), [10])
     builder.aicore(inference, builder.part(second, log, 1), [20], net=1)
-    assert [row.ticks for row in select(session=1).rows(Selection.aicore)] == [10, 20]
-    assert select(session=2).rows(Selection.aicore) == []
+    assert [row.duration for row in select(session=1).rows(aicore)] == [10, 20]
+    assert select(session=2).rows(aicore) == []
 
 
 def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: DatabaseBuilder, select: Any) -> None:

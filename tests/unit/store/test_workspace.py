@@ -9,7 +9,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
-from profagent.importing.importing import WorkspaceImport, import_into, import_job
+from profagent.importing.importing import import_into, import_job
 from profagent.store.workspace import Workspace, default_workspace
 from tests.fakes.dumps import write_files
 from tests.fakes.job_copy import JOB
@@ -64,7 +64,7 @@ def test_what_is_made_is_for_its_owner_alone_and_what_stands_stays(tmp_path: Pat
     (tmp_path / "standing").mkdir(mode=0o755)
     for root, mode in ((tmp_path / "standing", 0o755), (tmp_path / "above" / "made", 0o700)):
         job = write_files(tmp_path / JOB, SMALL_JOB)
-        asyncio.run(import_into(WorkspaceImport(job, Workspace(root)), asyncio.Event()))
+        asyncio.run(import_into(job, Workspace(root), asyncio.Event()))
         assert run(["export", "summary", "--session", "1", "--workspace", str(root)]) == 0
         assert (root.stat().st_mode & 0o777, root.parent.stat().st_mode & 0o077) == (mode, 0)
         open_to_others = {path for path in root.rglob("*") if path.stat().st_mode & 0o077}

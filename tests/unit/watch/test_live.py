@@ -174,24 +174,6 @@ def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: Arr
     assert job.events.summary()["ledger"]["loss"] == 5
 
 
-def test_records_are_events_of_their_own() -> None:
-    job = ArrivingJob(with_records=True, counter_map=simulated_map())
-    job.begin()
-    job.announce(aicore_path(), AICPU)
-    assert job.send(aicore_path(), records(700, 1400)) == [], "it is not known yet whether they are right"
-    assert job.send(aicore_path() + ".done", aicore_done(512)) == []
-    assert [event["event"] for event in job.wait(2.1)] == ["inference"]
-    first, second, cpu, inference = (event for event in send_cpu(job) if event["event"] != "ledger")
-    assert (first["event"], first["unit"], first["segment"], first["sequence"]) == ("record", "aicore", 0, 0)
-    assert (second["layer_name"], second["layer_type"], second["duration_us"]) == ("pool", "Convolution", 200.0)
-    assert second["mac_busy"] == 0.0
-    assert (inference["event"], inference["total_us"]) == ("inference", 340.0)
-    assert (cpu["unit"], cpu["duration_us"]) == ("aicpu", 40.0)
-    assert "mac_busy" not in cpu
-    assert first["bound_by"] == "unexplained"
-    assert "bound_by" not in cpu
-
-
 def test_with_a_counter_map_each_layer_tells_what_bounds_it() -> None:
     job = ArrivingJob(counter_map=simulated_map())
     job.begin()
@@ -228,12 +210,6 @@ def test_what_is_passed_over_is_not_counted_and_not_told_later(job: ArrivingJob)
     assert job.events.summary()["inferences"] == 0
     assert job.events.summary()["records"] == {"aicore": 0, "aicpu": 0, "acl_api": 0}
     assert job.change_state("finished") == [{"event": "job", "job": JOB, "state": "finished", "simulated": False}]
-
-
-def test_a_simulated_job_marks_every_event(job: ArrivingJob) -> None:
-    job.send("simulated", b"made by profagentd --simulate\n")
-    assert job.change_state("open")[0]["simulated"] is True
-    assert job.events.summary()["simulated"] is True
 
 
 def test_an_inference_whose_records_never_end_is_told_as_it_is(

@@ -49,15 +49,6 @@ def test_what_was_due_is_not_known_until_the_files_of_the_job_are_listed() -> No
     assert samples.in_all()["due"] == 3
 
 
-def test_without_an_acl_json_the_interval_is_inferred() -> None:
-    assert seen(0, 5, 10, 20, interval=None).in_all()["interval_from"] == "inferred"
-    assert seen(0, 5, interval=None).in_all()["due"] is None
-
-
-def test_watching_may_begin_in_the_middle() -> None:
-    assert seen(500, 510, 530).of_model(JOB, name_of(path(0))) == {"sampled": 3, "due": 4}
-
-
 def test_of_a_model_that_was_loaded_again_it_is_not_known_what_was_due() -> None:
     samples = seen(0, 10, 20)
     samples.take(JOB, aicore(path(0), range(1, 3), stretches=range(2)))
@@ -68,14 +59,6 @@ def test_of_a_model_that_was_loaded_again_it_is_not_known_what_was_due() -> None
 def test_only_the_newest_samples_are_remembered_and_older_ones_are_not_counted_twice() -> None:
     samples = seen(*range(0, 10 * (REMEMBERED_SAMPLES + 50), 10), 0, 10)
     assert samples.in_all()["sampled"] == samples.in_all()["due"] == REMEMBERED_SAMPLES + 50
-
-
-def test_other_files_are_no_samples() -> None:
-    samples = seen()
-    samples.take(JOB, LogAdvanced("data/acl_api.0.m.0", 1, 0))
-    samples.take(JOB, LogAdvanced("data/cont.0.m.0.1.1.5", 1, 0))
-    samples.take(JOB, LogAdvanced("foreign", 1, 0))
-    assert samples.in_all()["sampled"] == 0
 
 
 def test_figures_of_models_that_are_compared_no_longer_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,7 @@ async def _mind_waiting(viewed: Viewed, monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr("asyncio.sleep", pass_at_once)
     with pytest.raises(_Enough):
-        await viewed.view.mind_waiting()
+        await viewed.view.mind()
 
 
 class _Enough(Exception):  # noqa: N818 - an end, not a fault

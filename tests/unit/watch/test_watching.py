@@ -15,7 +15,7 @@ from profagent.ingest.changes import (
     Redecoded,
     SegmentRecords,
 )
-from profagent.link.messages import Chunk, FollowedLog, Happened, JobStatus
+from profagent.link.messages import Chunk, FollowedLog, JobStatus, Received
 from profagent.record.beginnings import Beginnings
 from profagent.store.counter_maps import BUILT_IN
 from profagent.watch import watching
@@ -154,7 +154,7 @@ async def test_jobs_are_bounded_in_all_and_the_oldest_is_told(what: str, monkeyp
     data = records(700)
     grown = Chunk(log.handle, 1, len(data), data)
     at = FollowedLog(log.handle, JOB, log.path, snapshot=False, generation=1, offset=2 * len(data))
-    gone, *_ = _but_announced(await sender.happen(Happened(JOB, at, grown)))
+    gone, *_ = _but_announced(await sender.happen(Received(JOB, at, grown)))
     assert isinstance(gone, LinkLedger)
     assert gone.entry.reason == "too-large"
     assert _of(SegmentRecords, await sender.send(aicore_path(1), data))

@@ -29,6 +29,7 @@ from profagent.deploy.units import (
     Layout,
     Service,
     check_owner,
+    chosen_init,
     every_service_file,
     install_request,
     installed_init,
@@ -98,37 +99,28 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
     if options.remove:
         own = service(installed or "none", layout, (), deletes=True)
         roots = _settings(layout, board).get("roots", ())
-        with _asked(removal_request(layout, own, (*roots, *named_roots(board, layout))), here) as told:
-            _said(told)
+        with _running_setup(removal_request(layout, own, (*roots, *named_roots(board, layout))), here) as pipes:
+            _answer(pipes)
         sys.stdout.write("profagentd is removed; JOBs are as they were\n")
         return
-    init = _chosen_init(options.init, installed)
-    version = _before(layout) if options.rollback else ""
+    found = subprocess.check_output(["sh", "-c", FOUND_INIT], text=True).strip()  # noqa: S603, S607
+    init = chosen_init(options.init, installed, found, "this board")
+    version, previous = "", Path(layout.prefix, "previous")
     if not options.rollback:
         _check(here, layout, board, options)
+    elif previous.is_symlink():
+        version = previous.readlink().name
+    else:
+        raise UsageError("there is no version before this one", hint="install one")
     files = _files(layout, board, options)
     text = files[layout.config][0].decode("utf-8", _ODD)
-    own = _service(layout, init, {**board, layout.config: text})
+    settings = _settings(layout, {layout.config: text})
+    roots = [*settings.get("roots", ()), *named_roots(board, layout)]
+    own = service(init, layout, roots, deletes=settings.get("retain", "keep") != "keep")
     files.update({path: (content.encode(), mode) for path, (content, mode) in own.files.items()})
     part = "" if options.rollback else _copied(here, layout)
     request = install_request(layout, own, version, part, files, had_service=installed is not None)
-    _try_out(request, here, tomllib.loads(text).get("listen", _DEFAULT_LISTEN), own)
-
-
-def _chosen_init(wish: str, installed: str | None) -> str:
-    if wish != "auto" and installed not in (None, wish):
-        raise UsageError(f"it was installed with --init {installed}", hint="leave --init out, or --remove it first")
-    found = subprocess.check_output(["sh", "-c", FOUND_INIT], text=True).strip()  # noqa: S603, S607
-    if wish == "systemd" != found:
-        raise UsageError("this board does not run systemd", hint="take --init auto")
-    return installed or (found if wish == "auto" else wish)
-
-
-def _before(layout: Layout) -> str:
-    link = Path(layout.prefix, "previous")
-    if not link.is_symlink():
-        raise UsageError("there is no version before this one", hint="install one")
-    return link.readlink().name
+    _try_out(request, here, settings.get("listen", _DEFAULT_LISTEN), own)
 
 
 def _check(here: Path, layout: Layout, board: Mapping[str, str], options: argparse.Namespace) -> None:
@@ -182,15 +174,15 @@ def _copied(here: Path, layout: Layout) -> str:
 
 
 def _try_out(request: Mapping[str, Any], here: Path, listen: str, own: Service) -> None:
-    with _asked(request, here) as told:
-        answer = _said(told)
+    with _running_setup(request, here) as pipes:
+        answer = _answer(pipes)
         if answer["is"] == "started":
             until = time.monotonic() + float(os.environ.get("ANSWER_S", _ANSWER_S))
             while (why := _silent(listen)) and time.monotonic() < until:
                 time.sleep(_PAUSE_S)
-                _tell(told, b"")
-            _tell(told, b"back" if why else b"keep")
-            answer = {"why": f"nothing answers at {listen}: {why}", **_said(told)}
+                _write(pipes, b"")
+            _write(pipes, b"back" if why else b"keep")
+            answer = {"why": f"nothing answers at {listen}: {why}", **_answer(pipes)}
     name = request["version"] or here.name
     if answer["is"] == "back":
         log = answer["log"].strip()
@@ -201,9 +193,9 @@ def _try_out(request: Mapping[str, Any], here: Path, listen: str, own: Service) 
     sys.stdout.write(f"profagentd {name} is installed; {own.starts_at_boot}\n")
 
 
-def _tell(told: tuple[IO[bytes], IO[bytes]], word: bytes) -> None:
-    told[0].write(word + b"\n")
-    told[0].flush()
+def _write(pipes: tuple[IO[bytes], IO[bytes]], word: bytes) -> None:
+    pipes[0].write(word + b"\n")
+    pipes[0].flush()
 
 
 def _silent(listen: str) -> str:
@@ -221,7 +213,7 @@ def _silent(listen: str) -> str:
 
 
 @contextmanager
-def _asked(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def _running_setup(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """`setup` in a process of its own: were this one killed, it would lead back."""
     command = [str(here / "bin/python"), "-I", "-B", setup.__file__]
     with subprocess.Popen(  # noqa: S603 - this tree's own
@@ -234,17 +226,11 @@ def _asked(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], 
         yield process.stdin, process.stdout
 
 
-def _said(told: tuple[IO[bytes], IO[bytes]]) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(told[1].readline() or b'{"is": "failed", "why": "it ended without a word"}')
+def _answer(pipes: tuple[IO[bytes], IO[bytes]]) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(pipes[1].readline() or b'{"is": "failed", "why": "it ended without a word"}')
     if answer["is"] == "failed":
         raise ProfagentError(answer["why"], hint=answer.get("hint", "run this again"))
     return answer
-
-
-def _service(layout: Layout, init: str, board: Mapping[str, str]) -> Service:
-    settings = _settings(layout, board)
-    roots = [*settings.get("roots", ()), *named_roots(board, layout)]
-    return service(init, layout, roots, deletes=settings.get("retain", "keep") != "keep")
 
 
 def _settings(layout: Layout, board: Mapping[str, str]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import platform
 import subprocess
@@ -32,8 +31,6 @@ from profagent.errors import ProfagentError
 from profagent.files import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from profagent.deploy.daemon_tree import DaemonTree
 
 
@@ -81,37 +78,22 @@ def fetch_standalone(address: str, digest: str, target: Path) -> None:
 
 def unpack_archive(archive: Path, directory: Path) -> None:
     """Unpack it. Raises ProfagentError for what is none."""
-    if not archive.name.endswith(_KINDS):
-        raise ProfagentError(
-            f"{archive} is no {', '.join(_KINDS)}",
-            hint="of python-build-standalone take the file whose name ends in -install_only_stripped.tar.gz",
-        )
     try:
         with tarfile.open(archive) as opened:
             opened.extractall(directory, filter="data")
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise ProfagentError(f"{archive}: {error}", hint="fetch it again: it is damaged, or cut off") from error
+        hint = "fetch it again; of python-build-standalone the file whose name ends in -install_only_stripped.tar.gz"
+        raise ProfagentError(f"{archive}: {error}", hint=hint) from error
 
 
 _START_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class BundleOptions:
-    """What is made of what. `source` is a directory or an archive; None: fetched."""
-
-    machine: str
-    output: Path
-    source: Path | None = None
-    wheelhouse: Path | None = None
-    libraries: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Bundled:
     """What was made. `start_s` is how long its `--version` took; None where this machine cannot run it."""
 
-    file: Path
+    file: str
     name: str
     machine: str
     python: str
@@ -121,41 +103,35 @@ class Bundled:
     start_s: float | None
 
 
-async def bundle(options: BundleOptions, tell: Callable[[str], None]) -> Bundled:
-    """Make a bundle, and try it where that is possible. Raises ProfagentError."""
+async def bundle(
+    machine: str, output: Path, source: Path | None, wheelhouse: Path | None, libraries: Path | None
+) -> Bundled:
+    """Make a bundle, and try it where that is possible; a source that is not named is fetched. ProfagentError."""
     with tempfile.TemporaryDirectory(prefix="profagent-bundle-") as folder:
         scratch = Path(folder)
-        source = await asyncio.to_thread(_unpacked, options, scratch, tell)
-        runtime = await asyncio.to_thread(find_runtime, options.machine, source, options.libraries)
-        wheels = await fetch_wheels(runtime.wheels_for, options.wheelhouse)
+        unpacked = await asyncio.to_thread(_unpacked, machine, source, scratch)
+        runtime = await asyncio.to_thread(find_runtime, machine, unpacked, libraries)
+        wheels = await fetch_wheels(runtime.wheels_for, wheelhouse)
         library = {**own_packages(), **wheel_files(wheels)}
         tree = await asyncio.to_thread(bundle_tree, __version__, runtime, library, installer_files())
-        start_s = await asyncio.to_thread(_tried, tree, scratch) if options.machine == platform.machine() else None
+        start_s = await asyncio.to_thread(_tried, tree, scratch) if machine == platform.machine() else None
         packed = await asyncio.to_thread(pack, tree)
-    await asyncio.to_thread(write_atomically, options.output, [packed])
-    return Bundled(
-        options.output,
-        tree.name,
-        options.machine,
-        runtime.python.name,
-        tree.size_bytes,
-        len(packed),
-        can_compile(runtime.python.version),
-        start_s,
-    )
+    await asyncio.to_thread(write_atomically, output, [packed])
+    is_compiled = can_compile(runtime.version)
+    sizes = (tree.size_bytes, len(packed))
+    return Bundled(str(output), tree.name, machine, runtime.name, *sizes, is_compiled, start_s)
 
 
-def _unpacked(options: BundleOptions, scratch: Path, tell: Callable[[str], None]) -> Path:
+def _unpacked(machine: str, source: Path | None, scratch: Path) -> Path:
     """The directory in which a Python lies."""
-    archive = options.source
-    if archive is not None and archive.is_dir():
-        return archive
-    if archive is None:
-        address, digest = standalone_link(options.machine)
-        archive = scratch / address.rpartition("/")[2]
+    if source is not None and source.is_dir():
+        return source
+    if source is None:
+        address, digest = standalone_link(machine)
+        source = scratch / address.rpartition("/")[2]
         tell(f"fetching {address}")
-        fetch_standalone(address, digest, archive)
-    unpack_archive(archive, scratch / "source")
+        fetch_standalone(address, digest, source)
+    unpack_archive(source, scratch / "source")
     return scratch / "source"
 
 
@@ -168,9 +144,7 @@ def installer_files() -> dict[str, bytes]:
 
 def _tried(tree: DaemonTree, scratch: Path) -> float:
     """Seconds that its daemon takes to say its version, the second time."""
-    packed = scratch / "tree.tar"
-    packed.write_bytes(b"".join(tree.tar()))
-    with tarfile.open(packed) as archive:
+    with tarfile.open(fileobj=tree.tar()) as archive:
         archive.extractall(scratch / "tree", filter="data")
     taken_s = 0.0
     for _ in range(2):
@@ -180,9 +154,9 @@ def _tried(tree: DaemonTree, scratch: Path) -> float:
         )
         taken_s = time.monotonic() - begin
         if ran.returncode != 0:
-            said = ran.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {ran.returncode}"]
+            hint = "see that all packages are of one Debian release, and that none is missing"
             raise ProfagentError(
-                f"the bundle does not start: {said[-1]}", hint="see that all packages are of one Debian release"
+                f"the bundle does not start: {ran.stderr.decode('utf-8', 'replace').strip()}", hint=hint
             )
     return taken_s
 
@@ -219,14 +193,10 @@ def command(
 
     Example: profagent bundle --arch aarch64 --from debian-arm64 -o profagentd-aarch64.tar.gz
     """
-    made = run_to_the_end(lambda: bundle(BundleOptions(machine, output, source, wheelhouse, libraries), tell))
+    made = run_to_the_end(lambda: bundle(machine, output, source, wheelhouse, libraries))
     if as_json:
-        click.echo(msgspec.json.encode({**dataclasses.asdict(made), "file": str(made.file)}))
+        click.echo(msgspec.json.encode(made))
         return
-    _show(made)
-
-
-def _show(made: Bundled) -> None:
     click.echo(f"{made.file}: {made.name} for {made.machine}, {made.python}, {made.file_bytes / 1e6:.1f} MB")
     click.echo(f"  on the board  {made.size_bytes / 1e6:.1f} MB")
     if made.start_s is None:
@@ -237,5 +207,5 @@ def _show(made: Bundled) -> None:
         click.echo(f"  bytecode      none: each start compiles anew, as this host's Python is not {made.python}")
     click.echo(f"next: profagent deploy root@BOARD --root DIR --python bundled --bundle {made.file}")
     click.echo(
-        f"  or, on a board without SSH: tar -xzf {made.file.name} && sh {made.name}/install.sh --root DIR --keys DIR"
+        f"  or, on a board without SSH: tar -xzf {output.name} && sh {made.name}/install.sh --root DIR --keys DIR"
     )

@@ -20,12 +20,12 @@ SCRIPT = Path(__file__).parents[4] / "agent/profagent/deploy/bundle/install.sh"
 START = '#!/bin/sh\ncase "$*" in *--check-config*) exit 0 ;; esac\nexec sleep 60\n'
 
 
-def make_tree(folder: Path, *, mark: str = "") -> Path:
+def make_tree(folder: Path, *, mark: str = "", machine: str = platform.machine()) -> Path:
     """A bundle without its libraries; its Python is this one."""
     more = {f"installer/{path}": (data, 0o644) for path, data in installer_files().items()}
     more["bin/python"] = (f'#!/bin/sh\nexec {sys.executable} "$@"\n'.encode(), 0o755)
     more["install.sh"] = (SCRIPT.read_bytes(), 0o755)
-    tree = DaemonTree.of("1.0", START, {"mark": mark.encode()}, more, machine=platform.machine())
+    tree = DaemonTree.of("1.0", START, {"mark": mark.encode()}, more, machine=machine)
     for path, (data, mode) in tree.files.items():
         (folder / tree.name / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / tree.name / path).write_bytes(data)
@@ -85,6 +85,7 @@ def test_one_that_does_not_answer_is_taken_back(tmp_path: Path, prefix: Path) ->
 
 def test_what_cannot_be_installed_is_refused(tmp_path: Path, prefix: Path) -> None:
     tree = make_tree(tmp_path)
+    assert "this is for riscv64" in ran(make_tree(tmp_path, machine="riscv64"), prefix, "--root", "/a").stderr
     assert "say where JOBs are" in ran(tree, prefix).stderr
     assert "no /none/board.pem" in ran(tree, prefix, "--root", "/a", "--keys", "/none").stderr
     assert "no version before this one" in ran(tree, prefix, "--rollback").stderr

@@ -70,11 +70,3 @@ def test_an_archive_is_unpacked_and_nothing_outside(tmp_path: Path) -> None:
     with pytest.raises(ProfagentError, match="outside"):
         unpack_archive(archive, tmp_path / "there")
     assert not (tmp_path / "outside").exists()
-
-
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
-    for name, hint in (("full.tar.zst", "install_only_stripped"), ("cut.tar.gz", "fetch it again")):
-        (tmp_path / name).write_bytes(b"no archive")
-        with pytest.raises(ProfagentError) as refused:
-            unpack_archive(tmp_path / name, tmp_path / "there")
-        assert hint in refused.value.hint

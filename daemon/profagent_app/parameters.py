@@ -1,0 +1,120 @@
+"""The arguments of `Profiler`: what they may be, and what has no meaning on an SS928."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from typing import Any
+
+from profagent_app.runtime import DataType
+from profagent_app.schedule import Schedule
+
+_log = logging.getLogger("profagent_app")
+
+
+class ProfilerLevel(enum.Enum):
+    """How much is collected."""
+
+    LevelNone = "LevelNone"
+    Level0 = "Level0"
+    Level1 = "Level1"
+    Level2 = "Level2"
+
+
+class ProfilerActivity(enum.Enum):
+    """Whose activities are collected."""
+
+    CPU = "CPU"
+    NPU = "NPU"
+    GPU = "GPU"
+
+
+class AicoreMetrics(enum.Enum):
+    """Groups of counters; the SS928 has one."""
+
+    AiCoreNone = "AiCoreNone"
+    ArithmeticUtilization = "ArithmeticUtilization"
+    PipeUtilization = "PipeUtilization"
+    Memory = "Memory"
+    MemoryL0 = "MemoryL0"
+    ResourceConflictRatio = "ResourceConflictRatio"
+    MemoryUB = "MemoryUB"
+    L2Cache = "L2Cache"
+
+
+DEFAULTS: dict[str, Any] = {
+    "start_profile": True,
+    "output_path": "./data",
+    "profiler_level": ProfilerLevel.Level0,
+    "activities": [ProfilerActivity.CPU, ProfilerActivity.NPU],
+    "schedule": None,
+    "on_trace_ready": None,
+    "profile_memory": False,
+    "aicore_metrics": AicoreMetrics.AiCoreNone,
+    "with_stack": False,
+    "data_simplification": True,
+    "l2_cache": False,
+    "hbm_ddr": False,
+    "pcie": False,
+    "data_process": False,
+    "parallel_strategy": False,
+    "sync_enable": True,
+}
+# What has no meaning on an SS928 when it is not the default.
+_NOT_HERE = ("profile_memory", "with_stack", "l2_cache", "hbm_ddr", "pcie", "data_process", "parallel_strategy")
+_said: set[str] = set()
+
+
+def checked(arguments: dict[str, Any]) -> dict[str, Any]:
+    """All arguments, with defaults for what was not given; TypeError for one that there is not."""
+    unknown = set(arguments) - set(DEFAULTS)
+    if unknown:
+        raise TypeError(f"Profiler has no argument {', '.join(sorted(unknown))}")
+    parameters = {**DEFAULTS, **arguments}
+    for name in _NOT_HERE:
+        if parameters[name] != DEFAULTS[name]:
+            say_once(f"{name} has no meaning on an SS928: it is left out")
+    if parameters["aicore_metrics"] not in {AicoreMetrics.AiCoreNone, AicoreMetrics.ArithmeticUtilization}:
+        say_once("an SS928 has the metrics ArithmeticUtilization only: they are taken")
+    if ProfilerActivity.GPU in parameters["activities"]:
+        say_once("an SS928 has no GPU: the activity is left out")
+    handler = parameters["on_trace_ready"]
+    if getattr(handler, "dir_name", None) and "output_path" in arguments:
+        _log.warning("Both on_trace_ready path and output_path are given: that of on_trace_ready is taken")
+    if parameters["schedule"] is not None and not callable(parameters["schedule"]):
+        _log.warning("schedule must be callable; it is left out")
+        parameters["schedule"] = None
+    return parameters
+
+
+def data_types(parameters: dict[str, Any]) -> DataType:
+    """What the runtime is to record."""
+    types = DataType.TASK_TIME | DataType.AICORE_METRICS
+    if ProfilerActivity.CPU in parameters["activities"]:
+        types |= DataType.AICPU_TRACE
+    if parameters["profiler_level"] in {ProfilerLevel.Level1, ProfilerLevel.Level2}:
+        types |= DataType.ACL_API
+    return types
+
+
+def written(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as JSON takes them."""
+    plain: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if isinstance(value, enum.Enum):
+            plain[name] = value.value
+        elif isinstance(value, list):
+            plain[name] = [getattr(each, "value", each) for each in value]
+        elif isinstance(value, Schedule):
+            plain[name] = value.to_dict()
+        else:
+            plain[name] = value if isinstance(value, (bool, int, str, type(None))) else repr(value)
+    plain["is_set_schedule"] = parameters["schedule"] is not None
+    return plain
+
+
+def say_once(text: str) -> None:
+    """Warn of what is the same however often it is asked for."""
+    if text not in _said:
+        _said.add(text)
+        _log.warning(text)
