@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, METRICS, OPS, START_US, mark, spooled, sweeps
-from tests.integration.board import running
-from tests.integration.host import profagent
+from tests.integration.board import eventually, running
+from tests.integration.host import profagent, started
 from tests.integration.rows import query
 
 PIPES = sorted((Path(__file__).parents[1] / "data" / "pipe").glob("*.bin"))
@@ -109,3 +110,50 @@ def test_a_workspace_is_made_anew_from_its_mirrors(tmp_path: Path) -> None:
     shown = profagent("show", "--session", "1", "--workspace", live)
     assert f"beside its JOBs, session 1 has {len(data) // 256} ops, 1 ranges, 2 samples" in shown.out
     assert profagent("show", "-dir", root / METRICS).out == "session 1: 2 samples; no JOB\n"
+
+
+def recorded(address: str, workspace: Path, until: str, wanted: list[tuple[Any, ...]], *, killed: bool) -> None:
+    """Record until a query has these rows; then it is killed, or told to end."""
+    database = workspace / "profagent.db"
+
+    def has_come() -> bool:
+        try:
+            return query(database, until) == wanted
+        except sqlite3.OperationalError:
+            return False  # before it is made
+
+    with started("record", "--board", address, "--workspace", str(workspace), "--backlog") as host:
+        assert eventually(has_come)
+        if killed:
+            host.process.kill()
+        else:
+            assert host.interrupt().code == 0
+
+
+def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(tmp_path: Path) -> None:
+    data = PIPES[0].read_bytes()
+    root, workspace = tmp_path / "root", tmp_path / "workspace"
+    ops, lines = spooled(root / OPS, data[:700], is_over=False), sweeps((START_US, 1), (START_US + 1, 2))
+    metrics = spooled(root / METRICS, lines[:-3], is_over=False)
+    counts = "SELECT (SELECT count(*) FROM op_events), (SELECT count(*) FROM metrics)"
+    with running("--root", root) as board:
+        recorded(board.address, workspace, counts, [(2, 1)], killed=True)
+        for file, rest in ((ops / "00000001", data[700:1500]), (metrics / "00000001", lines[-3:])):
+            with file.open("ab") as out:
+                out.write(rest)
+        recorded(board.address, workspace, counts, [(5, 2)], killed=False)
+        with (ops / "00000001").open("ab") as out:
+            out.write(data[1500:])
+        number = len(data) // 256
+        recorded(board.address, workspace, counts, [(number, 2)], killed=False)
+    by_session = "SELECT session, count(*) FROM op_events GROUP BY session ORDER BY session"
+    assert query(workspace / "profagent.db", by_session) == [(1, 5), (2, number - 5)]
+    assert query(workspace / "profagent.db", "SELECT sequence FROM op_events") == query(
+        imported(spooled(tmp_path / "copy" / OPS, data)), "SELECT sequence FROM op_events"
+    )
+    assert query(workspace / "profagent.db", "SELECT time_us, value FROM metrics") == [(START_US, 1), (START_US + 1, 2)]
+    # Sessions that share a collection go together.
+    cleared = profagent("gc", "--workspace", workspace, "--keep-last", "0")
+    assert cleared.code == 0, cleared.err
+    assert query(workspace / "profagent.db", counts) == [(0, 0)]
+    assert query(workspace / "profagent.db", "SELECT (SELECT count(*) FROM op_event)") == [(0,)]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from profagent import __version__
 from profagent.cli.table import UNKNOWN, printable, time_text
 from profagent.formats.sampling import FROM_FILE
+from profagent.ingest.decoder import source_named
+from profagent.link.messages import JOB_SOURCE
 from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
 
@@ -189,6 +191,8 @@ def _verdict(summary: dict[str, Any]) -> str:
 
 def not_copied_text(left: int | None, job: str) -> str:
     """How many inferences of a JOB were left behind; None: not known."""
+    if source_named(job) not in {"", JOB_SOURCE}:
+        return f"a part of {job} not copied"
     return f"{'some inferences' if left is None else inferences_text(left)} of {job} not copied"
 
 
