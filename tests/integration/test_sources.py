@@ -13,7 +13,7 @@ import pytest
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, METRICS, OPS, START_US, mark, spooled, sweeps
 from tests.integration.board import eventually, running
-from tests.integration.host import profagent, started
+from tests.integration.host import is_event, profagent, started
 from tests.integration.rows import query
 
 PIPES = sorted((Path(__file__).parents[1] / "data" / "pipe").glob("*.bin"))
@@ -157,3 +157,26 @@ def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(tmp
     assert cleared.code == 0, cleared.err
     assert query(workspace / "profagent.db", counts) == [(0, 0)]
     assert query(workspace / "profagent.db", "SELECT (SELECT count(*) FROM op_event)") == [(0,)]
+
+
+def test_watch_tells_of_the_newest_segment_and_what_comes_then(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    names = ("npu.hw_utilization", "daemon.cpu")
+    old, now = sweeps((START_US, 50), names=names), sweeps((START_US + 10, 12), names=names)
+    metrics = spooled(root / METRICS, old, now, is_over=False)
+    (metrics / "00000001.done").write_text(f"bytes:{len(old)}\n")
+    with running("--root", root) as board, started("watch", "--board", board.address, "--json") as host:
+        (line,) = host.out.until(is_event("board"))
+        event = json.loads(line)
+        assert (event["npu_utilization"], event["daemon_cpu"], event["temperature"]) == (12, 12, None)
+        (ops := root / OPS).mkdir()
+        (ops / "00000001").write_bytes(PIPES[0].read_bytes()[:1024])
+        with (metrics / "00000002").open("ab") as file:
+            file.write(f"s {START_US + 2_000_000_000_000} 0=33\n".encode())
+        host.out.until(lambda line: '"count":4' in line)
+        ended = host.interrupt()
+    events = [json.loads(line) for line in ended.out.splitlines()]
+    last = [each for each in events if each["event"] == "board"][-1]
+    assert (last["npu_utilization"], last["daemon_cpu"]) == (33, 12)
+    assert [each for each in events if each["event"] not in {"board", "summary"}] == []
+    assert ended.code == 0, ended.err
