@@ -177,6 +177,12 @@ def test_two_boards_come_on_the_host_s_clock(workspace: Path, tmp_path: Path) ->
             copy.execute("UPDATE clock_sample SET offset_us = offset_us + 5000000")
             copy.execute("INSERT INTO ledger_entry (session, origin, grade, reason, detail, count)"
                          " VALUES (1, 'link', 'loss', 'disk-full', 'gone', 1)")  # fmt: skip
+            copy.execute("INSERT INTO ledger_entry (session, origin, grade, reason, detail, count)"
+                         " VALUES (1, 'board', 'loss', 'deleted-undelivered', 'the cap', 1)")  # fmt: skip
+            copy.execute(
+                "INSERT INTO kept_loss (board, id, entry, job_name, from_us)"
+                " SELECT 1, 'a', max(entry), 'OPS-x', (SELECT min(start_us) FROM inference) FROM ledger_entry"
+            )
     merged = asyncio.run(
         export_trace([Operand(workspace / "profagent.db"), Operand(other / "profagent.db")], tmp_path / "two.json")
     )
@@ -192,5 +198,6 @@ def test_two_boards_come_on_the_host_s_clock(workspace: Path, tmp_path: Path) ->
             starts[event["args"]["name"].split(" ")[0]] = first
     away = starts.pop("another")
     assert round((next(iter(starts.values())) - away) / 1e6, 2) == 5.0
-    (loss,) = of(both, "i", "loss")
+    loss, kept = of(both, "i", "loss")
+    assert (kept["name"], kept["args"]["job"], round(kept["ts"] - away)) == ("deleted-undelivered", "OPS-x", 0)
     assert (loss["name"], loss["args"]["detail"], loss["args"]["time"]) == ("disk-full", "gone", "N/A")
