@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +29,12 @@ def test_a_demo_shows_records_and_exports(tmp_path: Path) -> None:
     assert "[simulated]: complete" in ended.out
     exports = workspace / "exports" / "session-1"
     assert str(exports) in ended.out
-    assert {folder.name for folder in exports.iterdir()} == {"timeline", "summary", "aggregate"}
+    assert {folder.name for folder in exports.iterdir()} == {"timeline", "summary", "aggregate", "trace"}
+    (line, *_) = (line for line in lines if "  board  " in line and "ops/s" in line)
+    assert re.search(r"NPU [\d.]+%  [\d.]+ C  profagentd .*  program [\d,]+ ops/s  ", line)
+    assert {"preprocess", "infer", "postprocess"} <= set(line.split())
+    named = {event["name"] for event in json.loads((exports / "trace" / "trace.json").read_text())["traceEvents"]}
+    assert {"preprocess", "infer", "postprocess", "npu.hw_utilization (%)", "svp_acl_mdl_execute"} <= named
     assert any(exports.glob("timeline/JOB*/task_time_*.json"))
     assert any(exports.glob("summary/JOB*/op_summary_*.csv"))
     assert query(workspace / "profagent.db", "SELECT count(*) > 500 FROM op_records WHERE mac_busy > 0") == [(1,)]

@@ -38,9 +38,10 @@ class TextDecoder(Decoder):
 
     schema = """
         CREATE TABLE IF NOT EXISTS text_line (
-            log    INTEGER NOT NULL REFERENCES log,
-            number INTEGER NOT NULL,
-            text   TEXT NOT NULL,
+            log     INTEGER NOT NULL REFERENCES log,
+            session INTEGER NOT NULL REFERENCES session,
+            number  INTEGER NOT NULL,
+            text    TEXT NOT NULL,
             PRIMARY KEY (log, number)
         ) WITHOUT ROWID;
         CREATE TRIGGER IF NOT EXISTS text_line_of_log AFTER DELETE ON log

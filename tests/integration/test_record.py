@@ -36,6 +36,7 @@ SUMMARY = [
     "records",
     "sampling",
     "earlier",
+    "events",
     "ledger",
     "kept_losses",
     "implausible",

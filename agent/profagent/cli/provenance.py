@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from profagent import __version__
 from profagent.cli.table import UNKNOWN, printable, time_text
 from profagent.formats.sampling import FROM_FILE
+from profagent.ingest.decoder import source_named
+from profagent.link.messages import JOB_SOURCE
 from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
 
@@ -37,6 +39,11 @@ def kept_loss_line(loss: Mapping[str, Any]) -> str:
 def share_text(sampled: int, due: int | None) -> str:
     """`96 of 100 due`."""
     return f"{sampled:,} of {UNKNOWN if due is None else format(due, ',')} due"
+
+
+def events_line(events: Mapping[str, int]) -> str | None:
+    """`1,200 ops, 30 ranges, 600 samples`; None where there are none."""
+    return ", ".join(f"{count:,} {what}" for what, count in events.items() if count) or None
 
 
 def sampling_line(sampling: Mapping[str, Any]) -> str:
@@ -147,6 +154,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"session {summary['session']} of {summary['board']}{mark}: {_verdict(summary)}",
         f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
         f"  records:  {records}; {summary['bytes']} bytes",
+        *(f"  sources:  {line}" for line in [events_line(summary["events"])] if line),
         f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
         *(
             f"  {job['job']}: nothing new: {job['inferences']:,} inferences are there from session {job['session']}"
@@ -183,6 +191,8 @@ def _verdict(summary: dict[str, Any]) -> str:
 
 def not_copied_text(left: int | None, job: str) -> str:
     """How many inferences of a JOB were left behind; None: not known."""
+    if source_named(job) not in {"", JOB_SOURCE}:
+        return f"a part of {job} not copied"
     return f"{'some inferences' if left is None else inferences_text(left)} of {job} not copied"
 
 

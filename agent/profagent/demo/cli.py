@@ -17,6 +17,7 @@ from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError
 from profagent.export.export import export_summary, export_timeline
+from profagent.export.merged import Operand, export_trace
 from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
 from profagent.watch.cli import line_of
@@ -53,6 +54,7 @@ async def demo(
     tell("exporting")
     folder = options.workspace.root / "exports" / f"session-{summary['session']}"
     database, session = options.workspace.database, summary["session"]
+    await export_trace([Operand(database, session)], folder / "trace" / "trace.json")
     await export_timeline(database, folder / "timeline", session=session)
     await export_summary(database, folder / "summary", session=session)
     await export_summary(database, folder / "aggregate", session=session, aggregate=True)
@@ -132,7 +134,7 @@ async def _capture(
 @click.option("--rate", type=click.FloatRange(min=0.1, max=1000), default=10.0, show_default=True, metavar="INF_PER_S")
 @click.option("--model", default="yolov5s", show_default=True, metavar="NAME", help="The simulated network.")
 def command(*, for_text: str, rate: float, model: str) -> int:
-    """Show the whole way without a board: simulated board, live lines, a session, all exports.
+    """Show the whole way without a board: simulated board, live lines, a session, all exports, one trace.
 
     Every figure is simulated: made up by profagentd --simulate.
 
@@ -147,7 +149,8 @@ def command(*, for_text: str, rate: float, model: str) -> int:
         click.echo(line)
     click.echo(f"  exports:  {exports}")
     click.echo("What to look at:")
-    click.echo("  timeline/…/task_time_*.json   drop it on ui.perfetto.dev or chrome://tracing")
+    click.echo("  trace/trace.json              all on one page: drop it on ui.perfetto.dev or chrome://tracing")
+    click.echo("  timeline/…/task_time_*.json   the vendor's timeline of layers")
     click.echo("  summary/…/op_summary_*.csv    each layer of each inference; aggregate/ has the means")
     click.echo(f"  profagent show --session {summary['session']} --workspace {root}")
     return 0 if summary["complete"] else IncompleteError.exit_code

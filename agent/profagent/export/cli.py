@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.provenance import ledger_lines, not_final_lines, provenance_lines, provenance_of
+from profagent.cli.provenance import events_line, ledger_lines, not_final_lines, provenance_lines, provenance_of
 from profagent.cli.running import asynchronous, tell, terminal_columns
 from profagent.cli.table import (
     ACL_STATISTIC,
@@ -24,12 +24,14 @@ from profagent.cli.table import (
     printable,
 )
 from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
+from profagent.export.merged_cli import command as trace
 from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
 from profagent.store.database import reading
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
 from profagent.store.selection import Choice, Selection
 from profagent.store.sessions import require_records
+from profagent.store.sources import event_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,6 +107,8 @@ def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
         yield printable(f"{table.kind}: {about}" if about else table.kind)
         yield from fitted_lines(table.columns, table.rows, columns, less=LESS)
     yield ""
+    if (events := events_line(shown.provenance["events"])) is not None:
+        yield f"beside its JOBs, session {shown.provenance['session']} has {events}"
     yield from provenance_lines(shown.provenance)
     yield shown.provenance["pmu"]
 
@@ -123,7 +127,9 @@ async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choi
     frequency = [(device, scope.job.frequency_mhz) for device in devices]
     tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
     known = await count_inferences(connection, scope.job.job, scope.session.session)
-    return Shown(await provenance_of(connection, scope), known, len(found), [table for table in tables if table.rows])
+    events = await event_counts(connection, scope.session.session)
+    provenance = {**await provenance_of(connection, scope), "events": events}
+    return Shown(provenance, known, len(found), [table for table in tables if table.rows])
 
 
 def _about(inference: InferenceRow) -> dict[str, Cell]:
@@ -158,20 +164,32 @@ async def show_command(*, target: Target, choice: Choice, as_json: bool) -> int:
         write_log(target.folder, ["show"])
     if as_json:
         click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
+    elif not found:
+        click.echo(await _other_sources(target))
     else:
         click.echo("\n".join(line for each in found for line in shown_as_text(each, terminal_columns())))
     is_without = any(not each.known_inferences for each in found)
     return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
 
+async def _other_sources(target: Target) -> str:
+    """What a session without a JOB has."""
+    async with reading(target.database) as connection:
+        session = (await find_session(connection, target.session)).session
+        return f"session {session}: {events_line(await event_counts(connection, session)) or 'nothing'}; no JOB"
+
+
 @click.group("export")
 def command() -> None:
-    """Write timelines or summaries of a JOB directory or of a session.
+    """Write timelines, summaries or one merged trace of a JOB directory or of a session.
 
-    Files of a JOB go to its timeline/ and summary/ folders, those of a session to exports/ in the workspace.
+    Files of a JOB go to its timeline/, summary/ and trace/ folders, those of a session to exports/ in the workspace.
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     """
+
+
+command.add_command(trace)
 
 
 @command.command("timeline")

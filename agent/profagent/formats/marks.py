@@ -11,6 +11,7 @@ import numpy as np
 RECORD_BYTES = 256
 _MAGIC, _VERSION = 0x4B52414D, 1
 _TEXT_BYTES = 208
+_LARGEST = 2**63
 _FIELDS = np.dtype(
     [
         ("magic", "<u4"),
@@ -64,6 +65,9 @@ def decode(data: bytes) -> tuple[list[Mark], int]:
         & (found["version"] == _VERSION)
         & (found["kind"] < len(_KINDS))
         & (found["text_bytes"].astype(int) + found["attribute_bytes"] <= _TEXT_BYTES)
+        & (found["begin_ns"] < _LARGEST)
+        & (found["end_ns"] < _LARGEST)
+        & (found["number"] < _LARGEST)
     )
     return [_mark(row) for row in found[good]], int(len(found) - good.sum())
 

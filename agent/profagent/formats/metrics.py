@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
+
+LARGEST_TIME_US = 2**62
 
 
 class MetricSample(NamedTuple):
@@ -49,7 +52,10 @@ def _take(line: str, names: Names, found: MetricLines) -> None:
         text, *values = rest.split(" ")
         time_us = int(text)
         pairs = [each.split("=", 1) for each in values]
-        found.samples.extend(MetricSample(*names[number], time_us, float(value)) for number, value in pairs)
+        samples = [MetricSample(*names[number], time_us, float(value)) for number, value in pairs]
+        if not 0 <= time_us < LARGEST_TIME_US or not all(math.isfinite(each.value) for each in samples):
+            raise ValueError(line)
+        found.samples.extend(samples)
     elif kind == "e":
         name, _, why = rest.partition(" ")
         found.problems[name] = why

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,17 +13,18 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.provenance import ledger_lines, summary_lines
+from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_acl_json
-from profagent.formats.names import display_text, is_job_name
+from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.importing.job_folder import alone_in_job, job_database, new_database, tell_unrecorded, write_log
 from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
-from profagent.ingest.local import LocalJob, LocalStream, list_job
+from profagent.ingest.decoder import decoder_of, source_named
+from profagent.ingest.local import LocalJob, LocalStream, list_collection
 from profagent.link.boards_file import BoardsFile
-from profagent.link.messages import OPEN, PROTOCOL, Board, Chunk, Clocks, JobStatus, Profiling, Received
+from profagent.link.messages import JOB_SOURCE, OPEN, PROTOCOL, Board, Chunk, Clocks, JobStatus, Profiling, Received
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import reading
 from profagent.store.sessions import MapUsed, SessionStart
@@ -74,22 +75,24 @@ async def import_into(
             hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
         )
     directory = await asyncio.to_thread(directory.resolve)
-    if not is_job_name(directory.name):
+    if not source_named(directory.name):
         raise UsageError(
-            f"{directory.name} is no JOB's name", hint="name a directory that is called JOB and 29 letters"
+            f"{directory.name} is no JOB's name",
+            hint="name a directory that is called JOB and 29 letters, or OPS-…, MARKS-… or METRICS-…",
         )
     if directory.is_relative_to(workspace.root.resolve() / "mirror"):
         # Each file would be replaced while it is read.
         raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
-    listing = await asyncio.to_thread(list_job, directory)
+    listing = await asyncio.to_thread(list_collection, directory)
     with workspace.locked():
         async with Store(workspace.database) as store:
             chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="import", maps=maps, job=directory.name)
             recording = Recording(workspace, store, chosen, reached=reached)
             await recording.begin(_board_of(board, listing), str(directory))
-            recording.know_job(JobStatus(1, directory.name, str(directory), OPEN, caught_up=False, profiling=profiling))
+            status = JobStatus(1, directory.name, str(directory), OPEN, caught_up=False, profiling=profiling)
+            recording.know_job(replace(status, source=listing.source))
             await _copy(recording, LocalStream(directory, listing), stop)
-            await _finish(recording, directory.name)
+            await _finish(recording, directory.name, is_ended=_is_ended(listing))
             summary = await recording.session.summary()
     return {**summary, "database": str(workspace.database), "mirror": str(recording.mirror)}
 
@@ -105,14 +108,19 @@ async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event) 
                 raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
 
 
-async def _finish(recording: Recording, job: str) -> None:
+async def _finish(recording: Recording, job: str, *, is_ended: bool) -> None:
     refused = recording.refused.get(job)
     if refused is None:
-        state = "finished" if await recording.session.has_finished(job) else "quiet"
+        state = "finished" if is_ended or await recording.session.has_finished(job) else "quiet"
         await recording.change_state(job, state, caught_up=True)
     await recording.end()
     if refused is not None:
         raise refused
+
+
+def _is_ended(listing: JobListing) -> bool:
+    """Whether a file tells that nothing more is written; of a JOB none does."""
+    return decoder_of(listing.source).end_file in listing.files
 
 
 def _batches(
@@ -202,7 +210,7 @@ async def import_alone(
     started = time.monotonic()
     directory = await asyncio.to_thread(directory.resolve)
     async with new_database(directory) as draft:
-        listing = await asyncio.to_thread(list_job, directory)
+        listing = await asyncio.to_thread(list_collection, directory)
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=listing.is_simulated, sdk=sdk))
         async with Store(draft, durable=False) as store:
             await _fill(store, directory, listing, counter_map, maps.peak_bytes_per_s, profiling)
@@ -238,7 +246,8 @@ async def _fill(
         changes = [change for file in files for change in file]
         await session.apply([JobChanges(directory.name, str(directory), changes)])
     unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
-    state = "quiet" if unsettled else "finished"
+    is_over = _is_ended(listing) if listing.source != JOB_SOURCE else not unsettled
+    state = "finished" if is_over else "quiet"
     await session.apply(
         [JobChanges(directory.name, str(directory), job.end(unsettled, orphans), state, caught_up=True)]
     )
@@ -277,7 +286,9 @@ def command(
     acl_json: Path | None,
     as_json: bool,
 ) -> int:
-    """Import a JOB directory into the database in its sqlite/ folder, made anew each time.
+    """Import a JOB directory, or one of OPS-…, MARKS-… or METRICS-…, into the database in its sqlite/ folder.
+
+    The database is made anew each time.
 
     With --workspace it is copied into that workspace and becomes what `record` would have made of it; what is there
     already is not copied again. Exit code 4: records that existed are missing; the summary says which. Exit code 1 also
@@ -328,6 +339,8 @@ async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling
     else:
         records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
         mark = " [simulated]" if imported.simulated else ""
+        if (events := events_line(summary["events"])) is not None:
+            records = f"{records}, {events}"
         click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
         for line in (*lines, *summary["implausible"]):
             tell(f"  {line}")

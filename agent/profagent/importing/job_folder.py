@@ -25,12 +25,15 @@ from profagent.cli.running import tell
 from profagent.doctor.job import why_no_layers
 from profagent.errors import StoreError, UsageError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
+from profagent.ingest.decoder import source_named
 from profagent.ingest.local import require_job
+from profagent.link.messages import JOB_SOURCE
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import FILE_NAME, reading
 from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
 from profagent.store.selection import Choice
 from profagent.store.sessions import MapUsed, is_cleared
+from profagent.store.sources import event_counts
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -140,7 +143,7 @@ async def tell_unrecorded(database: Path, session: int | None = None, job: str |
                 why, remedy = why_no_layers(await log_sizes(connection, each.job))
                 tell(f"{each.name}: {why}")
                 tell(f"  {remedy}")
-    return int(is_empty)
+        return int(is_empty and not any((await event_counts(connection, number)).values()))
 
 
 async def _job_target(directory: Path, maps: CounterMaps) -> Target:
@@ -191,7 +194,8 @@ async def alone_in_job(directory: Path, tell: Callable[[str], None]) -> AsyncIte
 
     Raises UsageError where it is no JOB: nothing is made in it.
     """
-    await asyncio.to_thread(require_job, directory)
+    if source_named((await asyncio.to_thread(directory.resolve)).name) in {"", JOB_SOURCE}:
+        await asyncio.to_thread(require_job, directory)
     file = own_folder(directory, DATABASE_FOLDER) / LOCK_FILE
     try:
         handle = _opened(file, os.O_RDWR)

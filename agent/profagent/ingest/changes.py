@@ -144,7 +144,7 @@ class ApiRecords:
 
 
 class SourceRows(NamedTuple):
-    """Rows of a log for a table that its source's schema made, behind the column `log`.
+    """Rows of a log for a table that its source's schema made, behind the columns `log` and `session`.
 
     `anew`: those that the log had before are void.
     """

@@ -9,8 +9,10 @@ from __future__ import annotations
 import pkgutil
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset
+from profagent.link.messages import JOB_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
 
 # By the wire's name, the module and class of each source's decoder: loaded when one is first wanted.
-DECODERS = {"job": "profagent.ingest.decode:JobDecoder"}
+DECODERS = {
+    JOB_SOURCE: "profagent.ingest.decode:JobDecoder",
+    "ops": "profagent.ingest.ops:OpsDecoder",
+    "marks": "profagent.ingest.marks:MarksDecoder",
+    "metrics": "profagent.ingest.metrics:MetricsDecoder",
+}
 # What is read of a small file: no file of the runtime that is read whole comes near it, and a larger one is none.
 LARGEST_CONTENT_BYTES = 4 << 20
 
@@ -37,15 +44,21 @@ class Decoder:
     """Decodes the logs of one collection. Bytes are in `files` before they are given to it.
 
     As it stands here it counts them. Rows of its own go out as `SourceRows`, into a table that `schema` makes: SQL text
-    that may run each time that a database is opened to be written. Each table begins with a column `log`; a trigger of
-    the schema empties it when `gc` deletes the row of `log`, or sets its generation to 0.
+    that may run each time that a database is opened to be written. Each table begins with the columns `log` and
+    `session`; a trigger of the schema empties it when `gc` deletes the row of `log`, or sets its generation to 0.
     """
 
     schema = ""
+    end_file = ""  # a file of this name says that nothing more is written, where a source has one
 
     def __init__(self, files: JobFiles, **_chosen: Any) -> None:
         """`_chosen` is what the command chose: counter maps, which inferences to keep."""
         self.files = files
+
+    @classmethod
+    def growing(cls, _path: str) -> bool:
+        """Whether a file of this name grows at its end; any other is rewritten whole."""
+        return True
 
     def keeps(self, _path: str) -> bool:
         """Whether a log gets rows, which its name alone tells: any other was passed over on purpose."""
@@ -91,6 +104,14 @@ class Decoder:
     def end(self, _unsettled: Iterable[str], _orphans: Iterable[str]) -> Iterable[Change]:
         """The collection has ended; the arguments come from the store."""
         return ()
+
+
+def source_named(collection: str) -> str:
+    """The source of a collection, by its name; empty for one that nothing here decodes."""
+    if is_job_name(collection):
+        return JOB_SOURCE
+    kind = collection.partition("-")[0]
+    return kind.lower() if kind.isupper() and kind.lower() in DECODERS and kind.lower() != JOB_SOURCE else ""
 
 
 def decoder_of(source: str) -> type[Decoder]:

@@ -32,7 +32,7 @@ from profagent.formats.names import (
 from profagent.formats.records import AICORE_DTYPE, Splitter, view_records
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger
-from profagent.ingest.decoder import decoder_of, small_file
+from profagent.ingest.decoder import decoder_of, small_file, source_named
 from profagent.ingest.mirror import DIGEST_BYTES
 from profagent.ingest.states import Joins, layer_info_path
 from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Holding, Loss, Received, Started
@@ -156,7 +156,7 @@ class JobRecords:
 
 
 # Folders that the vendor's commands, and ours, make inside a JOB.
-OUTPUT_FOLDERS = frozenset({"sqlite", "timeline", "summary", "log"})
+OUTPUT_FOLDERS = frozenset({"sqlite", "timeline", "summary", "trace", "log"})
 CHUNK_BYTES = 256 << 10
 # For decoding alone; a multiple of every record's size, and all that is read of a small file.
 READ_BYTES = 4 << 20
@@ -180,11 +180,28 @@ class JobListing:
 
     files: tuple[str, ...]
     others: tuple[str, ...]
+    source: str = JOB_SOURCE
+
+    def grows(self, path: str) -> bool:
+        """Whether a file is a log that grows."""
+        return growing_kind(path) is not None if self.source == JOB_SOURCE else decoder_of(self.source).growing(path)
 
     @property
     def is_simulated(self) -> bool:
         """Whether the simulated board's marker is there."""
         return SIMULATED_MARKER in self.files
+
+
+def list_collection(directory: Path) -> JobListing:
+    """Look into a directory of any source, which its name tells; any other is a JOB. Raises as `list_job`."""
+    source = source_named(directory.resolve().name)
+    if source in {"", JOB_SOURCE}:
+        return list_job(directory)
+    with _readable(directory):
+        top = list(_entries(directory, ""))
+    files = [path for path, mode in top if stat.S_ISREG(mode)]
+    others = [path for path, mode in top if not stat.S_ISREG(mode) and not _is_expected(path, mode)]
+    return JobListing(tuple(sorted(files, key=_reading_order)), tuple(sorted(others)), source)
 
 
 def require_job(directory: Path) -> None:
@@ -223,15 +240,15 @@ class LocalStream:
         self._directory = directory
         self._chunk_bytes = chunk_bytes
         self.job = directory.name
-        self._others = listing.others
+        self._listing = listing
         self.logs = [
-            FollowedLog(handle, self.job, os.fsencode(path), snapshot=growing_kind(path) is None)
+            FollowedLog(handle, self.job, os.fsencode(path), snapshot=not listing.grows(path))
             for handle, path in enumerate(listing.files, 1)
         ]
 
     def odd(self) -> Iterator[Loss]:
         """Losses for what is no regular file."""
-        for path in self._others:
+        for path in self._listing.others:
             yield Loss(0, 1, reasons.NOT_A_FILE, f"{path} is no regular file", 0)
 
     def events(self, log: FollowedLog, holding: Holding) -> Iterator[Received]:
@@ -263,6 +280,8 @@ class LocalStream:
             yield Completed(log.handle, generation, offset, digest.digest())
 
     def _has_done(self, path: str) -> bool:
+        if self._listing.source != JOB_SOURCE:
+            return path + DONE_SUFFIX in self._listing.files
         kind = growing_kind(path)
         try:
             text = content(f"{self._directory}/{path}{DONE_SUFFIX}", LARGEST_DONE_BYTES)
@@ -278,7 +297,7 @@ class LocalJob:
         self._directory = directory
         self._stream = LocalStream(directory, listing, READ_BYTES)
         self._files = frozenset(listing.files)
-        self._decoder = decoder_of(JOB_SOURCE)(self, counter_map=counter_map)
+        self._decoder = decoder_of(listing.source)(self, counter_map=counter_map)
         self._to_come = ""
         self._beginning = b""  # of the small file that comes
 

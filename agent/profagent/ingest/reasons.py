@@ -199,7 +199,7 @@ TORN_RECORD = _reason("torn-record", LOSS, "The last record of a log is not whol
 BAD_RECORD = _reason(
     "bad-record",
     LOSS,
-    "An acl_api record does not begin with its magic number. Its bytes are kept and not decoded.",
+    "A record is not what its format says, as one of acl_api without its magic. Its bytes are kept, not decoded.",
     "Run `profagent doctor JOB`; send a kit if it comes again.",
 )
 MISSING_DATA = _reason(
@@ -255,6 +255,13 @@ MALFORMED = _reason(
     "Run `profagent doctor JOB`; send a kit.",
 )
 FOREIGN_FILE = _reason("foreign-file", NOTE, "A file that the runtime did not make. It is copied and not read.")
+MISSING_SEGMENT = _reason(
+    "missing-segment",
+    NOTE,
+    "Segments of subscribed operators, marks or metrics are not here. The daemon's cap took them, which it tells as a"
+    " loss of its own, or another host had them.",
+    "Run `record` while the program runs, or raise `spool_cap` on the board.",
+)
 NO_DECODER = _reason(
     "no-decoder",
     NOTE,

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.files import PRIVATE_FILE, make_private_folder
 from profagent.formats.lru import Lru
-from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
-from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of
+from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
 from profagent.ingest.mirror import Translated, digest_of, logs_set_aside
 from profagent.ingest.reasons import another_file, checked_path, loss_change, refusal, removal_entry
-from profagent.link.messages import JOB_SOURCE, Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
+from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ class BoardMirrors:
         job = self._jobs.get(name)
         if job is None:
             # Of one that is gone, the board tells no source.
-            source = self.sources.get(name, JOB_SOURCE if is_job_name(name) else "")
+            source = self.sources.get(name) or source_named(name)
             mirror = self._workspace.job_mirror(self._identity, name)
             decoder = decoder_of(source)(
                 mirror,

@@ -13,7 +13,7 @@ from profagent.errors import IncompleteError, SameBoardError, UnreachableError, 
 from profagent.ingest import reasons
 from profagent.link.channel import connected
 from profagent.link.credentials import BY_ADDRESS, own_consumer
-from profagent.link.messages import Loss
+from profagent.link.messages import JOB_SOURCE, Loss
 from profagent.record.capture import Capture
 from profagent.record.recording import Recording, RecordingOptions
 from profagent.record.view import RecordView
@@ -249,7 +249,9 @@ class BoardRecord:
     async def _end(self) -> None:
         self._view.tell_surplus()
         for job in self._view.jobs:
-            if not job.caught_up and job.state != "removed":
+            # Of other sources something comes all the time: one that goes on is not behind for that.
+            goes_on = job.source != JOB_SOURCE and not job.has_ended
+            if not job.caught_up and job.state != "removed" and not goes_on:
                 await self._note_early(job.name)
             elif not job.has_ended and self._options.made is not None and self._options.made.has_ended:
                 # Its program is gone, which the board finds out later.

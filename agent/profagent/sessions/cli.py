@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.provenance import keeping_line, kept_loss_line, share_text
+from profagent.cli.provenance import events_line, keeping_line, kept_loss_line, share_text
 from profagent.cli.running import asynchronous, terminal_columns
 from profagent.cli.table import Cell, Column, fitted_lines, printable, table_lines, time_text
 from profagent.importing.job_folder import named_target
@@ -55,6 +55,8 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
     for line in fitted_lines(SESSION_COLUMNS, _rows(sessions), terminal_columns(), less=LESS):
         click.echo(line)
     for session in sessions:
+        if (events := events_line(session["events"])) is not None:
+            click.echo(f"session {session['session']}: {events}")
         if (kept := keeping_line(session["sampling"])) is not None:
             click.echo(f"session {session['session']}: {kept}")
         for loss in session["kept_losses"]:

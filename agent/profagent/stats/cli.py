@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from profagent.store.counter_maps import CounterMaps
 
 FIGURES = ("count", "total", "share", "mean", "median", "mad", "p95", "max")
-_WITHOUT_BOUND = ("aicpu", "api")
+_WITHOUT_BOUND = ("aicpu", "api", "step")
 # What of acl.json has it recorded.
 SWITCHES = {"api": "acl_api", "aicpu": "aicpu"}
 # What a narrow terminal does without, first of all.

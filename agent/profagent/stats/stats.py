@@ -16,6 +16,7 @@ from profagent.errors import UsageError
 from profagent.formats.countermap import bound_by, mean_ratios
 from profagent.formats.records import ticks_to_us
 from profagent.stats.figures import UNITS, UNKNOWN, Figures, JobRecords, LeftOut, figures_of, left_out, loads_of, sums
+from profagent.stats.steps import step_figures
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of, layers_of
 from profagent.store.series import READERS, call_series, read_series
@@ -41,6 +42,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "segment": ("model", "segment", "unit"),
     "aicpu": ("model", "layer", "type"),
     "api": ("function", "type"),
+    "step": ("step", "range"),
 }
 SMALL_CODES = 1 << 16
 # The first counters are ratios, those behind are bytes.
@@ -201,8 +203,10 @@ def _with_shares(figures: Mapping[Key, Figures], bounds: Mapping[Key, str | None
     return sorted(rows, key=lambda row: (-(row.figures.total or 0.0), row.key))
 
 
-StatsBy = By | Literal["api"]
-BYS: tuple[StatsBy, ...] = (*get_args(By), "api")
+StatsBy = By | Literal["api", "step"]
+BYS: tuple[StatsBy, ...] = (*get_args(By), "api", "step")
+# What is not of inferences.
+NOT_OF_INFERENCES = ("api", "step")
 Unit = Literal["us", "ticks"]
 # What is asked of each aicore record; all else of sums over these.
 _OF_AICORE_LAYERS = ("layer", "type")
@@ -238,8 +242,8 @@ async def stats(
 
     Raises UsageError where there is no such session or JOB, or `skip` goes with API calls, and StoreError.
     """
-    if by == "api" and skip is not None:
-        raise UsageError("--skip does not go with --by api", hint="calls are not told apart by inference: leave it out")
+    if by in NOT_OF_INFERENCES and skip is not None:
+        raise UsageError(f"--skip does not go with --by {by}", hint="it is not told apart by inference: leave it out")
     async with readings(database, READERS) as readers:
         connection = readers[0]
         found = await find_session(connection, session)
@@ -247,6 +251,9 @@ async def stats(
             return await _kept(connection, found, by, job=job, skip=skip)
         scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
         provenance = [await provenance_of(connection, scope) for scope in scopes]
+        if by == "step":
+            steps = [Row(*row, None) for row in await step_figures(connection, found.session)]
+            return Stats(by, "us", steps, [], provenance)
         if by == "api":
             calls = [call for scope in scopes for call in await call_series(connection, scope)]
             return Stats(by, "us", call_rows(calls), [], provenance)
@@ -269,7 +276,9 @@ async def _kept(
     kept = await figures_of_session(connection, session.session, by)
     rows = [Row(key, Figures(*figures), share, bound) for _, key, *figures, share, bound in kept]
     unit: Unit = "ticks" if kept and kept[0][0] == "ticks" else "us"
-    left_out = [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by != "api" else []
+    left_out = (
+        [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by not in NOT_OF_INFERENCES else []
+    )
     jobs = await jobs_of(connection, session.session)
     return Stats(by, unit, rows, left_out, [await provenance_of(connection, Scope(session, row)) for row in jobs])
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name
 from profagent.ingest import reasons
+from profagent.ingest.decoder import source_named
+from profagent.link.messages import JOB_SOURCE
 from profagent.store.database import LARGEST_INTEGER, fetched, fetched_named, fetched_one, pages
 
 if TYPE_CHECKING:
@@ -100,15 +102,18 @@ async def find_session(connection: aiosqlite.Connection, session: int | None = N
 
 
 async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | None = None) -> list[JobRow]:
-    """The session's JOBs by name, or the one of that name; UsageError when it has not that one."""
+    """The session's JOBs by name, or the one of that name; UsageError when it has not that one.
+
+    A collection of another source is no JOB.
+    """
     rows = await fetched(
         connection,
         "SELECT j.job, j.name, j.state, j.frequency_mhz FROM session_job s JOIN job j USING (job)"
         " WHERE s.session = ?1 AND (?2 IS NULL OR j.name = ?2) ORDER BY j.name",
         (session, name),
     )
-    jobs = list(map(JobRow._make, rows))
-    if name is not None and not jobs:
+    jobs = [row for row in map(JobRow._make, rows) if source_named(row.name) in {"", JOB_SOURCE}]
+    if name is not None and not rows:
         raise UsageError(f"session {session} has no {name}", hint="leave the JOB out to take all of the session's")
     return jobs
 

@@ -212,6 +212,11 @@ class RecordRows:
         while last >= parts[-1].first_record + RECORDS_PER_PART:
             parts.append(self._new_part(row, parts[-1].first_record + RECORDS_PER_PART))
 
+    def note_fetched(self, row: LogRow) -> None:
+        """See to it that the log is this session's as well: what it keeps of it has its own table."""
+        if all(part.session != self._session for part in row.parts):
+            row.parts.append(self._new_part(row, 0))
+
     def _new_part(self, row: LogRow, first_record: int) -> Part:
         part = Part(self._numbers.take("part"), first_record, self._session)
         self._new_parts.append((part.number, row.number, part.session, first_record))

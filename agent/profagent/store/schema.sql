@@ -279,7 +279,7 @@ CREATE TABLE cleared_session (
 -- The figures of a session, as `profagent stats` tells them, where they are to outlive its records.
 CREATE TABLE figure (
     session INTEGER NOT NULL REFERENCES session,
-    by      TEXT NOT NULL,              -- layer, type, model, segment, aicpu or api
+    by      TEXT NOT NULL,              -- layer, type, model, segment, aicpu, api or step
     place   INTEGER NOT NULL,           -- of the row, by falling total
     key     TEXT NOT NULL,              -- what the row is of: a JSON array of names
     unit    TEXT NOT NULL,              -- us or ticks

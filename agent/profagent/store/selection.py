@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 class Choice(NamedTuple):
     """Which inferences: those of a picture count, of these each model's last ones; None leaves nothing out.
 
-    Unless it is asked for by its picture count, one whose figures are not final is left out.
+    Unless it is asked for by its picture count, one whose figures are not final is left out. `from_us` and `to_us`
+    choose those that ran between these moments of the board's clock.
     """
 
     inference: int | None = None
     last: int | None = None
+    from_us: int | None = None
+    to_us: int | None = None
 
 
 class InferenceRow(NamedTuple):
@@ -69,6 +72,36 @@ class RecordRow(NamedTuple):
     counters: tuple[float | None, ...]
 
 
+class SpanRow(NamedTuple):
+    """When a chosen inference ran; None where its `.done` does not tell."""
+
+    position: int
+    inference: int
+    device_id: int
+    model: int
+    model_name: str
+    model_id: int
+    stream_id: int | None
+    current_pic_count: int
+    start_us: int | None
+    end_us: int | None
+
+
+class PlacedRow(NamedTuple):
+    """A record with its segment, and when both ran; `ratios` are in the order of RATIOS, None without a counter map."""
+
+    position: int
+    is_aicpu: bool
+    segment: int
+    net: int
+    segment_start_us: int | None
+    segment_end_us: int | None
+    layer_index: int | None
+    start_us: float | None
+    end_us: float | None
+    ratios: tuple[float | None, ...]
+
+
 class TaskRow(NamedTuple):
     """A record of either unit for the timeline; `base_us` is its segment's start, or its own for aicpu."""
 
@@ -91,6 +124,7 @@ WITH numbered AS (
 ), matching AS (
     SELECT *, row_number() OVER (PARTITION BY device_id, model ORDER BY iter_id DESC) AS from_last
     FROM numbered WHERE CASE WHEN :inference IS NULL THEN is_known ELSE current_pic_count = :inference END
+    AND (:from_us IS NULL OR end_us >= :from_us) AND (:to_us IS NULL OR start_us <= :to_us)
 )
 SELECT row_number() OVER files - 1 AS position,
        dense_rank() OVER (ORDER BY device_id, name, model_id, batch_num) - 1 AS file, iter_id, device_id, model, name,
@@ -132,6 +166,16 @@ UNION ALL
 SELECT c.position, 1, r.layer_index, r.begin_us, 0, 0, r.end_us, r.begin_us, r.record {_OF_AICPU}
 ORDER BY 1, start, record
 """
+_RATIOS = ", ".join(f"r.{name}" for name in RATIOS)
+_PLACED = f"""
+SELECT c.position, 0, g.segment, g.net, g.start_us, g.end_us, r.layer_index,
+       g.start_us + r.ticks_before * 100.0 / :frequency_mhz AS start,
+       g.start_us + (r.ticks_before + r.ticks) * 100.0 / :frequency_mhz, {_RATIOS}, r.record AS record {_OF_AICORE}
+UNION ALL
+SELECT c.position, 1, g.segment, g.net, g.start_us, g.end_us, r.layer_index, r.begin_us, r.end_us,
+       {", ".join(["NULL"] * len(RATIOS))}, r.record {_OF_AICPU}
+ORDER BY 1, start, record
+"""
 _PLACES = f"""
 SELECT c.file, r.layer_index, avg(r.ticks), {_MEANS}, {_MEAN_BYTES} {_OF_AICORE}
 GROUP BY c.file, g.net, r.sequence, r.layer_index ORDER BY c.file, g.net, r.sequence, r.layer_index
@@ -147,6 +191,11 @@ _CHOSEN = """
 SELECT position, file, iter_id, device_id, model, name, model_id, stream_id, batch_num, input_pic_num,
        current_pic_count, stretch, start_us, cache_hit, cache_miss, ticks
 FROM chosen ORDER BY position
+"""
+_SPANS = """
+SELECT c.position, c.inference, c.device_id, c.model, c.name, c.model_id, c.stream_id, c.current_pic_count, i.start_us,
+       i.end_us
+FROM chosen c JOIN inference i USING (inference) ORDER BY c.position
 """
 # Several inferences as one: what they do not share is not known.
 _GROUPS = """
@@ -176,7 +225,7 @@ class Selection:
         named = {"session": scope.session.session, "job": scope.job.job, "clockless": clockless}
         await connection.execute("DROP TABLE IF EXISTS temp.chosen")
         inference = None if choice.inference is None else _as_stored(choice.inference)
-        await connection.execute(_CHOOSE, {**named, "inference": inference, "last": choice.last})
+        await connection.execute(_CHOOSE, {**named, **choice._asdict(), "inference": inference})
         await connection.execute("CREATE UNIQUE INDEX temp.chosen_inference ON chosen (inference)")
         keys: dict[str, int | None] = {}
         for table in ("aicore", "aicpu"):
@@ -203,6 +252,20 @@ class Selection:
         """Records of both units by their start; unknown starts come first."""
         keys = {**self._keys, "frequency_mhz": self._frequency_mhz}
         return ByPosition(pages(self._connection, _TASKS, keys), lambda row: TaskRow(row[0], bool(row[1]), *row[2:7]))
+
+    async def spans(self) -> AsyncIterator[list[SpanRow]]:
+        """The same inferences with their times, a page at a time."""
+        async for page in pages(self._connection, _SPANS):
+            yield [SpanRow._make(row) for row in page]
+
+    def placed(self) -> ByPosition[PlacedRow]:
+        """Records of both units by their start, with their segments."""
+        keys = {**self._keys, "frequency_mhz": self._frequency_mhz}
+        last = len(PlacedRow._fields) - 1
+        return ByPosition(
+            pages(self._connection, _PLACED, keys),
+            lambda row: PlacedRow._make((row[0], bool(row[1]), *row[2:last], row[last:-1])),
+        )
 
     async def earliest_us(self) -> float | None:
         """The first moment that the chosen inferences know of."""

@@ -8,6 +8,7 @@ from profagent.ingest import reasons
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_named, fetched_one
 from profagent.store.queries import count_inferences, implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
+from profagent.store.sources import event_counts
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -51,6 +52,7 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
         "jobs": [name for _, name, _ in jobs],
         "bytes": sum([await _bytes(connection, job) for job, _, _ in jobs if job not in stood]),
         "records": {unit: await _records(connection, session, table) for table, unit in _UNITS.items()},
+        "events": await event_counts(connection, session),
         "sampling": await sampling_of(connection, session),
         "earlier": [
             {"job": name, "session": stood[job], "inferences": await count_inferences(connection, job)}
@@ -110,6 +112,7 @@ async def all_sessions(connection: aiosqlite.Connection) -> list[dict[str, Any]]
             **session,
             "labels_by_key": dict(await fetched(connection, _LABELS, (session["session"],))),
             "frequencies_mhz": await _frequencies(connection, session["session"]),
+            "events": await event_counts(connection, session["session"]),
             "sampling": await sampling_of(connection, session["session"]),
             "kept_losses": await kept_losses_of(connection, session["session"]),
             "implausible": await implausible_of(connection, session["session"]),

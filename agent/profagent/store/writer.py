@@ -157,13 +157,14 @@ class JobRows:
 
     async def _add_rows(self, change: SourceRows) -> None:
         """Rows of a source's own table, whose names are code."""
-        number = self._logs.row(change.path).number
+        log = self._logs.row(change.path)
         if change.anew:
-            await self._connection.execute(f"DELETE FROM {change.table} WHERE log = ?", (number,))  # noqa: S608
+            await self._connection.execute(f"DELETE FROM {change.table} WHERE log = ?", (log.number,))  # noqa: S608
         if change.rows:
             places = ", ?" * len(change.rows[0])
-            rows = [(number, *row) for row in change.rows]
-            await put(self._connection, f"INSERT INTO {change.table} VALUES (?{places})", rows)  # noqa: S608
+            rows = [(log.number, self._session, *row) for row in change.rows]
+            await put(self._connection, f"INSERT INTO {change.table} VALUES (?, ?{places})", rows)  # noqa: S608
+            self._records.note_fetched(log)
 
     def _set_times(self, change: InferenceTimed) -> None:
         self._records.set_times(self._logs.model(change.name.model, change.name.model_id), change)

@@ -12,7 +12,7 @@ from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
 from profagent.cli.running import tell
-from profagent.cli.table import UNKNOWN, time_text
+from profagent.cli.table import UNKNOWN, printable, time_text
 from profagent.formats.countermap import bound_mark
 from profagent.formats.figure_states import FigureState
 from profagent.store.workspace import Workspace
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 US_PER_MS = 1000.0
 LONGEST_NAME = 24
+# Of a line of the board, those with the most time.
+SHOWN_SPANS = 6
 # Stands after what rests on a counter that the map is not certain of.
 DOUBT = "?"
 
@@ -37,16 +39,13 @@ DOUBT = "?"
 def line_of(event: Event) -> str:
     """One line for an event, without the line's end."""
     mark = " [simulated]" if event["simulated"] else ""
+    lines = {"inference": _inference, "record": _record, "board": _board, "kept_loss": kept_loss_line}
+    if (line := lines.get(event["event"])) is not None:
+        return line(event) + mark
     match event["event"]:
-        case "inference":
-            return _inference(event) + mark
-        case "record":
-            return _record(event) + mark
         case "ledger":
             where = event["log"] or event["job"] or "board"
             return f"{event['grade']}: {where}: {event['reason']}: {event['detail']} (count {event['count']}){mark}"
-        case "kept_loss":
-            return kept_loss_line(event) + mark
         case "job":
             return f"{event['job']} is {event['state']}{mark}"
     records = ", ".join(f"{count} {kind}" for kind, count in event["records"].items())
@@ -68,6 +67,18 @@ def _inference(event: Event) -> str:
     share = f"  captured {share_text(event['sampled'], event['due'])}" if is_less else ""
     parts = (_clock(event["start_us"]), who, _ms(event["total_us"]), f"{event['records']} records", slowest)
     return "  ".join(part for part in parts if part) + share + ledger
+
+
+def _board(event: Event) -> str:
+    """NPU, temperature, what profiling costs, subscriptions, and the mean time of spans."""
+    npu, warm, cost = event["npu_utilization"], event["temperature"], event["daemon_cpu"]
+    parts = [f"NPU {UNKNOWN if npu is None else f'{npu:g}%'}", f"{UNKNOWN if warm is None else f'{warm:.1f}'} C"]
+    parts.append(f"profagentd {UNKNOWN if cost is None else f'{cost:.1f}%'}")
+    for ops in event["ops"]:
+        rate = UNKNOWN if ops["per_s"] is None else f"{ops['per_s']:,.0f}"
+        parts.append(f"{printable(ops['source'])} {rate} ops/s")
+    parts += [f"{_short(printable(span['name']))} {_ms(span['mean_us'])}" for span in event["spans"][:SHOWN_SPANS]]
+    return "  ".join([_clock(event["time_us"]), "board", *parts])
 
 
 def _record(event: Event) -> str:
@@ -142,8 +153,9 @@ def command(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Show a board's inferences live, until Ctrl-C.
 
-    One line an inference: board time (UTC), model, pictures before it, total, its slowest layers. Nothing is kept and
-    nothing on the board is released, unless --save is given.
+    One line an inference: board time (UTC), model, pictures before it, total, its slowest layers. Every 2 s one of the
+    board: NPU, temperature, the daemon's own processor time, subscriptions, the mean time of the program's spans.
+    Nothing is kept and nothing on the board is released, unless --save is given.
 
     Example: profagent watch --board 192.168.1.20 --records;
     profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling

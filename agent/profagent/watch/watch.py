@@ -17,12 +17,14 @@ from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
+from profagent.ingest.decoder import DECODERS, source_named
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import JOB_SOURCE
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.watch.live import LiveEvents
+from profagent.watch.live_board import LiveBoard
 from profagent.watch.live_job import PATIENCE_S
 from profagent.watch.watching import Watching
 
@@ -96,6 +98,8 @@ class Silence:
         return INTERVAL_ZERO if may_be_zero else f"no inference has come for {SILENCE_S:.0f} s"
 
 
+# So often a line tells of metrics, subscriptions and spans.
+BOARD_EACH_S = 2.0
 # Under a steady load a JOB may never have caught up for a moment.
 HOLD_S = 1.0
 HELD_INFERENCES = 10_000
@@ -131,6 +135,7 @@ class WatchView:
         """`now_s` is a clock that never goes back."""
         self._now_s = now_s
         self.events = LiveEvents(with_records=options.with_records)
+        self.board = LiveBoard()
         self.beginnings = Beginnings(from_start=options.from_start)
         self._options = options
         self._show = show
@@ -141,6 +146,12 @@ class WatchView:
         # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
         self._held: list[Event] = []
         self._held_until_s: dict[str, float] = {}
+
+    def wants(self, job: JobStatus, listed: bool) -> bool:
+        """Whether to follow a collection: of other sources than JOBs those that go on."""
+        if job.source == JOB_SOURCE:
+            return self.beginnings.wants(job, listed)
+        return job.source in DECODERS and not job.has_ended
 
     def linked(self, board: Board, role: str) -> None:
         """Say whom we watch, and what is odd about it."""
@@ -160,6 +171,7 @@ class WatchView:
         """Say that the link is gone."""
         self.beginnings.link_is_new()
         self.events.samples.unlist()
+        self.board.link_is_lost()
         self._silence.unlinked()
         if (line := self._links.gone(error, wait_s)) is not None:
             self._tell(line)
@@ -171,6 +183,11 @@ class WatchView:
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """Show what a batch meant, unless it is from before the watching."""
         for batch in changes:
+            if not _is_job(batch.job):
+                self.board.take(batch)
+                for event in self.events.feed(replace(batch, state=None), self._now_s()):
+                    self._show(event)
+                continue
             self._silence.take(batch)
             if self.beginnings.is_in_past(batch.job):
                 self.events.pass_over(replace(batch, state=None), self._now_s())
@@ -185,6 +202,7 @@ class WatchView:
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """Know whether a program runs, and which JOBs are up to date."""
+        jobs = [job for job in jobs if job.source == JOB_SOURCE]
         if not jobs:
             self._tell_once(NO_JOB)
         for job in jobs:
@@ -223,6 +241,18 @@ class WatchView:
             if not self.beginnings.is_in_past(event["job"]):
                 self._show(event)
 
+    async def mind_board(self) -> None:
+        """Tell of the board itself, and of what its programs mark and subscribe to."""
+        while True:
+            await asyncio.sleep(BOARD_EACH_S)
+            self.show_board()
+
+    def show_board(self) -> None:
+        """Show what is new of that."""
+        event = self.board.event()
+        if event is not None:
+            self._show({**event, "simulated": self.events.simulated})
+
     async def mind(self) -> None:
         """Tell of inferences that wait for long, and of silence."""
         while True:
@@ -235,6 +265,10 @@ class WatchView:
         if text not in self._remarked:
             self._remarked.add(text)
             self._tell(text)
+
+
+def _is_job(collection: str) -> bool:
+    return source_named(collection) in {"", JOB_SOURCE}
 
 
 async def watch(
@@ -251,20 +285,21 @@ async def watch(
             options.address,
             sink,
             view,
-            # Other sources have no inferences to show.
-            wants=lambda job, listed: job.source == JOB_SOURCE and view.beginnings.wants(job, listed),
+            wants=view.wants,
             consumer=f"watch-{socket.gethostname()[:32]}-{os.getpid()}",
             gather_s=0.0,
             stop=stop,
             access=options.access,
         )
-        minding = asyncio.create_task(view.mind())
+        minding = [asyncio.create_task(each) for each in (view.mind(), view.mind_board())]
         try:
             await capture.run()
         finally:
-            minding.cancel()
-            await asyncio.wait([minding])
+            for task in minding:
+                task.cancel()
+            await asyncio.wait(minding)
     view.show_held()
+    view.show_board()
     summary = view.events.summary()
     if options.save is not None and not isinstance(sink, Watching) and sink.is_begun:
         summary |= {"session": sink.session.number, "workspace": str(options.save.root)}

@@ -12,7 +12,7 @@ from profagent.formats.lru import Lru
 from profagent.formats.names import SIMULATED_MARKER, LogKind, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
-from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of
+from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
 from profagent.ingest.mirror import digest_of
 from profagent.ingest.reasons import checked_path, loss_change, refusal, removal_entry
 from profagent.link.messages import (
@@ -109,10 +109,11 @@ NOT_READ = reasons.entry(reasons.TOO_LARGE, "more than is read of small files: 4
 
 
 class _Job:
-    def __init__(self, counter_map: CounterMap | None, begun_us: int) -> None:
+    def __init__(self, source: str, counter_map: CounterMap | None, begun_us: int) -> None:
         """`begun_us`: calls that ended by then, on the board's clock, are from before."""
         self.files = RememberedFiles()
-        self.decoder = decoder_of(JOB_SOURCE)(
+        self.source = source
+        self.decoder = decoder_of(source)(
             self.files, counter_map=counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS
         )
         self._begun_us = begun_us
@@ -176,7 +177,12 @@ class Watching:
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """Nothing is held; what was shown or is from before, and what is no file of the runtime, is not wanted."""
-        wanted = [self._is_wanted(log) for log in logs]
+        # Of what programs and the daemon wrote before, the newest segment tells how things are.
+        newest: dict[str, bytes] = {}
+        for log in logs:
+            if not log.snapshot:
+                newest[log.job] = max(log.path, newest.get(log.job, b""))
+        wanted = [self._is_wanted(log, newest.get(log.job)) for log in logs]
         for log, is_wanted in zip(logs, wanted, strict=True):
             if is_wanted:
                 path = checked_path(log.path)
@@ -227,7 +233,7 @@ class Watching:
         """The JOB's state, made anew where it was forgotten."""
         if name not in self._jobs:
             begun_us = self._begun_us if self._beginnings.is_in_past(name) else 0
-            self._jobs[name] = _Job(self._counter_map, begun_us)
+            self._jobs[name] = _Job(source_named(name) or JOB_SOURCE, self._counter_map, begun_us)
         self._jobs.move_to_end(name)
         return self._jobs[name]
 
@@ -240,11 +246,13 @@ class Watching:
             if job.files.size:
                 yield JobChanges(name, self._directories[name], (LinkLedger(None, FORGOTTEN),))
 
-    def _is_wanted(self, log: FollowedLog) -> bool:
+    def _is_wanted(self, log: FollowedLog, newest: bytes | None) -> bool:
         try:
             path = checked_path(log.path)
         except FormatError:
             return False
+        if self._job(log.job).source != JOB_SOURCE:
+            return path == SIMULATED_MARKER or (not log.snapshot and log.path == newest)
         name = parse_log_name(path)
         if name is None:
             return path == SIMULATED_MARKER

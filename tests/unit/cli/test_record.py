@@ -13,6 +13,7 @@ SUMMARY: dict[str, Any] = {
     "jobs": ["JOBA", "JOBB"],
     "bytes": 1234,
     "records": {"aicore": 5, "aicpu": 0, "acl_api": 2},
+    "events": {"ops": 1200, "ranges": 0, "samples": 7},
     "sampling": {
         "sampled": 96,
         "due": 100,
@@ -40,6 +41,7 @@ def test_a_summary_in_lines() -> None:
         "session 4 of board-1: complete",
         "  JOBs:     JOBA JOBB",
         "  records:  5 aicore, 0 aicpu, 2 acl_api; 1234 bytes",
+        "  sources:  1,200 ops, 7 samples",
         "  sampling: captured 96 of 100 due (interval 10, from acl.json); kept 32 of 96 inferences (every 3)",
         "  ledger:   note: sequence-gap (3)",
         "  database: /w/profagent.db",

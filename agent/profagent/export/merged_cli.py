@@ -1,0 +1,108 @@
+"""`profagent export trace`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from profagent.cli import options
+from profagent.cli.running import asynchronous, tell
+from profagent.errors import UsageError
+from profagent.export.merged import Operand, export_trace
+from profagent.export.session_trace import Wanted
+from profagent.export.slices import LARGEST_PART_BYTES
+from profagent.importing.job_folder import named_target
+
+if TYPE_CHECKING:
+    from profagent.store.counter_maps import CounterMaps
+
+MB = 1_000_000
+US_PER_S = 1_000_000
+
+
+@click.command("trace")
+@click.argument("targets", metavar="SESSION|JOB…", nargs=-1, required=True)
+@options.workspace
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences, and meanwhile.")
+@click.option(
+    "--from", "from_text", metavar="TIME", help="From then on: s since 1970, or as 2026-11-23T14:00:00 (UTC)."
+)
+@click.option("--to", "to_text", metavar="TIME", help="Until then, by the board's clock as well.")
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="In place of trace/trace.json."
+)
+@click.option(
+    "--part-size",
+    type=click.IntRange(min=1),
+    default=LARGEST_PART_BYTES // MB,
+    show_default=True,
+    metavar="MB",
+    help="A larger trace is cut into files of this size.",
+)
+@options.counter_map
+@options.as_json
+@asynchronous
+async def command(  # noqa: PLR0913 - one parameter an option
+    *,
+    targets: tuple[str, ...],
+    workspace: Path | None,
+    last: int | None,
+    from_text: str | None,
+    to_text: str | None,
+    output: Path | None,
+    part_size: int,
+    maps: CounterMaps,
+    as_json: bool,
+) -> None:
+    """Write one trace of all that sessions have, for Perfetto and chrome://tracing.
+
+    Inferences with segments and layers, API calls, ranges and marks, subscribed ops, metrics and PMU ratios, losses.
+    Several boards come on the host's clock; the metadata tell how sure that is.
+
+    Example: profagent export trace 3 --last 100
+    """
+    if last is not None and (from_text or to_text):
+        raise UsageError("--last does not go with --from and --to", hint="leave one of them out")
+    found = [await named_target(target, None, _workspace_of(target, workspace), maps) for target in targets]
+    wanted = Wanted(last, _time_us(from_text), _time_us(to_text))
+    operands = [Operand(target.database, target.session) for target in found]
+    merged = await export_trace(operands, output or found[0].output("trace") / "trace.json", wanted, part_size * MB)
+    if merged.unplaced:
+        tell(f"{merged.unplaced} records have no known place in time and are left out")
+    if merged.metadata["clock"] == "host":
+        for session in merged.metadata["sessions"]:
+            line = session["clock_offset_us"]
+            sure = "not known: it is not moved" if line is None else f"known to {line['uncertainty_us']:,.0f} us"
+            tell(f"session {session['session']}: its clock's distance from the host's is {sure}")
+    if as_json:
+        files = [str(file) for file in merged.files]
+        click.echo(msgspec.json.encode({"files": files, "events": merged.events, "metadata": merged.metadata}))
+        return
+    for file in merged.files:
+        click.echo(str(file))
+    click.echo(f"{merged.events:,} events; drop {'one file' if len(merged.files) > 1 else 'it'} on ui.perfetto.dev")
+
+
+def _workspace_of(target: str, workspace: Path | None) -> Path | None:
+    return workspace if target.isdecimal() else None
+
+
+def _time_us(text: str | None) -> int | None:
+    """A moment of the board's clock. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        seconds = float(text) if text.replace(".", "", 1).isdecimal() else _moment(text).timestamp()
+        return int(seconds * US_PER_S)
+    except (ValueError, OverflowError) as error:
+        hint = "write seconds since 1970, or a time as 2026-11-23T14:00:00, which is UTC"
+        raise UsageError(f"{text!r} is no time", hint=hint) from error
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

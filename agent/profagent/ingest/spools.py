@@ -1,0 +1,180 @@
+"""What the sources have in common that the board's daemon writes itself: segments that are numbered and read in turn.
+
+00000001, 00000001.done, 00000002 …    what was written, and that a segment has ended
+end                                    nothing more is written
+simulated                              what is here was made up
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from profagent.errors import StoreError
+from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER
+from profagent.ingest import reasons
+from profagent.ingest.changes import ContentLedger, SimulatedKnown, SourceRows
+from profagent.ingest.decoder import Decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from profagent.ingest.changes import Change, Entry
+    from profagent.ingest.decoder import JobFiles
+
+Rows = dict[str, list[tuple[Any, ...]]]  # by table
+END = "end"
+_SEGMENT = re.compile(r"\d{8}")
+
+
+class Reader(Protocol):
+    """Reads a segment from its start. `torn`: bytes of a record that is not whole; `bad`: records that are none."""
+
+    torn: bytes
+    bad: int
+
+    def read(self, data: bytes) -> Rows:
+        """The rows of the segment's next bytes."""
+
+
+class RecordReader:
+    """A reader of records of one size, each of which is a row behind its number."""
+
+    def __init__(
+        self, table: str, record_bytes: int, decode: Callable[[bytes], tuple[Sequence[tuple[Any, ...]], int]]
+    ) -> None:
+        self.torn = b""
+        self.bad = 0
+        self._table, self._record_bytes, self._decode = table, record_bytes, decode
+        self._rows = 0
+
+    def read(self, data: bytes) -> Rows:
+        """The rows of whole records."""
+        data = self.torn + data
+        whole = len(data) - len(data) % self._record_bytes
+        self.torn = data[whole:]
+        found, bad = self._decode(data[:whole])
+        first, self._rows, self.bad = self._rows, self._rows + len(found), self.bad + bad
+        return {self._table: [(number, *row) for number, row in enumerate(found, first)]} if found else {}
+
+
+class SpoolDecoder(Decoder):
+    """Decodes the segments of one collection."""
+
+    tables: ClassVar[tuple[str, ...]] = ()
+    end_file = END
+
+    def __init__(self, files: JobFiles, **chosen: Any) -> None:
+        super().__init__(files, **chosen)
+        # Of segments that grow, how far they were read.
+        self._open: dict[str, tuple[int, Reader]] = {}
+        self._seen: set[str] = set()
+
+    def reader(self) -> Reader:
+        """One for a segment's start."""
+        raise NotImplementedError
+
+    @classmethod
+    def growing(cls, path: str) -> bool:
+        """Segments grow, all else is a snapshot."""
+        return _SEGMENT.fullmatch(path) is not None
+
+    def begin(self, path: str, generation: int, offset: int) -> Iterator[Change]:
+        """A segment goes on; from its start its earlier rows are void."""
+        yield from super().begin(path, generation, offset)
+        self._seen.add(path)
+        if offset == 0:
+            self._open[path] = 0, self.reader()
+            yield from (SourceRows(path, table, (), anew=True) for table in self.tables)
+
+    def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
+        """A segment's next rows."""
+        yield from super().append(path, generation, offset, data)
+        reader = self._at(path, offset)
+        bad = reader.bad
+        for table, rows in reader.read(data).items():
+            yield SourceRows(path, table, rows)
+        self._open[path] = offset + len(data), reader
+        if reader.bad != bad:
+            yield ContentLedger(path, tuple(_odd(reader)))
+
+    def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
+        """A segment has ended, perhaps in the middle of a record."""
+        yield from super().complete(path, generation, offset, digest)
+        reader = self._at(path, offset)
+        self._open.pop(path, None)
+        self._seen.add(path)
+        yield ContentLedger(path, (*_odd(reader), *_torn(reader, offset)))
+
+    def snapshot(
+        self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
+    ) -> Iterator[Change]:
+        """Of a small file its name says all."""
+        yield from super().snapshot(path, generation, data, digest, size=size)
+        if path == SIMULATED_MARKER:
+            yield SimulatedKnown(None, None)
+        elif path != END and not self.growing(path.removesuffix(DONE_SUFFIX)):
+            yield ContentLedger(path, (reasons.entry(reasons.FOREIGN_FILE, "no file of a spool"),))
+
+    def end(self, _unsettled: Iterable[str], _orphans: Iterable[str]) -> Iterator[Change]:
+        """Say which segments have no end, and which are not here."""
+        for path, (offset, reader) in sorted(self._open.items()):
+            no_end = reasons.entry(reasons.NO_DONE, "no .done vouches for this segment: it may miss its end")
+            yield ContentLedger(path, (*_odd(reader), *_torn(reader, offset), no_end))
+        self._open.clear()
+        numbers = {int(path) for path in {*self._seen, *self.files.names()} if self.growing(path)}
+        missing = max(numbers, default=0) - len(numbers)
+        if missing > 0:
+            detail = f"{missing} of {max(numbers)} segments are not here"
+            yield ContentLedger(None, (reasons.entry(reasons.MISSING_SEGMENT, detail, count=missing),))
+
+    def _at(self, path: str, offset: int) -> Reader:
+        """The reader of a segment at `offset`; of one that is not in use, what came before is read again."""
+        known, reader = self._open.get(path, (None, None))
+        if reader is not None and known == offset:
+            return reader
+        reader = self.reader()
+        data = self.files.read(path, offset) or b"" if offset else b""
+        if len(data) != offset:
+            raise StoreError(
+                f"the mirror lost bytes of {path}: {len(data)} of {offset} are there",
+                hint="start the capture again: it fetches what is missing",
+            )
+        reader.read(data)
+        return reader
+
+
+def _odd(reader: Reader) -> Iterator[Entry]:
+    if reader.bad:
+        yield reasons.entry(reasons.BAD_RECORD, "records that are none: bytes kept, not decoded", count=reader.bad)
+
+
+def _torn(reader: Reader, size: int) -> Iterator[Entry]:
+    if reader.torn:
+        detail = f"the last record is not whole: {len(reader.torn)} bytes of it are here"
+        yield reasons.entry(reasons.TORN_RECORD, detail, size - len(reader.torn), size)
+
+
+def table(name: str, columns: str) -> str:
+    """SQL for a table of a source, and what empties it with its log; `columns` stand behind those that all have."""
+    return f"""
+        CREATE TABLE IF NOT EXISTS {name} (
+            log     INTEGER NOT NULL REFERENCES log,
+            session INTEGER NOT NULL REFERENCES session,
+            number  INTEGER NOT NULL,
+            {columns},
+            PRIMARY KEY (log, number)
+        ) WITHOUT ROWID;
+        CREATE TRIGGER IF NOT EXISTS {name}_of_log AFTER DELETE ON log
+        BEGIN DELETE FROM {name} WHERE log = old.log; END;
+        CREATE TRIGGER IF NOT EXISTS {name}_of_cleared_log AFTER UPDATE OF generation ON log WHEN new.generation = 0
+        BEGIN DELETE FROM {name} WHERE log = old.log; END;
+    """  # noqa: S608 - names are code
+
+
+def rows_of(name: str, kind: str) -> str:
+    """SQL for what a view of a source is FROM: rows `t` of that table in collections `j` of a kind, their board `b`."""
+    return (
+        f"session_job s JOIN job j ON j.job = s.job AND j.name GLOB '{kind}-*' JOIN board b USING (board)"
+        f" JOIN log l ON l.job = j.job JOIN {name} t ON t.log = l.log AND t.session = s.session"
+    )

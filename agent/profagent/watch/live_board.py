@@ -1,0 +1,119 @@
+"""What the sources beside JOBs say of a board while it is watched: one event now and then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from profagent.formats.lru import Lru
+from profagent.ingest.changes import SourceRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from profagent.ingest.changes import JobChanges
+
+# Collections, and names of spans between two events, of which anything is remembered.
+REMEMBERED_COLLECTIONS = 64
+REMEMBERED_SPANS = 100
+UTILIZATION, TEMPERATURE, THERMAL, DAEMON_CPU = "utilization", "power.temperature", "thermal.", "daemon.cpu"
+US_PER_S = 1_000_000
+NS_PER_US = 1000
+
+
+class _Ops(NamedTuple):
+    """Operators of a subscription since the last event; times are the board's µs."""
+
+    number: int
+    since_us: int
+    until_us: int
+
+
+class LiveBoard:
+    """The newest metrics; operators and spans since the last event."""
+
+    def __init__(self) -> None:
+        self._names: Lru[str, dict[int, str]] = Lru(REMEMBERED_COLLECTIONS)
+        self._metrics: dict[str, float] = {}
+        self._time_us = 0
+        self._has_new = False
+        self._ops: Lru[str, _Ops] = Lru(REMEMBERED_COLLECTIONS)
+        self._spans: Lru[str, tuple[int, int]] = Lru(REMEMBERED_SPANS)
+        # What comes again after a lost link, by its time in µs.
+        self._shown_until_us = 0
+
+    def link_is_lost(self) -> None:
+        """What was told comes again with the next link."""
+        self._shown_until_us = self._time_us
+
+    def take(self, batch: JobChanges) -> None:
+        """Rows of a collection."""
+        for change in batch.changes:
+            if isinstance(change, SourceRows):
+                if change.table == "metric_name":
+                    # A segment begins with its names.
+                    known = {} if change.anew else self._names.get(batch.job, {})
+                    self._names[batch.job] = known | {row[0]: row[1] for row in change.rows}
+                elif change.table == "metric":
+                    self._take_metrics(self._names.get(batch.job, {}), change.rows)
+                elif change.table == "op_event":
+                    self._take_ops(batch.job, change.rows)
+                elif change.table == "range":
+                    self._take_ranges(change.rows)
+
+    def event(self) -> dict[str, Any] | None:
+        """What is new since the last event; None where nothing is."""
+        if not self._has_new:
+            return None
+        self._has_new = False
+        spans = sorted(self._spans.items(), key=lambda each: -each[1][1])
+        found = {
+            "event": "board",
+            "time_us": self._time_us,
+            "npu_utilization": self._metric(UTILIZATION),
+            "temperature": self._metrics.get(TEMPERATURE, self._metric(THERMAL)),
+            "daemon_cpu": self._metrics.get(DAEMON_CPU),
+            "ops": [_rate(job, ops) for job, ops in self._ops.items() if ops.number],
+            "spans": [
+                {"name": name, "count": count, "mean_us": total_ns / count / NS_PER_US}
+                for name, (count, total_ns) in spans
+            ],
+        }
+        for job, ops in list(self._ops.items()):
+            self._ops[job] = _Ops(0, ops.until_us, ops.until_us)
+        self._spans.clear()
+        return found
+
+    def _metric(self, part: str) -> float | None:
+        """The largest of the metrics whose names have that part."""
+        return max((value for name, value in self._metrics.items() if part in name), default=None)
+
+    def _take_metrics(self, names: dict[int, str], rows: Iterable[tuple[Any, ...]]) -> None:
+        for _, number, time_us, value in rows:
+            if number in names and time_us > self._shown_until_us:
+                self._metrics[names[number]] = value
+                self._see(time_us)
+
+    def _take_ops(self, job: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        for _, _, _, _, start_us, end_us, _, _ in rows:
+            if end_us > self._shown_until_us:
+                number, since_us, until_us = self._ops.get(job, _Ops(0, start_us, end_us))
+                self._ops[job] = _Ops(number + 1, since_us, max(until_us, end_us))
+                self._see(end_us)
+
+    def _take_ranges(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        for _, kind, text, _, _, _, begin_ns, end_ns, _, _ in rows:
+            if kind != "mark" and end_ns // NS_PER_US > self._shown_until_us:
+                count, total_ns = self._spans.get(text, (0, 0))
+                self._spans[text] = count + 1, total_ns + end_ns - begin_ns
+                self._see(end_ns // NS_PER_US)
+
+    def _see(self, time_us: int) -> None:
+        self._time_us = max(self._time_us, time_us)
+        self._has_new = True
+
+
+def _rate(job: str, ops: _Ops) -> dict[str, Any]:
+    """A subscription's operators, and how many come in a second of the board's clock."""
+    seconds = (ops.until_us - ops.since_us) / US_PER_S
+    source = job.partition("-")[2].rpartition("-")[0]
+    return {"source": source, "count": ops.number, "per_s": ops.number / seconds if seconds > 0 else None}

@@ -1,0 +1,203 @@
+"""`export trace`: one trace of a session with all sources, which is its database event by event."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profagent.export.merged import Operand, export_trace
+from tests.integration.host import processed, profagent
+from tests.integration.rows import query
+
+Trace = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workspace of a demo: a session of a simulated board with all four sources."""
+    folder = tmp_path_factory.mktemp("demo")
+    ended = processed("demo", "--for", "2s", "--model", "resnet50", TMPDIR=str(folder))
+    assert ended.code == 0, ended.err
+    (found,) = folder.glob("profagent-demo-*")
+    return found
+
+
+def exported(workspace: Path, file: Path, *more: object) -> Trace:
+    ended = profagent("export", "trace", "1", "--workspace", workspace, "--output", file, *map(str, more))
+    assert ended.code == 0, ended.err
+    found: Trace = json.loads(file.read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def trace(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return exported(workspace, tmp_path_factory.mktemp("trace") / "trace.json")
+
+
+def of(trace: Trace, phase: str, *categories: str) -> list[dict[str, Any]]:
+    return [
+        event
+        for event in trace["traceEvents"]
+        if event["ph"] == phase and (not categories or event.get("cat") in categories)
+    ]
+
+
+def moments(trace: Trace, *categories: str, phase: str = "X") -> list[tuple[str, int, int]]:
+    """Names, starts and durations in whole µs of the board's clock."""
+    origin = trace["metadata"]["origin_us"]
+    return sorted(
+        (event["name"], round(origin + event["ts"]), round(event.get("dur", 0)))
+        for event in of(trace, phase, *categories)
+    )
+
+
+def agree(found: list[tuple[str, int, int]], rows: list[tuple[Any, ...]]) -> None:
+    """The same names, at times that are at most 1 µs apart."""
+    assert rows
+    assert Counter(name for name, _, _ in found) == Counter(row[0] for row in rows)
+    for (name, start, duration), (other, start_us, duration_us) in zip(found, sorted(rows), strict=True):
+        assert name == other
+        assert abs(start - start_us) <= 1.5
+        assert abs(duration - duration_us) <= 2
+
+
+@pytest.mark.parametrize(
+    ("categories", "sql"),
+    [
+        (["layer"], "SELECT ifnull(layer_name, 'N/A'), start_us, duration_us FROM op_records"),
+        (["cpu-layer"], "SELECT ifnull(layer_name, 'N/A'), start_us, duration_us FROM aicpu_records"),
+        (["call"], "SELECT name, begin_us, duration_us FROM api_records WHERE begin_us IS NOT NULL"),
+        (["span", "range", "step"], "SELECT name, start_us, duration_us FROM ranges WHERE kind <> 'mark'"),
+        (["op"], "SELECT op_name, start_us, duration_us FROM op_events"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_each_slice_is_a_row(workspace: Path, trace: Trace, categories: list[str], sql: str) -> None:
+    rows = query(workspace / "profagent.db", sql)
+    if categories == ["cpu-layer"] and not rows:
+        pytest.skip("the network has no CPU segment")
+    agree(moments(trace, *categories), rows)
+
+
+def test_each_sample_is_a_counter(workspace: Path, trace: Trace) -> None:
+    rows = query(workspace / "profagent.db", "SELECT name, unit, time_us, value FROM metrics")
+    origin = trace["metadata"]["origin_us"]
+    found = [
+        (event["name"], round(origin + event["ts"]), event["args"]["value"])
+        for event in of(trace, "C")
+        if event["name"] != "PMU"
+    ]
+    assert sorted(found) == sorted((f"{name} ({unit})" if unit else name, at, value) for name, unit, at, value in rows)
+    assert any(name.startswith("npu") for name, _, _ in found)
+    ratios = [event["args"]["mac_busy"] for event in of(trace, "C") if event["name"] == "PMU"]
+    assert max(ratios) > 0
+    layers, inferences = len(of(trace, "X", "layer")), len(of(trace, "X", "inference"))
+    assert len(ratios) == layers + inferences
+
+
+def test_slices_lie_within_each_other_and_each_track_has_a_name(trace: Trace) -> None:
+    named = {(event["pid"], event.get("tid", 0)) for event in of(trace, "M")}
+    ends: dict[tuple[int, int], list[float]] = {}
+    for event in of(trace, "X"):
+        key = (event["pid"], event["tid"])
+        assert key in named
+        start = round(event["ts"] * 1000)
+        end = start + round(event["dur"] * 1000)
+        open_ends = ends.setdefault(key, [])
+        while open_ends and open_ends[-1] <= start:
+            open_ends.pop()
+        assert not open_ends or end <= open_ends[-1], event
+        open_ends.append(end)
+    names = {event["args"]["name"] for event in of(trace, "M")}
+    assert any("[simulated]: NPU 0, resnet50.0" in name for name in names), names
+    # All of an inference is on one track.
+    layers = {(event["pid"], event["tid"]) for event in of(trace, "X", "layer")}
+    assert layers == {(event["pid"], event["tid"]) for event in of(trace, "X", "inference")}
+
+
+def test_an_arrow_leads_from_the_call_to_each_segment(workspace: Path, trace: Trace) -> None:
+    executing = [event for event in of(trace, "X", "call") if event["name"].startswith("svp_acl_mdl_execute")]
+    begins = {(event["pid"], event["tid"], event["ts"]) for event in executing}
+    starts = of(trace, "s")
+    assert {(event["pid"], event["tid"], event["ts"]) for event in starts} <= begins
+    ((inferences,),) = query(workspace / "profagent.db", "SELECT count(*) FROM inferences WHERE figures = 'final'")
+    assert len(starts) == inferences
+    segments = {(event["pid"], event["tid"], event["ts"]) for event in of(trace, "X", "segment", "cpu-segment")}
+    assert {(event["pid"], event["tid"], event["ts"]) for event in [*of(trace, "t"), *of(trace, "f")]} == segments
+
+
+def test_a_part_of_the_time_alone(workspace: Path, tmp_path: Path) -> None:
+    few = exported(workspace, tmp_path / "last.json", "--last", 3)
+    assert len(of(few, "X", "inference")) == 3
+    first, last = (event["ts"] for event in (of(few, "X", "inference")[0], of(few, "X", "inference")[-1]))
+    end = last + of(few, "X", "inference")[-1]["dur"]
+    assert all(event["ts"] + event["dur"] >= first and event["ts"] <= end + 1 for event in of(few, "X"))
+    assert of(few, "X", "op")
+    database = workspace / "profagent.db"
+    ((since, until),) = query(
+        database, "SELECT min(start_us), max(start_us) FROM (SELECT * FROM inferences ORDER BY start_us LIMIT 5)"
+    )
+    some = exported(workspace, tmp_path / "from.json", "--from", since / 1e6, "--to", (until + 1) / 1e6)
+    assert len(of(some, "X", "inference")) in {5, 6}
+
+
+def test_a_large_trace_is_cut_and_says_so(workspace: Path, trace: Trace, tmp_path: Path) -> None:
+    first = exported(workspace, tmp_path / "trace.json", "--part-size", 1)
+    parts = [first]
+    while (name := parts[-1]["metadata"]["goes_on_in"]) is not None:
+        file = tmp_path / name
+        assert file.stat().st_size <= 1_001_000
+        parts.append(json.loads(file.read_text()))
+    whole = [event for event in trace["traceEvents"] if event["ph"] != "M"]
+    assert [event for part in parts for event in part["traceEvents"] if event["ph"] != "M"] == whole
+    assert [part["metadata"]["part"] for part in parts] == [*range(1, len(parts) + 1)]
+    assert len(parts) > 1 or (tmp_path / "trace.json").stat().st_size < 1_000_000
+    for part in parts:
+        named = {(event["pid"], event.get("tid", 0)) for event in of(part, "M")}
+        assert {(event["pid"], 0) for event in part["traceEvents"]} <= named
+
+
+def test_two_boards_come_on_the_host_s_clock(workspace: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with (
+        closing(sqlite3.connect(workspace / "profagent.db")) as source,
+        closing(sqlite3.connect(other / "profagent.db")) as copy,
+    ):
+        source.backup(copy)
+        with copy:
+            copy.execute("UPDATE board SET identity = 'another', hostname = 'another'")
+            copy.execute("UPDATE clock_sample SET offset_us = offset_us + 5000000")
+            copy.execute("INSERT INTO ledger_entry (session, origin, grade, reason, detail, count)"
+                         " VALUES (1, 'link', 'loss', 'disk-full', 'gone', 1)")  # fmt: skip
+            copy.execute("INSERT INTO ledger_entry (session, origin, grade, reason, detail, count)"
+                         " VALUES (1, 'board', 'loss', 'deleted-undelivered', 'the cap', 1)")  # fmt: skip
+            copy.execute(
+                "INSERT INTO kept_loss (board, id, entry, job_name, from_us)"
+                " SELECT 1, 'a', max(entry), 'OPS-x', (SELECT min(start_us) FROM inference) FROM ledger_entry"
+            )
+    merged = asyncio.run(
+        export_trace([Operand(workspace / "profagent.db"), Operand(other / "profagent.db")], tmp_path / "two.json")
+    )
+    both = json.loads((tmp_path / "two.json").read_text())
+    assert both["metadata"]["clock"] == "host"
+    sessions = merged.metadata["sessions"]
+    assert all(session["clock_offset_us"]["uncertainty_us"] < 100_000 for session in sessions)
+    # What happened at the same moment of both clocks is 5 s apart on the host's.
+    starts: dict[str, float] = {}
+    for event in of(both, "M"):
+        if event["name"] == "process_name" and ": NPU" in event["args"]["name"]:
+            first = min(each["ts"] for each in of(both, "X", "inference") if each["pid"] == event["pid"])
+            starts[event["args"]["name"].split(" ")[0]] = first
+    away = starts.pop("another")
+    assert round((next(iter(starts.values())) - away) / 1e6, 2) == 5.0
+    loss, kept = of(both, "i", "loss")
+    assert (kept["name"], kept["args"]["job"], round(kept["ts"] - away)) == ("deleted-undelivered", "OPS-x", 0)
+    assert (loss["name"], loss["args"]["detail"], loss["args"]["time"]) == ("disk-full", "gone", "N/A")

@@ -1,0 +1,182 @@
+"""Subscribed operators, marks and metrics come into their views: from a board, from a copy, and from mirrors anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profagent_app.marks import Kind
+from tests.fakes.spooled import MARKS, METRICS, OPS, START_US, mark, spooled, sweeps
+from tests.integration.board import eventually, running
+from tests.integration.host import is_event, profagent, started
+from tests.integration.rows import query
+
+PIPES = sorted((Path(__file__).parents[1] / "data" / "pipe").glob("*.bin"))
+VIEWS = ("op_events", "ranges", "metrics")
+LEDGER = "SELECT job, log, grade, reason, first, last, count FROM ledger ORDER BY job, log, reason"
+
+
+def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """What the views have, whoever captured it."""
+    found = {view: query(database, f"SELECT * FROM {view}") for view in VIEWS}
+    return {view: sorted(row[2:] for row in rows) for view, rows in found.items()}
+
+
+def imported(directory: Path) -> Path:
+    ended = profagent("import", "-dir", directory)
+    assert ended.code in {0, 4}, ended.err
+    return directory / "sqlite" / "profagent.db"
+
+
+@pytest.mark.parametrize("pipe", PIPES, ids=lambda pipe: pipe.stem)
+def test_each_op_is_what_the_library_s_accessors_answer(pipe: Path, tmp_path: Path) -> None:
+    data = pipe.read_bytes()
+    database = imported(spooled(tmp_path / OPS, data[:1024], data[1024:]))
+    said = json.loads(pipe.with_suffix(".json").read_text())
+    found = query(database, "SELECT source, model_id, op_type, op_name, start_us, end_us, duration_us FROM op_events")
+    assert len(found) == said["op_num"]
+    for (source, model_id, kind, name, *times), op in zip(found, said["ops"], strict=True):
+        assert (source, model_id, times) == ("camera", op["model_id"], [op["start"], op["end"], op["duration"]])
+        for what, text in (("type", kind), ("name", name)):
+            if op[f"{what}_rc"] == 0:  # of 32 bytes the accessor tells nothing
+                assert text == op[f"{what}_written"].rstrip("\0")
+
+
+def test_marks_and_metrics_are_rows(tmp_path: Path) -> None:
+    records = mark(Kind.SPAN, "preprocess", START_US, START_US + 900, '{"frame":1}', number=3)
+    records += mark(Kind.MARK, "frame", START_US + 5, START_US + 5, tid=8)
+    database = imported(spooled(tmp_path / MARKS, records))
+    assert rows(database)["ranges"] == [
+        (5, 7, "span", "preprocess", '{"frame": 1}', START_US, START_US + 900, 900, 0, 3),
+        (5, 8, "mark", "frame", "{}", START_US + 5, START_US + 5, 0, 0, 0),
+    ]
+    names = ("npu.utilization", "self.cpu")
+    database = imported(spooled(tmp_path / METRICS, sweeps((START_US, 12), (START_US + 10, 7.5), names=names)))
+    assert rows(database)["metrics"] == [
+        (name.split(".")[0], name, "%", time_us, value)
+        for name in names
+        for time_us, value in ((START_US, 12), (START_US + 10, 7.5))
+    ]
+
+
+def test_what_is_torn_lost_or_nonsense_is_in_the_ledger(tmp_path: Path) -> None:
+    data = PIPES[0].read_bytes()
+    ended = profagent("import", "-dir", spooled(tmp_path / OPS, data[:600], b"\xff" * 256 + data[:256], first=3))
+    assert ended.code == 4
+    found = query(tmp_path / OPS / "sqlite" / "profagent.db", LEDGER)
+    assert found == [
+        (OPS, None, "note", "missing-segment", None, None, 2),
+        (OPS, "00000003", "loss", "torn-record", 512, 600, 1),
+        (OPS, "00000004", "loss", "bad-record", None, None, 1),
+    ]
+    lines = sweeps((START_US, 1)) + b"s 1 0=nan\ns -1 0=1\ns 99999999999999999999999 0=1\ns 5 0=1 0="
+    directory = spooled(tmp_path / METRICS, lines, is_over=False)
+    assert profagent("import", "-dir", directory).code == 4
+    database = directory / "sqlite" / "profagent.db"
+    assert {row[1:4] + row[6:] for row in query(database, LEDGER)} == {
+        ("00000001", "loss", "bad-record", 3),
+        ("00000001", "loss", "torn-record", 1),
+        ("00000001", "note", "no-done", 1),
+    }
+    assert query(database, "SELECT value FROM metrics") == [(1,)]
+    assert query(database, "SELECT state FROM job") == [("quiet",)]
+
+
+def test_a_workspace_is_made_anew_from_its_mirrors(tmp_path: Path) -> None:
+    data = PIPES[0].read_bytes()
+    root, live, anew = tmp_path / "root", tmp_path / "live", tmp_path / "anew"
+    spooled(root / OPS, data[:1024], data[1024:])
+    spooled(root / MARKS, mark(Kind.SPAN, "preprocess", START_US, START_US + 900))
+    spooled(root / METRICS, sweeps((START_US, 12)), sweeps((START_US + 10, 13)))
+    shutil.copytree(Path(__file__).parents[1] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR",
+                    root / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR")  # fmt: skip
+    with running("--root", root, "--quiet-after", "2") as board:
+        arguments = ("--board", board.address, "--workspace", live, "--backlog", "--until-finished")
+        recorded = profagent("record", *arguments, "--json")
+    assert recorded.document["events"] == {"ops": len(data) // 256, "ranges": 1, "samples": 2}, recorded.err
+    mirrors = sorted(live.glob("mirror/*/*"))
+    assert len(mirrors) == 4
+    for mirror in mirrors:
+        assert profagent("import", "-dir", mirror, "--workspace", anew).code in {0, 4}
+    assert rows(anew / "profagent.db") == rows(live / "profagent.db")
+    assert query(anew / "profagent.db", "SELECT DISTINCT state FROM job") == [("finished",)]
+    listed = profagent("sessions", "--workspace", live)
+    assert f"session 1: {len(data) // 256} ops, 1 ranges, 2 samples" in listed.out
+    shown = profagent("show", "--session", "1", "--workspace", live)
+    assert f"beside its JOBs, session 1 has {len(data) // 256} ops, 1 ranges, 2 samples" in shown.out
+    assert profagent("show", "-dir", root / METRICS).out == "session 1: 2 samples; no JOB\n"
+
+
+def recorded(address: str, workspace: Path, until: str, wanted: list[tuple[Any, ...]], *, killed: bool) -> None:
+    """Record until a query has these rows; then it is killed, or told to end."""
+    database = workspace / "profagent.db"
+
+    def has_come() -> bool:
+        try:
+            return query(database, until) == wanted
+        except sqlite3.OperationalError:
+            return False  # before it is made
+
+    with started("record", "--board", address, "--workspace", str(workspace), "--backlog") as host:
+        assert eventually(has_come)
+        if killed:
+            host.process.kill()
+        else:
+            assert host.interrupt().code == 0
+
+
+def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(tmp_path: Path) -> None:
+    data = PIPES[0].read_bytes()
+    root, workspace = tmp_path / "root", tmp_path / "workspace"
+    ops, lines = spooled(root / OPS, data[:700], is_over=False), sweeps((START_US, 1), (START_US + 1, 2))
+    metrics = spooled(root / METRICS, lines[:-3], is_over=False)
+    counts = "SELECT (SELECT count(*) FROM op_events), (SELECT count(*) FROM metrics)"
+    with running("--root", root) as board:
+        recorded(board.address, workspace, counts, [(2, 1)], killed=True)
+        for file, rest in ((ops / "00000001", data[700:1500]), (metrics / "00000001", lines[-3:])):
+            with file.open("ab") as out:
+                out.write(rest)
+        recorded(board.address, workspace, counts, [(5, 2)], killed=False)
+        with (ops / "00000001").open("ab") as out:
+            out.write(data[1500:])
+        number = len(data) // 256
+        recorded(board.address, workspace, counts, [(number, 2)], killed=False)
+    by_session = "SELECT session, count(*) FROM op_events GROUP BY session ORDER BY session"
+    assert query(workspace / "profagent.db", by_session) == [(1, 5), (2, number - 5)]
+    assert query(workspace / "profagent.db", "SELECT sequence FROM op_events") == query(
+        imported(spooled(tmp_path / "copy" / OPS, data)), "SELECT sequence FROM op_events"
+    )
+    assert query(workspace / "profagent.db", "SELECT time_us, value FROM metrics") == [(START_US, 1), (START_US + 1, 2)]
+    # Sessions that share a collection go together.
+    cleared = profagent("gc", "--workspace", workspace, "--keep-last", "0")
+    assert cleared.code == 0, cleared.err
+    assert query(workspace / "profagent.db", counts) == [(0, 0)]
+    assert query(workspace / "profagent.db", "SELECT (SELECT count(*) FROM op_event)") == [(0,)]
+
+
+def test_watch_tells_of_the_newest_segment_and_what_comes_then(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    names = ("npu.hw_utilization", "daemon.cpu")
+    old, now = sweeps((START_US, 50), names=names), sweeps((START_US + 10, 12), names=names)
+    metrics = spooled(root / METRICS, old, now, is_over=False)
+    (metrics / "00000001.done").write_text(f"bytes:{len(old)}\n")
+    with running("--root", root) as board, started("watch", "--board", board.address, "--json") as host:
+        (line,) = host.out.until(is_event("board"))
+        event = json.loads(line)
+        assert (event["npu_utilization"], event["daemon_cpu"], event["temperature"]) == (12, 12, None)
+        (ops := root / OPS).mkdir()
+        (ops / "00000001").write_bytes(PIPES[0].read_bytes()[:1024])
+        with (metrics / "00000002").open("ab") as file:
+            file.write(f"s {START_US + 2_000_000_000_000} 0=33\n".encode())
+        host.out.until(lambda line: '"count":4' in line)
+        ended = host.interrupt()
+    events = [json.loads(line) for line in ended.out.splitlines()]
+    last = [each for each in events if each["event"] == "board"][-1]
+    assert (last["npu_utilization"], last["daemon_cpu"]) == (33, 12)
+    assert [each for each in events if each["event"] not in {"board", "summary"}] == []
+    assert ended.code == 0, ended.err

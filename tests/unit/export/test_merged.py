@@ -1,0 +1,51 @@
+"""The pure parts of the merged trace: tracks on which slices nest, and the line through clock samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from profagent.export.clocks import clock_line
+from profagent.export.slices import Clock, Event, PartedFile, Tracks
+
+
+def test_what_does_not_nest_goes_to_another_track() -> None:
+    tracks = Tracks()
+    spans = [(0, 100), (10, 50), (50, 90), (60, 120), (100, 110), (130, 140)]
+    places = [tracks.take("board", "thread 1", *span)[1] for span in spans]
+    assert places == [1, 1, 1, 2, 1, 1]
+    names = [event.args["name"] for event in tracks.names({(1, 0), (1, 1), (1, 2)})]
+    assert names == ["board", "thread 1", "thread 1 (2)"]
+
+
+def test_the_clock_line_follows_a_drift_and_tells_how_sure_it_is() -> None:
+    samples = [(second * 1_000_000, 500 + 10 * second, 40) for second in range(100)]
+    line = clock_line([*samples, (50_000_000, 90_000, 9_000)])
+    assert line is not None
+    assert line.offset_at(10_000_000 + 600) == pytest.approx(600, abs=0.1)
+    assert line.uncertainty_us == pytest.approx(20, abs=0.1)
+    assert clock_line([]) is None
+    single = clock_line([(1_000, 5, 8)])
+    assert single is not None
+    assert (single.offset_at(99_999_999), single.uncertainty_us) == (5, 4)
+    clock = Clock(1_795_230_382_000_000, lambda _: 5.0)
+    assert clock.ns(1_795_230_382_000_005.25) == 250
+
+
+def test_each_part_can_be_opened_by_itself(tmp_path: Path) -> None:
+    tracks = Tracks()
+    with PartedFile(tmp_path / "trace.json", tracks, 400) as parts:
+        parts.metadata["clock"] = "board"
+        for number in range(9):
+            parts.write(Event("X", "a", *tracks.take("board", "t", number, number + 1), number / 1000, 0.001))
+        parts.end()
+    found = [json.loads(file.read_text()) for file in parts.files]
+    assert len(found) > 1
+    for number, part in enumerate(found, 1):
+        assert [event["name"] for event in part["traceEvents"][:2]] == ["process_name", "thread_name"]
+        following = None if number == len(found) else f"trace.{number + 1}.json"
+        assert part["metadata"] == {"clock": "board", "part": number, "goes_on_in": following}
+    assert sum(event["ph"] == "X" for part in found for event in part["traceEvents"]) == 9
+    assert sorted(tmp_path.iterdir()) == sorted(parts.files)

@@ -1,0 +1,66 @@
+"""`stats --by step`: steps are what a Profiler calls so, and the outermost ranges of each thread."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profagent.cli.main import run
+from profagent_app.marks import Kind
+from tests.fakes.spooled import MARKS, START_US, mark, spooled
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def rows_of(directory: Path, capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], tuple[int, float, float]]:
+    """Number, total and share by step and range."""
+    assert run(["stats", str(directory), "--by", "step", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["rows"]
+    return {(row["step"], row["range"]): (row["count"], row["total"], round(row["share"], 2)) for row in found}
+
+
+def at(begin: int, end: int) -> tuple[int, int]:
+    return START_US + begin, START_US + end
+
+
+def test_ranges_belong_to_the_outermost_of_their_thread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        # As they end: what is within comes first.
+        *(mark(Kind.SPAN, "decode", *at(1000 * n + 100, 1000 * n + 300)) for n in range(3)),
+        *(mark(Kind.RANGE, "copy", *at(1000 * n + 400, 1000 * n + 500), lane=9) for n in range(3)),
+        *(mark(Kind.SPAN, "frame", *at(1000 * n, 1000 * n + 800)) for n in range(3)),
+        mark(Kind.SPAN, "upload", *at(100, 300), tid=8),
+        mark(Kind.MARK, "start", *at(0, 0)),
+    ]
+    assert rows_of(spooled(tmp_path / MARKS, b"".join(records)), capsys) == {
+        ("frame", ""): (3, 2400, round(2400 / 2600 * 100, 2)),
+        ("frame", "decode"): (3, 600, 25),
+        ("frame", "copy"): (3, 300, 12.5),
+        ("upload", ""): (1, 200, round(200 / 2600 * 100, 2)),
+    }
+
+
+def test_a_profiler_s_step_holds_every_thread_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        mark(Kind.SPAN, "decode", *at(100, 300)),
+        mark(Kind.SPAN, "upload", *at(100, 200), tid=8),
+        mark(Kind.STEP, "step", *at(0, 1000)),
+        mark(Kind.STEP, "step", *at(1000, 1500)),
+        mark(Kind.SPAN, "decode", *at(1000, 1400)),
+        mark(Kind.SPAN, "straddling", *at(1400, 1600)),
+    ]
+    assert rows_of(spooled(tmp_path / MARKS, b"".join(records)), capsys) == {
+        ("step", ""): (2, 1500, round(1500 / 1700 * 100, 2)),
+        ("step", "decode"): (2, 600, 40),
+        ("step", "upload"): (1, 100, round(100 / 15, 2)),
+        ("straddling", ""): (1, 200, round(200 / 1700 * 100, 2)),
+    }
+
+
+def test_it_says_where_there_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = spooled(tmp_path / MARKS, mark(Kind.MARK, "start", *at(0, 0)))
+    run(["stats", str(directory), "--by", "step"])
+    assert "nothing was recorded that could be told by step" in capsys.readouterr().out
+    assert run(["stats", str(directory), "--by", "step", "--skip", "1"]) == 2
