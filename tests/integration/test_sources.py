@@ -152,6 +152,15 @@ def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(tmp
         imported(spooled(tmp_path / "copy" / OPS, data)), "SELECT sequence FROM op_events"
     )
     assert query(workspace / "profagent.db", "SELECT time_us, value FROM metrics") == [(START_US, 1), (START_US + 1, 2)]
+    # Who goes on with a segment knows the names of its metrics.
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", str(workspace), "--save", "--json")
+        with started("watch", *arguments) as host:
+            host.err.until("watching")
+            with (metrics / "00000001").open("ab") as out:
+                out.write(f"s {START_US + 2} 0=77\n".encode())
+            assert json.loads(host.out.until(is_event("board"))[-1])["npu_utilization"] == 77
+            assert host.interrupt().code == 0
     # Sessions that share a collection go together.
     cleared = profagent("gc", "--workspace", workspace, "--keep-last", "0")
     assert cleared.code == 0, cleared.err

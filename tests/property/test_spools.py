@@ -68,7 +68,8 @@ def test_pieces_and_other_processes_make_no_difference(
 ) -> None:
     data = GOOD[source] + torn
     whole, pieces = decoded(source, data, ()), decoded(source, data, cuts, forgotten)
-    assert rows_of(pieces) == rows_of(whole)
+    # Names are told again to who goes on.
+    assert {table: list(dict.fromkeys(rows)) for table, rows in rows_of(pieces).items()} == rows_of(whole)
     assert len(rows_of(whole)) > 0
     ledgers = [[each for each in changes if isinstance(each, ContentLedger)][-1] for changes in (whole, pieces)]
     assert ledgers[0] == ledgers[1]

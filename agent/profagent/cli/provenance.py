@@ -145,6 +145,12 @@ def _pmu_remark(counter_map: str | None, likely: Sequence[str]) -> str:
     return f"the PMU columns were read with the counter map '{counter_map}'; what it does not name is N/A{doubt}"
 
 
+def _nothing_new(job: Mapping[str, Any]) -> str:
+    is_job = source_named(job["job"]) in {"", JOB_SOURCE}
+    there = f"{job['inferences']:,} inferences are" if is_job else "it is"
+    return f"{job['job']}: nothing new: {there} there from session {job['session']}"
+
+
 def summary_lines(summary: dict[str, Any]) -> list[str]:
     """A session's summary for people."""
     records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
@@ -156,10 +162,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"  records:  {records}; {summary['bytes']} bytes",
         *(f"  sources:  {line}" for line in [events_line(summary["events"])] if line),
         f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
-        *(
-            f"  {job['job']}: nothing new: {job['inferences']:,} inferences are there from session {job['session']}"
-            for job in summary["earlier"]
-        ),
+        *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
         *(f"  {printable(line)}" for line in not_final_lines(summary["not_final"])),
         *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),

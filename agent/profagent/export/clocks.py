@@ -9,6 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Of samples that are closer together, a drift would be the noise of their round trips.
+LEAST_SPREAD_US = 30_000_000
+
 
 class ClockLine(NamedTuple):
     """`offset_us` at the board's time `at_us`, which grows by `drift` for each µs of it. All in µs."""
@@ -28,7 +31,7 @@ def clock_line(samples: Sequence[tuple[int, int, int]]) -> ClockLine | None:
     """The line through samples of host time, offset and round trip; None without any.
 
     The half with the shorter round trips counts. The uncertainty is the farthest of these from the line, and half of
-    the shortest round trip, within which nobody knows when the board looked at its clock.
+    their longest round trip, within which nobody knows when the board looked at its clock.
     """
     if not samples:
         return None
@@ -37,7 +40,7 @@ def clock_line(samples: Sequence[tuple[int, int, int]]) -> ClockLine | None:
     board_us, offset_us = (host_us + offset_us)[best], offset_us[best]
     at_us, middle = float(board_us.mean()), float(offset_us.mean())
     away = board_us - at_us
-    spread = float((away**2).sum())
-    drift = float((away * (offset_us - middle)).sum()) / spread if spread else 0.0
+    is_wide = float(np.ptp(away)) >= LEAST_SPREAD_US
+    drift = float((away * (offset_us - middle)).sum() / (away**2).sum()) if is_wide else 0.0
     residual = float(np.abs(offset_us - middle - drift * away).max())
-    return ClockLine(at_us, middle, drift, residual + float(round_trip_us.min()) / 2, len(samples))
+    return ClockLine(at_us, middle, drift, residual + float(round_trip_us[best].max()) / 2, len(samples))

@@ -146,7 +146,7 @@ class ApiRecords:
 class SourceRows(NamedTuple):
     """Rows of a log for a table that its source's schema made, behind the columns `log` and `session`.
 
-    `anew`: those that the log had before are void.
+    `anew`: those that the log had before are void; else one takes the place of one with the same key.
     """
 
     path: str

@@ -18,6 +18,7 @@ class MetricsDecoder(SpoolDecoder):
     """Decodes `METRICS-…` collections."""
 
     tables = ("metric_name", "metric")
+    names_table = "metric_name"
     schema = f"""
 {table("metric_name", _NAME_COLUMNS)}
 {table("metric", _SAMPLE_COLUMNS)}

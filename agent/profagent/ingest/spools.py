@@ -62,6 +62,7 @@ class SpoolDecoder(Decoder):
     """Decodes the segments of one collection."""
 
     tables: ClassVar[tuple[str, ...]] = ()
+    names_table = ""  # its rows name what others have: who goes on with a segment is told them again
     end_file = END
 
     def __init__(self, files: JobFiles, **chosen: Any) -> None:
@@ -90,7 +91,9 @@ class SpoolDecoder(Decoder):
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
         """A segment's next rows."""
         yield from super().append(path, generation, offset, data)
-        reader = self._at(path, offset)
+        reader, before = self._at(path, offset)
+        if self.names_table in before:
+            yield SourceRows(path, self.names_table, before[self.names_table])
         bad = reader.bad
         for table, rows in reader.read(data).items():
             yield SourceRows(path, table, rows)
@@ -101,7 +104,7 @@ class SpoolDecoder(Decoder):
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
         """A segment has ended, perhaps in the middle of a record."""
         yield from super().complete(path, generation, offset, digest)
-        reader = self._at(path, offset)
+        reader, _ = self._at(path, offset)
         self._open.pop(path, None)
         self._seen.add(path)
         yield ContentLedger(path, (*_odd(reader), *_torn(reader, offset)))
@@ -128,11 +131,11 @@ class SpoolDecoder(Decoder):
             detail = f"{missing} of {max(numbers)} segments are not here"
             yield ContentLedger(None, (reasons.entry(reasons.MISSING_SEGMENT, detail, count=missing),))
 
-    def _at(self, path: str, offset: int) -> Reader:
+    def _at(self, path: str, offset: int) -> tuple[Reader, Rows]:
         """The reader of a segment at `offset`; of one that is not in use, what came before is read again."""
         known, reader = self._open.get(path, (None, None))
         if reader is not None and known == offset:
-            return reader
+            return reader, {}
         reader = self.reader()
         data = self.files.read(path, offset) or b"" if offset else b""
         if len(data) != offset:
@@ -140,8 +143,7 @@ class SpoolDecoder(Decoder):
                 f"the mirror lost bytes of {path}: {len(data)} of {offset} are there",
                 hint="start the capture again: it fetches what is missing",
             )
-        reader.read(data)
-        return reader
+        return reader, reader.read(data)
 
 
 def _odd(reader: Reader) -> Iterator[Entry]:

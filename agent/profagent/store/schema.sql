@@ -342,7 +342,7 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 --   sdk_version         SDK of the board; empty where it cannot be read
 --   counter_map         name of the counter map; NULL without one
 --   labels              `key=value` pairs, separated by spaces
---   jobs                number of JOBs
+--   jobs                number of JOBs, and of collections of other sources
 --   inferences          number of sampled inferences
 --   losses              sum of `count` of its losses in the ledger
 --   notes               the same for its notes

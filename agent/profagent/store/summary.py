@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.ingest import reasons
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_named, fetched_one
-from profagent.store.queries import count_inferences, implausible_of, kept_losses_of, ledger_of, not_final
+from profagent.store.queries import count_inferences, implausible_of, jobs_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
 from profagent.store.sources import event_counts
 
@@ -110,6 +110,7 @@ async def all_sessions(connection: aiosqlite.Connection) -> list[dict[str, Any]]
     return [
         {
             **session,
+            "jobs": len(await jobs_of(connection, session["session"])),
             "labels_by_key": dict(await fetched(connection, _LABELS, (session["session"],))),
             "frequencies_mhz": await _frequencies(connection, session["session"]),
             "events": await event_counts(connection, session["session"]),

@@ -163,7 +163,7 @@ class JobRows:
         if change.rows:
             places = ", ?" * len(change.rows[0])
             rows = [(log.number, self._session, *row) for row in change.rows]
-            await put(self._connection, f"INSERT INTO {change.table} VALUES (?, ?{places})", rows)  # noqa: S608
+            await put(self._connection, f"INSERT OR REPLACE INTO {change.table} VALUES (?, ?{places})", rows)  # noqa: S608
             self._records.note_fetched(log)
 
     def _set_times(self, change: InferenceTimed) -> None:

@@ -30,6 +30,9 @@ def test_the_clock_line_follows_a_drift_and_tells_how_sure_it_is() -> None:
     single = clock_line([(1_000, 5, 8)])
     assert single is not None
     assert (single.offset_at(99_999_999), single.uncertainty_us) == (5, 4)
+    close = clock_line([(0, 100, 200), (1_000_000, 200, 200)])
+    assert close is not None
+    assert (close.offset_at(3_600_000_000), close.uncertainty_us) == (150, 150)
     clock = Clock(1_795_230_382_000_000, lambda _: 5.0)
     assert clock.ns(1_795_230_382_000_005.25) == 250
 
