@@ -16,6 +16,7 @@ from profagent.formats.figure_states import (
     state_of,
 )
 from profagent.formats.names import LogKind, parse_log_name, path_beside
+from profagent.ingest import reasons
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
@@ -176,7 +177,16 @@ class JobRows:
             self._ledger.replace(self._logs.row(change.path), change.entries)
 
     async def _add_entry(self, change: LinkLedger) -> None:
+        if change.path is None and change.entry.reason == reasons.REMOVED_UNREAD and await self._has_come():
+            # A stream that began a moment ago had not looked at it again.
+            return
         await self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
+
+    async def _has_come(self) -> bool:
+        """Whether the JOB had ended, and all that it held then had come."""
+        query = "SELECT state, caught_up FROM job WHERE job = ?"
+        ((state, caught_up),) = await fetched(self._connection, query, (self._job,))
+        return bool(caught_up) and state in ENDED_STATES
 
     async def _set_frequency(self, change: FrequencyKnown) -> None:
         cursor = await self._connection.execute(

@@ -89,6 +89,16 @@ def test_what_is_about_the_board_itself_has_no_job(rows: Rows) -> None:
     assert len(rows.query("SELECT * FROM ledger")) == 2
 
 
+def test_what_had_come_before_is_not_lost_when_its_job_goes(rows: Rows) -> None:
+    unread = LinkLedger(None, Entry("loss", "removed-unread", "the JOB was removed before all of it was looked at"))
+    rows.finish()
+    rows.apply(unread)
+    assert rows.query("SELECT * FROM ledger") == []
+    rows.apply(state="open")
+    rows.apply(unread)
+    assert rows.query("SELECT reason FROM ledger") == [("removed-unread",)]
+
+
 def test_what_is_told_without_end_is_counted(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_NOTED", 3)
     for number in range(6):
