@@ -297,7 +297,7 @@ class LocalJob:
         self._directory = directory
         self._stream = LocalStream(directory, listing, READ_BYTES)
         self._files = frozenset(listing.files)
-        self._decoder = decoder_of(listing.source)(self, counter_map=counter_map)
+        self._decoder = decoder_of(listing.source)(self, counter_map=counter_map, directory=directory)
         self._to_come = ""
         self._beginning = b""  # of the small file that comes
 

@@ -195,6 +195,13 @@ BAD_PATH = _reason(
     "Find out who made that file on the board.",
 )
 # What the bytes of a log show.
+DROPPED_MARKS = _reason(
+    "dropped-marks",
+    LOSS,
+    "A program made marks that are not here: numbers of its marks are missing. Those that it made before its first"
+    " mark that is here count as well.",
+    "Start the daemon before the program, and mark less often. Copy what an earlier daemon wrote: `record --backlog`.",
+)
 TORN_RECORD = _reason("torn-record", LOSS, "The last record of a log is not whole.", _COPY_AGAIN)
 BAD_RECORD = _reason(
     "bad-record",
