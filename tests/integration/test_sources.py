@@ -205,6 +205,44 @@ def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(tmp
     assert query(workspace / "profagent.db", "SELECT (SELECT count(*) FROM op_event)") == [(0,)]
 
 
+def test_from_now_leaves_out_what_other_sources_wrote_before(tmp_path: Path) -> None:
+    root, workspace = tmp_path / "root", tmp_path / "workspace"
+    data, old = PIPES[0].read_bytes(), sweeps((START_US, 1))
+    for directory, before in (
+        (root / MARKS, numbered(30)),
+        (root / METRICS, old),
+        (root / OPS, data[:256]),
+    ):
+        spooled(directory, before, before, is_over=False)
+        (directory / "00000001.done").write_text(f"bytes:{len(before)}\n")
+
+    def written(numbers: bytes, sweep: str, ops: bytes) -> None:
+        for directory, new in ((root / MARKS, numbers), (root / METRICS, sweep.encode()), (root / OPS, ops)):
+            with (directory / "00000002").open("ab") as file:
+                file.write(new)
+
+    counts = "SELECT " + ", ".join(f"(SELECT count(*) FROM {view})" for view in VIEWS)
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", str(workspace), "--from-now")
+        with started("record", *arguments) as host:
+            assert eventually(lambda: caught_up(workspace / "profagent.db") == 3)
+            written(numbered(31), f"s {START_US + 5} 0=7\n", data[256:512])
+            assert eventually(lambda: query(workspace / "profagent.db", counts) == [(1, 1, 1)])
+            assert host.interrupt().code == 0
+    assert query(workspace / "profagent.db", "SELECT number FROM ranges") == [(31,)]
+    assert query(workspace / "profagent.db", "SELECT time_us, value FROM metrics") == [(START_US + 5, 7)]
+    assert query(workspace / "profagent.db", "SELECT count(*) FROM ledger WHERE grade = 'loss'") == [(0,)]
+    assert not list(workspace.glob("mirror/*/*/00000001"))
+
+
+def caught_up(database: Path) -> int:
+    """How many collections have come as far as they were there."""
+    try:
+        return int(query(database, "SELECT count(*) FROM job WHERE caught_up = 1")[0][0])
+    except sqlite3.OperationalError:
+        return 0  # before it is made
+
+
 def test_watch_tells_of_the_newest_segment_and_what_comes_then(tmp_path: Path) -> None:
     root = tmp_path / "root"
     names = ("npu.hw_utilization", "daemon.cpu")

@@ -63,7 +63,6 @@ class SpoolDecoder(Decoder):
     """Decodes the segments of one collection."""
 
     tables: ClassVar[tuple[str, ...]] = ()
-    names_table = ""  # its rows name what others have: who goes on with a segment is told them again
     end_file = END
 
     def __init__(self, files: JobFiles, *, directory: Path | None = None, **chosen: Any) -> None:

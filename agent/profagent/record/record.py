@@ -48,7 +48,7 @@ class RecordOptions:
     """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
 
     Deliveries are counted by `consumer` on the board; without it the host's name is in it.
-    `from_now`: of JOBs that stand already only what begins after that is taken.
+    `from_now`: of JOBs, and other sources, that stand already only what begins after that is taken.
     `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
     """
 
