@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from profagent.record import record
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, METRICS, OPS, START_US, mark, spooled, sweeps
 from tests.integration.board import eventually, running
@@ -241,6 +242,19 @@ def caught_up(database: Path) -> int:
         return int(query(database, "SELECT count(*) FROM job WHERE caught_up = 1")[0][0])
     except sqlite3.OperationalError:
         return 0  # before it is made
+
+
+def test_what_is_said_of_another_source_fits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "LEAST_BYTES", 1)
+    root = tmp_path / "root"
+    directory = spooled(root / MARKS, numbered(0) * 20_000, is_over=False)
+    with running("--root", root) as board:
+        told = profagent("record", "--board", board.address, "--workspace", tmp_path / "workspace", "--for", "3s").err
+    assert f"{MARKS} holds 5.1 MB already" in told
+    examined = profagent("doctor", directory)
+    assert examined.code == 2
+    assert "it holds subscribed operators, marks or metrics" in examined.err
+    assert f"`profagent show -dir {directory}`" in examined.err
 
 
 def test_watch_tells_of_the_newest_segment_and_what_comes_then(tmp_path: Path) -> None:

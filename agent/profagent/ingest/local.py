@@ -206,6 +206,11 @@ def list_collection(directory: Path) -> JobListing:
 
 def require_job(directory: Path) -> None:
     """Raise UsageError for what is no JOB directory; one that has its name may be empty."""
+    if source_named(directory.resolve().name) not in {"", JOB_SOURCE}:
+        raise UsageError(
+            f"{directory} is no JOB directory: it holds subscribed operators, marks or metrics",
+            hint=f"`profagent show -dir {directory}` tells what it has, `profagent import -dir` what is lost",
+        )
     with _readable(directory):
         top = dict(_entries(directory, ""))
         has_data = stat.S_ISDIR(top.get("data", 0)) and any(_entries(directory / "data", ""))

@@ -174,7 +174,8 @@ DELETED_UNDELIVERED = _reason(
     "deleted-undelivered",
     LOSS,
     "The daemon deleted logs to make room before their consumer had fetched them.",
-    "Run `record` more often, or lower `min_free` on the board.",
+    "Run `record` more often, or lower `min_free` on the board. Of subscribed operators, marks and metrics, raise"
+    " `spool_cap` there.",
 )
 DISK_FULL = _reason(
     "disk-full",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.formats.lru import Lru
 from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
-from profagent.ingest.decoder import decoder_of
+from profagent.ingest.decoder import DECODERS, decoder_of
 from profagent.link.messages import JOB_SOURCE
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ class Beginnings:
             name = parse_log_name(path)
             is_log = name is not None and (name.is_data or name.is_done or name.kind is LogKind.CONT)
             return name is not None and is_log and self.passes_over(job, name)
+        if source not in DECODERS:
+            return False  # its files may have any names
         if self.is_in_past(job):
             self._first_segments.setdefault(job, newest)
         segment = path.removesuffix(DONE_SUFFIX)
