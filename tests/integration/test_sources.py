@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from profagent.record import record
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, METRICS, OPS, START_US, mark, spooled, sweeps
 from tests.integration.board import eventually, running
@@ -87,6 +88,41 @@ def test_what_is_torn_lost_or_nonsense_is_in_the_ledger(tmp_path: Path) -> None:
     assert query(database, "SELECT state FROM job") == [("quiet",)]
 
 
+def numbered(*numbers: int, pid: int = 5) -> bytes:
+    return b"".join(mark(Kind.MARK, "frame", START_US, START_US, number=number, pid=pid) for number in numbers)
+
+
+def test_marks_that_were_dropped_are_in_the_ledger(tmp_path: Path) -> None:
+    dropped = "SELECT j.name, log, count FROM ledger l JOIN job j ON j.name = l.job WHERE reason = 'dropped-marks'"
+    first, later = MARKS, MARKS.replace("T14", "T15")
+    interleaved = [numbered(n, pid=pid) for n in (0, 2, 1, 3) for pid in (5, 6)]  # threads take their numbers in turn
+    root = tmp_path / "root"
+    # A gap in a segment, one between two segments, and a process that has the pid of another.
+    spooled(root / first, b"".join(interleaved), numbered(6, 8) + numbered(4, 0, 1, pid=6))
+    # The daemon was away from 9 to 19; before it came, another program had made marks.
+    spooled(root / later, numbered(20, 21) + numbered(3, pid=7), is_over=False)
+    wanted = [(first, "00000002", 3), (later, "00000001", 14)]
+    workspace = tmp_path / "live"
+    with running("--root", root) as board:
+        recorded(board.address, workspace, "SELECT count(*) FROM ranges", [(16,)], killed=True)
+        with (root / later / "00000001").open("ab") as file:
+            file.write(numbered(23))
+        recorded(board.address, workspace, "SELECT count(*) FROM ranges", [(17,)], killed=False, code=4)
+    wanted[-1] = (later, "00000001", 15)
+    assert sorted(query(workspace / "profagent.db", dropped)) == wanted
+    for name, expected in ((first, wanted[:1]), (later, wanted[1:])):
+        assert query(imported(root / name), dropped) == expected
+    # Of segments that are not here it is told that they are not; their marks are not dropped ones.
+    assert query(imported(spooled(tmp_path / "part" / first, numbered(7, 8), first=3)), dropped) == []
+
+
+def test_a_value_that_is_no_json_is_null(tmp_path: Path) -> None:
+    records = mark(Kind.MARK, "nan", START_US, START_US, '{"v":NaN,"w":-Infinity,"n":7}')
+    database = imported(spooled(tmp_path / MARKS, records))
+    extracted = "SELECT json_extract(attributes, '$.v'), json_extract(attributes, '$.n') FROM ranges"
+    assert query(database, extracted) == [(None, 7)]
+
+
 def test_a_workspace_is_made_anew_from_its_mirrors(tmp_path: Path) -> None:
     data = PIPES[0].read_bytes()
     root, live, anew = tmp_path / "root", tmp_path / "live", tmp_path / "anew"
@@ -112,7 +148,9 @@ def test_a_workspace_is_made_anew_from_its_mirrors(tmp_path: Path) -> None:
     assert profagent("show", "-dir", root / METRICS).out == "session 1: 2 samples; no JOB\n"
 
 
-def recorded(address: str, workspace: Path, until: str, wanted: list[tuple[Any, ...]], *, killed: bool) -> None:
+def recorded(
+    address: str, workspace: Path, until: str, wanted: list[tuple[Any, ...]], *, killed: bool, code: int = 0
+) -> None:
     """Record until a query has these rows; then it is killed, or told to end."""
     database = workspace / "profagent.db"
 
@@ -127,7 +165,7 @@ def recorded(address: str, workspace: Path, until: str, wanted: list[tuple[Any, 
         if killed:
             host.process.kill()
         else:
-            assert host.interrupt().code == 0
+            assert host.interrupt().code == code
 
 
 def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(tmp_path: Path) -> None:
@@ -166,6 +204,57 @@ def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(tmp
     assert cleared.code == 0, cleared.err
     assert query(workspace / "profagent.db", counts) == [(0, 0)]
     assert query(workspace / "profagent.db", "SELECT (SELECT count(*) FROM op_event)") == [(0,)]
+
+
+def test_from_now_leaves_out_what_other_sources_wrote_before(tmp_path: Path) -> None:
+    root, workspace = tmp_path / "root", tmp_path / "workspace"
+    data, old = PIPES[0].read_bytes(), sweeps((START_US, 1))
+    for directory, before in (
+        (root / MARKS, numbered(30)),
+        (root / METRICS, old),
+        (root / OPS, data[:256]),
+    ):
+        spooled(directory, before, before, is_over=False)
+        (directory / "00000001.done").write_text(f"bytes:{len(before)}\n")
+
+    def written(numbers: bytes, sweep: str, ops: bytes) -> None:
+        for directory, new in ((root / MARKS, numbers), (root / METRICS, sweep.encode()), (root / OPS, ops)):
+            with (directory / "00000002").open("ab") as file:
+                file.write(new)
+
+    counts = "SELECT " + ", ".join(f"(SELECT count(*) FROM {view})" for view in VIEWS)
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", str(workspace), "--from-now")
+        with started("record", *arguments) as host:
+            assert eventually(lambda: caught_up(workspace / "profagent.db") == 3)
+            written(numbered(31), f"s {START_US + 5} 0=7\n", data[256:512])
+            assert eventually(lambda: query(workspace / "profagent.db", counts) == [(1, 1, 1)])
+            assert host.interrupt().code == 0
+    assert query(workspace / "profagent.db", "SELECT number FROM ranges") == [(31,)]
+    assert query(workspace / "profagent.db", "SELECT time_us, value FROM metrics") == [(START_US + 5, 7)]
+    assert query(workspace / "profagent.db", "SELECT count(*) FROM ledger WHERE grade = 'loss'") == [(0,)]
+    assert not list(workspace.glob("mirror/*/*/00000001"))
+
+
+def caught_up(database: Path) -> int:
+    """How many collections have come as far as they were there."""
+    try:
+        return int(query(database, "SELECT count(*) FROM job WHERE caught_up = 1")[0][0])
+    except sqlite3.OperationalError:
+        return 0  # before it is made
+
+
+def test_what_is_said_of_another_source_fits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "LEAST_BYTES", 1)
+    root = tmp_path / "root"
+    directory = spooled(root / MARKS, numbered(0) * 20_000, is_over=False)
+    with running("--root", root) as board:
+        told = profagent("record", "--board", board.address, "--workspace", tmp_path / "workspace", "--for", "3s").err
+    assert f"{MARKS} holds 5.1 MB already" in told
+    examined = profagent("doctor", directory)
+    assert examined.code == 2
+    assert "it holds subscribed operators, marks or metrics" in examined.err
+    assert f"`profagent show -dir {directory}`" in examined.err
 
 
 def test_watch_tells_of_the_newest_segment_and_what_comes_then(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import enum
 import json
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 RECORD_BYTES = 256
 _MAGIC, _VERSION = 0x4B52414D, 1
@@ -59,6 +62,18 @@ class Mark(NamedTuple):
 
 def decode(data: bytes) -> tuple[list[Mark], int]:
     """The marks of whole records, and how many records are none."""
+    found, good = _records(data)
+    return [_mark(row) for row in found[good]], int(len(found) - good.sum())
+
+
+def numbers(data: bytes, pid: int) -> list[int]:
+    """The numbers of a process's marks in whole records, in the order in which they came."""
+    found, good = _records(data)
+    return [int(number) for number in found[good & (found["pid"] == pid)]["number"]]
+
+
+def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Whole records, and which of them are marks."""
     found = np.frombuffer(data, _FIELDS, count=len(data) // RECORD_BYTES)
     good = (
         (found["magic"] == _MAGIC)
@@ -69,7 +84,7 @@ def decode(data: bytes) -> tuple[list[Mark], int]:
         & (found["end_ns"] < _LARGEST)
         & (found["number"] < _LARGEST)
     )
-    return [_mark(row) for row in found[good]], int(len(found) - good.sum())
+    return found, good
 
 
 def _mark(row: np.void) -> Mark:
@@ -84,7 +99,11 @@ def _mark(row: np.void) -> Mark:
 
 def _attributes(raw: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(raw) if raw else {}
+        found = json.loads(raw, parse_constant=_nothing) if raw else {}
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _nothing(_constant: str) -> None:
+    """`NaN` and `Infinity`, which Python writes, are no JSON."""

@@ -7,7 +7,7 @@ when one of them comes late, or the state of a log was forgotten, its rows are w
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done, parse_info_json
@@ -59,6 +59,7 @@ class JobDecoder(Decoder):
         remembered_logs: int = REMEMBERED_LOGS,
         keeping: Keeping | None = None,
         interval: int | None = None,
+        **_chosen: Any,
     ) -> None:
         """`marked_map` is for a JOB that turns out to be simulated, where no other map was given.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
-from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset
+from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset, SourceRows
 from profagent.link.messages import JOB_SOURCE
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Decoder:
     """
 
     schema = ""
+    names_table = ""  # its rows name what others have: who goes on with a log is told them again
     end_file = ""  # a file of this name says that nothing more is written, where a source has one
 
     def __init__(self, files: JobFiles, **_chosen: Any) -> None:
@@ -123,6 +124,12 @@ def decoder_of(source: str) -> type[Decoder]:
 def schemas() -> Iterator[str]:
     """The SQL of all sources."""
     return (schema for source in DECODERS if (schema := decoder_of(source).schema))
+
+
+def without_rows(source: str, changes: Iterable[Change]) -> list[Change]:
+    """Changes without the rows of a source's own tables; those stay that name what comes later."""
+    names = decoder_of(source).names_table
+    return [each for each in changes if not isinstance(each, SourceRows) or each.anew or each.table == names]
 
 
 def no_decoder(source: str) -> ContentLedger:

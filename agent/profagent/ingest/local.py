@@ -206,6 +206,11 @@ def list_collection(directory: Path) -> JobListing:
 
 def require_job(directory: Path) -> None:
     """Raise UsageError for what is no JOB directory; one that has its name may be empty."""
+    if source_named(directory.resolve().name) not in {"", JOB_SOURCE}:
+        raise UsageError(
+            f"{directory} is no JOB directory: it holds subscribed operators, marks or metrics",
+            hint=f"`profagent show -dir {directory}` tells what it has, `profagent import -dir` what is lost",
+        )
     with _readable(directory):
         top = dict(_entries(directory, ""))
         has_data = stat.S_ISDIR(top.get("data", 0)) and any(_entries(directory / "data", ""))
@@ -297,7 +302,7 @@ class LocalJob:
         self._directory = directory
         self._stream = LocalStream(directory, listing, READ_BYTES)
         self._files = frozenset(listing.files)
-        self._decoder = decoder_of(listing.source)(self, counter_map=counter_map)
+        self._decoder = decoder_of(listing.source)(self, counter_map=counter_map, directory=directory)
         self._to_come = ""
         self._beginning = b""  # of the small file that comes
 

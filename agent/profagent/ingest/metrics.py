@@ -34,7 +34,7 @@ SELECT t.session, b.identity AS board, substr(n.name, 1, instr(n.name || '.', '.
 FROM {rows_of("metric", "METRICS")} JOIN metric_name n ON n.log = t.log AND n.number = t.name;
 """  # noqa: S608 - constants
 
-    def reader(self) -> Reader:
+    def reader(self, _path: str) -> Reader:
         """One for a segment's start."""
         return _MetricReader()
 

@@ -35,6 +35,6 @@ SELECT t.session, b.identity AS board, substr(j.name, 5, length(j.name) - 24) AS
 FROM {rows_of("op_event", "OPS")};
 """  # noqa: S608 - constants
 
-    def reader(self) -> Reader:
+    def reader(self, _path: str) -> Reader:
         """One for a segment's start."""
         return RecordReader("op_event", DESCRIPTOR_BYTES, decode)

@@ -174,7 +174,8 @@ DELETED_UNDELIVERED = _reason(
     "deleted-undelivered",
     LOSS,
     "The daemon deleted logs to make room before their consumer had fetched them.",
-    "Run `record` more often, or lower `min_free` on the board.",
+    "Run `record` more often, or lower `min_free` on the board. Of subscribed operators, marks and metrics, raise"
+    " `spool_cap` there.",
 )
 DISK_FULL = _reason(
     "disk-full",
@@ -195,6 +196,13 @@ BAD_PATH = _reason(
     "Find out who made that file on the board.",
 )
 # What the bytes of a log show.
+DROPPED_MARKS = _reason(
+    "dropped-marks",
+    LOSS,
+    "A program made marks that are not here: numbers of its marks are missing. Those that it made before its first"
+    " mark that is here count as well.",
+    "Start the daemon before the program, and mark less often. Copy what an earlier daemon wrote: `record --backlog`.",
+)
 TORN_RECORD = _reason("torn-record", LOSS, "The last record of a log is not whole.", _COPY_AGAIN)
 BAD_RECORD = _reason(
     "bad-record",

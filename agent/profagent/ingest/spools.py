@@ -18,6 +18,7 @@ from profagent.ingest.decoder import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from profagent.ingest.changes import Change, Entry
     from profagent.ingest.decoder import JobFiles
@@ -62,18 +63,37 @@ class SpoolDecoder(Decoder):
     """Decodes the segments of one collection."""
 
     tables: ClassVar[tuple[str, ...]] = ()
-    names_table = ""  # its rows name what others have: who goes on with a segment is told them again
     end_file = END
 
-    def __init__(self, files: JobFiles, **chosen: Any) -> None:
+    def __init__(self, files: JobFiles, *, directory: Path | None = None, **chosen: Any) -> None:
+        """`directory` is where the segments stand, if anywhere, those of earlier daemons beside it."""
         super().__init__(files, **chosen)
+        self._directory = directory
         # Of segments that grow, how far they were read.
         self._open: dict[str, tuple[int, Reader]] = {}
         self._seen: set[str] = set()
 
-    def reader(self) -> Reader:
+    def reader(self, path: str) -> Reader:
         """One for a segment's start."""
         raise NotImplementedError
+
+    def earlier(self, path: str) -> Iterator[Path | None]:
+        """Segments before this one, also of earlier daemons, newest first; None stands for those that are not here."""
+        if self._directory is None:
+            yield None
+            return
+        own = self._directory.resolve()
+        yield from (_file(own, number) for number in range(int(path) - 1, 0, -1))
+        kind = own.name.rpartition("-")[0]
+        for directory in sorted(own.parent.glob(f"{kind}-*"), reverse=True):
+            if directory.name < own.name and directory.name.rpartition("-")[0] == kind:
+                numbers = [int(file.name) for file in directory.iterdir() if self.growing(file.name)]
+                yield from (_file(directory, number) for number in range(max(numbers, default=0), 0, -1))
+
+    def odd(self, reader: Reader) -> Iterator[Entry]:
+        """What is wrong with the whole records that a reader has read."""
+        if reader.bad:
+            yield reasons.entry(reasons.BAD_RECORD, "records that are none: bytes kept, not decoded", count=reader.bad)
 
     @classmethod
     def growing(cls, path: str) -> bool:
@@ -85,7 +105,7 @@ class SpoolDecoder(Decoder):
         yield from super().begin(path, generation, offset)
         self._seen.add(path)
         if offset == 0:
-            self._open[path] = 0, self.reader()
+            self._open[path] = 0, self.reader(path)
             yield from (SourceRows(path, table, (), anew=True) for table in self.tables)
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
@@ -94,12 +114,12 @@ class SpoolDecoder(Decoder):
         reader, before = self._at(path, offset)
         if self.names_table in before:
             yield SourceRows(path, self.names_table, before[self.names_table])
-        bad = reader.bad
+        odd = tuple(self.odd(reader))
         for table, rows in reader.read(data).items():
             yield SourceRows(path, table, rows)
         self._open[path] = offset + len(data), reader
-        if reader.bad != bad:
-            yield ContentLedger(path, tuple(_odd(reader)))
+        if (now := tuple(self.odd(reader))) != odd:
+            yield ContentLedger(path, now)
 
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
         """A segment has ended, perhaps in the middle of a record."""
@@ -107,7 +127,7 @@ class SpoolDecoder(Decoder):
         reader, _ = self._at(path, offset)
         self._open.pop(path, None)
         self._seen.add(path)
-        yield ContentLedger(path, (*_odd(reader), *_torn(reader, offset)))
+        yield ContentLedger(path, (*self.odd(reader), *_torn(reader, offset)))
 
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
@@ -123,7 +143,7 @@ class SpoolDecoder(Decoder):
         """Say which segments have no end, and which are not here."""
         for path, (offset, reader) in sorted(self._open.items()):
             no_end = reasons.entry(reasons.NO_DONE, "no .done vouches for this segment: it may miss its end")
-            yield ContentLedger(path, (*_odd(reader), *_torn(reader, offset), no_end))
+            yield ContentLedger(path, (*self.odd(reader), *_torn(reader, offset), no_end))
         self._open.clear()
         numbers = {int(path) for path in {*self._seen, *self.files.names()} if self.growing(path)}
         missing = max(numbers, default=0) - len(numbers)
@@ -136,7 +156,7 @@ class SpoolDecoder(Decoder):
         known, reader = self._open.get(path, (None, None))
         if reader is not None and known == offset:
             return reader, {}
-        reader = self.reader()
+        reader = self.reader(path)
         data = self.files.read(path, offset) or b"" if offset else b""
         if len(data) != offset:
             raise StoreError(
@@ -146,9 +166,9 @@ class SpoolDecoder(Decoder):
         return reader, reader.read(data)
 
 
-def _odd(reader: Reader) -> Iterator[Entry]:
-    if reader.bad:
-        yield reasons.entry(reasons.BAD_RECORD, "records that are none: bytes kept, not decoded", count=reader.bad)
+def _file(directory: Path, number: int) -> Path | None:
+    file = directory / f"{number:08d}"
+    return file if file.exists() else None
 
 
 def _torn(reader: Reader, size: int) -> Iterator[Entry]:

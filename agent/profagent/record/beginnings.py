@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from profagent.formats.lru import Lru
-from profagent.formats.names import LogKind, display_text
+from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
+from profagent.ingest.decoder import DECODERS, decoder_of
+from profagent.link.messages import JOB_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -40,6 +42,7 @@ class Beginnings:
         self._passed: dict[str, Lru[_Model, int]] = {}
         # Inferences that had begun when what the JOB held was passed over, and the units that had no `.done` yet.
         self._straddling: dict[str, Lru[InferenceKey, set[LogKind]]] = {}
+        self._first_segments: dict[str, str] = {}
 
     def wants(self, job: JobStatus, listed: bool) -> bool:
         """Whether to watch a JOB, as JobChoice asks: what is running, and what appears later."""
@@ -80,6 +83,19 @@ class Beginnings:
         if units:
             straddling[name.inference] = units
         return True
+
+    def leaves_out(self, job: str, source: str, path: str, newest: str) -> bool:
+        """Whether a file is not taken, being from before; of another source the `newest` segment is, and later ones."""
+        if source == JOB_SOURCE:
+            name = parse_log_name(path)
+            is_log = name is not None and (name.is_data or name.is_done or name.kind is LogKind.CONT)
+            return name is not None and is_log and self.passes_over(job, name)
+        if source not in DECODERS:
+            return False  # its files may have any names
+        if self.is_in_past(job):
+            self._first_segments.setdefault(job, newest)
+        segment = path.removesuffix(DONE_SUFFIX)
+        return decoder_of(source).growing(segment) and segment < self._first_segments.get(job, "")
 
     def has_passed_later(self, job: str) -> bool:
         """Whether what was passed over shows inferences that are not the first after a load."""

@@ -74,7 +74,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 @click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop after N inferences of each board.")
 @click.option("--until-finished", is_flag=True, help="Stop when every JOB seen is finished or quiet, on each board.")
 @click.option("--backlog", is_flag=True, help="Also copy JOBs that had ended before.")
-@click.option("--from-now", is_flag=True, help="Of a JOB that exists already, take only new inferences.")
+@click.option("--from-now", is_flag=True, help="Of what exists already, take only what is new.")
 @click.option("--new", is_flag=True, help="Begin a new session; do not continue an unfinished one.")
 @click.option(
     "--label",

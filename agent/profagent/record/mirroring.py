@@ -236,6 +236,7 @@ class BoardMirrors:
             mirror = self._workspace.job_mirror(self._identity, name)
             decoder = decoder_of(source)(
                 mirror,
+                directory=mirror.directory,
                 counter_map=self._counter_map,
                 marked_map=simulated_map(),
                 keeping=self._keeping,

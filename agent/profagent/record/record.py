@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.cli.provenance import inferences_text, keeping_line, not_copied_text
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
+from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.link.channel import connected
 from profagent.link.credentials import BY_ADDRESS, own_consumer
@@ -48,7 +49,7 @@ class RecordOptions:
     """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
 
     Deliveries are counted by `consumer` on the board; without it the host's name is in it.
-    `from_now`: of JOBs that stand already only what begins after that is taken.
+    `from_now`: of JOBs, and other sources, that stand already only what begins after that is taken.
     `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
     """
 
@@ -278,7 +279,9 @@ class BoardRecord:
             held = await self._measure(job, PATIENCE_S)
             if held is not None and held.bytes - copied >= LEAST_BYTES:
                 least = "" if held.is_all else "more than "
-                amount = f"{least}{inferences_text(held.inferences)} ({held.bytes / BYTES_PER_MB:,.1f} MB)"
+                size = f"{held.bytes / BYTES_PER_MB:,.1f} MB"
+                # Of other sources nobody counts what it holds.
+                amount = f"{least}{inferences_text(held.inferences)} ({size})" if is_job_name(job) else size
                 self._tell(f"{job} holds {amount} already: copying that first. --from-now leaves it out")
                 await self._tell_time(job, held.bytes)
 

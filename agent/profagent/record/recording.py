@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError, UnreachableError, UnsupportedBoardError
 from profagent.files import finished, has_room, to_the_end
-from profagent.formats.names import LogKind, display_text, parse_log_name
+from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown, commit
-from profagent.ingest.decoder import DECODERS, no_decoder
+from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
 from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.link.channel import clock_difference
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
@@ -206,7 +206,13 @@ class Recording:
             held = await self.session.held(job, list(by_path))
             # Of a log that was only heard of, nothing is held.
             begun = {path for path, log in held.items() if log.generation}
-            past = [path for path in by_path if path not in begun and self._is_past(job, path)]
+            newest = max((path for path, log in by_path.items() if not log.snapshot), default="")
+            beginnings, source = self._options.beginnings, self._place(job)[1]
+            past = [
+                path
+                for path in by_path
+                if path not in begun and beginnings is not None and beginnings.leaves_out(job, source, path, newest)
+            ]
             answers += [Holding(by_path.pop(path).handle, skip=True) for path in past]
             # What is held of a small file was told when its JOB's first log began.
             new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
@@ -219,14 +225,6 @@ class Recording:
         if sum(map(len, self._waiting.values())) >= MOST_REMARKS:
             await self.session.apply(self._take_waiting())
         return answers
-
-    def _is_past(self, job: str, path: str) -> bool:
-        """Whether a log is from before the capture, which takes only what begins from then on."""
-        beginnings = self._options.beginnings
-        name = None if beginnings is None else parse_log_name(path)
-        if beginnings is None or name is None or not (name.is_data or name.is_done or name.kind is LogKind.CONT):
-            return False
-        return beginnings.passes_over(job, name)
 
     async def _know_interval(self, job: str) -> None:
         """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""
@@ -349,9 +347,10 @@ class Recording:
     def _write(self, events: Sequence[Received]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
         self._mirrors.batch.begin(events, self._place, is_second=self._committing is not None)
-        by_job, reached = self._mirrors.take(events)
+        (by_job, reached), beginnings = self._mirrors.take(events), self._options.beginnings
         for job, changes in by_job.items():
-            self._add(job, changes)
+            is_past = beginnings is not None and beginnings.is_in_past(job)
+            self._add(job, without_rows(self._place(job)[1], changes) if is_past else changes)
         return self._take_waiting(), reached
 
     @property
@@ -387,8 +386,7 @@ class Recording:
         return [JobChanges(job, self._directory(job), changes) for job, changes in waiting.items()]
 
     def _directory(self, job: str) -> str:
-        """Where a JOB stands; empty where that is not known."""
-        return self._directories.get(job, "")
+        return self._directories.get(job, "")  # empty where that is not known
 
     def _place(self, job: str) -> tuple[str, str]:
         return self._directory(job), self._mirrors.sources.get(job, JOB_SOURCE)

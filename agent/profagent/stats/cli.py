@@ -130,7 +130,8 @@ def _heading(answer: Stats) -> str:
 def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[str]:
     if not answer.rows and not any(each.left_out for each in answer.left_out):
         switch = f': "{SWITCHES[answer.by]}" of acl.json must be exactly "on"' if answer.by in SWITCHES else ""
-        yield f"nothing was recorded that could be told by {answer.by}{switch}"
+        spans = ": marks alone are no steps, a span, a range or a Profiler's step is one" if answer.by == "step" else ""
+        yield f"nothing was recorded that could be told by {answer.by}{switch}{spans}"
     if len(rows) < len(answer.rows):
         yield f"{len(rows)} of {len(answer.rows)} rows shown; shares are of all"
     if answer.unit == "ticks":

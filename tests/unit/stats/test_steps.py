@@ -59,8 +59,17 @@ def test_a_profiler_s_step_holds_every_thread_s(tmp_path: Path, capsys: pytest.C
     }
 
 
+def test_a_session_without_a_job_has_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory, workspace = spooled(tmp_path / MARKS, mark(Kind.SPAN, "frame", *at(0, 800))), str(tmp_path / "workspace")
+    assert run(["import", "-dir", str(directory), "--workspace", workspace]) == 0
+    capsys.readouterr()
+    assert run(["stats", "1", "--by", "step", "--json", "--workspace", workspace]) == 0
+    assert [row["step"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["frame"]
+
+
 def test_it_says_where_there_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = spooled(tmp_path / MARKS, mark(Kind.MARK, "start", *at(0, 0)))
     run(["stats", str(directory), "--by", "step"])
-    assert "nothing was recorded that could be told by step" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "nothing was recorded that could be told by step: marks alone are no steps" in said
     assert run(["stats", str(directory), "--by", "step", "--skip", "1"]) == 2
