@@ -118,12 +118,12 @@ _quoted = json.encoder.encode_basestring_ascii
 WRITER = MarkWriter()  # of this process: one FIFO and one numbering
 
 
-def mark(text: str, **attributes: Any) -> None:
+def mark(text: object, /, **attributes: Any) -> None:
     """Mark this moment."""
     now = _now_ns()
     loop = _loop()
     lane = 0 if loop is None else _task(loop)
-    WRITER.write(_MARK, text.encode(), now, now, lane, _json(attributes) if attributes else b"")
+    WRITER.write(_MARK, _encoded(text), now, now, lane, _json(attributes) if attributes else b"")
 
 
 class span:  # noqa: N801 - it is used as a function
@@ -131,7 +131,7 @@ class span:  # noqa: N801 - it is used as a function
 
     __slots__ = ("_attributes", "_begin_ns", "_text")
 
-    def __init__(self, text: str, **attributes: Any) -> None:
+    def __init__(self, text: object, /, **attributes: Any) -> None:
         self._text, self._attributes = text, attributes
 
     def __enter__(self) -> None:
@@ -144,12 +144,24 @@ class span:  # noqa: N801 - it is used as a function
         loop = _loop()
         lane = 0 if loop is None else _task(loop)
         attached = _json(attributes) if attributes else b""
-        WRITER.write(_SPAN, self._text.encode(), self._begin_ns, end, lane, attached)
+        WRITER.write(_SPAN, _encoded(self._text), self._begin_ns, end, lane, attached)
+
+
+def _encoded(text: object) -> bytes:
+    try:
+        return str(text).encode("utf-8", "replace")
+    except Exception:  # noqa: BLE001 - whatever its __str__ does: a mark must not end the program
+        return b"?"
 
 
 def _json(attributes: dict[str, Any]) -> bytes:
     # The encoder of a whole object takes longer than all the rest of a mark.
-    members = [f"{_quoted(key)}:{value if type(value) is int else _value(value)}" for key, value in attributes.items()]
+    try:
+        members = [
+            f"{_quoted(key)}:{value if type(value) is int else _value(value)}" for key, value in attributes.items()
+        ]
+    except Exception:  # noqa: BLE001 - JSON has no cycles, and __str__ may do anything
+        return b""
     return ("{" + ",".join(members) + "}").encode()
 
 

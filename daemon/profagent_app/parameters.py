@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import os
 from typing import Any
 
 from profagent_app.runtime import DataType
@@ -71,6 +72,7 @@ def checked(arguments: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         raise TypeError(f"Profiler has no argument {', '.join(sorted(unknown))}")
     parameters = {**DEFAULTS, **arguments}
+    _put_right(parameters)
     for name in _NOT_HERE:
         if parameters[name] != DEFAULTS[name]:
             say_once(f"{name} has no meaning on an SS928: it is left out")
@@ -81,15 +83,38 @@ def checked(arguments: dict[str, Any]) -> dict[str, Any]:
     handler = parameters["on_trace_ready"]
     if getattr(handler, "dir_name", None) and "output_path" in arguments:
         _log.warning("Both on_trace_ready path and output_path are given: that of on_trace_ready is taken")
-    if parameters["schedule"] is not None and not callable(parameters["schedule"]):
-        _log.warning("schedule must be callable; it is left out")
-        parameters["schedule"] = None
+    if parameters["profiler_level"] in {ProfilerLevel.Level0, ProfilerLevel.LevelNone}:
+        if parameters["aicore_metrics"] is not AicoreMetrics.AiCoreNone:
+            _log.warning("aicore_metrics needs Level1 or Level2: it is AiCoreNone now")
+        parameters["aicore_metrics"] = AicoreMetrics.AiCoreNone
     return parameters
+
+
+def _put_right(parameters: dict[str, Any]) -> None:
+    """Replace what cannot be used by its default, with a warning."""
+    for name in ("schedule", "on_trace_ready"):
+        if parameters[name] is not None and not callable(parameters[name]):
+            _log.warning("%s must be callable; it is left out", name)
+            parameters[name] = None
+    if parameters["data_process"] and parameters["schedule"] is not None:
+        _log.warning("data_process is not collected with a schedule: it is False now")
+        parameters["data_process"] = False
+    activities, path = parameters["activities"], parameters["output_path"]
+    if not (isinstance(activities, list) and activities and all(isinstance(it, ProfilerActivity) for it in activities)):
+        _log.warning("activities must be a list of ProfilerActivity: it is [CPU, NPU] now")
+        parameters["activities"] = DEFAULTS["activities"]
+    if isinstance(path, os.PathLike):
+        parameters["output_path"] = os.fspath(path)
+    elif not isinstance(path, str) or not path or "\0" in path:
+        _log.warning("output_path must be a path: it is %s now", DEFAULTS["output_path"])
+        parameters["output_path"] = DEFAULTS["output_path"]
 
 
 def data_types(parameters: dict[str, Any]) -> DataType:
     """What the runtime is to record."""
-    types = DataType.TASK_TIME | DataType.AICORE_METRICS
+    types = DataType(0)
+    if ProfilerActivity.NPU in parameters["activities"]:
+        types |= DataType.TASK_TIME | DataType.AICORE_METRICS
     if ProfilerActivity.CPU in parameters["activities"]:
         types |= DataType.AICPU_TRACE
     if parameters["profiler_level"] in {ProfilerLevel.Level1, ProfilerLevel.Level2}:

@@ -8,6 +8,7 @@ And the analysis is made on the host: `profagent import`.
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import os
@@ -16,13 +17,14 @@ import socket
 import subprocess
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Callable
 
 from profagent_app import marks
+from profagent_app.acl.binding import runtime as process_runtime
 from profagent_app.errors import ProgramError
 from profagent_app.marks import Kind
 from profagent_app.parameters import checked, data_types, say_once, written
-from profagent_app.runtime import Runtime
+from profagent_app.runtime import Mode, Runtime
 from profagent_app.schedule import TRANSITIONS, ProfilerAction, every_step
 
 MAX_METADATA_BYTES = 100 * 1024 * 1024
@@ -40,25 +42,36 @@ class Collection:
         self.metadata: dict[str, Any] = {}
         self.directory = ""
         self._is_ready = False
+        handler = parameters["on_trace_ready"]
+        self._arguments = (self,) if handler is not None and _takes_one(handler) else ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a JOB."""
+        return self._config != 0
 
     def open_job(self) -> None:
-        """Make the directory and the JOB: before a model is loaded."""
+        """Make the directory and the JOB, unless there is one: before a model is loaded."""
+        if self.is_open:
+            return
         handler = self._parameters["on_trace_ready"]
         output = getattr(handler, "dir_name", None) or self._parameters["output_path"]
         worker = getattr(handler, "worker_name", None) or socket.gethostname()
         now = time.time()
         stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(now)) + f"{int(now * 1000) % 1000:03d}"
-        self.directory = os.path.join(os.path.realpath(output), f"{worker}_{os.getpid()}_{stamp}_ascend_ms")
-        os.makedirs(os.path.join(self.directory, "ASCEND_PROFILER_OUTPUT"), mode=0o750, exist_ok=True)
-        self._runtime.prof_init(self.directory)
+        directory = os.path.join(os.path.realpath(output), f"{worker}_{os.getpid()}_{stamp}_ascend_ms")
+        os.makedirs(os.path.join(directory, "ASCEND_PROFILER_OUTPUT"), mode=0o750, exist_ok=True)
+        self._runtime.prof_init(directory)
+        self.directory = directory
         self._config = self._runtime.create_config(data_types(self._parameters))
 
     def close_job(self) -> None:
         """End the JOB."""
-        if self._config:
-            self._runtime.prof_finalize()
-            self._runtime.destroy_config(self._config)
-            self._config = 0
+        config, self._config = self._config, 0
+        if config:
+            if self._runtime.mode is not Mode.OFF:  # acl.finalize may have ended it
+                self._runtime.prof_finalize()
+            self._runtime.destroy_config(config)
 
     def init(self) -> None:
         """Make ready for a start."""
@@ -73,7 +86,7 @@ class Collection:
 
     def stop(self) -> None:
         """Record no more."""
-        if self._runtime.mode.value == "started":
+        if self.is_open and self._runtime.mode is Mode.STARTED:
             self._runtime.prof_stop(self._config)
 
     def finalize(self) -> None:
@@ -88,7 +101,7 @@ class Collection:
         """Call the user's function."""
         handler = self._parameters["on_trace_ready"]
         if handler is not None:
-            handler(self)
+            handler(*self._arguments)
 
     def clear(self) -> None:
         """Nothing is kept between cycles."""
@@ -121,7 +134,7 @@ class Profiler:
         self.current_action: ProfilerAction = self._schedule(0)
         self._collection: Collection | None = None
         try:
-            self._collection = Collection(self._parameters, runtime or Runtime())
+            self._collection = Collection(self._parameters, runtime or process_runtime())
             self._collection.open_job()
         except (ProgramError, OSError) as error:
             _log.error("the profiler cannot collect: %s", error)
@@ -135,6 +148,7 @@ class Profiler:
             _log.warning("The profiler has already started. Do not turn on again in the open state.")
             return
         self._has_started = True
+        self._do(("open_job",))  # a new one after a stop
         self._transit(ProfilerAction.NONE, self.current_action)
         self._step_began_ns = time.time_ns()
 
@@ -182,8 +196,9 @@ class Profiler:
             return
         if self._has_schedule:
             if self._has_started:
-                self._has_started = False
-                self._do(("stop",))
+                self._has_started = self._never_stepped = False
+                self._end_step()
+                self._do(("stop", "finalize", "close_job"))
             _log.warning("The profiler has schedule. Please use 'on_trace_ready' to analyse data.")
             return
         if self._has_started:
@@ -269,6 +284,9 @@ class Profiler:
         if getattr(self, "_has_started", False):
             self.stop()
             _log.warning("Profiler is stopped at the end of the program.")
+        collection: Collection | None = getattr(self, "_collection", None)
+        if collection is not None and collection.is_open:  # it never started, or stop wanted a step
+            self._do(("stop", "close_job"))
 
 
 class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
@@ -293,8 +311,19 @@ class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
             _import(collection.directory, wait=not self._is_async)
 
 
+def _takes_one(handler: Callable[..., Any]) -> bool:
+    """MindSpore called it without an argument first, and with one since 2.10."""
+    try:
+        inspect.signature(handler).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # written in C, and does not tell
+        return True
+    return True
+
+
 def _collections(path: str) -> list[str]:
-    if path.endswith("_ascend_ms"):
+    if path.endswith("_ascend_ms") and os.path.isdir(path):
         return [path]
     try:
         return sorted(each.path for each in os.scandir(path) if each.is_dir() and each.name.endswith("_ascend_ms"))

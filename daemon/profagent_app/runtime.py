@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple, Union
 
 from profagent_app.errors import CallError, LibraryError, OrderError
@@ -108,6 +108,8 @@ _RULES = {
     ("svp_acl_prof_get_*", Mode.READY): _EXCLUDED,
     ("svp_acl_prof_get_*", Mode.STARTED): _EXCLUDED,
 }
+_SAME_CONFIG = _Rule(100000, "give the configuration that profiling was started with, or one of the same values")
+_NO_CONFIG = _Rule(100000, "there is no such configuration: it was destroyed already, or never made")
 _AFTER_INIT = _Rule(100001, "call init (svp_acl_init) first")
 _BEFORE_LOAD = _Rule(100000, "call prof_init before a model is loaded: no model that is loaded now would be recorded")
 
@@ -158,6 +160,8 @@ class Runtime:
         self._initialized: bool | None = None  # None: the program may have called svp_acl_init by itself
         self._models: set[int] = set()
         self._subscribed: set[int] = set()
+        self._configs: dict[int, object] = {}  # those that live, and their values
+        self._started: object = None  # the values of the one that profiling was started with
         self._descriptors: dict[int, ctypes.c_int] = {}  # the library keeps a pointer to the number
         self.mode = Mode.OFF
 
@@ -185,14 +189,18 @@ class Runtime:
     def prof_start(self, config: int) -> None:
         """Record what `config` (of `create_config`) says, from now on."""
         self._check("svp_acl_prof_start")
+        _check_config("svp_acl_prof_start", config, self._configs)
         self._call("svp_acl_prof_start", config)
-        self.mode = Mode.STARTED
+        self.mode, self._started = Mode.STARTED, self._configs[config]
 
     def prof_stop(self, config: int) -> None:
-        """Record no more; `config` is the one that it was started with."""
+        """Record no more; `config` has the values of the one that it was started with."""
         self._check("svp_acl_prof_stop")
+        _check_config("svp_acl_prof_stop", config, self._configs)
+        if self._started not in {None, self._configs[config]}:
+            raise OrderError("svp_acl_prof_stop", _SAME_CONFIG.text, _SAME_CONFIG.code)
         self._call("svp_acl_prof_stop", config)
-        self.mode = Mode.READY
+        self.mode, self._started = Mode.READY, None
 
     def prof_finalize(self) -> None:
         """End the JOB."""
@@ -204,11 +212,14 @@ class Runtime:
         """The address of a profiling configuration; the SS928 takes device 0 and metrics 0 alone."""
         numbers = (ctypes.c_uint32 * len(devices))(*devices)
         config = self._library.svp_acl_prof_create_config(numbers, len(devices), metrics, None, data_types)
-        return self._made("svp_acl_prof_create_config", config)
+        self._configs[self._made("svp_acl_prof_create_config", config)] = (data_types, tuple(devices), metrics)
+        return int(config)
 
     def destroy_config(self, config: int) -> None:
         """Free a profiling configuration."""
+        _check_config("svp_acl_prof_destroy_config", config, self._configs)
         self._call("svp_acl_prof_destroy_config", config)
+        self._configs.pop(config)
 
     def create_subscribe_config(self, descriptor: int, *, time_info: bool = True) -> int:
         """The address of a subscription's configuration; `descriptor` is the pipe that is written to."""
@@ -219,12 +230,14 @@ class Runtime:
 
     def destroy_subscribe_config(self, config: int) -> None:
         """Free a subscription's configuration; its models are unsubscribed before."""
+        _check_config("svp_acl_prof_destroy_subscribe_config", config, self._descriptors)
         self._call("svp_acl_prof_destroy_subscribe_config", config)
-        self._descriptors.pop(config, None)
+        self._descriptors.pop(config)
 
     def subscribe(self, model_id: int, config: int) -> None:
         """Have 256 bytes written to the configuration's pipe for each layer that the model executes."""
         self._check("svp_acl_prof_model_subscribe")
+        _check_config("svp_acl_prof_model_subscribe", config, self._descriptors)
         if self._initialized:
             self.mode = Mode.SUBSCRIBED  # also when it fails: the process stays in this mode
         self._call("svp_acl_prof_model_subscribe", model_id, config)
@@ -333,6 +346,12 @@ class Runtime:
         if not address:
             raise CallError(function, 100000)
         return address
+
+
+def _check_config(function: str, config: int, living: Container[int]) -> None:
+    """The library would free, or follow, any address."""
+    if config not in living:
+        raise OrderError(function, _NO_CONFIG.text, _NO_CONFIG.code)
 
 
 def _text_of(data: Data, index: int, kind: str, length: int) -> str:

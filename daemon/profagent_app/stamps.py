@@ -6,6 +6,7 @@ They work between `prof.start` and `prof.stop` only.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import threading
 import time
@@ -49,14 +50,19 @@ class Stamps:
             self._live[number] = _Stamp()
             return number
 
-    def set_message(self, stamp: int, message: bytes) -> int:
-        """Set what the stamp says, at most 127 bytes; a later call replaces it."""
+    def set_message(self, stamp: int, message: str | bytes | int, length: int) -> int:
+        """Set what the stamp says: `length` bytes, at most 127, of a text, bytes or an address."""
         with self._lock:
             if stamp not in self._live:
                 return _refused("set_stamp_trace_message", f"there is no stamp {stamp}")
-            if len(message) > LONGEST_MESSAGE:
-                return _refused("set_stamp_trace_message", f"a message has at most {LONGEST_MESSAGE} bytes")
-            self._live[stamp].message = message
+            if not 0 <= length <= LONGEST_MESSAGE:
+                return _refused(
+                    "set_stamp_trace_message",
+                    f"a message has at most {LONGEST_MESSAGE} bytes",
+                )
+            if isinstance(message, int):
+                message = ctypes.string_at(message, length)
+            self._live[stamp].message = (message.encode() if isinstance(message, str) else message)[:length]
             return OK
 
     def mark(self, stamp: int) -> int:

@@ -10,15 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from io import FileIO
 from pathlib import Path
 
 import pytest
 
 from profagentd.spools import spool as spools
-from profagentd.spools.intake import RECORD_BYTES, Intake
+from profagentd.spools.intake import LOST, RECORD_BYTES, Intake
 from profagentd.spools.spool import Spool, end_those_left
 
 RECORD = bytes(range(256))
+MARK = b"MARK\x01\x00" + bytes(range(250))
 
 
 def held(parent: Path, prefix: str = "OPS-camera-") -> bytes:
@@ -99,10 +101,39 @@ def test_a_program_needs_nothing_but_open_and_write(intake: Intake, tmp_path: Pa
 
 
 def test_marks_have_a_fifo_of_their_own(intake: Intake, tmp_path: Path) -> None:
-    with (tmp_path / "run" / "marks").open("wb", buffering=0) as fifo:
-        fifo.write(RECORD)
+    with marks_of(tmp_path) as fifo:
+        fifo.write(MARK)
     intake.stop()
-    assert held(tmp_path / "spool", "MARKS-program-") == RECORD
+    assert held(tmp_path / "spool", "MARKS-program-") == MARK
+
+
+def marks_of(tmp_path: Path) -> FileIO:
+    return (tmp_path / "run" / "marks").open("wb", buffering=0)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ([b"hello\n", MARK, MARK], LOST + MARK * 2),
+        ([MARK, b"hello\n", b"you\n" * 200, MARK], MARK + LOST + MARK),
+        ([MARK, MARK[:100], MARK, MARK], MARK + LOST + MARK * 2),
+        ([MARK[:3], MARK, MARK[:5]], LOST + MARK + LOST),
+        ([MARK, b"x" * 251 + MARK[:5], MARK[5:], MARK], MARK + LOST + MARK * 2),
+        ([MARK[:10], MARK[10:], MARK], MARK * 2),
+    ],
+)
+def test_what_is_no_mark_shifts_no_other_and_is_a_loss(
+    written: list[bytes], expected: bytes, intake: Intake, tmp_path: Path
+) -> None:
+    """Another program holds the FIFO open all the time, so that no end tells where a record begins."""
+    with marks_of(tmp_path):
+        for each in written:
+            with marks_of(tmp_path) as fifo:
+                fifo.write(each)
+            time.sleep(0.02)
+        intake.stop()
+    assert held(tmp_path / "spool", "MARKS-program-") == expected
+    assert intake.torn_records == expected.count(LOST)
 
 
 def test_a_program_that_dies_within_a_record_spoils_no_other(intake: Intake, tmp_path: Path) -> None:
@@ -114,7 +145,7 @@ def test_a_program_that_dies_within_a_record_spoils_no_other(intake: Intake, tmp
     os.write(second, RECORD)
     os.close(second)
     intake.stop()
-    assert held(tmp_path / "spool") == RECORD * 2
+    assert held(tmp_path / "spool") == RECORD + LOST + RECORD
 
 
 def test_a_program_that_is_killed_and_started_again(intake: Intake, tmp_path: Path) -> None:
@@ -170,7 +201,7 @@ def test_a_program_passes_the_read_end_of_its_own_pipe(intake: Intake, tmp_path:
     os.close(write)
     until(lambda: intake.torn_records == 1)
     intake.stop()
-    assert held(tmp_path / "spool", "OPS-own-") == RECORD * 3
+    assert held(tmp_path / "spool", "OPS-own-") == RECORD * 3 + LOST
 
 
 def test_what_is_no_pipe_is_refused_with_the_reason(intake: Intake, tmp_path: Path) -> None:

@@ -128,6 +128,26 @@ def test_a_text_that_does_not_fit_is_refused(compiled: Path) -> None:
     assert prof.get_op_name_len(data, len(data), 0) == (len(prof.get_op_name_v2(data, len(data), 0)[0]), 0)
 
 
+def test_configurations_are_checked_before_the_library_frees_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert acl.init() == 0
+    assert acl.prof.init(str(tmp_path)) == 0
+    config, same, other = (acl.prof.create_config([0], 0, 0, types) for types in (ALL, ALL, 0x2))
+    assert acl.prof.start(config) == 0
+    assert acl.prof.stop(other) == 100000
+    assert "that profiling was started with" in caplog.text
+    assert acl.prof.stop(same) == 0  # the page asks for the same values
+    assert acl.prof.destroy_config(config) == 0
+    caplog.clear()
+    assert [acl.prof.destroy_config(config), acl.prof.start(config)] == [100000, 100000]
+    assert caplog.text.count("it was destroyed already") == 2
+    assert acl.prof.finalize() == 0
+    subscription = acl.prof.create_subscribe_config(1, 0, 1)
+    assert [acl.prof.destroy_subscribe_config(subscription) for _ in range(2)] == [0, 100000]
+    assert acl.prof.model_subscribe(0, subscription) == 100000
+
+
 @pytest.fixture
 def running(fifo: MarksReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(prof, "stamps", Stamps())
@@ -179,6 +199,8 @@ def test_the_rules_of_stamps(running: int) -> None:
     number = stamp("a")
     assert acl.prof.set_stamp_trace_message(number, "x" * 128, 128) == -1
     assert acl.prof.set_stamp_trace_message(number, "x" * 127, 127) == 0
+    assert acl.prof.set_stamp_trace_message(number, "short", 128) == -1
+    assert acl.prof.set_stamp_trace_message(number, 8, 1 << 20) == -1  # an address that nobody may read
     assert acl.prof.mark(99) == -1
     assert acl.prof.pop() == -1
     assert acl.prof.range_stop(number) == -1

@@ -85,6 +85,35 @@ def test_long_texts_are_cut_between_characters(fifo: MarksReader) -> None:
     assert (only.text, only.attributes) == ("ä" * 104, "")
 
 
+class Odd:
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(("text", "expected"), [(5, "5"), ("a\udc80", "a?"), (None, "None"), (Odd(), "?")])
+def test_whatever_is_marked_nothing_is_raised(text: object, expected: str, fifo: MarksReader) -> None:
+    mark(text)
+    with span(text):
+        pass
+    assert [each.text for each in fifo.read()] == [expected, expected]
+
+
+def test_attributes_may_be_anything_and_have_any_name(fifo: MarksReader) -> None:
+    cycle: list[object] = []
+    cycle.append(cycle)
+    mark("x", text=1, self="\udc80")
+    with span("x", text=1, self=2):
+        pass
+    for odd in (cycle, Odd(), {(1, 2): 3}, 10**5000):
+        mark("x", odd=odd)
+    first, second, *others = fifo.read()
+    assert json.loads(first.attributes) == {"text": 1, "self": "\udc80"}
+    assert json.loads(second.attributes) == {"text": 1, "self": 2}
+    assert [each.attributes for each in others] == [""] * 4
+
+
 def test_a_full_fifo_drops_and_the_numbers_tell(fifo: MarksReader) -> None:
     for _ in range(1000):
         mark("x")

@@ -16,6 +16,7 @@ from profagent_app import (
     ProfilerAction,
     ProfilerActivity,
     ProfilerLevel,
+    acl,
     parameters,
     schedule,
     tensorboard_trace_handler,
@@ -250,3 +251,111 @@ def test_one_that_is_forgotten_is_stopped_and_says_so(ready: Runtime, caplog: py
     subject.__del__()
     assert "stopped at the end of the program" in caplog.text
     assert ready.mode is Mode.OFF
+
+
+def jobs(tmp_path: Path) -> int:
+    return len(list(tmp_path.glob("data/*_ascend_ms/JOB*")))
+
+
+def aicore_logs(tmp_path: Path) -> int:
+    return len(list(tmp_path.glob("data/*_ascend_ms/JOB*/data/aicore.*.done")))
+
+
+def test_a_start_after_a_stop_is_a_new_job(
+    ready: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter(range(1_700_000_000, 1_700_000_100))
+    monkeypatch.setattr("profagent_app.profiler.time.time", lambda: next(seconds))
+    subject = Profiler(start_profile=False, runtime=ready)
+    for _ in range(2):
+        subject.start()
+        model = ready.load_model(MODEL)
+        ready.execute(model, 0, 0)
+        ready.unload_model(model)
+        subject.stop()
+    assert (jobs(tmp_path), aicore_logs(tmp_path)) == (2, 2)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+def test_a_start_with_a_model_loaded_names_the_rule(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    subject = Profiler(runtime=ready)
+    ready.load_model(MODEL)
+    subject.stop()
+    subject.start()
+    assert "call prof_init before a model is loaded" in caplog.text
+    subject.stop()
+    assert ready.mode is Mode.OFF
+
+
+def test_on_trace_ready_may_take_nothing(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    called = []
+    with Profiler(
+        schedule=schedule(wait=0, active=1), on_trace_ready=lambda: called.append(1), runtime=ready
+    ) as subject:
+        subject.step()
+    assert called == [1, 1]
+    assert "failed" not in caplog.text
+
+
+def test_analyse_within_a_schedule_ends_it(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    subject = Profiler(schedule=schedule(wait=0, active=2), runtime=ready)
+    subject.analyse()
+    assert ready.mode is Mode.OFF
+    subject.stop()
+    assert "has not started. Do not turn off again" in caplog.text
+    Profiler(runtime=ready).stop()
+    assert not [each for each in caplog.records if "failed" in each.message or "cannot" in each.message]
+
+
+@pytest.mark.parametrize("arguments", [{"start_profile": False}, {"schedule": schedule(wait=0, active=2)}])
+def test_one_that_is_deleted_leaves_the_next_one_usable(
+    arguments: dict, ready: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    subject = Profiler(runtime=ready, **arguments)
+    del subject
+    assert ready.mode is Mode.OFF
+    Profiler(runtime=ready).stop()
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+def test_the_profiler_and_acl_are_one_state(library: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert acl.init() == 0
+    subject = Profiler()
+    assert acl.prof.init(str(tmp_path)) == 100002
+    subject.stop()
+    assert acl.prof.init(str(tmp_path)) == 0
+    caplog.clear()
+    Profiler()
+    assert "prof_init was called already" in caplog.text
+    assert acl.prof.finalize() == 0
+    assert acl.finalize() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "expected", "text"),
+    [
+        ({"aicore_metrics": AicoreMetrics.Memory}, "aicore_metrics", "AiCoreNone", "needs Level1 or Level2"),
+        ({"data_process": True, "schedule": schedule(wait=0, active=1)}, "data_process", False, "data_process"),
+        ({"activities": None}, "activities", ["CPU", "NPU"], "activities must be"),
+        ({"activities": ["NPU"]}, "activities", ["CPU", "NPU"], "activities must be"),
+        ({"output_path": 5}, "output_path", "./data", "output_path must be"),
+        ({"output_path": ""}, "output_path", "./data", "output_path must be"),
+        ({"on_trace_ready": 5}, "on_trace_ready", None, "on_trace_ready must be callable"),
+    ],
+)
+def test_arguments_that_are_put_right(
+    arguments: dict, name: str, expected: object, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert parameters.written(parameters.checked(arguments))[name] == expected
+    assert text in caplog.text
+
+
+def test_without_the_activity_npu_there_is_no_npu_data(ready: Runtime, tmp_path: Path) -> None:
+    with Profiler(activities=[ProfilerActivity.CPU], runtime=ready):
+        ready.execute(ready.load_model(MODEL), 0, 0)
+    assert (jobs(tmp_path), aicore_logs(tmp_path)) == (1, 0)
+
+
+def test_offline_analyse_of_nothing_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Profiler.offline_analyse(str(tmp_path / "gone_ascend_ms"))
+    assert "Invalid path" in caplog.text

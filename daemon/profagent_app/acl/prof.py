@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -145,9 +144,7 @@ def create_stamp() -> int:
 
 def set_stamp_trace_message(stamp: int, msg: str | bytes | int, msg_len: int) -> int:
     """Set what the stamp says: a text, bytes, or the address of `msg_len` bytes."""
-    if isinstance(msg, int):
-        return stamps.set_message(stamp, ctypes.string_at(msg, msg_len))
-    return stamps.set_message(stamp, (msg.encode() if isinstance(msg, str) else msg)[:msg_len])
+    return stamps.set_message(stamp, msg, msg_len)
 
 
 def mark(stamp: int) -> int:

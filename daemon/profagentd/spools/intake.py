@@ -5,7 +5,9 @@
     <run>/socket       connect, and send NAME with the read end of a pipe of descriptors (SCM_RIGHTS)
 
 One thread reads all of them at once and writes the spools, so that a program waits for nobody. Only whole records go
-into a spool; what a program left behind in the middle of one is dropped when its pipe ends, and counted.
+into a spool. In place of bytes that are none stands one LOST, which the host counts as a bad record: of marks, what is
+between two headers and too short or too long; of descriptors, which have no header, what a program that died left at
+its pipe's end.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import selectors
 import socket
 import stat
@@ -28,13 +31,16 @@ from profagentd.spools.spool import Spool, is_good_name
 _log = logging.getLogger(__name__)
 
 RECORD_BYTES = 256
+LOST = b"\xff" * RECORD_BYTES  # neither a mark nor a descriptor
 PIPE_BYTES = 1 << 20
 READ_BYTES = 1 << 20
-PIECE_BYTES = 1 << 16  # what goes into one segment together
+PIECE_RECORDS = 256  # what goes into one segment together
 # Between two reads, so that not every write of a program wakes this thread: a pipe holds 4096 records meanwhile, and
 # 256 of them where the kernel gives no larger one.
 REST_S = 0.005
 MOST_PASSED = 64
+_MARK = re.compile(rb"MARK\x01[\x00-\x03]")  # magic, version, kind
+_MARK_BEGINS = re.compile(rb"M(A(R(K\x01?)?)?)?\Z")
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ; Python 3.9 has no name for it
 
 NewSpool = Callable[[str, str], Spool]  # of a kind and a name
@@ -54,6 +60,8 @@ class _Pipe:
     def __init__(self, descriptor: int, spool: Spool, fifo: Fifo | None) -> None:
         self.descriptor, self.spool, self.fifo = descriptor, spool, fifo
         self.rest = b""
+        self.cut = _cut_marks if fifo is not None and fifo.kind == "marks" else _cut_descriptors
+        self.is_lost = False  # what was written last is LOST: more of the same is not told again
 
 
 class Intake:
@@ -105,12 +113,12 @@ class Intake:
         self._is_stopping = True
         os.write(self._waker, b"x")
         self._thread.join()
+        self._close()
         for spool in self._spools.values():
             try:
                 spool.close()
             except OSError as error:
                 _log.warning("a spool stays without its end: %s", error)
-        self._close()
 
     def _close(self) -> None:
         for key in list(self._selector.get_map().values()):
@@ -159,11 +167,18 @@ class Intake:
         if not data:
             self._end(pipe)
             return
-        data = pipe.rest + data
-        whole = len(data) - len(data) % RECORD_BYTES
-        pipe.rest = data[whole:]
-        for begin in range(0, whole, PIECE_BYTES):
-            self._write(pipe.spool, data[begin : min(begin + PIECE_BYTES, whole)])
+        records, pipe.rest = pipe.cut(pipe.rest + data)
+        self._take(pipe, records)
+
+    def _take(self, pipe: _Pipe, records: list[bytes]) -> None:
+        """Write records; one LOST is enough for what one gap is, in however many reads it came."""
+        if pipe.is_lost and records[:1] == [LOST]:
+            records = records[1:]
+        if records:
+            pipe.is_lost = records[-1] == LOST
+            self.torn_records += records.count(LOST)
+        for begin in range(0, len(records), PIECE_RECORDS):
+            self._write(pipe.spool, b"".join(records[begin : begin + PIECE_RECORDS]))
 
     def _write(self, spool: Spool, data: bytes) -> None:
         try:
@@ -176,7 +191,7 @@ class Intake:
     def _end(self, pipe: _Pipe) -> None:
         """The last writer is gone, perhaps in the middle of a record; a FIFO waits for the next one."""
         if pipe.rest:
-            self.torn_records += 1
+            self._take(pipe, [LOST])
             _log.info("a program ended within a record: %d bytes of it are dropped", len(pipe.rest))
         self._selector.unregister(pipe.descriptor)
         if pipe.fifo is not None and self._thread.is_alive() and not self._is_stopping:
@@ -222,6 +237,30 @@ class Intake:
         os.set_blocking(descriptors[0], False)
         self._add(_Pipe(descriptors[0], self._spool("ops", name), None))
         return "ok"
+
+
+def _cut_descriptors(data: bytes) -> tuple[list[bytes], bytes]:
+    """Whole records, and the beginning of one."""
+    whole = len(data) - len(data) % RECORD_BYTES
+    return [data[begin : begin + RECORD_BYTES] for begin in range(0, whole, RECORD_BYTES)], data[whole:]
+
+
+def _cut_marks(data: bytes) -> tuple[list[bytes], bytes]:
+    """The same for marks, with LOST for each gap: a record begins with a header, and the next header is behind it."""
+    records = []
+    headers = [found.start() for found in _MARK.finditer(data)]
+    rest = len(data)
+    if headers and rest - headers[-1] < RECORD_BYTES:
+        rest = headers.pop()
+    else:
+        begun = _MARK_BEGINS.search(data, headers[-1] + RECORD_BYTES if headers else 0)
+        rest = begun.start() if begun else rest
+    end = 0  # of the last record
+    for begin, after in zip(headers, [*headers[1:], rest]):
+        if after - begin >= RECORD_BYTES:
+            records += [LOST] * (begin > end) + [data[begin : begin + RECORD_BYTES]]
+            end = begin + RECORD_BYTES
+    return records + [LOST] * (rest > end), data[rest:]
 
 
 def _locked(path: str) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from profagent.formats import operators
 from profagent.formats.marks import Mark, MarkKind, decode
 from profagent_app.marks import Kind, MarkWriter
+from profagentd.spools.intake import LOST
 from tests.program.reader import MarksReader
 
 
@@ -23,3 +25,8 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert [each.number for each in marks] == [0, 1, 2, 3]
     assert decode(b"\0" * 256 + data[:256] + b"x" * 100)[1] == 1
     assert decode(data[:0xFF]) == ([], 0)
+
+
+def test_what_a_daemon_writes_for_a_gap_is_a_bad_record() -> None:
+    assert decode(LOST) == ([], 1)
+    assert operators.decode(LOST) == ([], 1)
