@@ -257,6 +257,19 @@ def test_what_is_said_of_another_source_fits_it(tmp_path: Path, monkeypatch: pyt
     assert f"`profagent show -dir {directory}`" in examined.err
 
 
+def test_what_a_cap_took_is_told_by_the_session_that_hears_it_first(tmp_path: Path) -> None:
+    root, state = tmp_path / "root", tmp_path / "state"
+    spooled(root / MARKS, numbered(0, 1), is_over=False)
+    state.mkdir()
+    loss = {"id": 7, "reason": "deleted-undelivered", "job": MARKS, "from_wall_us": START_US, "to_wall_us": START_US}
+    (state / "losses.jsonl").write_text(json.dumps({**loss, "lost_bytes": 512, "lost_logs": 1}) + "\n")
+    with running("--root", root, "--state", state) as board:
+        arguments = ("--board", board.address, "--workspace", tmp_path / "workspace", "--for", "2s", "--new", "--json")
+        first, second = (profagent("record", *arguments) for _ in range(2))
+    assert (first.code, first.document["complete"]) == (4, False)
+    assert (second.code, second.document["complete"]) == (0, True)
+
+
 def test_watch_tells_of_the_newest_segment_and_what_comes_then(tmp_path: Path) -> None:
     root = tmp_path / "root"
     names = ("npu.hw_utilization", "daemon.cpu")
