@@ -24,7 +24,8 @@ from tests.soak.measures import MIB, SHORTEST_SPAN_S, Sample, sampled, trend, us
 
 RATE = 100
 MODEL = ("--model", "mobilenetv2", "--layers", "100")
-SPOOLS = ("--spools", "ops,marks,metrics", "--metrics-hz", "10")
+# What a cap takes is for tests of its own.
+SPOOLS = ("--spools", "ops,marks,metrics", "--metrics-hz", "10", "--spool-cap", "16GB")
 JOB_S = 10.0
 SAMPLE_S = 1.0
 # A descriptor more or less is a connection that is just being made.
