@@ -63,6 +63,18 @@ def test_the_oldest_segments_go_first_and_are_told(tmp_path: Path) -> None:
     assert held(tmp_path) == b"".join(bytes([number]) * 256 for number in range(12, 20))
 
 
+def test_two_collections_of_one_millisecond_have_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.25)
+    for content in (b"one", b"two"):
+        subject = Spool(str(tmp_path), "marks", "program")
+        subject.write(content)
+        subject.close()
+    segments = sorted(tmp_path.glob("MARKS-program-*/00000001"))
+    assert [each.read_bytes() for each in segments] == [b"one", b"two"]
+
+
 def test_what_a_killed_daemon_left_is_ended(tmp_path: Path) -> None:
     subject = Spool(str(tmp_path), "marks", "program")
     subject.write(RECORD)

@@ -88,10 +88,7 @@ class Spool:
         self._end_segment()
         self._make_room()
         if not self._directory:
-            now = time.time()
-            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f"{int(now * 1000) % 1000:03d}Z"
-            directory = os.path.join(self._parent, self._prefix + stamp)
-            os.makedirs(directory, mode=0o750)
+            directory = self._made()
             if self._made_by:
                 _write(directory, SIMULATED, self._made_by.encode())
             self._directory, self._number = directory, 0
@@ -100,6 +97,18 @@ class Spool:
         path = os.path.join(self._directory, f"{self._number:08d}")
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
         self._append(self._preamble())
+
+    def _made(self) -> str:
+        """A directory that is named by the present millisecond, or by the first later one whose name is free."""
+        now_ms = int(time.time() * 1000)
+        while True:
+            seconds, milliseconds = divmod(now_ms, 1000)
+            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds)) + f"{milliseconds:03d}Z"
+            directory = os.path.join(self._parent, self._prefix + stamp)
+            with contextlib.suppress(FileExistsError):
+                os.makedirs(directory, mode=0o750)
+                return directory
+            now_ms += 1
 
     def _end_segment(self) -> None:
         if self._file >= 0:
