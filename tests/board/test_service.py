@@ -66,8 +66,10 @@ async def test_programs_of_any_user_find_the_daemon_and_its_next_start(board: Bo
     async with following(board.address) as client:
         await client.start()
         as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-        board.run(*as_nobody, "sh", "-c", "head -c 256 /dev/zero > /run/profagent/marks")
-        await client.until(lambda: bytes(256) in [copy.data for copy in client.copies.values()])
+        mark = b"MARK\x01\x00".ljust(256, b"\0")
+        (board.root / "etc/mark").write_bytes(mark)
+        board.run(*as_nobody, "sh", "-c", "cat /etc/mark > /run/profagent/marks")
+        await client.until(lambda: mark in [copy.data for copy in client.copies.values()])
         board.run("systemctl", "restart", "--no-block", SERVICE)
         await client.until_ended()
     board.until(lambda: board.show("ActiveState") == "active")

@@ -69,6 +69,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield made
 
 
+@pytest.mark.long
 def test_several_times_the_disk_goes_through_it_and_nothing_is_lost(disk: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     record = ("record", "--workspace", workspace, "--until-finished", "--json")

@@ -112,7 +112,7 @@ def play(copy: JobCopy, act: Act) -> None:
             copy.end()
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(acts=histories(), remembered=st.sampled_from([1, 2, 5, 1024]))
 def test_any_order_and_any_restart_give_the_rows_of_an_import(acts: list[Act], remembered: int) -> None:
     with (
