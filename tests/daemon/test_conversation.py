@@ -215,10 +215,19 @@ async def test_an_acknowledgement_beyond_what_was_sent_ends_the_stream(
     assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 
+async def _give_signs_of_life(client: Client) -> None:
+    while True:
+        await client.say(message(heartbeat=wire.Heartbeat()))
+        await asyncio.sleep(0.1)
+
+
 async def test_the_server_gives_signs_of_life(job: Path, tmp_path: Path) -> None:
     async with own_daemon(tmp_path, FastClock()) as (address, _), following(address) as client:
         await client.start()
+        # A client that says nothing is sent away after 1.2 s by this clock, and what was on its way with it.
+        speaking = asyncio.create_task(_give_signs_of_life(client))
         await client.until(lambda: bool(client.heartbeats))
+        speaking.cancel()
     heartbeat = client.heartbeats[0]
     assert heartbeat.rss_bytes > 0
     assert heartbeat.cpu_us > 0
