@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 _log = logging.getLogger("profagent_app")
 
@@ -16,9 +16,6 @@ class ProfilerAction(enum.IntEnum):
     WARM_UP = 1
     RECORD = 2
     RECORD_AND_SAVE = 3
-
-
-ScheduleFn = Callable[[int], ProfilerAction]
 
 
 class Schedule:
