@@ -19,7 +19,7 @@ from tests.daemon.daemon_process import running
 
 NETWORK = Path(__file__).with_name("small_network.toml")
 LAYERS, FILES_EACH, BACKLOG, RATE = 4, 4, 50_000, 20.0
-# The stretches before the copy begins and after it has caught up.
+# The phases before the copy begins and after it has caught up.
 STEADY_S = 5.0
 
 

@@ -34,7 +34,7 @@ _QUERIES = {
 _FAULTS = {
     "models whose samples are not as many as told": "SELECT model FROM sampling s WHERE sampled"
     " - (SELECT count(*) FROM sample x WHERE x.model = s.model) NOT BETWEEN 0 AND"
-    " (SELECT count(*) FROM inference i WHERE i.model = s.model AND stretch > 0)"
+    " (SELECT count(*) FROM inference i WHERE i.model = s.model AND load > 0)"
     " OR passed_over <> (SELECT count(*) FROM sample x WHERE x.model = s.model AND NOT kept)",
     "passed over logs with rows": "SELECT path FROM log JOIN part USING (log) WHERE NOT kept",
     "segments whose ticks are not those of their records": "SELECT segment FROM segment g WHERE kind = 'aicore'"

@@ -28,7 +28,7 @@ FILE = "data/x"
 
 
 def split(records: Records) -> None:
-    """Find segments and stretches, in two parts as they may come."""
+    """Find segments and loads, in two parts as they may come."""
     splitter, half = Splitter(), len(records) // 2
     for part in (records[:half], records[half:]):
         splitter.feed(part["sequence"], part["net"])

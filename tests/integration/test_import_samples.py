@@ -110,7 +110,7 @@ def test_every_call_has_its_row(job: Path, db: sqlite3.Connection) -> None:
 def test_every_inference_has_what_its_done_says(job: Path, db: sqlite3.Connection) -> None:
     rows = db.execute(
         "SELECT model, model_id, stream_id, batch_num, input_pic_num, current_pic_count, start_us, end_us, cache_hit,"
-        " cache_miss, online_batch_num, complete, max(stretch) FROM inferences GROUP BY 1, 2, 3, 4, 5, 6"
+        " cache_miss, online_batch_num, complete, max(load) FROM inferences GROUP BY 1, 2, 3, 4, 5, 6"
     ).fetchall()
     for model, model_id, stream, batch, pictures, count, *found, _ in rows:
         done = job / "data" / f"aicore.0.{model}.{stream}.{model_id}.{batch}.{pictures}.{count}.done"

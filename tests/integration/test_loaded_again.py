@@ -111,7 +111,7 @@ def _check(program: Program, desk: Desk, tmp_path: Path) -> None:
         assert first.read_bytes() + mirror[os.fsencode(path)] == (job / path).read_bytes()
     (folder,) = desk.workspace.glob(f"mirror/*/{job.name}")
     assert imported_rows(folder, tmp_path / "of the mirror") == rows_of(desk.database, job.name)
-    assert query(desk.database, "SELECT stretch, count(*) FROM inferences GROUP BY 1") == [(0, INFERENCES)]
+    assert query(desk.database, "SELECT load, count(*) FROM inferences GROUP BY 1") == [(0, INFERENCES)]
 
 
 @pytest.mark.parametrize("watching", [(), pytest.param(("--scan",), marks=pytest.mark.long)], ids=["inotify", "scan"])

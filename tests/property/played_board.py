@@ -48,7 +48,7 @@ PATIENCE_S = 3.0
 Key = tuple[Any, ...]
 
 _INFERENCES = (
-    "SELECT inference, m.name, m.model_id, device_id, stream_id, batch_num, input_pic_num, current_pic_count, stretch,"
+    "SELECT inference, m.name, m.model_id, device_id, stream_id, batch_num, input_pic_num, current_pic_count, load,"
     " start_us, end_us, figures, why, session FROM inference i JOIN model m USING (model)"
 )
 _AICORE = (
@@ -102,7 +102,7 @@ class Inference:
     """What a database says of one inference."""
 
     def __init__(self, row: Sequence[Any]) -> None:
-        *model, pictures, self.stretch = row[1:9]
+        *model, pictures, self.load = row[1:9]
         self.key = (*model, int(pictures))
         self.start_us, self.end_us, self.figures, self.why, self.session = row[9:]
         self.aicore: list[Record] = []
@@ -119,7 +119,7 @@ class Told:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.by_key: dict[Key, list[Inference]] = {}
         by_number: dict[int, Inference] = {}
-        for row in connection.execute(f"{_INFERENCES} ORDER BY stretch"):
+        for row in connection.execute(f"{_INFERENCES} ORDER BY load"):
             inference = by_number[row[0]] = Inference(row)
             self.by_key.setdefault(inference.key, []).append(inference)
         for number, *record in connection.execute(_AICORE):
@@ -177,9 +177,9 @@ class Lines:
         loads = self._whole.by_key.get(key, [])
         alike = [each for each in loads if self._are_alike(event, each)]
         assert alike, f"shown as final, and not so in the import: {event}, which has {[self._shown(o) for o in loads]}"
-        stretch = min(alike, key=lambda each: self.final[key, each.stretch]).stretch
-        self.final[key, stretch] += 1
-        assert self.final[key, stretch] == 1, f"shown twice: {event}"
+        load = min(alike, key=lambda each: self.final[key, each.load]).load
+        self.final[key, load] += 1
+        assert self.final[key, load] == 1, f"shown twice: {event}"
 
     def _shown(self, inference: Inference) -> str:
         total, aicpu = self._whole.total_us(inference), self._whole.aicpu_us(inference)
@@ -467,8 +467,8 @@ class Player:
             assert inference.is_final != bool(inference.why), (inference.key, inference.figures, inference.why)
             if inference.is_final:
                 loads = self.whole.by_key.get(inference.key, [])
-                assert inference.stretch < len(loads), f"{inference.key} {inference.stretch} is not in the import"
-                whole = loads[inference.stretch]
+                assert inference.load < len(loads), f"{inference.key} {inference.load} is not in the import"
+                whole = loads[inference.load]
                 is_named = inference.key[:2] in kept.named_models
                 assert whole.is_final, f"final, and not so in the import: {inference.key}, {whole.why}"
                 for found, there in ((inference.aicore, whole.aicore), (inference.aicpu, whole.aicpu)):
@@ -488,7 +488,7 @@ class Player:
         found = self.runner.run(stats(self.database, session=session, by="model", skip=0))
         if found.unit == "us":
             final = [each for each in kept if each.is_final and each.session == session]
-            loads = [self.whole.by_key[each.key][each.stretch] for each in final]
+            loads = [self.whole.by_key[each.key][each.load] for each in final]
             total = sum(self.whole.total_us(each) for each in loads)
             assert abs(sum(row.figures.total or 0 for row in found.rows) - total) < TOLERANCE_US * (1 + len(final))
 

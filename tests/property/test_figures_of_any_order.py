@@ -131,7 +131,7 @@ def play(
             else:
                 player.finish()
             if player.must_have_told_all and not is_imported:
-                final = {(each.key, each.stretch) for each in player.whole if each.is_final}
+                final = {(each.key, each.load) for each in player.whole if each.is_final}
                 assert set(player.lines.final) == final, "not all that is final was shown"
             player.stop()
             if command.keeps or is_imported:

@@ -133,10 +133,10 @@ def test_any_records_fall_apart_the_same_way_however_they_are_cut(
     splitter, at, segment, missing = Splitter(last_start), 0, [], 0
     for size in [*parts, len(records)]:
         found = splitter.feed(sequence[at : at + size], net[at : at + size])
-        segment += list(zip(found.segment.tolist(), found.stretch.tolist(), strict=True))
+        segment += list(zip(found.segment.tolist(), found.load.tolist(), strict=True))
         missing += int(found.gap_missing.sum())
         at += size
-    assert segment == list(zip(whole.segment.tolist(), whole.stretch.tolist(), strict=True))
+    assert segment == list(zip(whole.segment.tolist(), whole.load.tolist(), strict=True))
     assert missing == int(whole.gap_missing.sum())
     steps = np.diff(whole.segment)
     assert ((steps == 0) | (steps == 1)).all()

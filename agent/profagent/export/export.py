@@ -227,7 +227,7 @@ def op_summary_name(row: InferenceRow, frequency_mhz: int | None, *, is_aggregat
     """
     pictures = AGGREGATE if is_aggregate else f"{row.input_pic_num}.{row.current_pic_count}"
     frequency = UNKNOWN_FIELD if frequency_mhz is None else frequency_mhz
-    reload = f".reload{row.stretch}" if row.stretch and not is_aggregate else ""
+    reload = f".reload{row.load}" if row.load and not is_aggregate else ""
     fields = f".{row.model_id}.{row.batch_num}.{pictures}.{icache_miss_rate(row)}.{frequency}{reload}"
     return _with_model(f"op_summary_{row.device_id}.", row.model_name, fields)
 

@@ -138,14 +138,14 @@ FILTER_STEP_MAX = 10
 class Split(NamedTuple):
     """How records fall apart; arrays of one value for each record unless said otherwise.
 
-    `segment` and `stretch` count from 0 over the whole file; `begins` is True where a segment begins. `gap_at` holds
+    `segment` and `load` count from 0 over the whole file; `begins` is True where a segment begins. `gap_at` holds
     the indices of the records before which sequence numbers are missing in their segment, `gap_missing` how many;
     `is_gap_odd` is True where the runtime's own filter cannot have left the gap, so that the bytes are not what it
     wrote.
     """
 
     segment: npt.NDArray[np.int64]
-    stretch: npt.NDArray[np.int64]
+    load: npt.NDArray[np.int64]
     begins: npt.NDArray[np.bool_]
     gap_at: npt.NDArray[np.intp]
     gap_missing: npt.NDArray[np.int64]
@@ -161,7 +161,7 @@ class Split(NamedTuple):
         return [
             Split(
                 self.segment[start:end],
-                self.stretch[start:end],
+                self.load[start:end],
                 self.begins[start:end],
                 gap_at[gap_start:gap_end],
                 self.gap_missing[gap_start:gap_end],
@@ -178,17 +178,17 @@ _NOTHING = Split(_NONE, _NONE, np.empty(0, np.bool_), np.empty(0, np.intp), _NON
 class Splitter:
     """Splits the records of one file as they come, in parts of any size.
 
-    A segment begins where the net changes or the sequence goes back. A stretch, which is one inference of a model
+    A segment begins where the net changes or the sequence goes back. A load, which is one inference of a model
     that was loaded more than once, begins where the net goes back, or its sequence does in the same net. Neither need
-    be so: a stretch of one record for each segment leaves no such trace, and a loop looks the same. Where the `.done`
-    tells the length of the last stretch, `last_stretch_record` is where it begins, and none begins after it.
+    be so: a load of one record for each segment leaves no such trace, and a loop looks the same. Where the `.done`
+    tells the length of the last load, `last_load_record` is where it begins, and none begins after it.
     """
 
-    def __init__(self, last_stretch_record: int | None = None) -> None:
-        self.last_stretch_record = last_stretch_record
+    def __init__(self, last_load_record: int | None = None) -> None:
+        self.last_load_record = last_load_record
         self.records = 0
         self.segments = 0
-        self.stretches = 0
+        self.loads = 0
         self.net = -1
         self.sequence = 0
 
@@ -196,16 +196,16 @@ class Splitter:
         """Split the next records, given their words 0x00 and 0xFC (aicpu: 0x7C), both of shape (records,)."""
         return split_together([self], sequence, net, np.zeros(1, np.intp)) if len(sequence) else _NOTHING
 
-    def begin_as_announced(self, is_segment: npt.NDArray[np.bool_], is_stretch: npt.NDArray[np.bool_]) -> None:
-        """Correct where segments and stretches of the next records begin by what is known of the file."""
-        if self.last_stretch_record is not None:
+    def begin_as_announced(self, is_segment: npt.NDArray[np.bool_], begins_load: npt.NDArray[np.bool_]) -> None:
+        """Correct where segments and loads of the next records begin by what is known of the file."""
+        if self.last_load_record is not None:
             number = np.arange(self.records, self.records + len(is_segment))
-            is_last = number == self.last_stretch_record
+            is_last = number == self.last_load_record
             is_segment |= is_last
-            is_stretch &= number < self.last_stretch_record
-            is_stretch |= is_last
+            begins_load &= number < self.last_load_record
+            begins_load |= is_last
         if not self.records:
-            is_segment[0] = is_stretch[0] = True
+            is_segment[0] = begins_load[0] = True
 
 
 def split_together(
@@ -219,15 +219,15 @@ def split_together(
     step = _steps(sequences, starts, [file.sequence for file in splitters])
     net_step = _steps(nets, starts, [file.net for file in splitters])
     is_segment = (net_step != 0) | (step < 0)
-    is_stretch = (net_step < 0) | ((net_step == 0) & (step < 0))
+    begins_load = (net_step < 0) | ((net_step == 0) & (step < 0))
     ends = np.append(starts[1:], len(sequences))
     for file, start, end in zip(splitters, starts.tolist(), ends.tolist(), strict=True):
-        file.begin_as_announced(is_segment[start:end], is_stretch[start:end])
+        file.begin_as_announced(is_segment[start:end], begins_load[start:end])
     segment = _numbered(is_segment, starts, ends, [file.segments for file in splitters])
-    stretch = _numbered(is_stretch, starts, ends, [file.stretches for file in splitters])
-    latest = (values.tolist() for values in (sequences[ends - 1], nets[ends - 1], segment[ends - 1], stretch[ends - 1]))
+    load = _numbered(begins_load, starts, ends, [file.loads for file in splitters])
+    latest = (values.tolist() for values in (sequences[ends - 1], nets[ends - 1], segment[ends - 1], load[ends - 1]))
     _advance(splitters, zip((ends - starts).tolist(), *latest, strict=True))
-    return Split(segment, stretch, is_segment, *_gaps(sequences, step, is_segment))
+    return Split(segment, load, is_segment, *_gaps(sequences, step, is_segment))
 
 
 def _steps(values: npt.NDArray[np.int64], starts: npt.NDArray[np.intp], before: Sequence[int]) -> npt.NDArray[np.int64]:
@@ -249,9 +249,9 @@ def _numbered(
 
 
 def _advance(splitters: Sequence[Splitter], latest: Iterable[Sequence[int]]) -> None:
-    for file, (records, sequence, net, segment, stretch) in zip(splitters, latest, strict=True):
+    for file, (records, sequence, net, segment, load) in zip(splitters, latest, strict=True):
         file.records += records
-        file.sequence, file.net, file.segments, file.stretches = sequence, net, segment + 1, stretch + 1
+        file.sequence, file.net, file.segments, file.loads = sequence, net, segment + 1, load + 1
 
 
 def _gaps(

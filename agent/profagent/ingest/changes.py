@@ -105,7 +105,7 @@ class LayersKnown:
 class SegmentRecords(NamedTuple):
     """Consecutive records of an aicore or aicpu log; all arrays have one entry a record.
 
-    `ordinal` numbers the segments of the file, `stretch` its inferences. `columns` are the unit's own: for aicore
+    `ordinal` numbers the segments of the file, `load` its inferences. `columns` are the unit's own: for aicore
     `ticks` and `ticks_before`, for aicpu `begin_us`, `end_us`, `segment_start_us` and `segment_end_us`. A
     `layer_index` of -1 means that no layer is known. `counters` is empty without a counter map.
     """
@@ -113,7 +113,7 @@ class SegmentRecords(NamedTuple):
     path: str
     name: LogName
     first_record: int
-    stretch: NDArray[np.int64]
+    load: NDArray[np.int64]
     ordinal: NDArray[np.int64]
     net: NDArray[Any]
     sequence: NDArray[Any]
@@ -156,10 +156,10 @@ class SourceRows(NamedTuple):
 
 
 class InferenceTimed(NamedTuple):
-    """The aicore `.done` speaks about this stretch of its data; `done` None takes back what an earlier one said."""
+    """The aicore `.done` speaks about this load of its data; `done` None takes back what an earlier one said."""
 
     name: LogName
-    stretch: int
+    load: int
     done: Done | None
 
 

@@ -62,8 +62,8 @@ class LogFacts:
 
     record_bytes: int
     size: int = 0
-    stretches: int = 0
-    last_stretch_start: int = 0
+    loads: int = 0
+    last_load_start: int = 0
     missing: Places = field(default_factory=Places)
     jumped: Places = field(default_factory=Places)
     nameless: Places = field(default_factory=Places)
@@ -138,9 +138,9 @@ def _of_size(facts: LogFacts, done: Done | None) -> Iterator[Entry]:
         else:
             detail = f"{announced}: a short read, or bytes counted for an earlier inference"
             yield reasons.entry(reasons.ANNOUNCED_LENGTH, detail, count=done.file_len - facts.size)
-    if facts.stretches > 1:
-        detail = f"{facts.stretches} inferences in one file: the model was loaded again"
-        yield reasons.entry(reasons.APPENDED, detail, facts.last_stretch_start, facts.size, facts.stretches)
+    if facts.loads > 1:
+        detail = f"{facts.loads} inferences in one file: the model was loaded again"
+        yield reasons.entry(reasons.APPENDED, detail, facts.last_load_start, facts.size, facts.loads)
 
 
 _DTYPES = {LogKind.AICPU: AICPU_DTYPE, LogKind.ACL_API: API_DTYPE}
@@ -152,23 +152,23 @@ class DataLog:
     `done` is what its `.done` says now, None before there is one. `settled`: the board vouched for its end.
     """
 
-    def __init__(self, path: str, name: LogName, *, last_stretch_record: int | None = None) -> None:
-        """`last_stretch_record`: where the last inference begins, when the `.done`'s length has shown it."""
+    def __init__(self, path: str, name: LogName, *, last_load_record: int | None = None) -> None:
+        """`last_load_record`: where the last inference begins, when the `.done`'s length has shown it."""
         self.path = path
         self.name = name
         self.facts = LogFacts(RECORD_BYTES[name.kind])
         self.done: Done | None = None
         self.settled = False
         self.records = 0
-        self.last_stretch_record = last_stretch_record
-        self._begins: set[int] = set()  # records at which a stretch begins
+        self.last_load_record = last_load_record
+        self._begins: set[int] = set()  # records at which a load begins
         self._pending = b""
-        self._file = AicoreFile(Splitter(last_stretch_record))
+        self._file = AicoreFile(Splitter(last_load_record))
 
     @property
     def is_fresh(self) -> bool:
         """Whether nothing but the bytes that come decides how they are read."""
-        return self.facts.size == 0 and self.last_stretch_record is None
+        return self.facts.size == 0 and self.last_load_record is None
 
     def append(
         self,
@@ -196,11 +196,11 @@ class DataLog:
         return self._calls(first, records) if self.name.kind is LogKind.ACL_API else self._aicpu(first, records, join)
 
     @property
-    def last_stretch(self) -> int:
+    def last_load(self) -> int:
         """The number of the inference that the log's end belongs to."""
-        return max(self.facts.stretches - 1, 0)
+        return max(self.facts.loads - 1, 0)
 
-    def announced_stretch_record(self) -> int | None:
+    def announced_load_record(self) -> int | None:
         """Where the `.done` says that the last inference begins; None where it says nothing that can be used.
 
         One that would have it begin in the middle of an inference before the last one is an earlier load's: that of the
@@ -209,8 +209,8 @@ class DataLog:
         if self.done is None or self.done.file_len > self.facts.size or self.facts.size == 0:
             return None
         record, odd = divmod(self.facts.size - self.done.file_len, self.facts.record_bytes)
-        is_earlier = record * self.facts.record_bytes < self.facts.last_stretch_start and record not in self._begins
-        if self.last_stretch_record is None and is_earlier:
+        is_earlier = record * self.facts.record_bytes < self.facts.last_load_start and record not in self._begins
+        if self.last_load_record is None and is_earlier:
             return None
         return None if odd or self.done.file_len == 0 else record
 
@@ -220,7 +220,7 @@ class DataLog:
         A `.done` counts the bytes of the last inference. Those before it had their own, which was written over.
         """
         assert self.done is not None, "without a .done nobody knows"
-        there = self.facts.size - self.facts.last_stretch_start
+        there = self.facts.size - self.facts.last_load_start
         fault = ""
         if self.done.file_len > there:
             fault = f"the .done announces {self.done.file_len} bytes, {there} are there"
@@ -228,7 +228,7 @@ class DataLog:
             fault = "the last one is torn"
         elif not self.records:
             fault = "there are none"
-        return self.facts.stretches - bool(fault and self.records), fault
+        return self.facts.loads - bool(fault and self.records), fault
 
     def _calls(self, first: int, records: NDArray[Any]) -> ApiRecords:
         faults = api_magic_faults(records)
@@ -260,14 +260,14 @@ class DataLog:
         columns: Mapping[str, NDArray[Any]],
         counters: Mapping[str, NDArray[np.float64]],
     ) -> SegmentRecords:
-        self._note_stretches(first, split.stretch)
+        self._note_loads(first, split.load)
         layer_index = self._layer_index(net, sequence, join, is_one_net=split.segment[0] == split.segment[-1])
         self._note_places(self.facts.nameless, first, (layer_index < 0).nonzero()[0])
         return SegmentRecords(
             path=self.path,
             name=self.name,
             first_record=first,
-            stretch=split.stretch,
+            load=split.load,
             ordinal=split.segment,
             net=net,
             sequence=sequence,
@@ -294,13 +294,13 @@ class DataLog:
         online = self.done.online_batch_num if self.done is not None else ()
         return join.layer_index(net, sequence, self.name.batch_num or 0, self.name.input_pic_num or 0, online)
 
-    def _note_stretches(self, first: int, stretch: NDArray[np.int64]) -> None:
-        last = int(stretch[-1])
-        if last >= self.facts.stretches:
-            begun = np.arange(self.facts.stretches, last + 1)
-            self._begins.update((first + stretch.searchsorted(begun)).tolist())
-            self.facts.last_stretch_start = (first + int(stretch.searchsorted(last))) * self.facts.record_bytes
-            self.facts.stretches = last + 1
+    def _note_loads(self, first: int, load: NDArray[np.int64]) -> None:
+        last = int(load[-1])
+        if last >= self.facts.loads:
+            begun = np.arange(self.facts.loads, last + 1)
+            self._begins.update((first + load.searchsorted(begun)).tolist())
+            self.facts.last_load_start = (first + int(load.searchsorted(last))) * self.facts.record_bytes
+            self.facts.loads = last + 1
 
     def _note_gaps(self, first: int, split: Split) -> None:
         gaps = zip(split.gap_at.tolist(), split.gap_missing.tolist(), split.is_gap_odd.tolist(), strict=True)

@@ -296,7 +296,7 @@ class JobDecoder(Decoder):
             if log is None:
                 log = yield from self._logs.at_end(path, name)
             else:
-                log = yield from self._logs.redecode(log, last_stretch_record=log.last_stretch_record)
+                log = yield from self._logs.redecode(log, last_load_record=log.last_load_record)
             yield self._assessed(log)
 
     def _assessed(self, log: DataLog, *, ended: bool = False) -> Change:

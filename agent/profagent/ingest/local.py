@@ -119,9 +119,9 @@ class JobRecords:
         if not len(records):
             return
         layers = self._layer_names(path, name, records)
-        stretch = Splitter().feed(records["sequence"], records["net"]).stretch
-        for number in np.unique(stretch).tolist():
-            chosen = np.flatnonzero(stretch == number)
+        load = Splitter().feed(records["sequence"], records["net"]).load
+        for number in np.unique(load).tolist():
+            chosen = np.flatnonzero(load == number)
             yield InferenceRecords(name, records[chosen], tuple(layers[each] for each in chosen.tolist()))
 
     def _layer_names(self, path: str, name: LogName, records: Records) -> list[str | None]:

@@ -197,18 +197,18 @@ class LogStates:
 
     def grow(self, log: DataLog, data: bytes) -> Iterator[Change]:
         """Take the log's next bytes."""
-        had_records, stretch = log.records > 0, log.last_stretch
+        had_records, load = log.records > 0, log.last_load
         read = self.ahead.take(log.path, data, self.counter_map) if log.is_fresh else None
         records = log.append(data, self.joins.of(log.name), self.counter_map, read)
         if records is None:
             return
         yield records
-        if log.done is not None and had_records and stretch != log.last_stretch and log.name.kind is LogKind.AICORE:
-            yield InferenceTimed(log.name, stretch, None)
+        if log.done is not None and had_records and load != log.last_load and log.name.kind is LogKind.AICORE:
+            yield InferenceTimed(log.name, load, None)
 
-    def redecode(self, log: DataLog, *, last_stretch_record: int | None = None) -> Generator[Change, None, DataLog]:
+    def redecode(self, log: DataLog, *, last_load_record: int | None = None) -> Generator[Change, None, DataLog]:
         """All rows of a log once more."""
-        anew = DataLog(log.path, log.name, last_stretch_record=last_stretch_record)
+        anew = DataLog(log.path, log.name, last_load_record=last_load_record)
         anew.done = log.done
         yield from self._decoded(anew, self._bytes(log.path, log.facts.size))
         anew.settled = log.settled
@@ -217,21 +217,21 @@ class LogStates:
 
     def split_as_announced(self, log: DataLog) -> Generator[Change, None, DataLog]:
         """Where the `.done`'s length shows another start of the last inference than the rule found, it is right."""
-        record = log.announced_stretch_record()
-        if log.name.kind is LogKind.ACL_API or record == log.last_stretch_record:
+        record = log.announced_load_record()
+        if log.name.kind is LogKind.ACL_API or record == log.last_load_record:
             return log
-        if log.last_stretch_record is not None:
+        if log.last_load_record is not None:
             log = yield from self.redecode(log)
-            record = log.announced_stretch_record()
-        if record not in (None, log.facts.last_stretch_start // log.facts.record_bytes):
-            log = yield from self.redecode(log, last_stretch_record=record)
+            record = log.announced_load_record()
+        if record not in (None, log.facts.last_load_start // log.facts.record_bytes):
+            log = yield from self.redecode(log, last_load_record=record)
         return log
 
     def timed(self, log: DataLog) -> Iterator[Change]:
         """The `.done` speaks about the last inference of its file only; while that grows, nobody knows which it is."""
         is_open = log.done is not None and (log.path in self.growing or log.path in self.stale)
         if log.name.kind is LogKind.AICORE and log.records and not is_open:
-            yield InferenceTimed(log.name, log.last_stretch, log.done)
+            yield InferenceTimed(log.name, log.last_load, log.done)
 
     def judged(self, log: DataLog) -> Generator[Change, None, DataLog]:
         """What a log is once all of it and its `.done` are here: its inferences, their times, if they are whole."""

@@ -90,7 +90,7 @@ class RecordView:
             case LinkLedger(entry=Entry(grade=reasons.LOSS, reason=reasons.REMOVED_OPEN)) if job in self._seen:
                 self._tell(f"{job} was removed from the board before it had ended")
             case InferenceTimed() if change.done is not None and self._options.inferences is not None:
-                self._inferences.add((job, change.name, change.stretch))
+                self._inferences.add((job, change.name, change.load))
 
     def tell_surplus(self) -> None:
         """Say that more inferences came than were asked for: those of a batch are kept together."""

@@ -38,13 +38,13 @@ _API = ("api", "begin_us", "end_us", "pid", "tid")
 _TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
 # A JSON array of models and picture counts finds them by the index.
 _INFERENCES = (
-    "SELECT inference, stretch, whole, figures, why, model, current_pic_count, batch_num, input_pic_num, device_id,"
+    "SELECT inference, load, whole, figures, why, model, current_pic_count, batch_num, input_pic_num, device_id,"
     " ifnull(stream_id, -1) FROM json_each(?) k CROSS JOIN inference ON model = json_extract(k.value, '$[0]')"
     " AND current_pic_count = json_extract(k.value, '$[1]')"
 )
 _ADD_INFERENCE = (
     "INSERT INTO inference (inference, session, model, current_pic_count, batch_num, input_pic_num, device_id,"
-    " stream_id, stretch, complete) VALUES (?, ?, ?, ?, ?, ?, ?, nullif(?, -1), ?, 0)"
+    " stream_id, load, complete) VALUES (?, ?, ?, ?, ?, ?, ?, nullif(?, -1), ?, 0)"
 )
 _ADD_SEGMENT = (
     "INSERT INTO segment (segment, log, inference, kind, ordinal, net, start_us, end_us, ticks)"
@@ -72,7 +72,7 @@ def file_key(model: int, name: LogName) -> FileKey:
 
 
 async def inferences_of(connection: aiosqlite.Connection, keys: Iterable[FileKey]) -> dict[FileKey, list[Row]]:
-    """The inferences in files: number, stretch, whole, figures and why of each."""
+    """The inferences in files: number, load, whole, figures and why of each."""
     wanted = json.dumps([*{key[:2] for key in keys}])
     found: dict[FileKey, list[Row]] = {}
     for row in await fetched(connection, _INFERENCES, (wanted,)):
@@ -100,7 +100,7 @@ class RecordRows:
     async def load(self, keys: Collection[FileKey]) -> None:
         """Look up the inferences in these files."""
         for key, rows in (await inferences_of(self._connection, keys)).items():
-            self._inferences.update({(key, stretch): number for number, stretch, *_ in rows})
+            self._inferences.update({(key, load): number for number, load, *_ in rows})
 
     def touch(self, inferences: Iterable[int]) -> None:
         """Something has changed on which the place of their segments in time depends."""
@@ -123,8 +123,8 @@ class RecordRows:
         self._wait("api", ("record", *_API), (keys, *(change.records[name] for name in _API)))
 
     def set_times(self, model: int, change: InferenceTimed) -> None:
-        """Write what the `.done` says of one stretch, or take it back; nothing where no record speaks of it."""
-        inference = self._inferences.get((file_key(model, change.name), change.stretch))
+        """Write what the `.done` says of one load, or take it back; nothing where no record speaks of it."""
+        inference = self._inferences.get((file_key(model, change.name), change.load))
         if inference is None:
             return
         values: Row = _UNTIMED
@@ -245,8 +245,8 @@ class RecordRows:
         assert row.model is not None, "a data log's name has a model"
         kind, key = change.name.kind, file_key(row.model, change.name)
         inferences = [
-            self._inference(key, stretch, sessions[start])
-            for stretch, start in zip(change.stretch[starts].tolist(), starts.tolist(), strict=True)
+            self._inference(key, load, sessions[start])
+            for load, start in zip(change.load[starts].tolist(), starts.tolist(), strict=True)
         ]
         ticks = [0] * len(starts)
         if kind is LogKind.AICORE:
@@ -261,12 +261,12 @@ class RecordRows:
             )
         ]
 
-    def _inference(self, key: FileKey, stretch: int, session: int) -> int:
+    def _inference(self, key: FileKey, load: int, session: int) -> int:
         """The number of an inference; its row is made, as one of `session`, when there is none."""
-        inference = self._inferences.get((key, stretch))
+        inference = self._inferences.get((key, load))
         if inference is None:
-            inference = self._inferences[key, stretch] = self._numbers.take("inference")
-            self._new_inferences.append((inference, session, *key, stretch))
+            inference = self._inferences[key, load] = self._numbers.take("inference")
+            self._new_inferences.append((inference, session, *key, load))
         self._touched.add(inference)
         return inference
 

@@ -32,14 +32,14 @@ _STORED = (
 )
 _SAMPLES = "SELECT count(*), count(*) - total(kept), min(input_pic_num), max(input_pic_num) FROM sample WHERE model = ?"
 _COUNTS = "SELECT current_pic_count FROM sample WHERE model = ? ORDER BY 1"
-_IS_LOADED_AGAIN = "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ? AND stretch > 0)"
+_IS_LOADED_AGAIN = "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ? AND load > 0)"
 _UNPLACED = (
     "SELECT EXISTS (SELECT 1 FROM sample s WHERE model = ? AND NOT EXISTS"
     " (SELECT 1 FROM inference i WHERE i.model = s.model AND i.current_pic_count = s.current_pic_count))"
 )
 _TIMES = (
     "SELECT current_pic_count, min(start_us) FROM inference WHERE model = ? AND current_pic_count <= ?"
-    " GROUP BY current_pic_count, stretch ORDER BY current_pic_count, stretch"
+    " GROUP BY current_pic_count, load ORDER BY current_pic_count, load"
 )
 # Where a sample may have been lost without its name, or may still be told, distances mean nothing.
 _IS_UNSURE = (

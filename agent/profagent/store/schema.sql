@@ -103,7 +103,7 @@ CREATE TABLE log (
     UNIQUE (job, path)
 );
 
--- A stretch of a log that one session fetched. A record's key is part * 2^24 + its number in the part.
+-- A range of a log that one session fetched. A record's key is part * 2^24 + its number in the part.
 CREATE TABLE part (
     part         INTEGER PRIMARY KEY,
     log          INTEGER NOT NULL REFERENCES log,
@@ -112,7 +112,7 @@ CREATE TABLE part (
 );
 CREATE INDEX part_of_log ON part (log);                     -- the parts to continue or to drop
 
--- One sampled inference. `stretch` counts inferences in one file: 0, then 1 when the model was loaded again.
+-- One sampled inference. `load` counts inferences in one file: 0, then 1 when the model was loaded again.
 CREATE TABLE inference (
     inference         INTEGER PRIMARY KEY,
     session           INTEGER NOT NULL REFERENCES session, -- the one that fetched its first record
@@ -122,7 +122,7 @@ CREATE TABLE inference (
     batch_num         INTEGER NOT NULL,
     input_pic_num     INTEGER NOT NULL,
     current_pic_count NOT NULL,         -- INTEGER, or TEXT from 2^63 on
-    stretch           INTEGER NOT NULL,
+    load              INTEGER NOT NULL,
     start_us          INTEGER,
     end_us            INTEGER,
     cache_hit         INTEGER,
@@ -135,11 +135,11 @@ CREATE TABLE inference (
     why               TEXT              -- they are not final
 );
 CREATE UNIQUE INDEX inference_of_file ON inference          -- the inference that a file's records belong to
-    (model, current_pic_count, stretch, batch_num, input_pic_num, device_id, ifnull(stream_id, -1));
+    (model, current_pic_count, load, batch_num, input_pic_num, device_id, ifnull(stream_id, -1));
 
 CREATE INDEX inference_pending ON inference (model) WHERE figures = 'pending'; -- what an end of the capture settles
 
-CREATE INDEX inference_loaded_again ON inference (model) WHERE stretch > 0; -- whether picture counts began anew
+CREATE INDEX inference_loaded_again ON inference (model) WHERE load > 0; -- whether picture counts began anew
 
 -- A sampled inference, known by the name of one of its files, whether it was kept, copied whole or lost on the way.
 -- Counts from 2^63 on, which SQLite's integers do not hold, have no row.
@@ -171,7 +171,7 @@ CREATE TABLE segment (
     log        INTEGER NOT NULL REFERENCES log,
     inference  INTEGER NOT NULL REFERENCES inference,
     kind       TEXT NOT NULL,           -- aicore or aicpu
-    ordinal    INTEGER NOT NULL,        -- position in its file, over all stretches
+    ordinal    INTEGER NOT NULL,        -- position in its file, over all loads
     net        INTEGER NOT NULL,        -- word 0xFC or 0x7C of its records
     start_us   INTEGER,
     end_us     INTEGER,
@@ -376,7 +376,7 @@ LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(d
            WHERE EXISTS (SELECT 1 FROM sample x WHERE x.model = m.model) GROUP BY session) f USING (session);
 
 -- One row for each sampled inference.
---   stretch           0; 1 and more for an inference of a model that was loaded again in one JOB
+--   load              0; 1 and more for an inference of a model that was loaded again in one JOB
 --   cache_hit         instruction cache hits, from `.done`
 --   cache_miss        instruction cache misses, from `.done`
 --   start_us          launch of the first aicore segment, from `.done`
@@ -387,7 +387,7 @@ LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(d
 --   why               why its figures are not final
 CREATE VIEW inferences AS
 SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
-       i.batch_num, i.input_pic_num, i.current_pic_count, i.stretch, i.cache_hit, i.cache_miss, i.start_us, i.end_us,
+       i.batch_num, i.input_pic_num, i.current_pic_count, i.load, i.cache_hit, i.cache_miss, i.start_us, i.end_us,
        i.online_batch_num, i.complete, i.inference, i.figures, i.why
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
 
@@ -493,7 +493,7 @@ FROM (SELECT x.model, s.interval, x.current_pic_count,
              (x.current_pic_count - lag(x.current_pic_count) OVER (PARTITION BY x.model ORDER BY x.current_pic_count))
              / s.input_pic_num AS inferences
       FROM sample x JOIN sampling s USING (model) WHERE s.due IS NOT NULL AND s.interval > 0
-            AND NOT EXISTS (SELECT 1 FROM inference i WHERE i.model = x.model AND i.stretch > 0)) g
+            AND NOT EXISTS (SELECT 1 FROM inference i WHERE i.model = x.model AND i.load > 0)) g
 JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board)
 WHERE g.inferences <> g.interval;
 

@@ -39,7 +39,7 @@ class Choice(NamedTuple):
 class InferenceRow(NamedTuple):
     """A chosen inference. `group` numbers device, model, model id and batch, `iter_id` all of its model's from 0.
 
-    `stretch` is 0, and higher for a model that was loaded again under the same name.
+    `load` is 0, and higher for a model that was loaded again under the same name.
     """
 
     position: int
@@ -53,7 +53,7 @@ class InferenceRow(NamedTuple):
     batch_num: int
     input_pic_num: int
     current_pic_count: int
-    stretch: int
+    load: int
     start_us: int | None
     cache_hit: int | None
     cache_miss: int | None
@@ -118,7 +118,7 @@ _CHOOSE = f"""
 CREATE TEMP TABLE chosen AS
 WITH numbered AS (
     SELECT i.*, m.name, m.model_id,
-           row_number() OVER (PARTITION BY device_id, model ORDER BY start_us IS NULL, start_us, stretch,
+           row_number() OVER (PARTITION BY device_id, model ORDER BY start_us IS NULL, start_us, load,
                               current_pic_count, inference) - 1 AS iter_id, {KNOWN} AS is_known
     FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job
 ), matching AS (
@@ -128,7 +128,7 @@ WITH numbered AS (
 )
 SELECT row_number() OVER files - 1 AS position,
        dense_rank() OVER (ORDER BY device_id, name, model_id, batch_num) - 1 AS file, iter_id, device_id, model, name,
-       model_id, stream_id, batch_num, input_pic_num, current_pic_count, stretch, start_us, cache_hit, cache_miss,
+       model_id, stream_id, batch_num, input_pic_num, current_pic_count, load, start_us, cache_hit, cache_miss,
        (SELECT ifnull(sum(ticks), 0) FROM segment g WHERE g.inference = matching.inference AND kind = 'aicore')
        AS ticks, inference
 FROM matching WHERE :last IS NULL OR from_last <= :last
@@ -189,7 +189,7 @@ GROUP BY c.file, r.layer_index ORDER BY c.file, min(g.net), min(r.sequence)
 
 _CHOSEN = """
 SELECT position, file, iter_id, device_id, model, name, model_id, stream_id, batch_num, input_pic_num,
-       current_pic_count, stretch, start_us, cache_hit, cache_miss, ticks
+       current_pic_count, load, start_us, cache_hit, cache_miss, ticks
 FROM chosen ORDER BY position
 """
 _SPANS = """

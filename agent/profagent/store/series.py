@@ -34,7 +34,7 @@ SAMPLED_RECORDS = 10_000
 _INFERENCES = """
 SELECT inference, m.model, m.name, device_id, batch_num, input_pic_num, current_pic_count
 FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job AND {known}
-ORDER BY m.name, m.model, device_id, start_us IS NULL, start_us, stretch, current_pic_count, inference
+ORDER BY m.name, m.model, device_id, start_us IS NULL, start_us, load, current_pic_count, inference
 """
 _SEGMENTS = """
 SELECT group_concat(segment), group_concat(inference), group_concat(log), group_concat(net),

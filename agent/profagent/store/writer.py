@@ -150,7 +150,7 @@ class JobRows:
         row = self._logs.row(change.path)
         self._records.add_segments(row, change)
         await self._touch(row)
-        if row.model is not None and change.stretch[-1]:
+        if row.model is not None and change.load[-1]:
             self._logs.changed.add(row.model)
 
     def _add_calls(self, change: ApiRecords) -> None:

@@ -108,7 +108,7 @@ class LiveJob:
                 self._know_layers((change.model, change.model_id), change.table)
                 self._touch_all()
             case InferenceTimed():
-                inference = self._opened(change.name, change.stretch, now_s)
+                inference = self._opened(change.name, change.load, now_s)
                 if inference is not None:
                     inference.done = change.done
             case LogReset():
@@ -128,7 +128,7 @@ class LiveJob:
         is_cpu = kind is LogKind.AICPU
         durations = columns["end_us"].astype(float) - columns["begin_us"].astype(float) if is_cpu else columns["ticks"]
         rows = zip(
-            change.stretch.tolist(),
+            change.load.tolist(),
             change.net.tolist(),
             change.sequence.tolist(),
             change.layer_index.tolist(),
@@ -137,9 +137,9 @@ class LiveJob:
         )
         shown = list(change.counters.items()) if self._has_counters else []
         last, inference = None, None
-        for number, (stretch, net, sequence, index, duration) in enumerate(rows):
-            if stretch != last:
-                last, inference = stretch, self._opened(change.name, stretch, now_s)
+        for number, (load, net, sequence, index, duration) in enumerate(rows):
+            if load != last:
+                last, inference = load, self._opened(change.name, load, now_s)
             if inference is not None:
                 counters = {name: float(each[number]) for name, each in shown}
                 ratio = None if ratios is None else ratios[number]
@@ -262,15 +262,15 @@ class LiveJob:
         while len(self._tables) > 1 and (self._layers > REMEMBERED_LAYERS or len(self._tables) > REMEMBERED_MODELS):
             self._layers -= len(self._tables.popitem(last=False)[1].layers)
 
-    def _opened(self, name: LogName, stretch: int, now_s: float) -> OpenInference | None:
+    def _opened(self, name: LogName, load: int, now_s: float) -> OpenInference | None:
         """The inference that records or a `.done` belong to; None when it was told."""
         assert name.inference is not None, "segments and their .done belong to an inference"
-        if stretch <= self._shown.get(name.inference, (-1, ()))[0]:
+        if load <= self._shown.get(name.inference, (-1, ()))[0]:
             return None
         files = self._begin(name)
-        inference = files.inferences.get(stretch)
+        inference = files.inferences.get(load)
         if inference is None:
-            inference = files.inferences[stretch] = OpenInference(name, now_s)
+            inference = files.inferences[load] = OpenInference(name, now_s)
         return inference
 
     def _begin(self, name: LogName) -> _Files:

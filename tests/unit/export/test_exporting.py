@@ -98,8 +98,8 @@ async def test_loads_streams_and_models_that_share_a_name_have_files_of_their_ow
     job = builder.job(session)
     for name in ("a", "b"):
         model = builder.model(job, name)
-        for stream, stretch in ((3, 0), (4, 0), (3, 1)):
-            inference = builder.inference(session, model, stream_id=stream, stretch=stretch)
+        for stream, load in ((3, 0), (4, 0), (3, 1)):
+            inference = builder.inference(session, model, stream_id=stream, load=load)
             builder.aicore(inference, builder.new_part(session, model, "aicore"), [7])
     (exported,) = await export_summary(builder.close(), tmp_path, job=JOB)
     assert len(set(exported.files)) == len(exported.files) == 12

@@ -105,7 +105,7 @@ def test_a_model_loaded_twice_has_two_inferences_in_one_file() -> None:
     path = RELOAD / "data" / "aicore.0.demo_a.3.0.1.1.0"
     assert rows_of(path) == [(0, 0, 10), (0, 1, 47), (0, 0, 20), (0, 1, 57), (0, 2, 94)]
     records = view_records(path.read_bytes(), AICORE_DTYPE)
-    assert Splitter().feed(records["sequence"], records["net"]).stretch.tolist() == [0, 0, 1, 1, 1]
+    assert Splitter().feed(records["sequence"], records["net"]).load.tolist() == [0, 0, 1, 1, 1]
     done = parse_done(path.with_name(path.name + ".done").read_bytes(), LogKind.AICORE, path.name)
     assert done == Done(768, 0, 0, 0, 0)
 
@@ -143,7 +143,7 @@ def test_the_runtimes_sequence_filter_leaves_the_gaps_that_the_splitter_finds() 
     records = view_records(path.read_bytes(), AICORE_DTYPE)
     split = Splitter().feed(records["sequence"], records["net"])
     assert split.segment.tolist() == [0] * 11 + [1, 1]
-    assert set(split.stretch.tolist()) == {0}
+    assert set(split.load.tolist()) == {0}
     missing = [after - before - 1 for before, after in pairwise(first) if after - before > 1]
     assert split.gap_missing.tolist() == [*missing, 10, 1]
     assert not split.is_gap_odd.any()

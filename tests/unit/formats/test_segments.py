@@ -25,16 +25,16 @@ RELOADED = [(0, 0), (0, 1), (0, 0), (0, 1), (0, 2)]
 
 
 def split(records: Sequence[tuple[int, int]], *, part: int = 1000, last_start: int | None = None) -> list[list[int]]:
-    """Segments and stretches of records given as (net, sequence), fed in parts of a size."""
-    splitter = Splitter(last_stretch_record=last_start)
+    """Segments and loads of records given as (net, sequence), fed in parts of a size."""
+    splitter = Splitter(last_load_record=last_start)
     segments: list[int] = []
-    stretches: list[int] = []
+    loads: list[int] = []
     for start in range(0, len(records), part):
         nets, sequences = np.array(records[start : start + part], dtype="<u4").T
         found = splitter.feed(sequences, nets)
         segments += found.segment.tolist()
-        stretches += found.stretch.tolist()
-    return [segments, stretches]
+        loads += found.load.tolist()
+    return [segments, loads]
 
 
 def gaps(records: Sequence[tuple[int, int]]) -> list[tuple[int, int, bool]]:
@@ -52,7 +52,7 @@ def test_a_net_that_goes_back_is_a_model_loaded_again() -> None:
     assert split([(0, 0), (2, 0), (0, 0), (2, 0), (2, 1)]) == [[0, 1, 2, 3, 3], [0, 0, 1, 1, 1]]
 
 
-def test_an_announced_start_begins_a_stretch_that_leaves_no_trace() -> None:
+def test_an_announced_start_begins_a_load_that_leaves_no_trace() -> None:
     assert split([(0, 0), (0, 0), (0, 0)]) == [[0, 0, 0], [0, 0, 0]]
     assert split([(0, 0), (0, 0), (0, 0)], last_start=2) == [[0, 0, 1], [0, 0, 1]]
 

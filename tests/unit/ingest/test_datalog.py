@@ -45,11 +45,11 @@ def test_pieces_of_any_size_give_the_same_records(size: int) -> None:
     assert column(changes, "sequence") == [sequence for sequence, _, _ in RECORDS]
     assert column(changes, "net") == [net for _, net, _ in RECORDS]
     assert column(changes, "ordinal") == [0, 0, 1, 2, 2, 3]
-    assert column(changes, "stretch") == [0, 0, 0, 1, 1, 1]
+    assert column(changes, "load") == [0, 0, 0, 1, 1, 1]
     assert column(changes, "columns", "ticks") == [10, 20, 30, 40, 50, 60]
     assert column(changes, "columns", "ticks_before") == [0, 10, 0, 0, 40, 0]
     assert [first_of(change) for change in changes] == np.cumsum([0, *map(len_of, changes)])[:-1].tolist()
-    assert (log.facts.size, log.facts.stretches, log.facts.last_stretch_start) == (1536, 2, 768)
+    assert (log.facts.size, log.facts.loads, log.facts.last_load_start) == (1536, 2, 768)
     assert (log.facts.missing.count, log.facts.missing.first) == (1, 256)
 
 
@@ -62,10 +62,10 @@ def len_of(change: SegmentRecords | ApiRecords) -> int:
 
 
 def test_a_known_start_of_the_last_inference_overrules_the_rule() -> None:
-    log = new_log(last_stretch_record=4)
+    log = new_log(last_load_record=4)
     changes = grown([DATA], log)
-    assert column(changes, "stretch") == [0, 0, 0, 1, 2, 2]
-    assert log.facts.last_stretch_start == 4 * 256
+    assert column(changes, "load") == [0, 0, 0, 1, 2, 2]
+    assert log.facts.last_load_start == 4 * 256
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_the_announced_length_tells_where_the_last_inference_begins(
 ) -> None:
     log = new_log()
     log.append((DATA * 2)[:size], None, None)
-    assert log.announced_stretch_record() is None
+    assert log.announced_load_record() is None
     log.done = Done(file_len, 1, 2)
-    assert log.announced_stretch_record() == record
+    assert log.announced_load_record() == record
 
 
 def test_records_without_a_table_have_no_layer_and_say_so() -> None:

@@ -36,7 +36,7 @@ def copy(tmp_path: Path) -> Iterator[JobCopy]:
 
 def rows(copy: JobCopy, path: str) -> list[tuple[object, ...]]:
     return copy.query(
-        "SELECT stretch, ordinal, net, sequence, layer_index, i.start_us FROM aicore JOIN segment g USING (segment)"
+        "SELECT load, ordinal, net, sequence, layer_index, i.start_us FROM aicore JOIN segment g USING (segment)"
         " JOIN inference i USING (inference) JOIN log USING (log) WHERE path = ? ORDER BY record",
         path,
     )
@@ -110,7 +110,7 @@ def test_a_file_made_anew_voids_its_rows(copy: JobCopy, tmp_path: Path) -> None:
     copy.snapshot(PLAIN + ".done", SMALL_JOB[PLAIN + ".done"])
     copy.recreate(PLAIN, b"")
     assert rows(copy, PLAIN) == []
-    assert copy.query("SELECT stretch, complete, start_us FROM inference") == [(0, 0, None)]
+    assert copy.query("SELECT load, complete, start_us FROM inference") == [(0, 0, None)]
     copy.feed(PLAIN, files[PLAIN][:300])
     assert len(rows(copy, PLAIN)) == 1
     copy.feed(PLAIN, files[PLAIN][300:])

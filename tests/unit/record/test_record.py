@@ -57,11 +57,11 @@ class Viewed:
         )
         return self.stop.is_set()
 
-    def inference(self, pictures: int, stretch: int = 0, done: Done | None = DONE) -> bool:
+    def inference(self, pictures: int, load: int = 0, done: Done | None = DONE) -> bool:
         """Tell it of an inference; whether it stops."""
         name = parse_log_name(aicore_path(pictures))
         assert name is not None
-        self.view.changed([JobChanges(JOB, "/root", (InferenceTimed(name, stretch, done),))])
+        self.view.changed([JobChanges(JOB, "/root", (InferenceTimed(name, load, done),))])
         return self.stop.is_set()
 
 

@@ -74,7 +74,7 @@ class DatabaseBuilder:
             "stream_id": 3,
             "batch_num": 1,
             "input_pic_num": 1,
-            "stretch": 0,
+            "load": 0,
             "complete": 1,
             "whole": 1,
             "figures": "final",

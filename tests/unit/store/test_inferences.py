@@ -1,4 +1,4 @@
-"""Rows of inferences: one for each file and stretch, timed by its `.done`, its segments placed in time."""
+"""Rows of inferences: one for each file and load, timed by its `.done`, its segments placed in time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.unit.store.rows import AICORE, AICPU, Rows, aicore, aicpu, name_of
 DONE = Done(512, 1_000, 2_000, cache_hit=3, cache_miss=1)
 
 
-def timed(path: str = AICORE, stretch: int = 0, done: Done | None = DONE) -> InferenceTimed:
-    return InferenceTimed(name_of(path), stretch, done)
+def timed(path: str = AICORE, load: int = 0, done: Done | None = DONE) -> InferenceTimed:
+    return InferenceTimed(name_of(path), load, done)
 
 
 def whole(path: str = AICORE) -> LogJudged:
@@ -31,17 +31,17 @@ def whole(path: str = AICORE) -> LogJudged:
 def test_an_inference_is_what_its_files_name_says(rows: Rows) -> None:
     path = "data/aicore.0.my.model.65535.7.8.29.18446744073709551600"
     rows.apply(aicore(path), aicore(path, first=2))
-    columns = "device_id, model, model_id, stream_id, batch_num, input_pic_num, current_pic_count, stretch, complete"
+    columns = "device_id, model, model_id, stream_id, batch_num, input_pic_num, current_pic_count, load, complete"
     assert rows.query(f"SELECT {columns} FROM inferences") == [
         (0, "my.model", 7, 65535, 8, 29, "18446744073709551600", 0, 0)
     ]
 
 
-def test_a_done_times_its_stretch_and_can_be_taken_back(rows: Rows) -> None:
-    query = "SELECT stretch, start_us, end_us, cache_hit, cache_miss, online_batch_num, complete FROM inferences"
-    rows.apply(aicore(ordinals=(0, 1), stretches=(0, 1)), timed(stretch=1, done=DONE._replace(online_batch_num=(4, 2))))
+def test_a_done_times_its_load_and_can_be_taken_back(rows: Rows) -> None:
+    query = "SELECT load, start_us, end_us, cache_hit, cache_miss, online_batch_num, complete FROM inferences"
+    rows.apply(aicore(ordinals=(0, 1), loads=(0, 1)), timed(load=1, done=DONE._replace(online_batch_num=(4, 2))))
     assert rows.query(query) == [(0, *(None,) * 5, 0), (1, 1_000, 2_000, 3, 1, "4,2", 1)]
-    rows.apply(timed(stretch=1, done=None), timed(stretch=0))
+    rows.apply(timed(load=1, done=None), timed(load=0))
     assert rows.query(query) == [(0, 1_000, 2_000, 3, 1, None, 1), (1, *(None,) * 5, 0)]
 
 

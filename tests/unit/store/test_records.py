@@ -72,10 +72,10 @@ def test_records_decoded_again_stay_with_the_sessions_that_fetched_them(rows: Ro
     rows.session()
     rows.apply(aicore(ticks=(30,), first=2))
     rows.session()
-    rows.apply(Redecoded(AICORE, aicore(ticks=(1, 2, 3), ordinals=(0, 0, 1), stretches=(0, 0, 1))))
-    rows.apply(aicore(ticks=(4,), first=3, ordinals=(1,), stretches=(1,)))
+    rows.apply(Redecoded(AICORE, aicore(ticks=(1, 2, 3), ordinals=(0, 0, 1), loads=(0, 0, 1))))
+    rows.apply(aicore(ticks=(4,), first=3, ordinals=(1,), loads=(1,)))
     assert rows.query("SELECT session, ticks FROM op_records") == [(1, 1), (1, 2), (2, 3), (3, 4)]
-    assert rows.query("SELECT session, stretch FROM inferences") == [(1, 0), (2, 1)]
+    assert rows.query("SELECT session, load FROM inferences") == [(1, 0), (2, 1)]
     assert rows.query("SELECT ordinal, ticks FROM segment ORDER BY ordinal") == [(0, 3), (1, 7)]
 
 

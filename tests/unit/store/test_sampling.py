@@ -99,7 +99,7 @@ def loaded_again(rows: Rows, *samples: tuple[int, tuple[int, ...]]) -> None:
     rows.apply(TOLD)
     for count, begins in samples:
         numbers = tuple(range(len(begins)))
-        segments = aicore(path(count), (1,) * len(begins), ordinals=numbers, stretches=numbers)
+        segments = aicore(path(count), (1,) * len(begins), ordinals=numbers, loads=numbers)
         rows.apply(LogAdvanced(path(count), 1, 256 * len(begins)), segments, *began(count, begins))
 
 

@@ -89,10 +89,10 @@ def test_inferences_are_numbered_by_start_and_unknown_starts_come_last(builder: 
 def test_an_inference_is_chosen_by_its_picture_count_in_every_load(builder: DatabaseBuilder, select: Any) -> None:
     session = builder.session()
     model = builder.model(builder.job(session))
-    for stretch, pic in ((0, 0), (0, 7), (1, 7)):
-        builder.inference(session, model, pic, stretch=stretch, start_us=START_US + 10 * stretch + pic)
-    assert [row.stretch for row in select(Choice(inference=7)).inferences()] == [0, 1]
-    assert [row.stretch for row in select(Choice(inference=7, last=1)).inferences()] == [1]
+    for load, pic in ((0, 0), (0, 7), (1, 7)):
+        builder.inference(session, model, pic, load=load, start_us=START_US + 10 * load + pic)
+    assert [row.load for row in select(Choice(inference=7)).inferences()] == [0, 1]
+    assert [row.load for row in select(Choice(inference=7, last=1)).inferences()] == [1]
     assert _picture_counts(select(Choice(inference=8))) == []
 
 

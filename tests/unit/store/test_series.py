@@ -60,8 +60,8 @@ def test_picture_counts_that_begin_anew_are_another_load(builder: DatabaseBuilde
     session = builder.session()
     model = builder.model(builder.job(session))
     # The second load goes further than the first: its later files hold nothing of the first.
-    for start, (pic, stretch) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)]):
-        builder.inference(session, model, pic, stretch=stretch, start_us=START_US + start)
+    for start, (pic, load) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)]):
+        builder.inference(session, model, pic, load=load, start_us=START_US + start)
     builder.inference(session, builder.model(1, "other"), 5)
     assert [(row.model_name, row.load) for row in read().inferences] == [
         ("other", 0),

@@ -85,14 +85,14 @@ def test_an_error_leaves_nothing_of_its_batch_and_the_next_finds_its_own_numbers
     rows.apply(LogAdvanced(AICORE, 1, 256), aicore(ticks=(1,)))
     before = list(rows.connection.iterdump())
     entry = ContentLedger(AICORE, (Entry("note", "x", "y"),))
-    more = (entry, aicore(ticks=(2, 3), first=1, ordinals=(0, 1), stretches=(0, 1)), calls([0]))
+    more = (entry, aicore(ticks=(2, 3), first=1, ordinals=(0, 1), loads=(0, 1)), calls([0]))
     for _ in range(2):
         with pytest.raises(StoreError):
             rows.write(JobChanges("JOB" + "B" * 29, "/board", more), JobChanges(JOB, "/board", (*more, BROKEN)))
     assert list(rows.connection.iterdump()) == before
     rows.apply(*more)
     assert rows.query(
-        "SELECT ordinal, stretch, r.ticks FROM aicore r JOIN segment USING (segment) JOIN inference"
+        "SELECT ordinal, load, r.ticks FROM aicore r JOIN segment USING (segment) JOIN inference"
         " USING (inference) ORDER BY record"
     ) == [(0, 0, 1), (0, 0, 2), (1, 1, 3)]
     assert rows.query("SELECT count(*) FROM ledger") == rows.query("SELECT count(*) FROM api") == [(1,)]

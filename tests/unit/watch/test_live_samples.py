@@ -51,7 +51,7 @@ def test_what_was_due_is_not_known_until_the_files_of_the_job_are_listed() -> No
 
 def test_of_a_model_that_was_loaded_again_it_is_not_known_what_was_due() -> None:
     samples = seen(0, 10, 20)
-    samples.take(JOB, aicore(path(0), range(1, 3), stretches=range(2)))
+    samples.take(JOB, aicore(path(0), range(1, 3), loads=range(2)))
     assert samples.of_model(JOB, name_of(path(0))) == {"sampled": 3, "due": None}
     assert samples.in_all()["due"] is None
 
