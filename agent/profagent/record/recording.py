@@ -312,14 +312,14 @@ class Recording:
         return not self._roots or any(PurePosixPath(directory).is_relative_to(root) for root in self._roots)
 
     async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> Sequence[JobChanges]:
-        is_known = job.caught_up and job.state in ENDED_STATES
+        unsettled = len(await self.session.unsettled_logs(job.name))
+        is_known = job.caught_up and job.state in ENDED_STATES and not unsettled
         if is_known and not is_ours:
             # There is nothing to say of it, and it is none of this session's.
             await self.session.forget_standing(job.name)
             return []
         self._directories.setdefault(job.name, job.directory)
         if is_ours and not is_known:
-            unsettled = len(await self.session.unsettled_logs(job.name))
             # What the board itself deletes had come.
             is_whole = job.caught_up and (self._deletes or await self.session.has_finished(job.name))
             if unsettled or not is_whole:

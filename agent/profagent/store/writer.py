@@ -71,6 +71,11 @@ _CLOCK = (
     "SELECT frequency_mhz, EXISTS (SELECT 1 FROM log WHERE job = ?1 AND path = 'info.json.0' AND complete = 1)"
     " FROM job WHERE job = ?1"
 )
+# A stream that begins anew tells an ended JOB again before it has looked at it: what had come, had come.
+_ENTER = (
+    "UPDATE job SET state = ?2, caught_up = max(?3, caught_up AND state = ?2 AND"
+    " NOT EXISTS (SELECT 1 FROM log WHERE job = ?1 AND complete = 0)) WHERE job = ?1"
+)
 
 
 class JobRows:
@@ -342,8 +347,7 @@ async def write_batches(
         if batch.changes:
             await JobRows(connection, session, job, numbers).apply(batch.changes)
         if batch.state is not None:
-            state = (batch.state, int(batch.caught_up), job)
-            await connection.execute("UPDATE job SET state = ?, caught_up = ? WHERE job = ?", state)
+            await connection.execute(_ENTER, (job, batch.state, int(batch.caught_up)))
             if batch.caught_up and batch.state in ENDED_STATES:
                 await JobRows(connection, session, job, numbers).settle(JOB_ENDED)
 

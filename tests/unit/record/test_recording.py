@@ -160,6 +160,18 @@ async def test_a_job_that_went_unseen_before_it_was_whole_is_a_loss_and_over(tmp
         assert await gone.listed() == ([(1, "loss", "removed-open", 1)], told)
 
 
+@pytest.mark.parametrize(("complete", "reasons"), [(True, []), (False, ["removed-open"])])
+async def test_a_job_that_had_come_goes_while_the_link_is_away_from_a_stream_that_had_just_begun(
+    *, complete: bool, reasons: list[str], tmp_path: Path
+) -> None:
+    gone = _Gone(tmp_path)
+    await gone.copy("quiet", complete=complete, caught_up=True)
+    async with keeping(tmp_path) as kept:
+        await kept.recording.change_state(JOB, "quiet", caught_up=False)
+    ledger, told = await gone.listed()
+    assert ([reason for _, _, reason, _ in ledger], told) == (reasons, ["removed"])
+
+
 async def test_what_a_board_that_deletes_what_was_delivered_has_deleted_had_come(tmp_path: Path) -> None:
     """Its JOB had become quiet meanwhile."""
     await _Gone(tmp_path).copy("open", complete=True, caught_up=True)
