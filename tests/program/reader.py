@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from profagent_app.marks import MAGIC, RECORD, VERSION, Kind
+from profagent_app.marks import MAGIC, VERSION, Kind
 
+RECORD = struct.Struct("<IBBHIIQQQIHH208s")  # as the layout says
 F_SETPIPE_SZ = 1031  # Python 3.9 has no name for it
 
 
