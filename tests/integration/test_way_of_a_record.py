@@ -21,7 +21,7 @@ from tests.encoders import aicore_record, layer_item, net_item
 
 NAME = "aicore.0.m.3.0.1.1.0"
 # By the part, where its files are, and how many of them a record may cross.
-PARTS = {"daemon": (profagentd, 12), "record": (profagent, 26)}
+PARTS = {"daemon": (profagentd, 12), "record": (profagent, 24)}
 RECORDS = 5
 PAUSE_S = 0.4
 

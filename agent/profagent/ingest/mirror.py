@@ -15,6 +15,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
 from profagent.errors import ProfagentError, ProtocolError, StoreError
 from profagent.files import (
     content,
@@ -29,7 +31,6 @@ from profagent.files import (
     stands,
     write_all,
 )
-from profagent.formats.lru import Lru
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES
 
 if TYPE_CHECKING:
@@ -143,6 +144,13 @@ def logs_set_aside(superseded: Path) -> list[tuple[str, str]]:
     return [(job, path) for job, _, path in (log.partition("/") for log in sorted(logs)) if path]
 
 
+class _OpenFiles(LRUCache[str, int]):
+    def popitem(self) -> tuple[str, int]:
+        file, handle = super().popitem()
+        os.close(handle)
+        return file, handle
+
+
 class JobMirror:
     """One JOB's files in `directory`; what is not part of it stands in `incoming` and `superseded`, same file system.
 
@@ -154,7 +162,7 @@ class JobMirror:
         self.directory = directory
         # As text: a Path for each file would cost more than writing it.
         self._mirrored, self._incoming, self._superseded = str(directory), str(incoming), str(superseded)
-        self._open: Lru[str, int] = Lru(OPEN_FILES, os.close)
+        self._open = _OpenFiles(OPEN_FILES)
         self._folders: set[str] = set()  # of the board's logs, none of them a link
         self._fresh: dict[str, bytes] = {}  # by file, what was written whole since `settle`
 
@@ -281,8 +289,6 @@ class JobMirror:
 
     def close(self) -> None:
         """Close every open file."""
-        for handle in self._open.values():
-            os.close(handle)
         self._open.clear()
         self._fresh.clear()
 
@@ -342,7 +348,6 @@ class JobMirror:
             if handle is None:
                 raise _lost(path)
             self._open[file] = handle
-        self._open.move_to_end(file)
         return handle
 
     def _forget(self, path: str) -> None:

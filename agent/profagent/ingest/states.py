@@ -8,10 +8,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from cachetools import LRUCache
+
 from profagent.errors import FormatError, StoreError
 from profagent.formats.board_files import parse_done
 from profagent.formats.join import LayerJoin
-from profagent.formats.lru import Lru
 from profagent.formats.model_info import parse_layer_info, parse_net_info
 from profagent.formats.names import DONE_SUFFIX, LogKind, LogName, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, AicoreFile, AicoreRecords, read_together
@@ -46,7 +47,7 @@ class Joins:
 
     def __init__(self, files: JobFiles) -> None:
         self._files = files
-        self._known: Lru[tuple[str, int], _Model] = Lru(REMEMBERED_MODELS)
+        self._known: LRUCache[tuple[str, int], _Model] = LRUCache(REMEMBERED_MODELS)
 
     def of(self, name: LogName) -> LayerJoin | None:
         """The join of a log's model; None where neither of its files can be read."""
@@ -155,8 +156,8 @@ class LogStates:
         # Logs whose `.done` the board has told in this stream, and that were not judged by it yet.
         self.renewed: set[str] = set()
         self._files = files
-        self._logs: Lru[str, DataLog] = Lru(most)
-        self._calls: Lru[str, DataLog] = Lru(most)
+        self._logs: LRUCache[str, DataLog] = LRUCache(most)
+        self._calls: LRUCache[str, DataLog] = LRUCache(most)
 
     def __len__(self) -> int:
         return len(self._logs) + len(self._calls)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from profagent.formats.lru import Lru
+from cachetools import LRUCache
+
 from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
 from profagent.ingest.decoder import DECODERS, decoder_of
 from profagent.link.messages import JOB_SOURCE
@@ -37,18 +38,18 @@ class Beginnings:
         self._from_start = from_start
         self._in_past: set[str] = set()
         self._returning: set[str] = set()
-        self._shown: dict[str, Lru[_Model, Lru[int, None]]] = {}
+        self._shown: dict[str, LRUCache[_Model, LRUCache[int, None]]] = {}
         # How far each model's inferences were passed over.
-        self._passed: dict[str, Lru[_Model, int]] = {}
+        self._passed: dict[str, LRUCache[_Model, int]] = {}
         # Inferences that had begun when what the JOB held was passed over, and the units that had no `.done` yet.
-        self._straddling: dict[str, Lru[InferenceKey, set[LogKind]]] = {}
+        self._straddling: dict[str, LRUCache[InferenceKey, set[LogKind]]] = {}
         self._first_segments: dict[str, str] = {}
 
     def wants(self, job: JobStatus, listed: bool) -> bool:
         """Whether to watch a JOB, as JobChoice asks: what is running, and what appears later."""
         if listed and job.has_ended:
             return False
-        self._shown[job.name] = Lru(REMEMBERED_MODELS)
+        self._shown[job.name] = LRUCache(REMEMBERED_MODELS)
         if listed and not self._from_start:
             self._in_past.add(job.name)
         return True
@@ -68,8 +69,8 @@ class Beginnings:
 
     def passes_over(self, job: str, name: LogName) -> bool:
         """Whether a log is from before the beginning, or of an inference that began before."""
-        straddling = self._straddling.setdefault(job, Lru(STRADDLING_INFERENCES))
-        passed = self._passed.setdefault(job, Lru(REMEMBERED_MODELS))
+        straddling = self._straddling.setdefault(job, LRUCache(STRADDLING_INFERENCES))
+        passed = self._passed.setdefault(job, LRUCache(REMEMBERED_MODELS))
         model = (display_text(name.model or ""), name.model_id, name.device, name.stream)
         if name.inference is None or name.kind is LogKind.CONT:
             return self.is_in_past(job)
@@ -112,7 +113,7 @@ class Beginnings:
         """An inference was shown; pictures count from 0 again when a model is loaded again."""
         model = (event["model"], event["model_id"], event["device_id"], event["stream_id"])
         of_job = self._shown[event["job"]]
-        shown = of_job[model] = of_job.get(model) or Lru(REMEMBERED_INFERENCES)
+        shown = of_job[model] = of_job.get(model) or LRUCache(REMEMBERED_INFERENCES)
         if event["current_pic_count"] in shown:
             shown.clear()  # the model was loaded again
         shown[event["current_pic_count"]] = None

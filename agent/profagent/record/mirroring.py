@@ -6,9 +6,10 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from cachetools import LRUCache
+
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.files import PRIVATE_FILE, make_private_folder
-from profagent.formats.lru import Lru
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
@@ -39,6 +40,13 @@ class OpenJob(NamedTuple):
 
     mirror: JobMirror
     decoder: Decoder
+
+
+class _OpenJobs(LRUCache[str, OpenJob]):
+    def popitem(self) -> tuple[str, OpenJob]:
+        name, job = super().popitem()
+        job.mirror.close()
+        return name, job
 
 
 class LeftLogs(NamedTuple):
@@ -104,7 +112,7 @@ class BoardMirrors:
         self.intervals: dict[str, int | None] = {}
         self._workspace, self._identity = workspace, identity
         self._counter_map, self._keeping = counter_map, keeping
-        self._jobs: Lru[str, OpenJob] = Lru(REMEMBERED_JOBS, lambda job: job.mirror.close())
+        self._jobs = _OpenJobs(REMEMBERED_JOBS)
         # By handle, complete logs of this stream of which the mirror has the very bytes that were committed.
         self._verified: dict[int, HeldLog] = {}
         self._damaged: set[int] = set()  # handles of the logs of which the mirror lost what it held
@@ -224,8 +232,7 @@ class BoardMirrors:
 
     def close(self) -> None:
         """Close all files and drop what is in memory: the state of a log is built again from its committed bytes."""
-        while self._jobs:
-            self._jobs.popitem()[1].mirror.close()
+        self._jobs.clear()
 
     def _of(self, name: str) -> OpenJob:
         """The JOB, opened where it is not in use."""
@@ -243,7 +250,6 @@ class BoardMirrors:
                 interval=self.intervals.get(name),
             )
             job = self._jobs[name] = OpenJob(mirror, decoder)
-        self._jobs.move_to_end(name)
         return job
 
     def _read_ahead(self, events: Iterable[Received]) -> None:

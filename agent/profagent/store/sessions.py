@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.errors import UsageError
 from profagent.formats.countermap import PEAK_MEMORY_RATE
 from profagent.store.database import RECORDS_PER_PART, fetched, put, transaction
+from profagent.store.writer import join_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,14 +173,6 @@ _VALUES: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
     "frequency": lambda session: map(str, session["frequencies_mhz"]),
 }
 # The marker may have come with another session, which named the JOB's counter map.
-_SIMULATED_BEFORE = (
-    "UPDATE session SET simulated = 1, (counter_map, counter_map_digest, counter_map_likely) ="
-    " (SELECT s.counter_map, s.counter_map_digest, s.counter_map_likely"
-    " FROM session s LEFT JOIN session_job j ON j.session = s.session AND job = ?2"
-    " WHERE s.session = ?1 AND s.counter_map IS NOT NULL OR j.job IS NOT NULL AND s.simulated"
-    " ORDER BY s.counter_map IS NULL, s.session <> ?1, s.counter_map DESC LIMIT 1) WHERE session = ?1"
-    " AND EXISTS (SELECT 1 FROM log WHERE job = ?2 AND path = 'simulated' AND complete > 0)"
-)
 _UNFINISHED = (
     "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
     " AND (counter_map IS ?3 AND ifnull(counter_map_digest, ?4) IS ?4 OR simulated AND ?3 IS NULL) AND keeping IS ?5"
@@ -190,7 +183,6 @@ _OF_JOB = (
     " WHERE s.board = ? AND s.source = ? AND j.name = ?"
     " AND s.session NOT IN (SELECT session FROM cleared_session) ORDER BY s.session DESC LIMIT 1"
 )
-_ADD_JOB = "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')"
 
 
 def labels_of(texts: Iterable[str]) -> dict[str, str]:
@@ -297,21 +289,6 @@ async def begin_session(connection: aiosqlite.Connection, start: SessionStart) -
             [(session, key, value) for key, value in start.labels.items()],
         )
     return session, board
-
-
-async def join_job(connection: aiosqlite.Connection, session: int, board: int, name: str, directory: str) -> int:
-    """Have a JOB, and have it be one of the session's, which is simulated where the JOB is; gives its number."""
-    query = "SELECT job, EXISTS (SELECT 1 FROM session_job s WHERE s.session = ? AND s.job = job.job) FROM job"
-    query, about = f"{query} WHERE board = ? AND name = ?", (session, board, name)
-    found = await fetched(connection, query, about)
-    if not found:
-        await connection.execute(_ADD_JOB, (board, name, directory))
-        found = await fetched(connection, query, about)
-    ((job, is_joined),) = found
-    if not is_joined:
-        await connection.execute("INSERT INTO session_job VALUES (?, ?)", (session, job))
-        await connection.execute(_SIMULATED_BEFORE, (session, job))
-    return int(job)
 
 
 async def _to_go_on_with(connection: aiosqlite.Connection, board: int, start: SessionStart) -> int | None:

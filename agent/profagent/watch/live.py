@@ -7,8 +7,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cachetools import LRUCache
+
 from profagent.formats.figure_states import FigureState
-from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import api_name
 from profagent.formats.sampling import Figures, SampleTally, figures_of, sum_of
@@ -148,7 +149,7 @@ class LiveEvents:
         self._with_records = with_records
         self._jobs: OrderedDict[str, LiveJob] = OrderedDict()
         # What was told, by JOB, log and whether it follows from the log's bytes, then by reason.
-        self._shown: Lru[tuple[str, str | None, bool], dict[str, Entry]] = Lru(SHOWN_ENTRIES)
+        self._shown: LRUCache[tuple[str, str | None, bool], dict[str, Entry]] = LRUCache(SHOWN_ENTRIES)
 
     def feed(self, batch: JobChanges, now_s: float) -> Iterator[Event]:
         """Events of one JOB's changes; `now_s` is a clock that never goes back."""

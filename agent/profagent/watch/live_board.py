@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.formats.lru import Lru
+from cachetools import LRUCache
+
 from profagent.ingest.changes import SourceRows
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ class LiveBoard:
     """The newest metrics; operators and spans since the last event."""
 
     def __init__(self) -> None:
-        self._names: Lru[str, dict[int, str]] = Lru(REMEMBERED_COLLECTIONS)
+        self._names: LRUCache[str, dict[int, str]] = LRUCache(REMEMBERED_COLLECTIONS)
         self._metrics: dict[str, float] = {}
         self._time_us = 0
         self._has_new = False
-        self._ops: Lru[str, _Ops] = Lru(REMEMBERED_COLLECTIONS)
-        self._spans: Lru[str, tuple[int, int]] = Lru(REMEMBERED_SPANS)
+        self._ops: LRUCache[str, _Ops] = LRUCache(REMEMBERED_COLLECTIONS)
+        self._spans: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_SPANS)
         # What comes again after a lost link, by its time in µs.
         self._shown_until_us = 0
 

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
 from profagent.formats.countermap import ratios_of
 from profagent.formats.figure_states import (
     JOB_ENDED,
@@ -20,7 +22,6 @@ from profagent.formats.figure_states import (
     log_part,
     state_of,
 )
-from profagent.formats.lru import Lru
 from profagent.formats.names import DEVICE_INFO, SIMULATED_MARKER, LogKind, parse_log_name
 from profagent.formats.records import ticks_to_us
 from profagent.ingest.changes import (
@@ -81,13 +82,13 @@ class LiveJob:
         self._awaits_marker = False
         self._tables: OrderedDict[tuple[str, int], LayerTable] = OrderedDict()
         self._layers = 0  # in all of these
-        self._awaited_tables: Lru[tuple[str, int], None] = Lru(REMEMBERED_MODELS)
+        self._awaited_tables: LRUCache[tuple[str, int], None] = LRUCache(REMEMBERED_MODELS)
         self._files: OrderedDict[InferenceKey, _Files] = OrderedDict()
         # Of files whose inferences were told: the highest number of these, and the units that they had.
-        self._shown: Lru[InferenceKey, tuple[int, tuple[LogKind, ...]]] = Lru(SHOWN_INFERENCES)
+        self._shown: LRUCache[InferenceKey, tuple[int, tuple[LogKind, ...]]] = LRUCache(SHOWN_INFERENCES)
         self._touched: dict[InferenceKey, None] = {}
         # Models and the units that any inference of theirs has records of.
-        self._used: Lru[tuple[tuple[str, int], LogKind], None] = Lru(REMEMBERED_MODELS)
+        self._used: LRUCache[tuple[tuple[str, int], LogKind], None] = LRUCache(REMEMBERED_MODELS)
 
     @property
     def us_per_tick(self) -> float | None:

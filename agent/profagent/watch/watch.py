@@ -10,10 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
 from profagent.cli.provenance import doubt_line
 from profagent.cli.running import LinkRemarks, remarks
 from profagent.formats.figure_states import FigureState
-from profagent.formats.lru import Lru
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
@@ -57,8 +58,8 @@ class Silence:
         self._now_s = now_s
         self._since_s = now_s()
         self._going_on: frozenset[str] = frozenset()
-        self._counts: Lru[tuple[str, str | None, int | None, int | None, int | None], int | None]
-        self._counts = Lru(REMEMBERED_MODELS)
+        self._counts: LRUCache[tuple[str, str | None, int | None, int | None, int | None], int | None]
+        self._counts = LRUCache(REMEMBERED_MODELS)
         self._sampled: set[str] = set()  # JOBs whose interval is not 0
         self._remarked: set[bool] = set()
 

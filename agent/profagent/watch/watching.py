@@ -7,8 +7,9 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
-from profagent.formats.lru import Lru
 from profagent.formats.names import SIMULATED_MARKER, LogKind, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnnounced, LogRemoved
@@ -117,7 +118,7 @@ class _Job:
             self.files, counter_map=counter_map, marked_map=simulated_map(), remembered_logs=DECODED_LOGS
         )
         self._begun_us = begun_us
-        self._calls_until_us: Lru[str, int] = Lru(REMEMBERED_CALLS)
+        self._calls_until_us: LRUCache[str, int] = LRUCache(REMEMBERED_CALLS)
         self._calls_shown_us: dict[str, int] = {}
 
     def begin_anew(self) -> None:
