@@ -161,13 +161,14 @@ def _encoded(text: object) -> bytes:
 
 def _json(attributes: dict[str, Any]) -> bytes:
     # The encoder of a whole object takes longer than all the rest of a mark.
+    text = ""
     try:
-        members = [
-            f"{_quoted(key)}:{value if type(value) is int else _value(value)}" for key, value in attributes.items()
-        ]
+        for key, value in attributes.items():
+            member = f"{_quoted(key)}:{value if type(value) is int else _value(value)}"
+            text = f"{text},{member}" if text else member
     except Exception:  # noqa: BLE001 - JSON has no cycles, and __str__ may do anything
         return b""
-    return ("{" + ",".join(members) + "}").encode()
+    return f"{{{text}}}".encode()
 
 
 def _value(value: Any) -> str:
