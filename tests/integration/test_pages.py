@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.daemon_process import running
+from tests.integration.board import running
 from tests.integration.host import profagent
 
 ROOT = Path(__file__).parents[2]
