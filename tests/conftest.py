@@ -12,6 +12,8 @@ from hypothesis import settings
 
 # gRPC's fork handlers would run in each child before it becomes another program, and abort some of them.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# Each worker has a core: more threads for small matrices only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 settings.register_profile("project", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("project")

@@ -23,10 +23,13 @@ from tests.board.bench import Bench
 from tests.board.booted import Booted, booted
 from tests.board.bundling import bundled
 from tests.board.sshd import PATH_OF_TESTS, Sshd, login_settings, running_sshd
+from tests.integration import host
 from tests.integration.board import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+REST_S = 0.5
 
 
 @pytest.fixture
@@ -157,5 +160,7 @@ def bundle(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _little_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a program is gone, a shorter silence tells that nothing more comes."""
-    monkeypatch.setattr("profagent.record.beginnings.REST_S", 0.5)
+    """When a program is gone, a shorter silence tells that nothing more comes: here, and in processes."""
+    monkeypatch.setattr("profagent.record.beginnings.REST_S", REST_S)
+    hurried = f"from profagent.record import beginnings; beginnings.REST_S = {REST_S}; {host.COMMAND[-1]}"
+    monkeypatch.setattr(host, "COMMAND", [*host.COMMAND[:-1], hurried])

@@ -51,7 +51,8 @@ class Initd:
 
     def configure(self, more: str = "") -> None:
         """The daemon's settings."""
-        self.config.write_text(f"listen = 'unix:{self.directory}/s'\nroots = ['{self.directory}/root']\n{more}")
+        own = f"listen = 'unix:{self.directory}/s'\nstate = '{self.directory}/state'\n"
+        self.config.write_text(f"{own}roots = ['{self.directory}/root']\n{more}")
 
     def launch(self, program: list[str]) -> None:
         """What is started as the daemon."""

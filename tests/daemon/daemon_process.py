@@ -37,9 +37,9 @@ class Daemon:
         return self.process.wait(20)
 
 
-def command(*arguments: str) -> list[str]:
+def command(*arguments: str, module: str = "profagentd") -> list[str]:
     """The command line of a daemon, which keeps no spools unless it is told to."""
-    return [sys.executable, "-m", "profagentd", "--spools=", *arguments]
+    return [sys.executable, "-m", module, "--spools=", *arguments]
 
 
 def environment(*roots: str) -> dict[str, str]:
@@ -49,15 +49,17 @@ def environment(*roots: str) -> dict[str, str]:
 
 
 @contextmanager
-def running(*arguments: str | Path, listen: str = "", log: IO[str] | None = None) -> Iterator[Daemon]:
+def running(
+    *arguments: str | Path, listen: str = "", log: IO[str] | None = None, module: str = "profagentd"
+) -> Iterator[Daemon]:
     """A daemon that serves, and forgets at its end unless it is told where to keep; it is ended in any case.
 
     Where it listens unless it is told, another one can after its end.
     """
     with tempfile.TemporaryDirectory(prefix="profagentd-state-") as state:
         listened = listen or f"127.0.0.1:{own_port()}"
-        started = command("--listen", listened, "--state", state, *map(str, arguments))
-        with serving(started, environment(), log) as daemon:
+        started = command("--listen", listened, "--state", state, *map(str, arguments), module=module)
+        with serving(started, environment(*IMPORT_ROOTS, "."), log) as daemon:
             yield daemon
 
 

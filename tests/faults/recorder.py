@@ -1,6 +1,6 @@
 """A process that records from two scripted boards at once, and ends itself by SIGKILL at a step, if it is told to.
 
-Arguments: workspace, seed, `BATCH:STEP` or `-`, and files that the boards have no longer. Batches count over both
+It is told a workspace, a seed, `BATCH:STEP` or `-`, and files that the boards have no longer. Batches count over both
 boards. What it acknowledges is written to `acknowledged` at once.
 """
 
@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from profagent.link.messages import JobStatus
@@ -24,6 +22,8 @@ from tests.fakes.small_job import RELOADED, SMALL_JOB, aicore_done
 from tests.faults.scripted_board import BOARD, IDENTITIES, JOB, ScriptedBoard
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from profagent.ingest.changes import Step
     from profagent.link.messages import Acknowledgement
 
@@ -79,5 +79,6 @@ async def record_board(recording: Recording, identity: str, seed: int, told: Tex
     await recording.change_state(JOB, "finished", caught_up=True)
 
 
-if __name__ == "__main__":
-    asyncio.run(record(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]))
+def main(folder: Path, seed: int, when: str, gone: Sequence[str]) -> None:
+    """The whole life of such a process."""
+    asyncio.run(record(folder, seed, when, gone))

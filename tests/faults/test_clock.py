@@ -50,7 +50,7 @@ def test_the_boards_wall_clock_is_set_back_a_day_and_forward_a_year(tmp_path: Pa
     root.mkdir()
     database = workspace / "profagent.db"
     state = ("--state", tmp_path / "state")
-    simulated = ("--simulate", "--rate", "20", "--model", "mobilenetv2", "--layers", "40")
+    simulated = ("--simulate", "--rate", "20", "--model", "mobilenetv2", "--layers", "40", "--state", tmp_path / "npu")
     with clocked(ahead, "--root", root, *simulated) as npu, clocked(ahead, "--root", root, *state) as board:
         assert eventually(lambda: any(root.iterdir()))
         (job,) = root.iterdir()

@@ -6,25 +6,22 @@ import itertools
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from profagent.ingest.changes import Step
-from tests.daemon.daemon_process import environment
 from tests.fakes.dumps import Dump, check, dump, files_of, imported, without_states
 from tests.fakes.small_job import SMALL_JOB
+from tests.faults.forked import exit_code, forked, kill_after
+from tests.faults.recorder import main
 from tests.faults.scripted_board import IDENTITIES, JOB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-VARIABLES = environment("protos", "agent", ".")
 KILLS = 24
 LOGS = "SELECT identity, path, generation, offset, complete FROM log JOIN job USING (job) JOIN board USING (board)"
 RECORD_BYTES = {"aicore": 256, "aicpu": 128}
@@ -39,14 +36,9 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Dump:
     return {table: sorted(rows * len(IDENTITIES), key=repr) for table, rows in once.items()}
 
 
-def command(workspace: Path, seed: int, when: str, gone: Iterable[str] = ()) -> list[str]:
-    return [sys.executable, "-m", "tests.faults.recorder", str(workspace), str(seed), when, *gone]
-
-
 def recorded(workspace: Path, seed: int, when: str = "-", gone: Iterable[str] = ()) -> int:
     """Run a recorder; its exit code, which is negative for a signal."""
-    started = command(workspace, seed, when, gone)
-    return subprocess.run(started, env=VARIABLES, cwd=ROOT, timeout=100, check=False).returncode
+    return exit_code(forked(main, workspace, seed, when, [*gone]))
 
 
 def check_what_is_left(workspace: Path) -> None:
@@ -169,11 +161,7 @@ def test_a_kill_at_any_moment(tmp_path: Path, expected: Dump) -> None:
     moments = random.Random(4)
     sessions: dict[str, int] = {}
     for seed in range(8):
-        with subprocess.Popen(command(tmp_path, seed, "-"), env=VARIABLES, cwd=ROOT) as process:
-            try:
-                process.wait(moments.uniform(0.2, 0.9))
-            except subprocess.TimeoutExpired:
-                process.kill()
+        kill_after(forked(main, tmp_path, seed, "-", []), moments.uniform(0.05, 0.5))
         if (tmp_path / "acknowledged").exists() and (tmp_path / "acknowledged").stat().st_size:
             check_what_is_left(tmp_path)
         ended = ended_sessions(tmp_path)

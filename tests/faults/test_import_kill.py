@@ -6,8 +6,6 @@ import itertools
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -16,10 +14,10 @@ import pytest
 from profagent.ingest.changes import Step
 from tests.fakes.dumps import Dump, check, dump, files_of, imported, write_files
 from tests.fakes.small_job import SMALL_JOB
+from tests.faults.forked import exit_code, forked, kill_after
+from tests.faults.importer import main
 from tests.faults.scripted_board import JOB
-from tests.faults.test_commit_kill import VARIABLES
 
-ROOT = Path(__file__).parents[2]
 KILLS = 16
 
 
@@ -38,12 +36,8 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path / "workspace"
 
 
-def command(workspace: Path, job: Path, when: str) -> list[str]:
-    return [sys.executable, "-m", "tests.faults.importer", str(workspace), str(job), when]
-
-
 def run(workspace: Path, job: Path, when: str = "-") -> int:
-    return subprocess.run(command(workspace, job, when), env=VARIABLES, cwd=ROOT, timeout=100, check=False).returncode
+    return exit_code(forked(main, workspace, job, when))
 
 
 def check_the_end(workspace: Path, job: Path, expected: Dump) -> None:
@@ -80,10 +74,6 @@ def test_kills_at_every_step_one_after_the_other(workspace: Path, job: Path, exp
 def test_kills_at_any_moment(workspace: Path, job: Path, expected: Dump) -> None:
     moments = random.Random(12)
     for _ in range(8):
-        with subprocess.Popen(command(workspace, job, "-"), env=VARIABLES, cwd=ROOT) as process:
-            try:
-                process.wait(moments.uniform(0.2, 0.9))
-            except subprocess.TimeoutExpired:
-                process.kill()
+        kill_after(forked(main, workspace, job, "-"), moments.uniform(0.05, 0.5))
     assert run(workspace, job) == 0
     check_the_end(workspace, job, expected)

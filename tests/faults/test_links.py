@@ -36,7 +36,7 @@ def cuts(link: Link) -> None:
 
 
 def resets_inside_chunks(link: Link) -> None:
-    link.proxy.faults.reset_within_bytes = 400_000
+    link.proxy.faults.reset_within_bytes = 200_000
     link.proxy.cut(Ending.RST)
     assert link.proxy.wait_for(lambda: link.proxy.faults.resets >= RESETS, 120.0)
     link.proxy.faults.reset_within_bytes = None

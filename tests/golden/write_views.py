@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -56,6 +57,8 @@ def said_of_a_board(folder: Path) -> str:
     root = folder / "root"
     root.mkdir()
     made = simulated(folder / "made", INFERENCES, model="yolov5s", layers=4, pictures=2, seed=5)
+    for directory in (made, made / "data"):
+        os.utime(directory)
     with running("--root", root) as board:
         arguments = ("--board", board.address, "--json")
         with started("watch", *arguments, "--from-start", "--records") as host:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from profagentd.simulate.run import SimulationOptions
-from tests.daemon.daemon_process import content, job_name, running
+from tests.daemon import daemon_process
+from tests.daemon.daemon_process import content, job_name
 from tests.daemon.simulated_job import write_job
 
 __all__ = ["SAMPLES", "content", "eventually", "job_name", "running", "sample", "simulated", "write_done"]
@@ -17,6 +20,10 @@ __all__ = ["SAMPLES", "content", "eventually", "job_name", "running", "sample", 
 _JOBS = Path(__file__).parents[1] / "data" / "jobs"
 SAMPLES = {job.parent.name if job.parent != _JOBS else "small": job for job in sorted(_JOBS.rglob("JOB" + "?" * 29))}
 POLL_S = 0.02
+AGE_S = 3600.0
+
+running = partial(daemon_process.running, module="tests.integration.hurried_daemon")
+"""A daemon that serves; a JOB is finished soon for it."""
 
 BATCHED = """
 name = "batched"
@@ -45,9 +52,13 @@ def sample(root: Path, name: str) -> Path:
 
 
 def simulated(root: Path, inferences: int = 5, *, loads: int = 1, **options: object) -> Path:
-    """A finished JOB of the simulated board, the same each time."""
+    """A JOB of the simulated board that finished an hour ago, the same each time."""
     root.mkdir(parents=True, exist_ok=True)
-    return write_job(root, SimulationOptions(**options), inferences, loads=loads)  # type: ignore[arg-type]
+    job = write_job(root, SimulationOptions(**options), inferences, loads=loads)  # type: ignore[arg-type]
+    made_s = time.time() - AGE_S
+    for path in (job, *job.rglob("*")):
+        os.utime(path, (made_s, made_s))
+    return job
 
 
 def batched_network(folder: Path) -> str:

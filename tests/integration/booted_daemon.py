@@ -12,7 +12,9 @@ from unittest.mock import patch
 
 from profagentd import service as daemon
 from profagentd.examine import Identity, identify
+from profagentd.follow import registry
 from profagentd.main import main
+from tests.integration.hurried_daemon import FINISHED_AFTER_S
 
 
 def _booted(configured: str, filesystem: Path) -> Identity:
@@ -20,5 +22,6 @@ def _booted(configured: str, filesystem: Path) -> Identity:
 
 
 if __name__ == "__main__":
+    registry.FINISHED_AFTER_S = FINISHED_AFTER_S
     with patch.object(daemon, "identify", _booted):
         sys.exit(main(sys.argv[2:]))

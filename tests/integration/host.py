@@ -17,7 +17,8 @@ from typing import IO, Any
 from unittest.mock import patch
 
 from profagent.cli.main import run
-from tests.daemon.daemon_process import environment, running
+from tests.daemon.daemon_process import environment
+from tests.integration.board import running
 
 COMMAND = [sys.executable, "-c", "from profagent.cli.main import main; main()"]
 ENVIRONMENT = environment("protos", "daemon", "agent")

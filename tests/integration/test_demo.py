@@ -5,25 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from profagent.demo.cli import DemoOptions, demo
+from profagent.demo.cli import DemoOptions
+from profagent.demo.cli import demo as run_demo
 from profagent.errors import ProfagentError
 from profagent.store.workspace import Workspace
-from tests.integration.host import processed, profagent, started
+from tests.integration.host import profagent, started
 from tests.integration.rows import query
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from profagent.watch.live import Event
+    from tests.integration.conftest import Demo
 
 
-def test_a_demo_shows_records_and_exports(tmp_path: Path) -> None:
-    ended = processed("demo", "--for", "2s", "--model", "resnet50", TMPDIR=str(tmp_path))
-    assert ended.code == 0, ended.err
-    (workspace,) = tmp_path.glob("profagent-demo-*")
+def test_a_demo_shows_records_and_exports(demo: Demo) -> None:
+    ended, workspace = demo.ended, demo.workspace
     lines = ended.out.splitlines()
     assert sum("resnet50.0 inference " in line and line.endswith("[simulated]") for line in lines) >= 10
     assert "[simulated]: complete" in ended.out
@@ -38,12 +39,11 @@ def test_a_demo_shows_records_and_exports(tmp_path: Path) -> None:
     assert any(exports.glob("timeline/JOB*/task_time_*.json"))
     assert any(exports.glob("summary/JOB*/op_summary_*.csv"))
     assert query(workspace / "profagent.db", "SELECT count(*) > 500 FROM op_records WHERE mac_busy > 0") == [(1,)]
-    assert not list(tmp_path.glob("profagentd-*"))  # the board took its own directory away
+    assert not list(demo.folder.glob("profagentd-*"))  # the board took its own directory away
 
 
-def test_what_a_demo_says_to_look_at_works(tmp_path: Path) -> None:
-    ended = processed("demo", "--for", "1s", TMPDIR=str(tmp_path))
-    (line,) = (line.strip() for line in ended.out.splitlines() if line.strip().startswith("profagent show"))
+def test_what_a_demo_says_to_look_at_works(demo: Demo) -> None:
+    (line,) = (line.strip() for line in demo.ended.out.splitlines() if line.strip().startswith("profagent show"))
     assert "AA core metric" in profagent(*line.split()[1:]).out
 
 
@@ -82,5 +82,5 @@ async def test_a_board_that_ends_while_it_is_shown_ends_the_demo(
 
     options = DemoOptions(Workspace.at(tmp_path / "workspace"), for_s=3600)
     with pytest.raises(ProfagentError, match=r"the simulated board ended by itself \(exit code -9\)"):
-        await asyncio.wait_for(demo(options, show, lambda _: None, asyncio.Event()), 60)
+        await asyncio.wait_for(run_demo(options, show, lambda _: None, asyncio.Event()), 60)
     assert shown

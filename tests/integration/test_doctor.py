@@ -15,9 +15,9 @@ import pytest
 from profagent.keys.keys import Keys
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.daemon.board_files import add_process, make_board, write
-from tests.daemon.daemon_process import Daemon, environment, make_job, running, serving
+from tests.daemon.daemon_process import Daemon, environment, make_job, serving
 from tests.fakes.hung_mount import hung_mount
-from tests.integration.board import eventually, simulated
+from tests.integration.board import eventually, running, simulated
 from tests.integration.host import Ended, profagent
 
 Marks = dict[str, list[str]]

@@ -8,25 +8,24 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from profagent.export.merged import Operand, export_trace
-from tests.integration.host import processed, profagent
+from tests.integration.host import profagent
 from tests.integration.rows import query
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Demo
 
 Trace = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(demo: Demo) -> Path:
     """The workspace of a demo: a session of a simulated board with all four sources."""
-    folder = tmp_path_factory.mktemp("demo")
-    ended = processed("demo", "--for", "2s", "--model", "resnet50", TMPDIR=str(folder))
-    assert ended.code == 0, ended.err
-    (found,) = folder.glob("profagent-demo-*")
-    return found
+    return demo.workspace
 
 
 def exported(workspace: Path, file: Path, *more: object) -> Trace:

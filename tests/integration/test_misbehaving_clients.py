@@ -11,7 +11,7 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from tests.daemon.certificates import OPERATOR, Authority
-from tests.daemon.daemon_process import Daemon, content, running
+from tests.daemon.daemon_process import Daemon, content
 from tests.daemon.wire_client import Client, following
 from tests.fakes.misbehaving import (
     BEHAVIOURS,
@@ -23,6 +23,7 @@ from tests.fakes.misbehaving import (
     opens_and_closes,
     stays_in_its_handshake,
 )
+from tests.integration.board import running
 
 CLIENTS = 50
 LIMIT_BYTES = 64_000_000

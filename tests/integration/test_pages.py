@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.daemon_process import running
+from tests.integration.board import running
 from tests.integration.host import profagent
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in (1, 2):
         root = folder / f"root-{number}"
         root.mkdir()
-        with running("--simulate", "--rate", "40", "--for", "3", "--root", root) as daemon:
+        with running("--simulate", "--rate", "40", "--for", "1", "--root", root) as daemon:
             words = [
                 {"127.0.0.1:50151": daemon.address, "first": str(folder / "first")}.get(word, word) for word in record
             ]

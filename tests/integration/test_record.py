@@ -222,11 +222,11 @@ def test_what_an_open_job_holds_and_how_long_it_takes_is_said_at_once(
 ) -> None:
     monkeypatch.setattr(record, "MEASURE_S", 0.02)
     monkeypatch.setattr(record, "LEAST_BYTES", 1)
-    job = simulated(root, 600)
+    job = simulated(root, 300)
     (job / "data" / "acl_api.0.yolov5s.0.done").unlink()
     with running("--root", root, "--quiet-after", "60") as board:
-        told = profagent("record", "--board", board.address, "--workspace", workspace, "--inferences", "600").err
-    assert f"{job.name} holds 600 inferences (" in told
+        told = profagent("record", "--board", board.address, "--workspace", workspace, "--inferences", "300").err
+    assert f"{job.name} holds 300 inferences (" in told
     assert re.search(rf"{job.name}: about \d+ s to copy it, at [\d.]+ MB/s", told), told
 
 

@@ -34,7 +34,8 @@ class Program:
 
     def __init__(self, root: Path, log: Path, *arguments: str | Path) -> None:
         self._log = log
-        options = (*command("--root", str(root), "--listen", f"unix:{log}.socket", "--simulate"), *LAYERS)
+        own = ("--root", str(root), "--listen", f"unix:{log}.socket", "--state", f"{log}.state")
+        options = (*command(*own, "--simulate"), *LAYERS)
         with log.open("wb") as file:
             self.process = subprocess.Popen([*options, *map(str, arguments)], env=ENVIRONMENT, stderr=file)
 

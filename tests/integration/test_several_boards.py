@@ -159,7 +159,7 @@ def test_every_board_s_session_goes_on_after_a_kill(roots: dict[str, Path], tmp_
         running("--root", roots["beta"], "--identity", "beta") as beta,
     ):
         arguments: list[str | Path] = [*boards(alpha.address, beta.address), "--workspace", workspace]
-        for _ in range(3):
+        for _ in range(2):
             with started("record", *arguments) as host:
                 for address in (alpha.address, beta.address):
                     host.err.until(f"{address}: recording")

@@ -7,12 +7,16 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.board import content, sample, simulated
-from tests.integration.host import Ended, processed, profagent
+from tests.integration.host import Ended, profagent
 from tests.integration.rows import query
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Demo
 
 OP_SUMMARY = [
     *("Layer Id", "Ori Layer Name", "Layer Name", "Layer Type", "Time(us)", "Time Ratio"),
@@ -127,12 +131,8 @@ def test_inferences_can_be_chosen_and_aggregated(tmp_path: Path) -> None:
     assert [name for name in document[0]["files"] if name.startswith("op_stat")] == ["op_statistic_0_0_aggregate.csv"]
 
 
-def test_a_session_exports_into_its_workspace(tmp_path: Path) -> None:
-    workspace = tmp_path / "workspace"
-    demonstrated = processed("demo", "--for", "1s", TMPDIR=str(tmp_path))
-    (made,) = tmp_path.glob("profagent-demo-*")
-    shutil.move(made, workspace)
-    assert demonstrated.code == 0
+def test_a_session_exports_into_its_workspace(tmp_path: Path, demo: Demo) -> None:
+    workspace = Path(shutil.copytree(demo.workspace, tmp_path / "workspace"))
     arguments = ("--session", "1", "--workspace", workspace)
     (exported,) = profagent("export", "summary", *arguments, "--json").document
     assert Path(exported["directory"]) == workspace / "exports" / "session-1" / "summary" / exported["job"]

@@ -182,6 +182,7 @@ def test_nothing_is_shown_twice_after_a_daemon_s_restart(root: Path) -> None:
         assert [event["current_pic_count"] for event in host.events("inference")] == [first, missed, last]
 
 
+@pytest.mark.long
 def test_interval_0_is_explained_once(root: Path) -> None:
     arguments = ("--simulate", "--rate", "20", "--interval", "0")
     with running("--root", root, *arguments) as board, started("watch", "--board", board.address) as host:

@@ -22,7 +22,7 @@ from tests.property.streamed_board import JOB
 from tests.property.written_jobs import WrittenJob, jobs, loaded_again, recorded, simulated
 
 FOLDER = "/dev/shm"
-EXAMPLES = int(os.environ.get("PROFAGENT_ORDERS", "60"))
+EXAMPLES = int(os.environ.get("PROFAGENT_ORDERS", "25"))
 PHASES = [each for each in Phase if each is not Phase.shrink or not os.environ.get("NOSHRINK")]
 SMALL = st.sampled_from([1, 1, 2, 3, 5, 9])
 MESSAGES = st.sampled_from([1, 2, 3, 5, 8, 13, 40, 200])

@@ -112,7 +112,7 @@ def play(copy: JobCopy, act: Act) -> None:
             copy.end()
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(acts=histories(), remembered=st.sampled_from([1, 2, 5, 1024]))
 def test_any_order_and_any_restart_give_the_rows_of_an_import(acts: list[Act], remembered: int) -> None:
     with (
@@ -144,7 +144,7 @@ def chosen(keeping: Keeping) -> Dump:
         return dump(copy.database)
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(acts=histories(), remembered=st.sampled_from([1, 5, 1024]), keeping=st.sampled_from(KEEPINGS))
 def test_any_order_and_any_restart_choose_the_same_inferences(
     acts: list[Act], remembered: int, keeping: Keeping

@@ -463,7 +463,7 @@ class LinkMachine(RuleBasedStateMachine):
 
 EXAMPLES = int(os.environ.get("LINK_MACHINE_EXAMPLES", "0"))
 LinkMachine.TestCase.settings = settings(
-    max_examples=EXAMPLES or 60, stateful_step_count=30, deadline=None, derandomize=not EXAMPLES
+    max_examples=EXAMPLES or 25, stateful_step_count=30, deadline=None, derandomize=not EXAMPLES
 )
 TestLinkMachine = LinkMachine.TestCase
 

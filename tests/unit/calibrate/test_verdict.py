@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profagent.calibrate.fitting import Evidence, Finding, Verdict, find_counters, values_of
 from tests.fakes.counted_job import CountedJob, Place, counted_job, evidence_of, records_elsewhere
 
-MAPS = 10
+MAPS = 5
 FOUND = 0.95
 
 
@@ -58,7 +58,7 @@ def test_counters_of_random_maps(decimals: int, *, percent: bool) -> None:
     st.sampled_from([2, 3, 4]),
     st.booleans(),
 )
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 def test_nothing_wrong_is_certain(
     seed: int, rows: int, sums: int, constant: int, decimals: int, is_hostile: bool
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import pytest
@@ -58,16 +58,18 @@ def test_sample_jobs_sent_last_file_first_have_the_rows_of_an_import(
         assert dump(copy.database) == imported(tmp_path / job.name, files)
 
 
-@pytest.mark.parametrize("size", [1, 31, 255, 257])
-def test_logs_cut_at_odd_places_have_the_rows_of_an_import(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize(("size", "until"), [(1, 300), (31, None), (255, None), (257, None)])
+def test_logs_cut_at_odd_places_have_the_rows_of_an_import(tmp_path: Path, size: int, until: int | None) -> None:
+    """In pieces of so many bytes, the rest after `until` in one."""
     files = of(RELOADED, CALLS, "data/m.0.")
     with JobCopy(tmp_path / "copy") as copy:
         for path, data in files.items():
             if path not in (RELOADED, CALLS):
                 copy.send(path, data)
                 continue
-            for at in range(0, len(data), size):
-                copy.feed(path, data[at : at + size])
+            cuts = [*range(0, until or len(data), size), len(data)]
+            for begin, end in pairwise(cuts):
+                copy.feed(path, data[begin:end])
             copy.complete(path)
         copy.end()
         assert dump(copy.database) == imported(tmp_path / JOB, files)

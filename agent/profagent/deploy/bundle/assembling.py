@@ -160,9 +160,15 @@ def shared_libraries(machine: str, roots: Sequence[Path]) -> dict[str, Path]:
         for path in sorted(path for pattern in _LIBRARIES for path in root.glob(f"{pattern}/*.so.*")):
             # A link that leads out of the tree leads to this machine's own library.
             is_inside = path.is_file() and path.resolve().is_relative_to(root.resolve())
-            if path.name not in found and is_inside and machine_of(path.read_bytes()) == machine:
+            if path.name not in found and is_inside and machine_of(_beginning(path)) == machine:
                 found[path.name] = path
     return found
+
+
+def _beginning(path: Path) -> bytes:
+    """As much of a file as tells what it is: some libraries are of a hundred megabytes."""
+    with path.open("rb") as file:
+        return file.read(64)
 
 
 def needed_libraries(files: Iterable[bytes], there: Mapping[str, Path]) -> dict[str, bytes]:
