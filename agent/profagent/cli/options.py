@@ -76,6 +76,19 @@ workspace = click.option(
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
+def wide(function: F) -> F:
+    """`--wide`; the command is given the `columns` that its tables have room in, 0 where there is no terminal."""
+
+    @click.option("--wide", "is_wide", is_flag=True, help="On a terminal: whole names, and all columns.")
+    @functools.wraps(function)
+    def with_columns(*args: Any, is_wide: bool, **others: Any) -> Any:
+        from profagent.cli.running import terminal_columns  # noqa: PLC0415 - `--help` starts faster
+
+        return function(*args, columns=terminal_columns(is_wide=is_wide), **others)
+
+    return cast("F", with_columns)
+
+
 def access(function: F) -> F:
     """`--keys DIR` and `--insecure`, which the command is given as one `access`."""
 

@@ -198,6 +198,12 @@ def asynchronous(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]
     return run
 
 
-def terminal_columns() -> int:
-    """How wide standard output's terminal is; 0 where it is none, and a table may be as wide as it is."""
-    return shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+# Wider than any table.
+_ANY_WIDTH = 1_000_000
+
+
+def terminal_columns(*, is_wide: bool = False) -> int:
+    """How wide standard output's terminal is, or is taken for; 0 where it is none, and a table is plain and whole."""
+    if not sys.stdout.isatty():
+        return 0
+    return _ANY_WIDTH if is_wide else shutil.get_terminal_size().columns

@@ -10,8 +10,8 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import events_line, keeping_line, kept_loss_line, share_text
-from profagent.cli.running import asynchronous, terminal_columns
-from profagent.cli.table import Cell, Column, fitted_lines, printable, table_lines, time_text
+from profagent.cli.running import asynchronous
+from profagent.cli.table import Cell, Column, fitted_lines, printable, time_text, toned
 from profagent.importing.job_folder import named_target
 from profagent.ingest.reasons import REASONS
 from profagent.store.database import reading
@@ -21,9 +21,10 @@ from profagent.store.summary import all_sessions
 from profagent.store.workspace import BASELINE, Workspace, set_baseline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from profagent.cli.table import Tone
     from profagent.store.counter_maps import CounterMaps
     from profagent.store.sessions import Condition
 
@@ -37,8 +38,9 @@ LESS = ("source", "JOBs", "notes", "captured")
 @options.workspace
 @options.where
 @options.as_json
+@options.wide
 @asynchronous
-async def command(*, workspace: Path | None, where: list[Condition], as_json: bool) -> None:
+async def command(*, workspace: Path | None, where: list[Condition], as_json: bool, columns: int) -> None:
     """List the sessions of a workspace, oldest first.
 
     Example: profagent sessions --where label=build=1234
@@ -52,7 +54,7 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
     if not sessions:
         click.echo(f"no sessions {'that fit ' if where else ''}in {chosen.root}")
         return
-    for line in fitted_lines(SESSION_COLUMNS, _rows(sessions), terminal_columns(), less=LESS):
+    for line in fitted_lines(SESSION_COLUMNS, _rows(sessions), columns, less=LESS, tones=_tones(sessions)):
         click.echo(line)
     for session in sessions:
         if (events := events_line(session["events"])) is not None:
@@ -60,7 +62,7 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
         if (kept := keeping_line(session["sampling"])) is not None:
             click.echo(f"session {session['session']}: {kept}")
         for loss in session["kept_losses"]:
-            click.echo(f"session {session['session']}: {printable(kept_loss_line(loss))}")
+            click.echo(toned(f"session {session['session']}: {printable(kept_loss_line(loss))}"))
         for line in session["implausible"]:
             click.echo(f"session {session['session']}: {printable(line)}")
 
@@ -76,6 +78,10 @@ def _rows(sessions: list[dict[str, Any]]) -> list[tuple[Cell, ...]]:
         for session in sessions
     )
     return [session_cells(session) for session in shown]
+
+
+def _tones(sessions: Iterable[Mapping[str, Any]]) -> list[Tone | None]:
+    return ["loss" if session["losses"] else None for session in sessions]
 
 
 def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
@@ -141,7 +147,7 @@ async def ledger(
         click.echo(msgspec.json.encode(entries))
         return
     for line in _by_reason(entries, len(entries) if is_all else SHOWN_ENTRIES):
-        click.echo(line)
+        click.echo(toned(line))
     if not entries:
         click.echo(f"the ledger has no {grade or 'entry'}")
 
@@ -201,8 +207,9 @@ async def set_(*, name: str, session: int, workspace: Path | None) -> None:
 @baseline.command("list")
 @options.workspace
 @options.as_json
+@options.wide
 @asynchronous
-async def list_(*, workspace: Path | None, as_json: bool) -> None:
+async def list_(*, workspace: Path | None, as_json: bool, columns: int) -> None:
     """List the baselines of a workspace with their sessions.
 
     Example: profagent baseline list
@@ -217,5 +224,5 @@ async def list_(*, workspace: Path | None, as_json: bool) -> None:
         click.echo(f"no baselines in {chosen.root}")
         return
     rows = [(each["labels_by_key"][BASELINE], *session_cells(each)) for each in found]
-    for line in table_lines((Column("baseline"), *SESSION_COLUMNS), rows):
-        click.echo(printable(line))
+    for line in fitted_lines((Column("baseline"), *SESSION_COLUMNS), rows, columns, less=LESS, tones=_tones(found)):
+        click.echo(line)

@@ -9,8 +9,8 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import doubt_line, likely_counters, provenance_lines
-from profagent.cli.running import asynchronous, terminal_columns
-from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pieces
+from profagent.cli.running import asynchronous
+from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pieces, toned
 from profagent.errors import UsageError
 from profagent.formats.countermap import bound_mark
 from profagent.importing.job_folder import named_target, tell_unrecorded
@@ -44,6 +44,7 @@ LESS = tuple(
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @options.as_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV.")
+@options.wide
 @asynchronous
 async def command(  # noqa: PLR0913 - one parameter an option
     *,
@@ -57,6 +58,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     top: int | None,
     as_json: bool,
     as_csv: bool,
+    columns: int,
 ) -> int:
     """Show what takes the time, over all inferences of a session or of a JOB directory.
 
@@ -72,18 +74,18 @@ async def command(  # noqa: PLR0913 - one parameter an option
     if as_json:
         click.echo(msgspec.json.encode(_document(answer, rows, skip)))
         return 0 if answer.rows else await tell_unrecorded(found.database, found.session, found.job)
-    columns = [_column(name, answer.unit) for name in column_names(by)]
+    titles = [_column(name, answer.unit) for name in column_names(by)]
     cells = [_cells(by, row, likely_counters(answer.provenance)) for row in rows]
     if as_csv:
-        for piece in sheet_pieces(columns, cells, "csv"):
+        for piece in sheet_pieces(titles, cells, "csv"):
             click.echo(piece, nl=False)
     else:
         click.echo(printable(_heading(answer)))
-        for line in fitted_lines(columns, cells, terminal_columns(), less=LESS):
+        for line in fitted_lines(titles, cells, columns, less=LESS):
             click.echo(line)
         click.echo()
     for line in _remarks(answer, rows, skip):
-        click.echo(printable(line), err=as_csv)
+        click.echo(toned(printable(line)), err=as_csv)
     return 0 if answer.rows else await tell_unrecorded(found.database, found.session, found.job)
 
 
