@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import printable
 from profagent.errors import IncompleteError, StoreError, UsageError
@@ -77,9 +78,10 @@ async def _redecoded(
         raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
     try:
         async with Store(database, durable=durable) as store:
-            rows, without_bytes = await store.run(
-                lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of)
-            )
+            with progress("redecode", "records") as shown:
+                rows, without_bytes = await store.run(
+                    lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of, shown)
+                )
             await store.note_counters(found.session, maps.peak_bytes_per_s)
     except OSError as error:
         hint = "nothing was changed; check the permissions and the free space, and call it again"
@@ -99,6 +101,7 @@ async def _redecoded(
 @options.workspace
 @options.counter_map
 @options.as_json
+@options.quiet
 @asynchronous
 async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: bool) -> int:
     """Fill the counter columns of a session or JOB with another counter map.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from profagent.cli.progress import QUIET
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,6 +75,13 @@ workspace = click.option(
     help="Where captures are kept ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+quiet = click.option(
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _option, is_quiet: context.meta.update({QUIET: is_quiet}),
+    help="Show no progress.",
+)
 
 
 def wide(function: F) -> F:

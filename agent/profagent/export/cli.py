@@ -199,6 +199,7 @@ command.add_command(trace)
 @target_options
 @choice_options
 @options.as_json
+@options.quiet
 async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
     """Write task_time and acl timelines for chrome://tracing and Perfetto.
 
@@ -217,6 +218,7 @@ async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
 @click.option("--format", "sheet_format", type=click.Choice([*SHEETS]), default="csv", show_default=True)
 @click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
 @options.as_json
+@options.quiet
 async def summary(*, target: Target, choice: Choice, sheet_format: str, aggregate: bool, as_json: bool) -> int:
     """Write op_summary, op_statistic and acl_statistic tables.
 

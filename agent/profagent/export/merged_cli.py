@@ -45,6 +45,7 @@ US_PER_S = 1_000_000
 )
 @options.counter_map
 @options.as_json
+@options.quiet
 @asynchronous
 async def command(  # noqa: PLR0913 - one parameter an option
     *,

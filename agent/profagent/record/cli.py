@@ -93,6 +93,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 @_keeping
 @options.counter_map
 @options.as_json
+@options.quiet
 def command(
     *,
     boards: tuple[str, ...],
