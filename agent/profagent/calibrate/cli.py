@@ -292,6 +292,7 @@ def command(
     says what would settle it.
 
     Example: profagent calibrate JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv -o map.toml
+    Example: profagent calibrate JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv --json
     """
     learnt = calibrate(jobs, tables)
     if as_json:

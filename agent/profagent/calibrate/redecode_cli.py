@@ -110,6 +110,7 @@ async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_
     killed, all columns are as before. Exit code 4: bytes of some records are not kept any more; these have no counters.
 
     Example: profagent redecode 3 --counter-map ss928.toml
+    Example: profagent redecode JOB… --counter-map ss928.toml
     """
     found = await named_target(target, None, workspace, BUILT_IN)
     if found.session is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from inspect import cleandoc
 from typing import Any
 
 import click
@@ -23,7 +24,8 @@ EXIT_CODES = {
     130: "stopped by a second Ctrl-C",
 }
 
-# click takes a paragraph that begins with a backspace as it is.
+EXAMPLE = "Example: "
+GLOSSARY = "What the words mean: docs/reference/glossary.md"
 HELP = """Live profiling of SS928 boards.
 
 \b
@@ -62,7 +64,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Export": {
         "export": ("export.cli", "Write timelines and tables (the vendor's command)."),
     },
-    "Boards": {
+    "Run boards": {
         "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),
         "boards": ("boards.cli", "List, add and remove named boards."),
         "keys": ("keys.cli", "Make, issue and revoke TLS keys."),
@@ -70,13 +72,27 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "aclconfig": ("aclconfig.cli", "Read, change or check an acl.json."),
         "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
     },
-    "Counters": {
+    "Settle counters": {
         "calibrate": ("calibrate.cli", "Learn a counter map from a JOB and the vendor's table."),
         "redecode": ("calibrate.redecode_cli", "Fill counter columns with another counter map."),
         "kit": ("calibrate.kit", "Pack evidence from a JOB for the developers."),
     },
 }
 VERBS = {verb: module for verbs in GROUPS.values() for verb, (module, _) in verbs.items()}
+
+
+def begin_with_examples(command: click.Command) -> None:
+    """Move the examples at the end of its docstring to where its help begins; of a group, also of its commands."""
+    *paragraphs, last = cleandoc(command.help or "").split("\n\n")
+    if last.startswith(EXAMPLE):
+        examples = [line.replace(EXAMPLE, "").strip(" ;") for line in last.splitlines()]
+        command.short_help = command.short_help or command.get_short_help_str()
+        # click takes a paragraph that begins with a backspace as it is.
+        command.help = "\n\n".join(["\n  ".join(["\b\nExamples:", *examples]), *paragraphs])
+        command.epilog = GLOSSARY
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            begin_with_examples(each)
 
 
 class LazyGroup(click.Group):
@@ -93,6 +109,7 @@ class LazyGroup(click.Group):
         module, _, name = VERBS[cmd_name].partition(":")
         command = getattr(import_module(f"profagent.{module}"), name or "command")
         assert isinstance(command, click.Command)
+        begin_with_examples(command)
         return command
 
     def resolve_command(
@@ -125,7 +142,7 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(verb, about) for verb, (_, about) in verbs.items()])
 
 
-@click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, help=HELP, epilog=GLOSSARY, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="profagent")
 def group() -> None:
     """Hold the verbs."""

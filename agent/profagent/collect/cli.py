@@ -129,6 +129,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     missing; 2 and 3 as everywhere.
 
     Example: profagent collect -m out/main --board root@192.168.1.20 --project . --interval 1 --all -- input.bin
+    Example: profagent collect -m /opt/app/main --board euler --acl-json /opt/app/acl.json
     """
     name, target, asker = _login(config, board)
     absolute = main.startswith("/")

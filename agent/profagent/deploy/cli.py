@@ -88,6 +88,7 @@ def command(
     answers. ~/.ssh/config, agents, keys and jump hosts work as with ssh; the board needs no internet.
 
     Example: profagent deploy root@192.168.1.20 --root /opt/app/output --name euler
+    Example: profagent deploy euler --upgrade
     """
     _check(rollback=rollback, is_removal=is_removal, chosen=chosen)
     asked = Asked(*(chosen.pop(key) for key in SETTINGS))

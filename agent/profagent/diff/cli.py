@@ -92,6 +92,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     be told.
 
     Example: profagent diff baseline:release-1.2 14 --fail-if 'layer.median>+5%'
+    Example: profagent diff 13 14 --markdown
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown do not go together", hint="leave one of them out")

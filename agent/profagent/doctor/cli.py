@@ -63,7 +63,8 @@ def command(
     A line a check: ✓ ok, ✗ to mend, ? cannot be known; what it stands on, and the command that mends it. Nothing is
     changed. Exit code: 1 if anything is to mend, else 0.
 
-    Example: profagent doctor --board 192.168.1.20; profagent doctor JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    Example: profagent doctor --board 192.168.1.20
+    Example: profagent doctor JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     """
     if over is not None and board is None:
         raise UsageError("--via goes with --board", hint="name the board: --board USER@HOST")

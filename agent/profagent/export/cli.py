@@ -158,6 +158,7 @@ async def show_command(*, target: Target, choice: Choice, as_json: bool, columns
     Like the vendor's command it leaves sqlite/, log/ and timeline/ in a JOB directory.
 
     Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
+    Example: profagent show --session 3 --wide
     """
     shown = LAST_INFERENCE if choice == NO_CHOICE else choice
     found = await show(target.database, session=target.session, job=target.job, choice=shown)
@@ -188,6 +189,7 @@ def command() -> None:
     Files of a JOB go to its timeline/, summary/ and trace/ folders, those of a session to exports/ in the workspace.
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    Example: profagent export trace 3 --last 100
     """
 
 
@@ -204,6 +206,7 @@ async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
     """Write task_time and acl timelines for chrome://tracing and Perfetto.
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
+    Example: profagent export timeline --session 3
     """
     exported = await export_timeline(
         target.database, target.output("timeline"), session=target.session, job=target.job, choice=choice
@@ -223,6 +226,7 @@ async def summary(*, target: Target, choice: Choice, sheet_format: str, aggregat
     """Write op_summary, op_statistic and acl_statistic tables.
 
     Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
+    Example: profagent export summary --session 3 --aggregate
     """
     exported = await export_summary(
         target.database,

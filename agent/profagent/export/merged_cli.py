@@ -65,6 +65,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     Several boards come on the host's clock; the metadata tell how sure that is.
 
     Example: profagent export trace 3 --last 100
+    Example: profagent export trace 3 4 --output both.json
     """
     if last is not None and (from_text or to_text):
         raise UsageError("--last does not go with --from and --to", hint="leave one of them out")

@@ -305,6 +305,7 @@ def command(
     where there is no record at all: it says why.
 
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --workspace lab --board euler
     """
     profiling = None if acl_json is None else read_acl_json(acl_json)
     if workspace is None:

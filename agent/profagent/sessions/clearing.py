@@ -234,6 +234,7 @@ async def command(
     baseline, one that shares a JOB with a session that stays. Folders of JOBs outside of the workspace are not touched.
 
     Example: profagent gc --older-than 30d --keep-last 3 --dry-run
+    Example: profagent gc --max-size 20G
     """
     if (older_than, keep_last, max_size) == (None, None, None) and not where:
         raise UsageError("say what may go", hint="--older-than AGE, --keep-last N, --max-size SIZE or --where COND")

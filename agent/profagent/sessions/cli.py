@@ -44,6 +44,7 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
     """List the sessions of a workspace, oldest first.
 
     Example: profagent sessions --where label=build=1234
+    Example: profagent sessions --wide
     """
     chosen = Workspace.at(workspace)
     async with reading(chosen.readable_database()) as connection:
@@ -138,6 +139,7 @@ async def ledger(
     """Show each loss and each note of a session: which file, which bytes, what it means and what to do.
 
     Example: profagent ledger 1 --grade loss
+    Example: profagent ledger JOB… --all
     """
     found = await named_target(target, job, workspace, maps)
     async with reading(found.database) as connection:
@@ -186,6 +188,7 @@ def baseline() -> None:
     """Name sessions that others are compared with.
 
     Example: profagent baseline set release-1.2 14
+    Example: profagent baseline list
     """
 
 
@@ -198,6 +201,7 @@ async def set_(*, name: str, session: int, workspace: Path | None) -> None:
     """Give a session a name: it is its label `baseline`. A session that had it before has it no more.
 
     Example: profagent baseline set release-1.2 14
+    Example: profagent baseline set nightly 20 --workspace lab
     """
     chosen = Workspace.at(workspace)
     await set_baseline(chosen, name, session)
@@ -213,6 +217,7 @@ async def list_(*, workspace: Path | None, as_json: bool, columns: int) -> None:
     """List the baselines of a workspace with their sessions.
 
     Example: profagent baseline list
+    Example: profagent baseline list --json
     """
     chosen = Workspace.at(workspace)
     async with reading(chosen.readable_database()) as connection:

@@ -65,6 +65,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     The slower first inferences of each load (warm-up) are left out.
 
     Example: profagent stats 3 --by type --sort median
+    Example: profagent stats JOB… --top 10
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv do not go together", hint="leave one of them out")

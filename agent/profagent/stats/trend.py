@@ -211,6 +211,7 @@ async def command(
     """Show a model's time, session by session, and from which session on its level changed.
 
     Example: profagent trend --model yolov5s --since 30d
+    Example: profagent trend --model yolov5s --layer conv1 --where board=euler
     """
     chosen = Workspace.at(workspace)
     if not chosen.database.exists():

@@ -211,6 +211,7 @@ def command(
     """Make a daemon that needs nothing of a board but its kernel: with a Python, a loader and libraries of its own.
 
     Example: profagent bundle --arch aarch64 --from debian-arm64 -o profagentd-aarch64.tar.gz
+    Example: profagent bundle --arch aarch64 -o profagentd-aarch64.tar.gz
     """
     made = run_to_the_end(lambda: bundle(machine, output, source, wheelhouse, libraries))
     if as_json:
