@@ -70,6 +70,7 @@ def _file(function: F) -> F:
         click.argument("path", metavar="PATH"),
         click.option(
             "--board",
+            shell_complete=options.completed("boards"),
             metavar="BOARD",
             help="PATH is on this board, which SSH reaches: a name of `profagent boards`, USER@HOST, a Host of"
             " ~/.ssh/config.",

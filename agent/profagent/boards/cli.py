@@ -136,7 +136,7 @@ def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> No
 
 
 @command.command("remove")
-@click.argument("name")
+@click.argument("name", shell_complete=options.completed("boards"))
 def remove(*, name: str) -> None:
     """Forget a board's name. Nothing changes on the board.
 

@@ -97,7 +97,7 @@ async def _redecoded(
 
 
 @click.command("redecode")
-@click.argument("target", metavar="SESSION|JOB")
+@options.target
 @options.workspace
 @options.counter_map
 @options.as_json

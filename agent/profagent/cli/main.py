@@ -6,14 +6,19 @@ import os
 import sys
 from importlib import import_module
 from inspect import cleandoc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from profagent import __version__
 from profagent.errors import ProfagentError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 INTERRUPTED_EXIT_CODE = 130
+# By it a shell asks for words.
+COMPLETE_VARIABLE = "_PROFAGENT_COMPLETE"
 
 EXIT_CODES = {
     0: "ok",
@@ -77,6 +82,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "redecode": ("calibrate.redecode_cli", "Fill counter columns with another counter map."),
         "kit": ("calibrate.kit", "Pack evidence from a JOB for the developers."),
     },
+    "This shell": {
+        "completion": ("completion.cli", "Have the shell complete commands, options and names."),
+    },
 }
 VERBS = {verb: module for verbs in GROUPS.values() for verb, (module, _) in verbs.items()}
 
@@ -101,6 +109,14 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
         """The verbs in the order of a first acquaintance."""
         return list(VERBS)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs that begin so, with what they do; none is imported for it."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell asks
+
+        verbs = {verb: about for verbs in GROUPS.values() for verb, (_, about) in verbs.items()}
+        found = [CompletionItem(verb, help=about) for verb, about in verbs.items() if verb.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
         """The verb's command; None when there is none."""
@@ -150,6 +166,10 @@ def group() -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns its exit code."""
+    if COMPLETE_VARIABLE in os.environ:
+        from profagent.cli.completing import register  # noqa: PLC0415 - only a shell asks
+
+        register()
     try:
         result = group.main(args=arguments, prog_name="profagent", standalone_mode=False)
     except ProfagentError as error:

@@ -16,6 +16,8 @@ from profagent.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from click.shell_completion import CompletionItem
+
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _AGE = re.compile(r"(\d+)([hdw])")
@@ -58,10 +60,29 @@ BYTES_PER_GB = 1e9
 BOARD_HELP = "A name of `profagent boards`, or HOST[:PORT] where profagentd listens."
 
 
-board = click.option("--board", required=True, metavar="BOARD", help=BOARD_HELP)
+def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """What completes a word of this kind in a shell, one of cli/completing.py's."""
+
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from profagent.cli.completing import words_of  # noqa: PLC0415 - only a shell asks
+
+        return words_of(kind, context, incomplete)
+
+    return complete
+
+
+board = click.option("--board", required=True, metavar="BOARD", help=BOARD_HELP, shell_complete=completed("boards"))
 boards = click.option(
-    "--board", "boards", required=True, multiple=True, metavar="BOARD", help=f"{BOARD_HELP} May be repeated."
+    "--board",
+    "boards",
+    required=True,
+    multiple=True,
+    metavar="BOARD",
+    help=f"{BOARD_HELP} May be repeated.",
+    shell_complete=completed("boards"),
 )
+target = click.argument("target", metavar="SESSION|JOB", shell_complete=completed("targets"))
+job = click.option("--job", metavar="NAME", help="Only this JOB of the session.", shell_complete=completed("jobs"))
 acl_json = click.option(
     "--acl-json",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -164,6 +185,7 @@ def where(function: F) -> F:
         metavar="COND",
         callback=lambda _context, _option, texts: [condition_of(text) for text in texts],
         help=f"Only sessions with {FORMS}; may be repeated, all must hold.",
+        shell_complete=completed("conditions"),
     )(function)
 
 

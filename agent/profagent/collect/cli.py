@@ -73,7 +73,12 @@ def plain_name(text: str) -> str:
     metavar="INI",
     help="The vendor's [ssh_config] with ip, username, pwd, port; better is --board, and a key.",
 )
-@click.option("--board", metavar="BOARD", help="A name of `profagent boards`, USER@HOST, a Host of ~/.ssh/config.")
+@click.option(
+    "--board",
+    metavar="BOARD",
+    help="A name of `profagent boards`, USER@HOST, a Host of ~/.ssh/config.",
+    shell_complete=options.completed("boards"),
+)
 @click.option(
     "--project",
     type=click.Path(file_okay=False, path_type=Path),

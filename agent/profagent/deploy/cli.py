@@ -26,7 +26,7 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 
 
 @click.command("deploy")
-@click.argument("target", metavar="[USER@]BOARD")
+@click.argument("target", metavar="[USER@]BOARD", shell_complete=options.completed("boards"))
 @click.option("--listen", metavar="HOST:PORT", help=f"Where the daemon listens; {DEFAULT_LISTEN} at first.")
 @click.option("--root", "roots", multiple=True, metavar="DIR", help="Where JOBs are looked for; may be repeated.")
 @click.option("--retain", type=click.Choice(RETAIN), help="What the daemon deletes; at first nothing (keep).")

@@ -40,8 +40,8 @@ BASELINE = "baseline:"
 
 
 @click.command("diff")
-@click.argument("base")
-@click.argument("new")
+@click.argument("base", shell_complete=options.completed("operands"))
+@click.argument("new", shell_complete=options.completed("operands"))
 @options.workspace
 @options.counter_map
 @click.option(

@@ -50,7 +50,12 @@ _MEANING = {Mark.GOOD: "ok", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
 
 @click.command("doctor")
 @click.argument("job", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--board", metavar="BOARD", help=f"{options.BOARD_HELP} Look at it, too.")
+@click.option(
+    "--board",
+    metavar="BOARD",
+    help=f"{options.BOARD_HELP} Look at it, too.",
+    shell_complete=options.completed("boards"),
+)
 @options.access
 @via
 @options.workspace

@@ -25,7 +25,7 @@ US_PER_S = 1_000_000
 
 
 @click.command("trace")
-@click.argument("targets", metavar="SESSION|JOB…", nargs=-1, required=True)
+@click.argument("targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=options.completed("targets"))
 @options.workspace
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences, and meanwhile.")
 @click.option(

@@ -281,7 +281,10 @@ SESSION = 1
     help="Copy the JOB into this workspace as a session, in place of the JOB's own database.",
 )
 @click.option(
-    "--board", metavar="BOARD", help="With --workspace: the board that the JOB was copied from; a name or an identity."
+    "--board",
+    metavar="BOARD",
+    help="With --workspace: the board that the JOB was copied from; a name or an identity.",
+    shell_complete=options.completed("boards"),
 )
 @options.counter_map
 @options.acl_json

@@ -118,9 +118,9 @@ SHOWN_ENTRIES = 10
 
 
 @click.command("ledger")
-@click.argument("target", metavar="SESSION|JOB")
+@options.target
 @options.workspace
-@click.option("--job", metavar="NAME", help="Only this JOB of the session.")
+@options.job
 @click.option("--grade", type=click.Choice(["loss", "note"]), help="Only losses, or only notes.")
 @click.option("--all", "is_all", is_flag=True, help=f"List every entry, not {SHOWN_ENTRIES} of a reason.")
 @options.counter_map
@@ -193,8 +193,8 @@ def baseline() -> None:
 
 
 @baseline.command("set")
-@click.argument("name")
-@click.argument("session", type=int)
+@click.argument("name", shell_complete=options.completed("baselines"))
+@click.argument("session", type=int, shell_complete=options.completed("sessions"))
 @options.workspace
 @asynchronous
 async def set_(*, name: str, session: int, workspace: Path | None) -> None:

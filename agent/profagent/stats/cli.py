@@ -17,7 +17,7 @@ from profagent.importing.job_folder import named_target, tell_unrecorded
 from profagent.stats.stats import BYS, KEYS, stats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from profagent.stats.stats import Row, Stats, StatsBy
@@ -34,13 +34,18 @@ LESS = tuple(
 
 
 @click.command("stats")
-@click.argument("target", metavar="SESSION|JOB")
+@options.target
 @options.workspace
-@click.option("--job", metavar="NAME", help="Only this JOB of the session.")
+@options.job
 @options.counter_map
 @click.option("--by", type=click.Choice(BYS), default="layer", show_default=True, help="What a row is of.")
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
-@click.option("--sort", metavar="COLUMN", help="Sort by this column; largest first.  [default: total]")
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    help="Sort by this column; largest first.  [default: total]",
+    shell_complete=lambda context, _option, word: _beginning(column_names(context.params["by"] or "layer"), word),
+)
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @options.as_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV.")
@@ -93,6 +98,10 @@ async def command(  # noqa: PLR0913 - one parameter an option
 def column_names(by: str) -> tuple[str, ...]:
     """The columns of an answer, without units: what `--sort` takes and JSON has for keys."""
     return (*KEYS[by], *FIGURES, *(() if by in _WITHOUT_BOUND else ("bound by",)))
+
+
+def _beginning(names: Iterable[str], word: str) -> list[str]:
+    return [name for name in names if name.startswith(word)]
 
 
 def _column(name: str, unit: str) -> Column:

@@ -189,9 +189,18 @@ def _changes(nights: Sequence[Night]) -> list[LevelChange]:
 
 @click.command("trend")
 @options.workspace
-@click.option("--model", required=True, metavar="NAME", help="The model, as `stats --by model` names it.")
 @click.option(
-    "--layer", metavar="NAME", help="One of its layers, as `stats` names it, in place of the whole inference."
+    "--model",
+    required=True,
+    metavar="NAME",
+    help="The model, as `stats --by model` names it.",
+    shell_complete=options.completed("models"),
+)
+@click.option(
+    "--layer",
+    metavar="NAME",
+    help="One of its layers, as `stats` names it, in place of the whole inference.",
+    shell_complete=options.completed("layers"),
 )
 @click.option("--since", metavar="WHEN", help="Only sessions begun since a day (2026-11-01, UTC) or an age (30d).")
 @options.where
