@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from click.shell_completion import BashComplete, CompletionItem, FishComplete, add_completion_class
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, add_completion_class
 
 from profagent.errors import ProfagentError
 from profagent.link.boards_file import BoardsFile
@@ -62,12 +62,11 @@ def _operands(context: click.Context) -> Iterator[Word]:
 
 
 def _jobs(context: click.Context) -> Iterator[Word]:
-    """Of the session that the line names; else all."""
-    named = str(context.params.get("session") or context.params.get("target") or "")
+    """Of the session that `--session` names; else all."""
     yield from _of_workspace(
         context,
-        "SELECT DISTINCT name, '' FROM job JOIN session_job USING (job) WHERE ?1 = '' OR session = ?1 ORDER BY name",
-        named if named.isdecimal() else "",
+        "SELECT DISTINCT name, '' FROM job JOIN session_job USING (job) WHERE ?1 IS NULL OR session = ?1 ORDER BY name",
+        context.params.get("session"),
     )
 
 
@@ -138,6 +137,18 @@ class Bash(BashComplete):
 _SPECIAL = set(" \t\"'\\$`&|;<>()*?[]!#{}~")
 
 
+class Zsh(ZshComplete):
+    """As click's, but that its file, which zsh loads as one function, completes whenever that is called."""
+
+    source_template = ZshComplete.source_template.replace(
+        "$zsh_eval_context[-1] == loadautofunc", "$funcstack[1] == _%(prog_name)s"
+    )
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """Three lines, of which the script loses an empty one."""
+        return super().format_completion(item) if item.value else f"{item.type}\n_\n_"
+
+
 class Fish(FishComplete):
     """As click's, but that a word, or what it is, may have a comma."""
 
@@ -148,3 +159,4 @@ def register() -> None:
     """Have click complete with these."""
     add_completion_class(Bash)
     add_completion_class(Fish)
+    add_completion_class(Zsh)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from click.shell_completion import BashComplete, ShellComplete, get_completion_class
+from click.shell_completion import ShellComplete
 
-from profagent.cli.completing import Bash, register
+from profagent.cli.completing import Bash
 from profagent.cli.main import COMPLETE_VARIABLE, VERBS, group, run
 from profagentd.simulate.run import SimulationOptions
 from tests.board.terminal import at_terminal
@@ -96,9 +95,10 @@ def test_words_of_each_kind(at_home: Path, before: list[str], word: str, offered
 def test_layers_and_jobs_are_those_of_the_model_and_session(at_home: Path) -> None:
     layers = words("trend", "--model", "yolov5s", "--layer")
     assert len(layers) == 4
-    [job] = words("stats", "1", "--job")
+    [job] = words("show", "--session", "1", "--job")
     assert job.startswith("JOB")
-    assert words("stats", "2", "--job") == []
+    assert words("stats", "1", "--job") == [job]
+    assert words("show", "--session", "2", "--job") == []
 
 
 def test_verbs_come_in_their_order_without_being_imported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,16 +153,16 @@ TYPED = {
     "profagent sta\t1": "ran: stats 1",
     "profagent record --board eu\t": "ran: record --board euler",
     "profagent diff baseline:\t1": "ran: diff baseline:release-1.2 1",
+    "profagent show --session \t": "ran: show --session 1",
 }
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_tab_completes_in_a_shell(shell: str, at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     todo = installed(shell, capsys)
-    first = {"bash": todo.rpartition(": ")[2], "zsh": todo.rpartition(": ")[2]}[shell]
     command = {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"]}[shell]
     with at_terminal(*command, **environment(at_home)) as terminal:
-        terminal.type(f"{first}; echo re''ady")
+        terminal.type(f"{todo.rpartition(': ')[2]}; echo re''ady")
         terminal.until("ready")
         for typed, given in TYPED.items():
             terminal.type(typed)
@@ -172,16 +172,15 @@ def test_tab_completes_in_a_shell(shell: str, at_home: Path, capsys: pytest.Capt
 
 def test_fish_completes(at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     installed("fish", capsys)
-    asked = ["sta", "record --board eu", "diff base", "stats 1 --job "]
+    asked = ["sta", "record --board eu", "diff base"]
     script = "; ".join(f"complete -C 'profagent {each}'" for each in asked)
     ended = subprocess.run(
         ["fish", "--command", script], env=environment(at_home), capture_output=True, text=True, timeout=60, check=True
     )
-    verb, board, baseline, job = (line.split("\t") for line in ended.stdout.splitlines())
+    verb, board, baseline = (line.split("\t") for line in ended.stdout.splitlines())
     assert verb == ["stats", "Show what takes the time: layers, types, models, API calls."]
     assert board == ["euler", "192.168.1.20"]
     assert baseline == ["baseline:release-1.2", "session 1"]
-    assert job[0].startswith("JOB")
 
 
 def test_the_shell_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,11 +192,7 @@ def test_the_shell_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "--shell" in capsys.readouterr().err
 
 
-def test_what_is_replaced_of_clicks_own_is_there() -> None:
-    register()
-    fish, bash = get_completion_class("fish"), get_completion_class("bash")
-    assert fish is not None
-    assert "split --max 1" in fish.source_template
-    assert bash is not None
-    assert issubclass(bash, BashComplete)
-    assert shutil.which("bash")
+@pytest.mark.parametrize(("shell", "ours"), [("fish", "split --max 1"), ("zsh", "$funcstack[1] == _profagent")])
+def test_what_is_replaced_in_clicks_scripts_is_there(shell: str, ours: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", "show", "--shell", shell]) == 0
+    assert ours in capsys.readouterr().out
