@@ -38,21 +38,27 @@ class Progress:
         """`unit` names what is counted, BYTES for bytes."""
         self.is_shown = is_shown
         self._what, self._unit, self._is_bar, self._now_s = what, unit, is_bar, now_s
-        self._began_s = self._said_s = now_s()
+        self._said_s = now_s()
+        self._began: tuple[float, float] | None = None  # when it was first told, and what was done then
         self._bar: Bar | None = None
 
     def __call__(self, done: float, total: float) -> None:
         """So much is done of so much."""
         if not self.is_shown:
             return
+        if self._began is None:
+            self._began = (self._now_s(), done)
         if self._is_bar:
             self._draw(done, total)
         elif self._now_s() - self._said_s >= LINE_EACH_S:
             self._said_s = self._now_s()
-            click.echo(f"{self._what}: {self._figures(done, total)}{self._left(done, total)}", err=True)
+            rate = self._rate(done)
+            left = f", {(total - done) / rate:,.0f} s left" if rate else ""
+            click.echo(f"{self._what}: {self._figures(done, total)}{left}", err=True)
 
     def end(self) -> None:
         """Take the bar away."""
+        self._began = None
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -61,22 +67,26 @@ class Progress:
         if done >= total:
             self.end()
             return
+        is_new = self._bar is None
         if self._bar is None:
-            self._began_s = self._now_s()
             self._bar = _bar(self._what)
-            self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, figures=self._figures(done, total))
+        if is_new:
+            self._bar.start()
+
+    def _rate(self, done: float) -> float:
+        """How much a second; 0 where that is not known yet."""
+        begun_s, begun = self._began or (0.0, 0.0)
+        spent_s = self._now_s() - begun_s
+        return (done - begun) / spent_s if spent_s > 0 else 0.0
 
     def _figures(self, done: float, total: float) -> str:
-        rate = done / max(self._now_s() - self._began_s, 1e-3)
+        rate = self._rate(done)
         if self._unit == BYTES:
-            done, total, rate = (each / BYTES_PER_MB for each in (done, total, rate))
-            return f"{done:,.1f} of {total:,.1f} MB, {rate:,.1f} MB/s"
-        return f"{done:,.0f} of {total:,.0f} {self._unit}, {rate:,.{0 if rate >= 1 else 2}f} {self._unit}/s"
-
-    def _left(self, done: float, total: float) -> str:
-        spent_s = self._now_s() - self._began_s
-        return f", {spent_s * (total - done) / done:,.0f} s left" if done else ""
+            per_s = f", {rate / BYTES_PER_MB:,.1f} MB/s" if rate else ""
+            return f"{done / BYTES_PER_MB:,.1f} of {total / BYTES_PER_MB:,.1f} MB{per_s}"
+        per_s = f", {rate:,.{0 if rate >= 1 else 2}f}/s" if rate else ""
+        return f"{done:,.0f} of {total:,.0f} {self._unit}{per_s}"
 
 
 def _bar(what: str) -> Bar:

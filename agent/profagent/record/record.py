@@ -43,6 +43,8 @@ PATIENCE_S, PATIENCE_AT_END_S = 8.0, 1.5
 # Less than this is copied before anybody has read that it will be.
 LEAST_BYTES = 1 << 20
 MEASURE_S = 1.0
+# Of the time, for looking how much of a JOB is here: it has a row for each file.
+MOST_SHARE = 0.05
 BYTES_PER_MB = 1e6
 
 
@@ -324,14 +326,17 @@ class BoardRecord:
 
     async def _show_backlog(self) -> None:
         """Show how much of what JOBs held has come, until all of it has."""
+        took_s = 0.0
         while self._backlog.is_shown:
-            await asyncio.sleep(MEASURE_S)
+            await asyncio.sleep(max(MEASURE_S, took_s / MOST_SHARE))
+            begun_s = time.monotonic()
             come = {job.name for job in self._view.jobs if job.caught_up}
             for job, held in [*self._held.items()]:
                 copied = held if job in come else await self._copied(job)
                 self._backlog.know(self.address, job, copied, held)
                 if copied >= held:
                     del self._held[job]
+            took_s = time.monotonic() - begun_s
 
     async def _copied(self, job: str) -> int:
         return await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0

@@ -32,13 +32,14 @@ def test_elsewhere_a_line_every_ten_seconds_with_rate_and_time_left(capsys: pyte
     shown.end()
     assert capsys.readouterr() == (
         "",
-        "import: 200 of 1,000 files, 20 files/s, 40 s left\nimport: 400 of 1,000 files, 20 files/s, 30 s left\n",
+        "import: 200 of 1,000 files, 20/s, 40 s left\nimport: 400 of 1,000 files, 20/s, 30 s left\n",
     )
 
 
 def test_bytes_are_megabytes(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     shown = Progress("upload", BYTES, now_s=clock)
+    shown(0, 50e6)
     clock.now_s += 10
     shown(5e6, 50e6)
     assert capsys.readouterr().err == "upload: 5.0 of 50.0 MB, 0.5 MB/s, 90 s left\n"
@@ -86,7 +87,7 @@ work()
 def test_a_terminal_has_a_bar_that_goes_and_leaves_what_was_said() -> None:
     with at_terminal(sys.executable, "-c", AT_WORK, TERM="xterm", COLUMNS="100") as terminal:
         assert terminal.ended() == 0
-    assert re.search(r"redecode .*━.* of 5,000 records, [\d,.]+ records/s .*\d\d:\d\d", terminal.seen)
+    assert re.search(r"redecode .*━.* of 5,000 records, [\d,.]+/s .*\d\d:\d\d", terminal.seen)
     assert "a remark\n" in terminal.seen
     assert terminal.seen.endswith("the answer\n")
     assert "\x1b[?25h" in terminal.seen  # the cursor is back
