@@ -114,7 +114,9 @@ OBJECTS_BETWEEN_COLLECTIONS = (50_000, 10, 10)
 
 def tell(text: str) -> None:
     """A remark for the person at the terminal."""
-    click.echo(printable(text), err=True)
+    # A bar of progress has taken its place, which click would write around.
+    bar = sys.stderr if hasattr(sys.stderr, "rich_proxied_file") else None
+    click.echo(printable(text), file=bar, err=True)
 
 
 def _silence(descriptors: Iterable[int]) -> None:
