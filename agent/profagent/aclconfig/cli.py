@@ -70,6 +70,7 @@ def _file(function: F) -> F:
         click.argument("path", metavar="PATH"),
         click.option(
             "--board",
+            shell_complete=options.completed("boards"),
             metavar="BOARD",
             help="PATH is on this board, which SSH reaches: a name of `profagent boards`, USER@HOST, a Host of"
             " ~/.ssh/config.",
@@ -87,6 +88,7 @@ def command() -> None:
     It is read when a program starts (svp_acl_init), so a change counts from its next start on.
 
     Example: profagent aclconfig set --board root@192.168.1.20 --output /opt/app/profiling /opt/app/acl.json
+    Example: profagent aclconfig check --board euler /opt/app/acl.json
     """
 
 
@@ -96,6 +98,7 @@ def get(*, path: str, board: str | None, as_json: bool) -> int:
     """Print the `profiler` object. Exit code 1: there is none.
 
     Example: profagent aclconfig get --board euler /opt/app/acl.json
+    Example: profagent aclconfig get --json acl.json
     """
     profiler = run_to_the_end(lambda: _get(path, board))
     if as_json:
@@ -120,6 +123,7 @@ def set_(*, path: str, board: str | None, output: str | None, profiler: Profiler
     ArithmeticUtilization. Exit code 1: the runtime would not record with the file, and --switch off was not asked for.
 
     Example: profagent aclconfig set --interval 1 --output /opt/app/profiling acl.json
+    Example: profagent aclconfig set --board euler --acl_api on /opt/app/acl.json
     """
     has_changed, section = run_to_the_end(lambda: _set(path, board, replace(profiler, output=output)))
     if as_json:
@@ -140,6 +144,7 @@ def check(*, path: str, board: str | None, as_json: bool) -> int:
     """Say whether the runtime would record with this file, and what it should say instead. Exit code 1: it would not.
 
     Example: profagent aclconfig check --board root@192.168.1.20 /opt/app/acl.json
+    Example: profagent aclconfig check acl.json
     """
     section = run_to_the_end(lambda: _check(path, board))
     if as_json:

@@ -100,7 +100,8 @@ def command(context: click.Context, *, as_json: bool) -> None:
     They stand in ~/.config/profagent/boards.toml. A board whose identity or certificate is not the one that stands
     there is refused.
 
-    Example: profagent boards; profagent boards add euler 192.168.1.20 --ssh root@192.168.1.20
+    Example: profagent boards
+    Example: profagent boards add euler 192.168.1.20 --ssh root@192.168.1.20
     """
     if context.invoked_subcommand is not None:
         return
@@ -127,6 +128,7 @@ def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> No
     """Give a board a name, or write what stands under that name anew. Comments in the file stay.
 
     Example: profagent boards add euler 192.168.1.20:50151 --ssh root@192.168.1.20
+    Example: profagent boards add euler 192.168.1.20
     """
     file = BoardsFile()
     was_there = file.put(BoardEntry(name, address, uuid, fingerprint.lower().replace(":", ""), ssh))
@@ -134,11 +136,12 @@ def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> No
 
 
 @command.command("remove")
-@click.argument("name")
+@click.argument("name", shell_complete=options.completed("boards"))
 def remove(*, name: str) -> None:
     """Forget a board's name. Nothing changes on the board.
 
     Example: profagent boards remove euler
+    Example: profagent boards remove lab-3
     """
     file = BoardsFile()
     file.remove(name)

@@ -15,6 +15,7 @@ import tomlkit
 from profagent.calibrate.fitting import Evidence, Finding, Fit, Verdict, find_counters
 from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_table, said_inference
 from profagent.cli import options
+from profagent.cli.progress import progress
 from profagent.cli.table import Cell, Column, printable, table_lines
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically
@@ -183,7 +184,11 @@ class Calibration:
 def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
     """Fit all counters to all tables at once. Raises UsageError, FormatError."""
     sources = [(job, JobRecords(job)) for job in jobs]
-    pairs = [_pair(parse_vendor_table(read_vendor_table(table), str(table)), sources) for table in tables]
+    pairs: list[_Pair] = []
+    with progress("match", "tables") as shown:
+        for table in tables:
+            shown(len(pairs), len(tables))
+            pairs.append(_pair(parse_vendor_table(read_vendor_table(table), str(table)), sources))
     evidence = {}
     # The same evidence gives the same digest, whatever the files are called.
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
@@ -196,7 +201,8 @@ def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
         if parts:
             columns = zip(*((part.records, part.ticks, part.values, part.half) for part in parts), strict=True)
             evidence[name] = Evidence(*(np.concatenate(column) for column in columns))
-    findings = find_counters(evidence, np.concatenate([pair.bytes for pair in pairs]))
+    with progress("fit", "counters") as shown:
+        findings = find_counters(evidence, np.concatenate([pair.bytes for pair in pairs]), shown)
     is_simulated = any(job.is_simulated for _, job in sources)
     return Calibration(findings, [pair.coverage for pair in pairs], digest.hexdigest(), is_simulated)
 
@@ -276,6 +282,7 @@ SHOWN_RIVALS = 3
 @click.option("--name", metavar="NAME", help="The map's name; the name of its file.")
 @click.option("--sdk", default=NOT_SAID, metavar="VERSION", help="The SDK whose runtime wrote the JOBs.")
 @options.as_json
+@options.quiet
 def command(
     *, jobs: tuple[Path, ...], tables: tuple[Path, ...], output: Path | None, name: str | None, sdk: str, as_json: bool
 ) -> None:
@@ -285,6 +292,7 @@ def command(
     says what would settle it.
 
     Example: profagent calibrate JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv -o map.toml
+    Example: profagent calibrate JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv --json
     """
     learnt = calibrate(jobs, tables)
     if as_json:

@@ -15,7 +15,7 @@ from profagent.formats.countermap import COUNTERS_END, COUNTERS_START
 from profagent.formats.records import CYCLES_PER_TICK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -188,9 +188,20 @@ class Finding:
     advice: str = ""
 
 
-def find_counters(columns: Mapping[str, Evidence], records: npt.NDArray[np.uint8]) -> list[Finding]:
-    """Find each column's number; `records` (rows, 256) are all that there are, of whatever inference."""
-    return _without_doubles([_find(name, evidence, records) for name, evidence in columns.items()])
+def find_counters(
+    columns: Mapping[str, Evidence],
+    records: npt.NDArray[np.uint8],
+    shown: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[Finding]:
+    """Find each column's number; `records` (rows, 256) are all that there are, of whatever inference.
+
+    `shown` is told how many of how many columns are done.
+    """
+    findings: list[Finding] = []
+    for name, evidence in columns.items():
+        shown(len(findings), len(columns))
+        findings.append(_find(name, evidence, records))
+    return _without_doubles(findings)
 
 
 def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:

@@ -339,6 +339,7 @@ def command(*, job: Path, output: Path, tables: tuple[Path, ...], anonymous: boo
     """Pack evidence from a JOB for the developers: show the files, ask, and write an archive.
 
     Example: profagent kit -o evidence.tar.gz JOB… --anonymous --sdk SDK_VERSION
+    Example: profagent kit -o evidence.tar.gz JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv
     """
     kit = gather(job, tables, sdk=sdk, is_anonymous=anonymous)
     click.echo("\n".join(kit.lines()))

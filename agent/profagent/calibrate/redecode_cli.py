@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import printable
 from profagent.errors import IncompleteError, StoreError, UsageError
@@ -77,9 +78,10 @@ async def _redecoded(
         raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
     try:
         async with Store(database, durable=durable) as store:
-            rows, without_bytes = await store.run(
-                lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of)
-            )
+            with progress("redecode", "records") as shown:
+                rows, without_bytes = await store.run(
+                    lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of, shown)
+                )
             await store.note_counters(found.session, maps.peak_bytes_per_s)
     except OSError as error:
         hint = "nothing was changed; check the permissions and the free space, and call it again"
@@ -95,10 +97,11 @@ async def _redecoded(
 
 
 @click.command("redecode")
-@click.argument("target", metavar="SESSION|JOB")
+@options.target
 @options.workspace
 @options.counter_map
 @options.as_json
+@options.quiet
 @asynchronous
 async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: bool) -> int:
     """Fill the counter columns of a session or JOB with another counter map.
@@ -107,6 +110,7 @@ async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_
     killed, all columns are as before. Exit code 4: bytes of some records are not kept any more; these have no counters.
 
     Example: profagent redecode 3 --counter-map ss928.toml
+    Example: profagent redecode JOB… --counter-map ss928.toml
     """
     found = await named_target(target, None, workspace, BUILT_IN)
     if found.session is None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from profagent import __version__
 from profagent.errors import ProfagentError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 INTERRUPTED_EXIT_CODE = 130
+# By it a shell asks for words.
+COMPLETE_VARIABLE = "_PROFAGENT_COMPLETE"
 
 EXIT_CODES = {
     0: "ok",
@@ -23,7 +29,8 @@ EXIT_CODES = {
     130: "stopped by a second Ctrl-C",
 }
 
-# click takes a paragraph that begins with a backspace as it is.
+EXAMPLE = "Example: "
+GLOSSARY = "What the words mean: docs/reference/glossary.md"
 HELP = """Live profiling of SS928 boards.
 
 \b
@@ -62,7 +69,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Export": {
         "export": ("export.cli", "Write timelines and tables (the vendor's command)."),
     },
-    "Boards": {
+    "Run boards": {
         "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),
         "boards": ("boards.cli", "List, add and remove named boards."),
         "keys": ("keys.cli", "Make, issue and revoke TLS keys."),
@@ -70,13 +77,30 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "aclconfig": ("aclconfig.cli", "Read, change or check an acl.json."),
         "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
     },
-    "Counters": {
+    "Settle counters": {
         "calibrate": ("calibrate.cli", "Learn a counter map from a JOB and the vendor's table."),
         "redecode": ("calibrate.redecode_cli", "Fill counter columns with another counter map."),
         "kit": ("calibrate.kit", "Pack evidence from a JOB for the developers."),
     },
+    "This shell": {
+        "completion": ("completion.cli", "Have the shell complete commands, options and names."),
+    },
 }
 VERBS = {verb: module for verbs in GROUPS.values() for verb, (module, _) in verbs.items()}
+
+
+def begin_with_examples(command: click.Command) -> None:
+    """Move the examples at the end of its docstring to where its help begins; of a group, also of its commands."""
+    *paragraphs, last = cleandoc(command.help or "").split("\n\n")
+    if last.startswith(EXAMPLE):
+        examples = [line.replace(EXAMPLE, "").strip(" ;") for line in last.splitlines()]
+        command.short_help = command.short_help or command.get_short_help_str()
+        # click takes a paragraph that begins with a backspace as it is.
+        command.help = "\n\n".join(["\n  ".join(["\b\nExamples:", *examples]), *paragraphs])
+        command.epilog = GLOSSARY
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            begin_with_examples(each)
 
 
 class LazyGroup(click.Group):
@@ -86,6 +110,14 @@ class LazyGroup(click.Group):
         """The verbs in the order of a first acquaintance."""
         return list(VERBS)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs that begin so, with what they do; none is imported for it."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell asks
+
+        verbs = {verb: about for verbs in GROUPS.values() for verb, (_, about) in verbs.items()}
+        found = [CompletionItem(verb, help=about) for verb, about in verbs.items() if verb.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
         """The verb's command; None when there is none."""
         if cmd_name not in VERBS:
@@ -93,6 +125,7 @@ class LazyGroup(click.Group):
         module, _, name = VERBS[cmd_name].partition(":")
         command = getattr(import_module(f"profagent.{module}"), name or "command")
         assert isinstance(command, click.Command)
+        begin_with_examples(command)
         return command
 
     def resolve_command(
@@ -125,7 +158,7 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(verb, about) for verb, (_, about) in verbs.items()])
 
 
-@click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, help=HELP, epilog=GLOSSARY, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="profagent")
 def group() -> None:
     """Hold the verbs."""
@@ -133,6 +166,10 @@ def group() -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns its exit code."""
+    if COMPLETE_VARIABLE in os.environ:
+        from profagent.cli.completing import register  # noqa: PLC0415 - only a shell asks
+
+        register()
     try:
         result = group.main(args=arguments, prog_name="profagent", standalone_mode=False)
     except ProfagentError as error:

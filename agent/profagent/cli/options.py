@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from profagent.cli.progress import QUIET
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from click.shell_completion import CompletionItem
 
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -57,10 +60,29 @@ BYTES_PER_GB = 1e9
 BOARD_HELP = "A name of `profagent boards`, or HOST[:PORT] where profagentd listens."
 
 
-board = click.option("--board", required=True, metavar="BOARD", help=BOARD_HELP)
+def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """What completes a word of this kind in a shell, one of cli/completing.py's."""
+
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from profagent.cli.completing import words_of  # noqa: PLC0415 - only a shell asks
+
+        return words_of(kind, context, incomplete)
+
+    return complete
+
+
+board = click.option("--board", required=True, metavar="BOARD", help=BOARD_HELP, shell_complete=completed("boards"))
 boards = click.option(
-    "--board", "boards", required=True, multiple=True, metavar="BOARD", help=f"{BOARD_HELP} May be repeated."
+    "--board",
+    "boards",
+    required=True,
+    multiple=True,
+    metavar="BOARD",
+    help=f"{BOARD_HELP} May be repeated.",
+    shell_complete=completed("boards"),
 )
+target = click.argument("target", metavar="SESSION|JOB", shell_complete=completed("targets"))
+job = click.option("--job", metavar="NAME", help="Only this JOB of the session.", shell_complete=completed("jobs"))
 acl_json = click.option(
     "--acl-json",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -74,6 +96,26 @@ workspace = click.option(
     help="Where captures are kept ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+quiet = click.option(
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _option, is_quiet: context.meta.update({QUIET: is_quiet}),
+    help="Show no progress.",
+)
+
+
+def wide(function: F) -> F:
+    """`--wide`; the command is given the `columns` that its tables have room in, 0 where there is no terminal."""
+
+    @click.option("--wide", "is_wide", is_flag=True, help="On a terminal: whole names, and all columns.")
+    @functools.wraps(function)
+    def with_columns(*args: Any, is_wide: bool, **others: Any) -> Any:
+        from profagent.cli.running import terminal_columns  # noqa: PLC0415 - `--help` starts faster
+
+        return function(*args, columns=terminal_columns(is_wide=is_wide), **others)
+
+    return cast("F", with_columns)
 
 
 def access(function: F) -> F:
@@ -143,6 +185,7 @@ def where(function: F) -> F:
         metavar="COND",
         callback=lambda _context, _option, texts: [condition_of(text) for text in texts],
         help=f"Only sessions with {FORMS}; may be repeated, all must hold.",
+        shell_complete=completed("conditions"),
     )(function)
 
 

@@ -114,7 +114,9 @@ OBJECTS_BETWEEN_COLLECTIONS = (50_000, 10, 10)
 
 def tell(text: str) -> None:
     """A remark for the person at the terminal."""
-    click.echo(printable(text), err=True)
+    # A bar of progress has taken its place, which click would write around.
+    bar = sys.stderr if hasattr(sys.stderr, "rich_proxied_file") else None
+    click.echo(printable(text), file=bar, err=True)
 
 
 def _silence(descriptors: Iterable[int]) -> None:
@@ -198,6 +200,12 @@ def asynchronous(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]
     return run
 
 
-def terminal_columns() -> int:
-    """How wide standard output's terminal is; 0 where it is none, and a table may be as wide as it is."""
-    return shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+# Wider than any table.
+_ANY_WIDTH = 1_000_000
+
+
+def terminal_columns(*, is_wide: bool = False) -> int:
+    """How wide standard output's terminal is, or is taken for; 0 where it is none, and a table is plain and whole."""
+    if not sys.stdout.isatty():
+        return 0
+    return _ANY_WIDTH if is_wide else shutil.get_terminal_size().columns

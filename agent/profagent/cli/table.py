@@ -1,17 +1,28 @@
-"""A table as aligned text, where wide characters take two columns of a terminal; as CSV and as JSON."""
+"""A table as aligned text, where wide characters take two columns of a terminal; as CSV and as JSON.
+
+On a terminal rich fits it to the width, and colours mean something; a pipe gets plain text, whole.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import unicodedata
 from datetime import UTC, datetime, timedelta
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from io import StringIO
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+import click
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import ConsoleOptions
+    from rich.measure import Measurement
+    from rich.text import Text
 
 
 # What a value is when it is not known, and what stands for the total layer's own (manual, 'AA Core').
@@ -98,11 +109,21 @@ def time_text(time_us: int | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
 
 
 GAP = "  "
-# So much of a word is shown where a terminal is too narrow for a table.
-LONGEST_WORD = 24
+# So much of a name is shown at least where a terminal is too narrow for a table; a date is shown whole.
+LEAST_NAME = 20
 WIDE = ("W", "F")
 # Marks that stand on the character before them, and format characters, take no column.
 ZERO_WIDTH = ("Mn", "Me", "Cf")
+
+Tone = Literal["loss", "note", "slower", "faster"]
+TONES: dict[Tone, dict[str, Any]] = {
+    "loss": {"color": "red", "bold": True},
+    "note": {"dim": True},
+    "slower": {"color": "red"},
+    "faster": {"color": "green"},
+}
+# A line of the ledger, maybe after whose it is.
+_ENTRY = re.compile(r"(?:[^:]*: )?(loss|note): (?!none)")
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
@@ -110,44 +131,127 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> It
     texts = [[printable(cell_text(column, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
     titles = [column.title for column in columns]
     widths = [max(map(text_width, cells)) for cells in zip(titles, *texts, strict=True)]
-    to_right = [
-        all(not isinstance(value, str) or value in (DASH, UNKNOWN) for value in values)
-        for values in (zip(*rows, strict=True) if rows else ((),) * len(columns))
-    ]
+    to_right = _numbers(columns, rows)
     yield _line(titles, widths, to_right)
     yield GAP.join("-" * width for width in widths)
     for cells in texts:
         yield _line(cells, widths, to_right)
 
 
-def fitted_lines(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int, *, less: Sequence[str] = ()
-) -> Iterator[str]:
-    """The table in so many columns of a terminal (0: as wide as it is); a last line tells what was left out.
+def _numbers(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[bool]:
+    """Of each column whether it has no text but what stands for a number."""
+    return [
+        all(not isinstance(value, str) or value in (DASH, UNKNOWN) for value in values)
+        for values in (zip(*rows, strict=True) if rows else ((),) * len(columns))
+    ]
 
-    Long words are cut first, then the columns `less` go, in their order, then those on the right.
+
+def fitted_lines(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    width: int,
+    *,
+    less: Sequence[str] = (),
+    tones: Sequence[Tone | None] = (),
+) -> Iterator[str]:
+    """The table in so many columns of a terminal (0: no terminal, as `table_lines`), each row in its tone.
+
+    The widest names are shortened first; then the columns `less` go, in their order, then those on the right. A last
+    line tells what was left out.
     """
-    widest = max(map(text_width, table_lines(columns, rows)))
-    if not width or widest <= width:
+    if not width:
         yield from table_lines(columns, rows)
         return
-    cut = [[_cut(cell) for cell in row] for row in rows]
-    places = list(range(len(columns)))
-    left_out: list[str] = []
+    texts = [[printable(cell_text(column, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
+    is_number = _numbers(columns, rows)
+    least = _least_widths(columns, texts, is_number)
+    places, left_out = [*range(len(columns))], []
     for title in (*less, *(column.title for column in reversed(columns[1:]) if column.title not in less)):
-        if _table_width(columns, cut, places) <= width:
+        if sum(least[place] + len(GAP) for place in places) - len(GAP) <= width:
             break
-        if any(columns[place].title == title for place in places):
-            places = [place for place in places if columns[place].title != title]
-            left_out.append(title)
-    yield from table_lines([columns[place] for place in places], [[row[place] for place in places] for row in cut])
+        going = [place for place in places if columns[place].title == title]
+        places = [place for place in places if place not in going]
+        left_out += [title for _ in going]
+    chosen = [(columns[place].title, is_number[place], [row[place] for row in texts]) for place in places]
+    yield from _rendered(chosen, tones or [None] * len(rows), width)
     if left_out:
-        yield f"(not shown in {width} columns: {', '.join(left_out)})"
+        yield f"(not shown in {width} columns: {', '.join(left_out)}; --wide shows all)"
 
 
-def _table_width(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], places: Sequence[int]) -> int:
-    chosen = [[row[place] for place in places] for row in rows]
-    return max(map(text_width, table_lines([columns[place] for place in places], chosen)))
+def _least_widths(columns: Sequence[Column], texts: Sequence[Sequence[str]], is_number: Sequence[bool]) -> list[int]:
+    """What each column takes at least: numbers and titles are whole."""
+    cells = zip(*texts, strict=True) if texts else ((),) * len(columns)
+    widest = [max(map(text_width, each), default=0) for each in cells]
+    names = (wide if number else min(wide, LEAST_NAME) for wide, number in zip(widest, is_number, strict=True))
+    return [max(text_width(column.title), wide) for column, wide in zip(columns, names, strict=True)]
+
+
+def _rendered(
+    columns: Sequence[tuple[str, bool, Sequence[str]]], tones: Sequence[Tone | None], width: int
+) -> Iterator[str]:
+    """Lines of columns, each with a title, whether it is of numbers, and its cells; rich shares out the width."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - pipes need none of it
+    from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.style import Style  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for title, is_number, _ in columns:
+        table.add_column(Text(title), justify="right" if is_number else "left", no_wrap=is_number)
+    for cells, tone in zip(zip(*(each for _, _, each in columns), strict=True), tones, strict=True):
+        shown = (Text(cell) if number else _Name(cell) for cell, (_, number, _) in zip(cells, columns, strict=True))
+        table.add_row(*shown, style=None if tone is None else Style(**TONES[tone]))
+    console = Console(width=width, color_system="standard" if has_colours() else None, file=StringIO())
+    with console.capture() as captured:
+        console.print(table)
+    yield from (line.rstrip() for line in captured.get().splitlines())
+
+
+class _Name(NamedTuple):
+    """A cell that rich may shorten: in the middle, as names differ at their ends."""
+
+    text: str
+
+    def __rich_measure__(self, *_: object) -> Measurement:
+        from rich.measure import Measurement  # noqa: PLC0415 - pipes need none of it
+
+        whole = text_width(self.text)
+        return Measurement(min(whole, LEAST_NAME), whole)
+
+    def __rich_console__(self, _: object, options: ConsoleOptions) -> Iterator[Text]:
+        from rich.text import Text  # noqa: PLC0415 - pipes need none of it
+
+        yield Text(shortened(self.text, options.max_width))
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in so many columns of a terminal: what is too much goes from its middle."""
+    if text_width(text) <= width:
+        return text
+    end = _beginning(text[::-1], (width - 1) // 2)[::-1]
+    return f"{_beginning(text, width - 1 - text_width(end))}…{end}"
+
+
+def _beginning(text: str, width: int) -> str:
+    """As much of it as has room."""
+    widths = accumulate(map(_width, text))
+    return "".join(character for character, upto in zip(text, widths, strict=True) if upto <= width)
+
+
+def has_colours() -> bool:
+    """Whether standard output shows colours, and its reader wants them."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def toned(line: str, tone: Tone | None = None) -> str:
+    """A line in a tone; without one it is that of the loss or the note that the line tells of."""
+    if tone is None and (about := _ENTRY.match(line)) is not None:
+        tone = cast("Tone", about[1])
+    if tone is None or not has_colours():
+        return line
+    style = TONES[tone]
+    return click.style(line, fg=style.get("color"), bold=style.get("bold"), dim=style.get("dim"))
 
 
 def text_width(text: str) -> int:
@@ -158,12 +262,6 @@ def text_width(text: str) -> int:
 def printable(text: str) -> str:
     """A text that moves no cursor, whatever a board names its models."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def _cut(cell: Cell) -> Cell:
-    if not isinstance(cell, str) or len(cell) <= LONGEST_WORD:
-        return cell
-    return f"{cell[: LONGEST_WORD - 1]}…"
 
 
 def _width(character: str) -> int:

@@ -16,6 +16,7 @@ import msgspec
 
 from profagent.aclconfig.edit import profiler_options
 from profagent.cli import options
+from profagent.cli.progress import BYTES, progress
 from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import printable
@@ -72,7 +73,12 @@ def plain_name(text: str) -> str:
     metavar="INI",
     help="The vendor's [ssh_config] with ip, username, pwd, port; better is --board, and a key.",
 )
-@click.option("--board", metavar="BOARD", help="A name of `profagent boards`, USER@HOST, a Host of ~/.ssh/config.")
+@click.option(
+    "--board",
+    metavar="BOARD",
+    help="A name of `profagent boards`, USER@HOST, a Host of ~/.ssh/config.",
+    shell_complete=options.completed("boards"),
+)
 @click.option(
     "--project",
     type=click.Path(file_okay=False, path_type=Path),
@@ -103,6 +109,7 @@ def plain_name(text: str) -> str:
 @options.workspace
 @options.counter_map
 @options.as_json
+@options.quiet
 @click.argument("arguments", nargs=-1, metavar="[-- ARGS…]")
 def command(  # noqa: PLR0913 - one parameter an option
     *,
@@ -127,6 +134,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     missing; 2 and 3 as everywhere.
 
     Example: profagent collect -m out/main --board root@192.168.1.20 --project . --interval 1 --all -- input.bin
+    Example: profagent collect -m /opt/app/main --board euler --acl-json /opt/app/acl.json
     """
     name, target, asker = _login(config, board)
     absolute = main.startswith("/")
@@ -149,7 +157,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         **chosen,
     )
     show = partial(_show, as_json)
-    done = run_until_stopped(lambda stop: Collecting(wanted, show, tell, _show_progress, stop).collect())
+    with progress("upload", BYTES) as shown:
+        done = run_until_stopped(lambda stop: Collecting(wanted, show, tell, shown, stop).collect())
     _report(done, as_json=as_json)
     return done.exit_code
 
@@ -190,13 +199,6 @@ def _show(is_document: bool, piece: bytes, is_stderr: bool) -> None:
     stream = sys.stderr if is_stderr or is_document else sys.stdout
     stream.buffer.write(piece)
     stream.flush()
-
-
-def _show_progress(sent: int, total: int) -> None:
-    """A line about an upload, on a terminal only."""
-    if sys.stderr.isatty():
-        end = "\n" if sent == total else ""
-        click.echo(f"\r{sent / 1e6:.1f} of {total / 1e6:.1f} MB sent{end}", nl=False, err=True)
 
 
 def _report(done: Collected, *, as_json: bool) -> None:

@@ -139,6 +139,7 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     Every figure is simulated: made up by profagentd --simulate.
 
     Example: profagent demo --model resnet50 --for 10s
+    Example: profagent demo --rate 100
     """
     root = Path(tempfile.mkdtemp(prefix="profagent-demo-"))
     chosen = DemoOptions(Workspace(root), duration_s(for_text), rate, model)

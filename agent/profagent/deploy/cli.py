@@ -26,7 +26,7 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 
 
 @click.command("deploy")
-@click.argument("target", metavar="[USER@]BOARD")
+@click.argument("target", metavar="[USER@]BOARD", shell_complete=options.completed("boards"))
 @click.option("--listen", metavar="HOST:PORT", help=f"Where the daemon listens; {DEFAULT_LISTEN} at first.")
 @click.option("--root", "roots", multiple=True, metavar="DIR", help="Where JOBs are looked for; may be repeated.")
 @click.option("--retain", type=click.Choice(RETAIN), help="What the daemon deletes; at first nothing (keep).")
@@ -88,6 +88,7 @@ def command(
     answers. ~/.ssh/config, agents, keys and jump hosts work as with ssh; the board needs no internet.
 
     Example: profagent deploy root@192.168.1.20 --root /opt/app/output --name euler
+    Example: profagent deploy euler --upgrade
     """
     _check(rollback=rollback, is_removal=is_removal, chosen=chosen)
     asked = Asked(*(chosen.pop(key) for key in SETTINGS))

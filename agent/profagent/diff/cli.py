@@ -40,8 +40,8 @@ BASELINE = "baseline:"
 
 
 @click.command("diff")
-@click.argument("base")
-@click.argument("new")
+@click.argument("base", shell_complete=options.completed("operands"))
+@click.argument("new", shell_complete=options.completed("operands"))
 @options.workspace
 @options.counter_map
 @click.option(
@@ -69,6 +69,7 @@ BASELINE = "baseline:"
     metavar="FILE",
     help="Write JUnit XML to this file.",
 )
+@options.wide
 @asynchronous
 async def command(  # noqa: PLR0913 - one parameter an option
     *,
@@ -82,6 +83,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     as_json: bool,
     as_markdown: bool,
     junit: Path | None,
+    columns: int,
 ) -> int:
     """Compare two runs: which layers are slower or faster by more than their noise, or new.
 
@@ -90,6 +92,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     be told.
 
     Example: profagent diff baseline:release-1.2 14 --fail-if 'layer.median>+5%'
+    Example: profagent diff 13 14 --markdown
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
@@ -98,14 +101,13 @@ async def command(  # noqa: PLR0913 - one parameter an option
     chosen = Workspace.at(workspace)
     old = await _operand(base, chosen, maps)
     found = await diff(old, await _operand(new, chosen, maps), conditions, floor, skip)
-    lines = list(report_lines(found, as_markdown=as_markdown))
     if junit is not None:
         text = "\n".join(report_lines(found, as_markdown=False))
         write_atomically(junit, [junit_xml("profagent diff", junit_cases(found), text)])
     if as_json:
         click.echo(msgspec.json.encode(diff_document(found)))
     else:
-        click.echo("\n".join(lines))
+        click.echo("\n".join(report_lines(found, as_markdown=as_markdown, width=columns)))
     if any(outcome.failing for outcome in found.outcomes):
         return ProfagentError.exit_code
     is_decided = not any(outcome.undecided for outcome in found.outcomes)

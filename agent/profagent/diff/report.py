@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from profagent.cli.provenance import doubt_line, likely_counters, sampling_line
-from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, markdown, printable, table_lines
+from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, fitted_lines, markdown, printable, toned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from profagent.cli.table import Tone
     from profagent.diff.comparing import Change, Match, ModelDiff, Moved
     from profagent.diff.diff import Condition, Diff, Run
 
@@ -24,12 +25,17 @@ COLUMNS = (
     Column("change(%)", 2),
     Column("p", 4),
 )
+# What a narrow terminal does without, first of all.
+LESS = ("p", "change(us)", "BASE(us)", "NEW(us)")
 OTHER_KINDS = ("moved", "renamed", "fused", "split", "inserted", "removed")
+FAILED = "FAILED"
+# The column that says slower or faster.
+WHAT = 1
 SIMULATED = "*** simulated: figures are invented ***"
 
 
 def _verdict(found: Diff) -> str:
-    failed = "FAILED: " if any(outcome.failing for outcome in found.outcomes) else ""
+    failed = f"{FAILED}: " if any(outcome.failing for outcome in found.outcomes) else ""
     if not found.can_tell:
         return f"{failed}cannot tell: there are too few different inferences to tell a change from noise"
     changes = [change for model in found.models for change in model.changes.values() if change.is_significant]
@@ -49,7 +55,7 @@ def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: st
     if not failing:
         return f"passed {condition.text}"
     found = ", ".join(f"{change.name} {_change_text(change)}" for change in failing)
-    return f"FAILED {condition.text}: {found}"
+    return f"{FAILED} {condition.text}: {found}"
 
 
 def _change_text(change: Change) -> str:
@@ -127,17 +133,34 @@ def _names(model: ModelDiff, match: Match) -> str:
     return new if base == new else f"{base} → {new}"
 
 
-def report_lines(found: Diff, *, as_markdown: bool) -> Iterator[str]:
-    """The verdict first, then conditions, what makes the runs hard to compare, and each model's layers."""
-    shown = (lambda line: f"- {markdown(line)}") if as_markdown else printable
-    yield from (f"**{markdown(_verdict(found))}**", "") if as_markdown else (printable(_verdict(found)),)
+def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[str]:
+    """The verdict first, then conditions, what makes the runs hard to compare, and each model's layers.
+
+    `width` as of `fitted_lines`.
+    """
+    shown = (lambda line: f"- {markdown(line)}") if as_markdown else (lambda line: _line(line, width))
+    verdict = _verdict(found)
+    yield from (f"**{markdown(verdict)}**", "") if as_markdown else (_line(verdict, width),)
     yield from map(shown, _remarks(found))
     for model in found.models:
         yield ""
         yield from map(shown, _model_lines(model))
         if rows := _layer_rows(model, _likely(found)):
             yield ""
-            yield from _markdown_table(rows) if as_markdown else table_lines(COLUMNS, rows)
+            if as_markdown:
+                yield from _markdown_table(rows)
+            else:
+                yield from fitted_lines(COLUMNS, rows, width, less=LESS, tones=[_tone(row) for row in rows])
+
+
+def _line(line: str, width: int) -> str:
+    """The line, and on a terminal in red where it fails something."""
+    return toned(printable(line), "loss") if width and line.startswith(FAILED) else printable(line)
+
+
+def _tone(row: Sequence[Cell]) -> Tone | None:
+    words = str(row[WHAT]).split(", ")
+    return "slower" if "slower" in words else "faster" if "faster" in words else None
 
 
 def _remarks(found: Diff) -> Iterator[str]:

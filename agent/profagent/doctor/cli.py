@@ -50,7 +50,12 @@ _MEANING = {Mark.GOOD: "ok", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
 
 @click.command("doctor")
 @click.argument("job", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--board", metavar="BOARD", help=f"{options.BOARD_HELP} Look at it, too.")
+@click.option(
+    "--board",
+    metavar="BOARD",
+    help=f"{options.BOARD_HELP} Look at it, too.",
+    shell_complete=options.completed("boards"),
+)
 @options.access
 @via
 @options.workspace
@@ -63,7 +68,8 @@ def command(
     A line a check: ✓ ok, ✗ to mend, ? cannot be known; what it stands on, and the command that mends it. Nothing is
     changed. Exit code: 1 if anything is to mend, else 0.
 
-    Example: profagent doctor --board 192.168.1.20; profagent doctor JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    Example: profagent doctor --board 192.168.1.20
+    Example: profagent doctor JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     """
     if over is not None and board is None:
         raise UsageError("--via goes with --board", hint="name the board: --board USER@HOST")

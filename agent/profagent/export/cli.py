@@ -9,7 +9,7 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import events_line, ledger_lines, not_final_lines, provenance_lines, provenance_of
-from profagent.cli.running import asynchronous, tell, terminal_columns
+from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import (
     ACL_STATISTIC,
     FREQUENCY,
@@ -22,6 +22,7 @@ from profagent.cli.table import (
     as_object,
     fitted_lines,
     printable,
+    toned,
 )
 from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
 from profagent.export.merged_cli import command as trace
@@ -109,7 +110,7 @@ def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
     yield ""
     if (events := events_line(shown.provenance["events"])) is not None:
         yield f"beside its JOBs, session {shown.provenance['session']} has {events}"
-    yield from provenance_lines(shown.provenance)
+    yield from map(toned, provenance_lines(shown.provenance))
     yield shown.provenance["pmu"]
 
 
@@ -150,12 +151,14 @@ def _about(inference: InferenceRow) -> dict[str, Cell]:
 @target_options
 @choice_options
 @options.as_json
-async def show_command(*, target: Target, choice: Choice, as_json: bool) -> int:
+@options.wide
+async def show_command(*, target: Target, choice: Choice, as_json: bool, columns: int) -> int:
     """Print the four tables: AA core metric, Op statistic, Acl statistic, Frequency.
 
     Like the vendor's command it leaves sqlite/, log/ and timeline/ in a JOB directory.
 
     Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
+    Example: profagent show --session 3 --wide
     """
     shown = LAST_INFERENCE if choice == NO_CHOICE else choice
     found = await show(target.database, session=target.session, job=target.job, choice=shown)
@@ -167,7 +170,7 @@ async def show_command(*, target: Target, choice: Choice, as_json: bool) -> int:
     elif not found:
         click.echo(await _other_sources(target))
     else:
-        click.echo("\n".join(line for each in found for line in shown_as_text(each, terminal_columns())))
+        click.echo("\n".join(line for each in found for line in shown_as_text(each, columns)))
     is_without = any(not each.known_inferences for each in found)
     return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
@@ -186,6 +189,7 @@ def command() -> None:
     Files of a JOB go to its timeline/, summary/ and trace/ folders, those of a session to exports/ in the workspace.
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    Example: profagent export trace 3 --last 100
     """
 
 
@@ -197,10 +201,12 @@ command.add_command(trace)
 @target_options
 @choice_options
 @options.as_json
+@options.quiet
 async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
     """Write task_time and acl timelines for chrome://tracing and Perfetto.
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
+    Example: profagent export timeline --session 3
     """
     exported = await export_timeline(
         target.database, target.output("timeline"), session=target.session, job=target.job, choice=choice
@@ -215,10 +221,12 @@ async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
 @click.option("--format", "sheet_format", type=click.Choice([*SHEETS]), default="csv", show_default=True)
 @click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
 @options.as_json
+@options.quiet
 async def summary(*, target: Target, choice: Choice, sheet_format: str, aggregate: bool, as_json: bool) -> int:
     """Write op_summary, op_statistic and acl_statistic tables.
 
     Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
+    Example: profagent export summary --session 3 --aggregate
     """
     exported = await export_summary(
         target.database,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from profagent.cli.progress import progress
 from profagent.cli.provenance import provenance_of
 from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY, sheet_pieces
 from profagent.export.tables import acl_statistic_rows, inference_tables, mean_tables
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
+    from profagent.cli.progress import Progress
     from profagent.cli.table import Cell, Column
     from profagent.export.trace import TraceEvent
     from profagent.store.selection import InferenceRow
@@ -71,7 +73,8 @@ async def export_timeline(
         selection = await Selection.of(connection, output.scope, choice)
         known = (await selection.earliest_us(), await earliest_call_us(connection, output.scope))
         origin_us = min((time for time in known if time is not None), default=0)
-        await _write_tasks(connection, selection, output, origin_us)
+        with progress("export", "inferences") as shown:
+            await _write_tasks(connection, selection, output, origin_us, shown)
         await _write_calls(connection, output, origin_us)
 
     return await _export(database, directory, session, job, write)
@@ -95,10 +98,14 @@ async def export_summary(
     async def write(connection: aiosqlite.Connection, output: _Output) -> None:
         selection = await Selection.of(connection, output.scope, choice)
         make_tables = mean_tables if aggregate else inference_tables
-        async for row, op_summary, op_statistic in make_tables(connection, output.scope, selection):
-            name = op_summary_name(row, output.scope.job.frequency_mhz, is_aggregate=aggregate)
-            output.write_sheet(name, OP_SUMMARY, op_summary, sheet_format)
-            output.write_sheet(op_statistic_name(row, is_aggregate=aggregate), OP_STATISTIC, op_statistic, sheet_format)
+        total = len(await selection.groups()) if aggregate else await selection.count()
+        with progress("export", "tables") as shown:
+            async for row, op_summary, op_statistic in make_tables(connection, output.scope, selection):
+                name = op_summary_name(row, output.scope.job.frequency_mhz, is_aggregate=aggregate)
+                output.write_sheet(name, OP_SUMMARY, op_summary, sheet_format)
+                name = op_statistic_name(row, is_aggregate=aggregate)
+                output.write_sheet(name, OP_STATISTIC, op_statistic, sheet_format)
+                shown(row.position + 1, total)
         for log in await call_logs(connection, output.scope):
             rows = await acl_statistic_rows(calls(connection, output.scope, log.log))
             output.write_sheet(acl_statistic_name(log.device_id, log.model_id), ACL_STATISTIC, rows, sheet_format)
@@ -165,10 +172,10 @@ async def _export(
 
 
 async def _write_tasks(
-    connection: aiosqlite.Connection, selection: Selection, output: _Output, origin_us: float
+    connection: aiosqlite.Connection, selection: Selection, output: _Output, origin_us: float, shown: Progress
 ) -> None:
     tasks, inferences = selection.tasks(), selection.inferences()
-    following = await anext(inferences, None)
+    following, total = await anext(inferences, None), await selection.count()
     for group in await selection.groups():
         layers = await layers_of(connection, group.model)
         title = _title(output.scope, f"NPU {group.device_id}, {group.model_name}")
@@ -178,6 +185,7 @@ async def _write_tasks(
             nonlocal following
             while following is not None and following.group == group:
                 yield list(events.of_inference(following, await tasks.at(following.position)))
+                shown(following.position + 1, total)
                 following = await anext(inferences, None)
 
         await _write_trace(output, task_time_name(group), batches(), events, origin_us)

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent import __version__
+from profagent.cli.progress import progress
 from profagent.errors import UsageError
 from profagent.export.clocks import clock_line
 from profagent.export.session_trace import SessionTrace, Wanted
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from profagent.export.clocks import ClockLine
 
 EVERYTHING = Wanted()
+EVENTS_PER_LOOK = 1_000
 _CLOCKS = "SELECT host_us, offset_us, round_trip_us FROM clock_sample WHERE session = ? ORDER BY host_us"
 
 
@@ -67,7 +69,8 @@ async def export_trace(
             raise UsageError("there is nothing in that time", hint="leave out --from, --to and --last")
         origin_us = min(begins)
         tracks, events = Tracks(), 0
-        with PartedFile(file, tracks, largest_bytes) as parts:
+        total = sum(source.trace.rows for source in sources)
+        with PartedFile(file, tracks, largest_bytes) as parts, progress("export", "rows") as shown:
             parts.metadata = {
                 "profagent": __version__,
                 "origin_us": int(origin_us),
@@ -79,6 +82,8 @@ async def export_trace(
                 async for event in source.trace.events(clock, tracks):
                     parts.write(event)
                     events += 1
+                    if events % EVENTS_PER_LOOK == 0:
+                        shown(sum(source.trace.rows_done for source in sources), total)
             unplaced = parts.metadata["unplaced"] = sum(source.trace.unplaced for source in sources)
             parts.end()
         return Merged(parts.files, events, unplaced, parts.metadata)

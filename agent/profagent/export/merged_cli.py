@@ -25,7 +25,7 @@ US_PER_S = 1_000_000
 
 
 @click.command("trace")
-@click.argument("targets", metavar="SESSION|JOB…", nargs=-1, required=True)
+@click.argument("targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=options.completed("targets"))
 @options.workspace
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences, and meanwhile.")
 @click.option(
@@ -45,6 +45,7 @@ US_PER_S = 1_000_000
 )
 @options.counter_map
 @options.as_json
+@options.quiet
 @asynchronous
 async def command(  # noqa: PLR0913 - one parameter an option
     *,
@@ -64,6 +65,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     Several boards come on the host's clock; the metadata tell how sure that is.
 
     Example: profagent export trace 3 --last 100
+    Example: profagent export trace 3 4 --output both.json
     """
     if last is not None and (from_text or to_text):
         raise UsageError("--last does not go with --from and --to", hint="leave one of them out")

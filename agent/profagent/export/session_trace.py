@@ -74,6 +74,8 @@ class SessionTrace:
     def __init__(self, connection: aiosqlite.Connection, session: SessionRow, title: str, wanted: Wanted) -> None:
         self.session = session
         self.unplaced = 0
+        self.rows = self.rows_done = 0
+        """How many inferences, calls and other rows there are, once it is planned, and how many were read."""
         self._connection = connection
         self._title = title + (" [simulated]" if session.simulated else "")
         self._choice = Choice(last=wanted.last, from_us=wanted.from_us, to_us=wanted.to_us)
@@ -90,6 +92,7 @@ class SessionTrace:
         for scope in self._scopes:
             selection = await Selection.of(self._connection, scope, self._choice)
             earliest.append(await selection.earliest_us())
+            self.rows += await selection.count()
             (end,) = await fetched_one(
                 self._connection, "SELECT max(end_us) FROM temp.chosen JOIN inference USING (inference)"
             )
@@ -102,7 +105,8 @@ class SessionTrace:
         await self._connection.execute("CREATE INDEX temp.executed_by ON executed (model, start_us)")
         queries = [_CALLS, *[_OF_VIEWS[view] for view in await self._views()]]
         begins = [await fetched_one(self._connection, _earliest(query), self._parameters) for query in queries]
-        earliest += [begin for (begin,) in begins]
+        earliest += [begin for begin, _ in begins]
+        self.rows += sum(count for _, count in begins)
         return min((time for time in earliest if time is not None), default=None)
 
     async def events(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Event]:
@@ -134,6 +138,7 @@ class SessionTrace:
     async def _rows(self, sql: str) -> AsyncIterator[tuple[Any, ...]]:
         async for page in pages(self._connection, sql, self._parameters):
             for row in page:
+                self.rows_done += 1
                 yield row
 
     async def _inferences(self, scope: Scope, clock: Clock, tracks: Tracks) -> AsyncIterator[Event]:
@@ -144,6 +149,7 @@ class SessionTrace:
             for span in page:
                 if span.model not in layers:
                     layers[span.model] = await layers_of(self._connection, span.model)
+                self.rows_done += 1
                 inference = _Inference(span, await placed.at(span.position), layers[span.model], clock)
                 self.unplaced += inference.unplaced
                 process = self._process(f"NPU {span.device_id}, {span.model_name}.{span.model_id}")
@@ -220,7 +226,7 @@ class SessionTrace:
 
 
 def _earliest(query: str) -> str:
-    return f"SELECT min(start_us) FROM ({query})"  # noqa: S608 - a constant
+    return f"SELECT min(start_us), count(*) FROM ({query})"  # noqa: S608 - a constant
 
 
 def _slice(

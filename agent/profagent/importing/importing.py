@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.progress import progress
 from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.errors import IncompleteError, ProfagentError, UsageError
@@ -35,6 +36,7 @@ from profagent.store.workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from profagent.cli.progress import Progress
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change, Step
     from profagent.ingest.local import JobListing
@@ -91,19 +93,22 @@ async def import_into(
             await recording.begin(_board_of(board, listing), str(directory))
             status = JobStatus(1, directory.name, str(directory), OPEN, caught_up=False, profiling=profiling)
             recording.know_job(replace(status, source=listing.source))
-            await _copy(recording, LocalStream(directory, listing), stop)
+            with progress("import", "files") as shown:
+                await _copy(recording, LocalStream(directory, listing), stop, shown)
             await _finish(recording, directory.name, is_ended=_is_ended(listing))
             summary = await recording.session.summary()
     return {**summary, "database": str(workspace.database), "mirror": str(recording.mirror)}
 
 
-async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event) -> None:
+async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event, shown: Progress) -> None:
     await recording.take([Received(stream.job, None, loss) for loss in stream.odd()], _unheard)
     for start in range(0, len(stream.logs), LOGS_PER_PAGE):
         logs = {log.handle: log for log in stream.logs[start : start + LOGS_PER_PAGE]}
         batches = _batches(stream, logs, await recording.holdings([*logs.values()]))
         while batch := await asyncio.to_thread(next, batches, None):
             await recording.take(batch, _unheard)
+            if (log := batch[-1].log) is not None:
+                shown(log.handle, len(stream.logs))
             if stop.is_set():
                 raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
 
@@ -242,9 +247,13 @@ async def _fill(
         known = ProfilingKnown(interval_of(profiling.interval), display_text(profiling.path))
         await session.apply([JobChanges(directory.name, str(directory), (known,))])
     job = LocalJob(directory, listing, counter_map)
-    for files in _in_batches(job.changes(), _records, RECORDS_PER_BATCH, FILES_PER_BATCH):
-        changes = [change for file in files for change in file]
-        await session.apply([JobChanges(directory.name, str(directory), changes)])
+    with progress("import", "files") as shown:
+        done = 0
+        for files in _in_batches(job.changes(), _records, RECORDS_PER_BATCH, FILES_PER_BATCH):
+            changes = [change for file in files for change in file]
+            await session.apply([JobChanges(directory.name, str(directory), changes)])
+            done += len(files)
+            shown(done, len(listing.files))
     unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
     is_over = _is_ended(listing) if listing.source != JOB_SOURCE else not unsettled
     state = "finished" if is_over else "quiet"
@@ -272,11 +281,15 @@ SESSION = 1
     help="Copy the JOB into this workspace as a session, in place of the JOB's own database.",
 )
 @click.option(
-    "--board", metavar="BOARD", help="With --workspace: the board that the JOB was copied from; a name or an identity."
+    "--board",
+    metavar="BOARD",
+    help="With --workspace: the board that the JOB was copied from; a name or an identity.",
+    shell_complete=options.completed("boards"),
 )
 @options.counter_map
 @options.acl_json
 @options.as_json
+@options.quiet
 def command(
     *,
     directory: Path,
@@ -295,6 +308,7 @@ def command(
     where there is no record at all: it says why.
 
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
+    Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --workspace lab --board euler
     """
     profiling = None if acl_json is None else read_acl_json(acl_json)
     if workspace is None:

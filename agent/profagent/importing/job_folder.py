@@ -75,10 +75,13 @@ def target_options(function: F) -> F:
         return await function(target=await find_target(directory, session, job, workspace, maps), **others)
 
     command = options.workspace(options.counter_map(with_target))
-    command = click.option("--job", metavar="NAME", help="Only this JOB of the session.")(command)
-    command = click.option("--session", type=int, metavar="N", help="A session of the workspace, in place of -dir.")(
-        command
-    )
+    command = click.option(
+        "--session",
+        type=int,
+        metavar="N",
+        help="A session of the workspace, in place of -dir.",
+        shell_complete=options.completed("sessions"),
+    )(options.job(command))
     return cast("F", options.job_directory(required=False)(command))
 
 

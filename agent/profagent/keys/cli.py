@@ -38,7 +38,8 @@ days = click.option(
 def command() -> None:
     """Make, hand out and revoke the keys with which boards and hosts know each other.
 
-    Example: profagent keys init; profagent keys issue board euler --address 192.168.1.20
+    Example: profagent keys init
+    Example: profagent keys issue board euler --address 192.168.1.20
     """
 
 
@@ -50,6 +51,7 @@ def init(*, keys: Path | None, name: str, days: int) -> None:
     """Make a CA, and an operator's certificate for this host. Nothing is overwritten.
 
     Example: profagent keys init --name lab-3
+    Example: profagent keys init --days 365
     """
     made = _keys(keys).init(name, days)
     click.echo(f"made the CA {made.certificate.issuer} in {made.folder}; keep its ca.key secret, and a copy of it")
@@ -62,6 +64,7 @@ def issue() -> None:
     """Issue a certificate to a board, or to another host.
 
     Example: profagent keys issue host ci --role viewer
+    Example: profagent keys issue board euler --address 192.168.1.20
     """
 
 
@@ -78,6 +81,7 @@ def board(*, name: str, addresses: tuple[str, ...], identity: str, keys: Path | 
     """Issue a board's certificate: a folder to copy to it.
 
     Example: profagent keys issue board euler --address 192.168.1.20 --address euler.local
+    Example: profagent keys issue board lab-3 --address 192.168.1.23 --days 365
     """
     made = _keys(keys).issue_board(name, addresses, days, identity)
     _show_made(
@@ -98,6 +102,7 @@ def host(*, name: str, role: str, keys: Path | None, days: int, as_json: bool) -
     """Issue another host's certificate: a folder to copy to it.
 
     Example: profagent keys issue host nightly --role operator
+    Example: profagent keys issue host ci --role viewer
     """
     made = _keys(keys).issue_host(name, role, days)
     _show_made(made, "copy that folder to the host, as ~/.config/profagent/keys of whoever uses it", as_json=as_json)
@@ -110,6 +115,7 @@ def list_(*, keys: Path | None, as_json: bool) -> None:
     """List the CA's certificates, and which are revoked or have expired.
 
     Example: profagent keys list --json
+    Example: profagent keys list
     """
     entries = _keys(keys).entries()
     if as_json:
@@ -126,6 +132,7 @@ def revoke(*, what: str, keys: Path | None) -> None:
     """Revoke a board's or a host's certificate. It holds on this host at once, on a board when it has the new list.
 
     Example: profagent keys revoke ci
+    Example: profagent keys revoke euler
     """
     issuer = _keys(keys)
     for certificate in issuer.revoke(what):

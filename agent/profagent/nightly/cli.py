@@ -113,7 +113,8 @@ config_option = click.option(
 def command() -> None:
     """Capture boards headless, compare with what was, and tell the verdict.
 
-    Example: profagent nightly init, then profagent nightly run
+    Example: profagent nightly init
+    Example: profagent nightly run
     """
 
 
@@ -133,6 +134,7 @@ def init(*, config: Path, timer: str, at: str | None) -> None:
     """Write settings with every key explained, and have systemd run them every night.
 
     Example: profagent nightly init --timer user --at '*-*-* 03:30'
+    Example: profagent nightly init --timer none --config lab.toml
     """
     if config.exists():
         click.echo(f"{config} is there already: left as it is")
@@ -169,6 +171,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     Exit code: 0 good; 1 slower, or something failed; 3 a board was away; 4 data is missing.
 
     Example: profagent nightly run --config nightly.toml --junit night.xml
+    Example: profagent nightly run --markdown
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown do not go together", hint="leave one of them out")

@@ -93,6 +93,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 @_keeping
 @options.counter_map
 @options.as_json
+@options.quiet
 def command(
     *,
     boards: tuple[str, ...],
@@ -109,6 +110,7 @@ def command(
     existed are missing, or a JOB was not copied to its end; the summary says which.
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
+    Example: profagent record --board euler --backlog --until-finished
     """
     wanted = RecordOptions(boards, Workspace.at(workspace), **chosen)
     summary = run_on_boards(

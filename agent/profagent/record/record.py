@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from profagent.cli.progress import BYTES, progress
 from profagent.cli.provenance import inferences_text, keeping_line, not_copied_text
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
 from profagent.formats.names import is_job_name
@@ -24,6 +25,7 @@ from profagent.store.store import Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from profagent.cli.progress import Progress
     from profagent.errors import ProfagentError
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import JobChanges
@@ -41,6 +43,8 @@ PATIENCE_S, PATIENCE_AT_END_S = 8.0, 1.5
 # Less than this is copied before anybody has read that it will be.
 LEAST_BYTES = 1 << 20
 MEASURE_S = 1.0
+# Of the time, for looking how much of a JOB is here: it has a row for each file.
+MOST_SHARE = 0.05
 BYTES_PER_MB = 1e6
 
 
@@ -83,9 +87,10 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
     Raises UsageError and StoreError, and of a board that is the only one what ends its capture.
     """
     await _check(options)
-    with options.workspace.locked():
+    with options.workspace.locked(), progress("record", BYTES) as shown:
         async with Store(options.workspace.database) as store:
-            boards = [BoardRecord(address, options, store, tell) for address in options.addresses]
+            backlog = Backlog(shown)
+            boards = [BoardRecord(address, options, store, tell, backlog) for address in options.addresses]
             await _run(boards, options.for_s, stop)
             database = str(options.workspace.database)
             if len(boards) == 1:
@@ -165,16 +170,35 @@ class RunRecording(Recording):
         return isinstance(event, Loss) and event.id > 0 and event.job_name not in self._directories
 
 
+class Backlog:
+    """What JOBs of all boards held when a capture found them, and how much of that is here."""
+
+    def __init__(self, shown: Progress) -> None:
+        self.is_shown = shown.is_shown
+        self._shown = shown
+        self._parts: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def know(self, address: str, job: str, copied: int, held: int) -> None:
+        """So many bytes of a JOB are here, of those that it held."""
+        self._parts[address, job] = (min(copied, held), held)
+        self._shown(*map(sum, zip(*self._parts.values(), strict=True)))
+
+
 class BoardRecord:
     """Records one of the boards until it has reached its end, or is told to stop."""
 
-    def __init__(self, address: str, options: RecordOptions, store: Store, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, address: str, options: RecordOptions, store: Store, tell: Callable[[str], None], backlog: Backlog
+    ) -> None:
         self.address = address
+        self._backlog = backlog
+        self._held: dict[str, int] = {}
         self._options = options
         self._is_alone = len(options.addresses) == 1
         self._tell = tell if self._is_alone else lambda text: tell(f"{address}: {text}")
         self._stop = asyncio.Event()
-        self._found: asyncio.Queue[str] = asyncio.Queue()  # JOBs that were open when the board was asked for them
+        # JOBs that were there when the board was asked for them, and whether they were open.
+        self._found: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         self._known: set[str] = set()
         self._view = RecordView(address, options, self._tell, self._stop)
         self._recording = (Recording if options.made is None else RunRecording)(
@@ -203,7 +227,8 @@ class BoardRecord:
         What speaks against this board ends it and no other: it is told, and kept for the outcome. Where it is the only
         one, it is raised. Raises StoreError.
         """
-        telling = [asyncio.create_task(each) for each in (self._tell_kept(), self._tell_held())]
+        sides = (self._tell_kept(), self._tell_held(), self._show_backlog())
+        telling = [asyncio.create_task(each) for each in sides]
         try:
             await self._capture().run()
         except (SameBoardError, UnreachableError, UnsupportedBoardError) as error:
@@ -274,10 +299,12 @@ class BoardRecord:
     async def _tell_held(self) -> None:
         """Say of each open JOB what it holds already: copying that comes first."""
         while True:
-            job = await self._found.get()
+            job, is_open = await self._found.get()
             copied = await self._copied(job)
             held = await self._measure(job, PATIENCE_S)
-            if held is not None and held.bytes - copied >= LEAST_BYTES:
+            if held is not None:
+                self._held[job] = held.bytes
+            if held is not None and is_open and held.bytes - copied >= LEAST_BYTES:
                 least = "" if held.is_all else "more than "
                 size = f"{held.bytes / BYTES_PER_MB:,.1f} MB"
                 # Of other sources nobody counts what it holds.
@@ -296,6 +323,20 @@ class BoardRecord:
         rate = (copied - begun) / took_s
         left_s = max(0, held_bytes - copied) / rate
         self._tell(f"{job}: about {left_s:,.0f} s to copy it, at {rate / BYTES_PER_MB:,.1f} MB/s")
+
+    async def _show_backlog(self) -> None:
+        """Show how much of what JOBs held has come, until all of it has."""
+        took_s = 0.0
+        while self._backlog.is_shown:
+            await asyncio.sleep(max(MEASURE_S, took_s / MOST_SHARE))
+            begun_s = time.monotonic()
+            come = {job.name for job in self._view.jobs if job.caught_up}
+            for job, held in [*self._held.items()]:
+                copied = held if job in come else await self._copied(job)
+                self._backlog.know(self.address, job, copied, held)
+                if copied >= held:
+                    del self._held[job]
+            took_s = time.monotonic() - begun_s
 
     async def _copied(self, job: str) -> int:
         return await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
@@ -327,7 +368,9 @@ class BoardRecord:
             return self._options.made.wants(job, listed)
         if self._view.beginnings is not None:
             return self._view.beginnings.wants(job, listed)
-        if listed and not job.has_ended and job.name not in self._known:
+        wanted = self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)
+        is_told = not job.has_ended or (wanted and self._backlog.is_shown)
+        if listed and is_told and job.name not in self._known:
             self._known.add(job.name)
-            self._found.put_nowait(job.name)
-        return self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)
+            self._found.put_nowait((job.name, not job.has_ended))
+        return wanted

@@ -15,6 +15,7 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.options import age_us, size_bytes
+from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
 from profagent.errors import StoreError, UsageError
 from profagent.stats.stats import BYS, stats
@@ -135,13 +136,18 @@ async def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Call
     """
     database = workspace.database
     try:
+        total = sum(map(len, chosen.groups))
         async with writing(database) as connection:
-            for group in chosen.groups:
-                async with transaction(connection):
-                    for held in group:
-                        tell(f"session {held.session}: its figures are worked out, its records go")
-                        await _keep_figures(connection, database, held.session)
-                    await clear_sessions(connection, group, now_us)
+            with progress("gc", "sessions") as shown:
+                done = 0
+                for group in chosen.groups:
+                    async with transaction(connection):
+                        for held in group:
+                            shown(done, total)
+                            tell(f"session {held.session}: its figures are worked out, its records go")
+                            await _keep_figures(connection, database, held.session)
+                            done += 1
+                        await clear_sessions(connection, group, now_us)
             await _remove_files(workspace, connection)
             await _shrink(connection, workspace.root, tell)
     except (sqlite3.Error, OSError) as error:
@@ -210,6 +216,7 @@ async def _shrink(connection: aiosqlite.Connection, root: Path, tell: Callable[[
 @options.where
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
 @options.as_json
+@options.quiet
 @asynchronous
 async def command(
     *,
@@ -227,6 +234,7 @@ async def command(
     baseline, one that shares a JOB with a session that stays. Folders of JOBs outside of the workspace are not touched.
 
     Example: profagent gc --older-than 30d --keep-last 3 --dry-run
+    Example: profagent gc --max-size 20G
     """
     if (older_than, keep_last, max_size) == (None, None, None) and not where:
         raise UsageError("say what may go", hint="--older-than AGE, --keep-last N, --max-size SIZE or --where COND")

@@ -10,8 +10,8 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import events_line, keeping_line, kept_loss_line, share_text
-from profagent.cli.running import asynchronous, terminal_columns
-from profagent.cli.table import Cell, Column, fitted_lines, printable, table_lines, time_text
+from profagent.cli.running import asynchronous
+from profagent.cli.table import Cell, Column, fitted_lines, printable, time_text, toned
 from profagent.importing.job_folder import named_target
 from profagent.ingest.reasons import REASONS
 from profagent.store.database import reading
@@ -21,9 +21,10 @@ from profagent.store.summary import all_sessions
 from profagent.store.workspace import BASELINE, Workspace, set_baseline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from profagent.cli.table import Tone
     from profagent.store.counter_maps import CounterMaps
     from profagent.store.sessions import Condition
 
@@ -37,11 +38,13 @@ LESS = ("source", "JOBs", "notes", "captured")
 @options.workspace
 @options.where
 @options.as_json
+@options.wide
 @asynchronous
-async def command(*, workspace: Path | None, where: list[Condition], as_json: bool) -> None:
+async def command(*, workspace: Path | None, where: list[Condition], as_json: bool, columns: int) -> None:
     """List the sessions of a workspace, oldest first.
 
     Example: profagent sessions --where label=build=1234
+    Example: profagent sessions --wide
     """
     chosen = Workspace.at(workspace)
     async with reading(chosen.readable_database()) as connection:
@@ -52,7 +55,7 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
     if not sessions:
         click.echo(f"no sessions {'that fit ' if where else ''}in {chosen.root}")
         return
-    for line in fitted_lines(SESSION_COLUMNS, _rows(sessions), terminal_columns(), less=LESS):
+    for line in fitted_lines(SESSION_COLUMNS, _rows(sessions), columns, less=LESS, tones=_tones(sessions)):
         click.echo(line)
     for session in sessions:
         if (events := events_line(session["events"])) is not None:
@@ -60,7 +63,7 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
         if (kept := keeping_line(session["sampling"])) is not None:
             click.echo(f"session {session['session']}: {kept}")
         for loss in session["kept_losses"]:
-            click.echo(f"session {session['session']}: {printable(kept_loss_line(loss))}")
+            click.echo(toned(f"session {session['session']}: {printable(kept_loss_line(loss))}"))
         for line in session["implausible"]:
             click.echo(f"session {session['session']}: {printable(line)}")
 
@@ -76,6 +79,10 @@ def _rows(sessions: list[dict[str, Any]]) -> list[tuple[Cell, ...]]:
         for session in sessions
     )
     return [session_cells(session) for session in shown]
+
+
+def _tones(sessions: Iterable[Mapping[str, Any]]) -> list[Tone | None]:
+    return ["loss" if session["losses"] else None for session in sessions]
 
 
 def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
@@ -111,9 +118,9 @@ SHOWN_ENTRIES = 10
 
 
 @click.command("ledger")
-@click.argument("target", metavar="SESSION|JOB")
+@options.target
 @options.workspace
-@click.option("--job", metavar="NAME", help="Only this JOB of the session.")
+@options.job
 @click.option("--grade", type=click.Choice(["loss", "note"]), help="Only losses, or only notes.")
 @click.option("--all", "is_all", is_flag=True, help=f"List every entry, not {SHOWN_ENTRIES} of a reason.")
 @options.counter_map
@@ -132,6 +139,7 @@ async def ledger(
     """Show each loss and each note of a session: which file, which bytes, what it means and what to do.
 
     Example: profagent ledger 1 --grade loss
+    Example: profagent ledger JOB… --all
     """
     found = await named_target(target, job, workspace, maps)
     async with reading(found.database) as connection:
@@ -141,7 +149,7 @@ async def ledger(
         click.echo(msgspec.json.encode(entries))
         return
     for line in _by_reason(entries, len(entries) if is_all else SHOWN_ENTRIES):
-        click.echo(line)
+        click.echo(toned(line))
     if not entries:
         click.echo(f"the ledger has no {grade or 'entry'}")
 
@@ -180,18 +188,20 @@ def baseline() -> None:
     """Name sessions that others are compared with.
 
     Example: profagent baseline set release-1.2 14
+    Example: profagent baseline list
     """
 
 
 @baseline.command("set")
-@click.argument("name")
-@click.argument("session", type=int)
+@click.argument("name", shell_complete=options.completed("baselines"))
+@click.argument("session", type=int, shell_complete=options.completed("sessions"))
 @options.workspace
 @asynchronous
 async def set_(*, name: str, session: int, workspace: Path | None) -> None:
     """Give a session a name: it is its label `baseline`. A session that had it before has it no more.
 
     Example: profagent baseline set release-1.2 14
+    Example: profagent baseline set nightly 20 --workspace lab
     """
     chosen = Workspace.at(workspace)
     await set_baseline(chosen, name, session)
@@ -201,11 +211,13 @@ async def set_(*, name: str, session: int, workspace: Path | None) -> None:
 @baseline.command("list")
 @options.workspace
 @options.as_json
+@options.wide
 @asynchronous
-async def list_(*, workspace: Path | None, as_json: bool) -> None:
+async def list_(*, workspace: Path | None, as_json: bool, columns: int) -> None:
     """List the baselines of a workspace with their sessions.
 
     Example: profagent baseline list
+    Example: profagent baseline list --json
     """
     chosen = Workspace.at(workspace)
     async with reading(chosen.readable_database()) as connection:
@@ -217,5 +229,5 @@ async def list_(*, workspace: Path | None, as_json: bool) -> None:
         click.echo(f"no baselines in {chosen.root}")
         return
     rows = [(each["labels_by_key"][BASELINE], *session_cells(each)) for each in found]
-    for line in table_lines((Column("baseline"), *SESSION_COLUMNS), rows):
-        click.echo(printable(line))
+    for line in fitted_lines((Column("baseline"), *SESSION_COLUMNS), rows, columns, less=LESS, tones=_tones(found)):
+        click.echo(line)

@@ -9,15 +9,15 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.provenance import doubt_line, likely_counters, provenance_lines
-from profagent.cli.running import asynchronous, terminal_columns
-from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pieces
+from profagent.cli.running import asynchronous
+from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pieces, toned
 from profagent.errors import UsageError
 from profagent.formats.countermap import bound_mark
 from profagent.importing.job_folder import named_target, tell_unrecorded
 from profagent.stats.stats import BYS, KEYS, stats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from profagent.stats.stats import Row, Stats, StatsBy
@@ -34,16 +34,22 @@ LESS = tuple(
 
 
 @click.command("stats")
-@click.argument("target", metavar="SESSION|JOB")
+@options.target
 @options.workspace
-@click.option("--job", metavar="NAME", help="Only this JOB of the session.")
+@options.job
 @options.counter_map
 @click.option("--by", type=click.Choice(BYS), default="layer", show_default=True, help="What a row is of.")
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
-@click.option("--sort", metavar="COLUMN", help="Sort by this column; largest first.  [default: total]")
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    help="Sort by this column; largest first.  [default: total]",
+    shell_complete=lambda context, _option, word: _beginning(column_names(context.params["by"] or "layer"), word),
+)
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @options.as_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV.")
+@options.wide
 @asynchronous
 async def command(  # noqa: PLR0913 - one parameter an option
     *,
@@ -57,12 +63,14 @@ async def command(  # noqa: PLR0913 - one parameter an option
     top: int | None,
     as_json: bool,
     as_csv: bool,
+    columns: int,
 ) -> int:
     """Show what takes the time, over all inferences of a session or of a JOB directory.
 
     The slower first inferences of each load (warm-up) are left out.
 
     Example: profagent stats 3 --by type --sort median
+    Example: profagent stats JOB… --top 10
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv do not go together", hint="leave one of them out")
@@ -72,24 +80,28 @@ async def command(  # noqa: PLR0913 - one parameter an option
     if as_json:
         click.echo(msgspec.json.encode(_document(answer, rows, skip)))
         return 0 if answer.rows else await tell_unrecorded(found.database, found.session, found.job)
-    columns = [_column(name, answer.unit) for name in column_names(by)]
+    titles = [_column(name, answer.unit) for name in column_names(by)]
     cells = [_cells(by, row, likely_counters(answer.provenance)) for row in rows]
     if as_csv:
-        for piece in sheet_pieces(columns, cells, "csv"):
+        for piece in sheet_pieces(titles, cells, "csv"):
             click.echo(piece, nl=False)
     else:
         click.echo(printable(_heading(answer)))
-        for line in fitted_lines(columns, cells, terminal_columns(), less=LESS):
+        for line in fitted_lines(titles, cells, columns, less=LESS):
             click.echo(line)
         click.echo()
     for line in _remarks(answer, rows, skip):
-        click.echo(printable(line), err=as_csv)
+        click.echo(toned(printable(line)), err=as_csv)
     return 0 if answer.rows else await tell_unrecorded(found.database, found.session, found.job)
 
 
 def column_names(by: str) -> tuple[str, ...]:
     """The columns of an answer, without units: what `--sort` takes and JSON has for keys."""
     return (*KEYS[by], *FIGURES, *(() if by in _WITHOUT_BOUND else ("bound by",)))
+
+
+def _beginning(names: Iterable[str], word: str) -> list[str]:
+    return [name for name in names if name.startswith(word)]
 
 
 def _column(name: str, unit: str) -> Column:

@@ -16,7 +16,7 @@ import numpy as np
 from profagent.cli import options
 from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
-from profagent.cli.table import Column, printable, sparkline, table_lines, time_text
+from profagent.cli.table import Column, fitted_lines, printable, sparkline, time_text
 from profagent.errors import UsageError
 from profagent.stats.figures import MAD_TO_SIGMA
 from profagent.stats.stats import stats
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import aiosqlite
     from numpy.typing import NDArray
 
+    from profagent.cli.table import Tone
     from profagent.store.sessions import Condition
 
 # A session is of another level beyond so many standard deviations, and at least so much of the level.
@@ -44,6 +45,8 @@ FEWEST_STEPS = 6
 # The standard deviation of a median is so much of that of its values, over the root of their number.
 MEDIAN_FACTOR = 1.2533
 _MINUTE = "%Y-%m-%d %H:%M"
+# What a narrow terminal does without, first of all.
+LESS = ("mad(us)", "mad(ticks)", "count")
 # Labels that are a session's own name.
 OWN_LABELS = ("nightly", "baseline")
 # What is compared of two sessions, beside their labels, when a level changed between them.
@@ -186,13 +189,23 @@ def _changes(nights: Sequence[Night]) -> list[LevelChange]:
 
 @click.command("trend")
 @options.workspace
-@click.option("--model", required=True, metavar="NAME", help="The model, as `stats --by model` names it.")
 @click.option(
-    "--layer", metavar="NAME", help="One of its layers, as `stats` names it, in place of the whole inference."
+    "--model",
+    required=True,
+    metavar="NAME",
+    help="The model, as `stats --by model` names it.",
+    shell_complete=options.completed("models"),
+)
+@click.option(
+    "--layer",
+    metavar="NAME",
+    help="One of its layers, as `stats` names it, in place of the whole inference.",
+    shell_complete=options.completed("layers"),
 )
 @click.option("--since", metavar="WHEN", help="Only sessions begun since a day (2026-11-01, UTC) or an age (30d).")
 @options.where
 @options.as_json
+@options.wide
 @asynchronous
 async def command(
     *,
@@ -202,10 +215,12 @@ async def command(
     since: str | None,
     where: list[Condition],
     as_json: bool,
+    columns: int,
 ) -> None:
     """Show a model's time, session by session, and from which session on its level changed.
 
     Example: profagent trend --model yolov5s --since 30d
+    Example: profagent trend --model yolov5s --layer conv1 --where board=euler
     """
     chosen = Workspace.at(workspace)
     if not chosen.database.exists():
@@ -216,7 +231,7 @@ async def command(
         click.echo(msgspec.json.encode(boards))
         return
     what = model if layer is None else f"{layer} of {model}"
-    click.echo("\n\n".join("\n".join(map(printable, _lines(board, what))) for board in boards))
+    click.echo("\n\n".join("\n".join(_lines(board, what, columns)) for board in boards))
 
 
 def since_us(text: str) -> int:
@@ -231,11 +246,11 @@ def since_us(text: str) -> int:
         raise UsageError(f"{text!r} is no day and no age", hint="write 2026-11-01, 36h, 30d or 8w") from error
 
 
-def _lines(board: BoardTrend, what: str) -> Iterator[str]:
+def _lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
     nights, unit = board.nights, board.nights[-1].unit
     is_simulated = any("simulated" in each.facts for each in nights)
     mark = "  *** simulated: these figures are invented ***" if is_simulated else ""
-    yield f"{board.hostname or board.board}: median of {what}{mark}"
+    yield printable(f"{board.hostname or board.board}: median of {what}{mark}")
     medians = [night.median if night.unit == unit else None for night in nights]
     mads = [night.mad if night.unit == unit else None for night in nights]
     yield sparkline(medians)
@@ -254,14 +269,20 @@ def _lines(board: BoardTrend, what: str) -> Iterator[str]:
         )
         for each, median, mad in zip(nights, medians, mads, strict=True)
     ]
-    yield from table_lines(columns, rows)
+    yield from fitted_lines(columns, rows, width, less=LESS, tones=_tones(board))
     for change in board.changes:
         sure = "" if change.is_confirmed else ", which one session alone says"
         others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]
-        yield (
+        yield printable(
             f"from session {change.session} ({time_text(change.started_us, _MINUTE)}) on:"
             f" {change.before:.3f} -> {change.after:.3f} {unit}, {change.percent:+.1f} %{sure};"
             f" changed with it: {', '.join(others) or 'nothing that is known'}"
         )
     if not board.changes:
         yield f"the level did not change in {len(nights)} sessions"
+
+
+def _tones(board: BoardTrend) -> list[Tone | None]:
+    """Of each session: a loss, or a level that is another from there on."""
+    levels: dict[int, Tone] = {each.session: "slower" if each.percent > 0 else "faster" for each in board.changes}
+    return ["loss" if night.losses else levels.get(night.session) for night in board.nights]

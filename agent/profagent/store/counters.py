@@ -56,6 +56,11 @@ _PARTS = (
     "SELECT b.identity, j.name, g.path, p.part, p.first_record FROM part p JOIN log g USING (log)"
     " JOIN job j USING (job) JOIN board b USING (board) WHERE p.session = ? AND g.kind = 'aicore' ORDER BY p.part"
 )
+_NUMBER = (
+    "SELECT count(*) FROM part p JOIN log g USING (log) CROSS JOIN aicore r"  # noqa: S608 - numbers of ours
+    f" ON r.record BETWEEN p.part * {RECORDS_PER_PART} AND p.part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}"
+    " WHERE p.session = ? AND g.kind = 'aicore'"
+)
 _ROWS = "SELECT record, sequence, ticks FROM aicore WHERE record > ? AND record < ? ORDER BY record LIMIT ?"
 _UPDATE = f"UPDATE aicore SET {', '.join(f'{name} = ?' for name in COUNTER_NAMES)} WHERE record = ?"  # noqa: S608 - names of counters
 
@@ -144,15 +149,18 @@ async def exchange_counters(
     session: int,
     counter_map: CounterMap,
     bytes_of: _BytesOf,
+    shown: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[int, int]:
     """Fill the columns from the records' bytes, in one transaction; on an error nothing is changed.
 
-    The answer: how many records have values of the new map, and how many have none.
+    The answer: how many records have values of the new map, and how many have none. `shown` is told how many of how
+    many are done.
 
     Records whose bytes are not there have no counters then: what another map read would not go with the rest.
     Memory is bounded by a page.
     """
     filled = seen = 0
+    (total,) = await fetched_one(connection, _NUMBER, (session,))
     async with transaction(connection):
         async for keys, data, are_there in _pages(connection, session, bytes_of):
             records = data.view(AICORE_DTYPE)[:, 0]
@@ -163,6 +171,7 @@ async def exchange_counters(
             await connection.executemany(_UPDATE, zip(*columns, keys.tolist(), strict=True))
             filled += int(are_there.sum())
             seen += len(keys)
+            shown(seen, total)
         await connection.execute(
             "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",
             (counter_map.name, counter_map.fingerprint, ",".join(counter_map.likely) or None, session),

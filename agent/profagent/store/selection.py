@@ -233,6 +233,11 @@ class Selection:
             keys.update({f"{table}_first": first, f"{table}_last": last})
         return cls(connection, keys, scope.job.frequency_mhz)
 
+    async def count(self) -> int:
+        """How many were chosen."""
+        (count,) = await fetched_one(self._connection, "SELECT count(*) FROM chosen")
+        return int(count)
+
     async def inferences(self) -> AsyncIterator[InferenceRow]:
         """The chosen inferences by position: by device, model, model id, batch, and then in the order they ran."""
         async for page in pages(self._connection, _CHOSEN):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
-from profagent.cli.main import GROUPS, VERBS, LazyGroup, run
+from profagent.cli.main import GLOSSARY, GROUPS, VERBS, LazyGroup, group, run
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError, UsageError
 from tests.integration.host import ENVIRONMENT
 
@@ -58,21 +61,59 @@ def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str])
     for verb, (_, about) in (each for verbs in GROUPS.values() for each in verbs.items()):
         assert f"  {verb} " in text
         assert about.split()[0] in text
+    titles = ["Look:", "Capture:", "Compare:", "Export:", "Run boards:", "Settle counters:"]
+    assert [line for line in text.splitlines() if line in titles] == titles
+    assert text.endswith(f"{GLOSSARY}\n")
     for meaning in ("0 ok", "2 usage", "3 the board cannot be reached", "4 data is incomplete"):
         assert meaning in " ".join(text.split())
 
 
-def _command_lines() -> list[tuple[str, ...]]:
-    nested = [("export", "timeline"), ("export", "summary")]
-    return [*((verb,) for verb in VERBS), *nested]
+def _commands(words: tuple[str, ...], command: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield words, command
+    if isinstance(command, click.Group):
+        for word, each in command.commands.items():
+            yield from _commands((*words, word), each)
 
 
-@pytest.mark.parametrize("verb", _command_lines(), ids=" ".join)
-def test_every_verb_has_help_with_an_example(verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*verb, "--help"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert f"Usage: profagent {' '.join(verb)}" in text
-    assert f"Example: profagent {verb[0]}" in text
+def _verb(verb: str) -> click.Command:
+    command = group.get_command(click.Context(group), verb)
+    assert command is not None
+    return command
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_every_command_begins_with_two_examples_that_parse(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends with where the words are explained."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for folder in ("debian-arm64", "JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC"):
+        (tmp_path / folder).mkdir()
+    for words, command in _commands((verb,), _verb(verb)):
+        assert run([*words, "--help"]) == 0
+        usage, first, *others = capsys.readouterr().out.split("\n\n")
+        assert usage.startswith(f"Usage: profagent {' '.join(words)} ")
+        title, *examples = first.splitlines()
+        assert title == "  Examples:", words
+        assert len(examples) >= 2, words
+        assert others[-1] == f"  {GLOSSARY}\n"
+        assert not others[0].lstrip().startswith("Example")
+        for example in examples:
+            _parse(example.strip())
+        assert command.get_short_help_str().split()[0] != "Examples:"
+
+
+def _parse(example: str) -> None:
+    """Let every command of it take its words, but do nothing."""
+    program, verb, *arguments = shlex.split(example)
+    command, words = _verb(verb), verb
+    assert program == "profagent"
+    while isinstance(command, click.Group) and arguments:
+        words = arguments.pop(0)
+        command = command.commands[words]
+    with command.make_context(words, arguments):
+        pass
 
 
 def test_a_verb_that_there_is_not_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

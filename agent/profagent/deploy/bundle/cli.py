@@ -22,6 +22,7 @@ import msgspec
 
 from profagent import __version__
 from profagent.cli import options
+from profagent.cli.progress import BYTES, progress
 from profagent.cli.running import run_to_the_end, tell
 from profagent.deploy.bundle.assembling import MACHINES, bundle_tree, can_compile, find_runtime
 from profagent.deploy.bundle.by_hand import MODULES
@@ -31,6 +32,9 @@ from profagent.errors import ProfagentError
 from profagent.files import write_atomically
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.cli.progress import Progress
     from profagent.deploy.daemon_tree import DaemonTree
 
 
@@ -54,14 +58,20 @@ def standalone_link(machine: str) -> tuple[str, str]:
     return address, digest
 
 
-def fetch_standalone(address: str, digest: str, target: Path) -> None:
-    """Download an archive. Raises ProfagentError when it cannot be had, or is not the one with that SHA-256."""
+def fetch_standalone(
+    address: str, digest: str, target: Path, shown: Callable[[int, int], None] = lambda _done, _total: None
+) -> None:
+    """Download an archive; `shown` is told the bytes that came, and of how many.
+
+    Raises ProfagentError when it cannot be had, or is not the one with that SHA-256.
+    """
     hashed = hashlib.sha256()
     try:
         with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer, target.open("wb") as file:  # noqa: S310 - of the list
             while piece := answer.read(_READ_BYTES):
                 hashed.update(piece)
                 file.write(piece)
+                shown(file.tell(), int(answer.headers.get("Content-Length") or 0))
     except OSError as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
@@ -87,6 +97,8 @@ def unpack_archive(archive: Path, directory: Path) -> None:
 
 
 _START_S = 120.0
+# The wheels, the tree with its bytecode, the trial, the packing.
+STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +121,26 @@ async def bundle(
     """Make a bundle, and try it where that is possible; a source that is not named is fetched. ProfagentError."""
     with tempfile.TemporaryDirectory(prefix="profagent-bundle-") as folder:
         scratch = Path(folder)
-        unpacked = await asyncio.to_thread(_unpacked, machine, source, scratch)
-        runtime = await asyncio.to_thread(find_runtime, machine, unpacked, libraries)
-        wheels = await fetch_wheels(runtime.wheels_for, wheelhouse)
-        library = {**own_packages(), **wheel_files(wheels)}
-        tree = await asyncio.to_thread(bundle_tree, __version__, runtime, library, installer_files())
-        start_s = await asyncio.to_thread(_tried, tree, scratch) if machine == platform.machine() else None
-        packed = await asyncio.to_thread(pack, tree)
+        with progress("download", BYTES) as shown:
+            unpacked = await asyncio.to_thread(_unpacked, machine, source, scratch, shown)
+        with progress("bundle", "steps") as shown:
+            shown(0, STEPS)
+            runtime = await asyncio.to_thread(find_runtime, machine, unpacked, libraries)
+            wheels = await fetch_wheels(runtime.wheels_for, wheelhouse)
+            shown(1, STEPS)
+            library = {**own_packages(), **wheel_files(wheels)}
+            tree = await asyncio.to_thread(bundle_tree, __version__, runtime, library, installer_files())
+            shown(2, STEPS)
+            start_s = await asyncio.to_thread(_tried, tree, scratch) if machine == platform.machine() else None
+            shown(3, STEPS)
+            packed = await asyncio.to_thread(pack, tree)
     await asyncio.to_thread(write_atomically, output, [packed])
     is_compiled = can_compile(runtime.version)
     sizes = (tree.size_bytes, len(packed))
     return Bundled(str(output), tree.name, machine, runtime.name, *sizes, is_compiled, start_s)
 
 
-def _unpacked(machine: str, source: Path | None, scratch: Path) -> Path:
+def _unpacked(machine: str, source: Path | None, scratch: Path, shown: Progress) -> Path:
     """The directory in which a Python lies."""
     if source is not None and source.is_dir():
         return source
@@ -130,7 +148,7 @@ def _unpacked(machine: str, source: Path | None, scratch: Path) -> Path:
         address, digest = standalone_link(machine)
         source = scratch / address.rpartition("/")[2]
         tell(f"fetching {address}")
-        fetch_standalone(address, digest, source)
+        fetch_standalone(address, digest, source, shown)
     unpack_archive(source, scratch / "source")
     return scratch / "source"
 
@@ -186,12 +204,14 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     help="Debian's libc6, libgcc-s1, libstdc++6, zlib1g unpacked: what a standalone CPython lacks.",
 )
 @options.as_json
+@options.quiet
 def command(
     *, machine: str, source: Path | None, output: Path, wheelhouse: Path | None, libraries: Path | None, as_json: bool
 ) -> None:
     """Make a daemon that needs nothing of a board but its kernel: with a Python, a loader and libraries of its own.
 
     Example: profagent bundle --arch aarch64 --from debian-arm64 -o profagentd-aarch64.tar.gz
+    Example: profagent bundle --arch aarch64 -o profagentd-aarch64.tar.gz
     """
     made = run_to_the_end(lambda: bundle(machine, output, source, wheelhouse, libraries))
     if as_json:

@@ -1,0 +1,162 @@
+"""What a word of a command line may become: from this user's own files, and nothing where they cannot be read."""
+
+from __future__ import annotations
+
+import shlex
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, add_completion_class
+
+from profagent.errors import ProfagentError
+from profagent.link.boards_file import BoardsFile
+from profagent.store.workspace import BASELINE, Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import click
+
+# A word waits for it: a database that is busy for longer gives nothing.
+PATIENCE_S = 0.2
+MOST_WORDS = 500
+BASELINE_WORD = "baseline:"
+
+# A word, and what it is.
+Word = tuple[str, str]
+
+
+def words_of(kind: str, context: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+    """What begins so, of a kind; a path as well where one may stand."""
+    path = [CompletionItem(incomplete, PATHS[kind])] if kind in PATHS else []
+    try:
+        words = list(KINDS[kind](context))
+    except (OSError, sqlite3.Error, ProfagentError):
+        return path
+    return path + [CompletionItem(word, help=about or None) for word, about in words if word.startswith(incomplete)]
+
+
+def _boards(_context: click.Context) -> Iterator[Word]:
+    for entry in BoardsFile().entries().values():
+        yield entry.name, entry.address
+
+
+def _sessions(context: click.Context) -> Iterator[Word]:
+    yield from _of_workspace(
+        context,
+        "SELECT session, ifnull(nullif(hostname, ''), identity) || ' ' || datetime(started_us / 1000000, 'unixepoch')"
+        " || ' ' || source FROM session JOIN board USING (board) ORDER BY session DESC",
+    )
+
+
+def _baselines(context: click.Context) -> Iterator[Word]:
+    yield from _of_workspace(
+        context, "SELECT value, 'session ' || session FROM session_label WHERE key = ? ORDER BY value", BASELINE
+    )
+
+
+def _operands(context: click.Context) -> Iterator[Word]:
+    yield from _sessions(context)
+    yield from ((BASELINE_WORD + name, about) for name, about in _baselines(context))
+
+
+def _jobs(context: click.Context) -> Iterator[Word]:
+    """Of the session that `--session` names; else all."""
+    yield from _of_workspace(
+        context,
+        "SELECT DISTINCT name, '' FROM job JOIN session_job USING (job) WHERE ?1 IS NULL OR session = ?1 ORDER BY name",
+        context.params.get("session"),
+    )
+
+
+def _models(context: click.Context) -> Iterator[Word]:
+    yield from _of_workspace(context, "SELECT DISTINCT name, '' FROM model ORDER BY name")
+
+
+def _layers(context: click.Context) -> Iterator[Word]:
+    yield from _of_workspace(
+        context,
+        "SELECT DISTINCT l.name, type FROM layer l JOIN model m USING (model) WHERE ?1 IS NULL OR m.name = ?1"
+        " ORDER BY layer_index",
+        context.params.get("model"),
+    )
+
+
+def _conditions(context: click.Context) -> Iterator[Word]:
+    yield from _of_workspace(
+        context,
+        "SELECT DISTINCT 'label=' || key || '=' || value, '' FROM session_label"
+        " UNION SELECT 'board=' || hostname, '' FROM board WHERE hostname <> '' UNION SELECT 'source=' || source, ''"
+        " FROM session",
+    )
+
+
+def _of_workspace(context: click.Context, query: str, *values: object) -> Iterator[Word]:
+    database = Workspace.at(context.params.get("workspace")).database.absolute()
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
+        yield from ((str(word), about) for word, about in connection.execute(f"{query} LIMIT {MOST_WORDS}", values))
+
+
+KINDS: dict[str, Callable[[click.Context], Iterator[Word]]] = {
+    "boards": _boards,
+    "sessions": _sessions,
+    "targets": _sessions,
+    "operands": _operands,
+    "baselines": _baselines,
+    "jobs": _jobs,
+    "models": _models,
+    "layers": _layers,
+    "conditions": _conditions,
+}
+# Where a path may stand as well: a directory, or any file.
+PATHS = {"targets": "dir", "operands": "file"}
+
+
+class Bash(BashComplete):
+    """As click's, but that a word may have a colon, at which bash parts words, and what a shell would read."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The words before, and the one to complete."""
+        before, last = super().get_completion_args()
+        words: list[str] = []
+        for word in (*before, last):
+            is_joined = bool(words) and (word.startswith(":") or words[-1].endswith(":"))
+            words[-1:] = [words[-1] + word] if is_joined else [*words[-1:], word]
+        return words[:-1], words[-1]
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """Of a word with a colon that was typed, bash wants what is behind it."""
+        if item.type != "plain":
+            return super().format_completion(item)
+        _, typed = self.get_completion_args()
+        value = item.value[typed.rfind(":") + 1 :]
+        return f"{item.type},{shlex.quote(value) if set(value) & _SPECIAL else value}"
+
+
+_SPECIAL = set(" \t\"'\\$`&|;<>()*?[]!#{}~")
+
+
+class Zsh(ZshComplete):
+    """As click's, but that its file, which zsh loads as one function, completes whenever that is called."""
+
+    source_template = ZshComplete.source_template.replace(
+        "$zsh_eval_context[-1] == loadautofunc", "$funcstack[1] == _%(prog_name)s"
+    )
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """Three lines, of which the script loses an empty one."""
+        return super().format_completion(item) if item.value else f"{item.type}\n_\n_"
+
+
+class Fish(FishComplete):
+    """As click's, but that a word, or what it is, may have a comma."""
+
+    source_template = FishComplete.source_template.replace('split ","', 'split --max 1 ","')
+
+
+def register() -> None:
+    """Have click complete with these."""
+    add_completion_class(Bash)
+    add_completion_class(Fish)
+    add_completion_class(Zsh)

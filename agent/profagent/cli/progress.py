@@ -1,0 +1,128 @@
+"""How far long work is: a bar with rate and time left on a terminal, elsewhere a line now and then, all to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.progress import Progress as Bar
+
+LINE_EACH_S = 10.0
+REDRAWS_PER_S = 4
+BAR_COLUMNS = 20
+BYTES = "MB"
+BYTES_PER_MB = 1e6
+QUIET = "profagent.quiet"
+
+
+class Progress:
+    """Told how much of how much is done, as often as one likes; it shows itself while something is left."""
+
+    def __init__(
+        self,
+        what: str,
+        unit: str,
+        *,
+        is_shown: bool = True,
+        is_bar: bool = False,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`unit` names what is counted, BYTES for bytes."""
+        self.is_shown = is_shown
+        self._what, self._unit, self._is_bar, self._now_s = what, unit, is_bar, now_s
+        self._said_s = now_s()
+        self._began: tuple[float, float] | None = None  # when it was first told, and what was done then
+        self._bar: Bar | None = None
+
+    def __call__(self, done: float, total: float) -> None:
+        """So much is done of so much."""
+        if not self.is_shown:
+            return
+        if self._began is None:
+            self._began = (self._now_s(), done)
+        if self._is_bar:
+            self._draw(done, total)
+        elif self._now_s() - self._said_s >= LINE_EACH_S:
+            self._said_s = self._now_s()
+            rate = self._rate(done)
+            left = f", {(total - done) / rate:,.0f} s left" if rate else ""
+            click.echo(f"{self._what}: {self._figures(done, total)}{left}", err=True)
+
+    def end(self) -> None:
+        """Take the bar away."""
+        self._began = None
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _draw(self, done: float, total: float) -> None:
+        if done >= total:
+            self.end()
+            return
+        is_new = self._bar is None
+        if self._bar is None:
+            self._bar = _bar(self._what)
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total, figures=self._figures(done, total))
+        if is_new:
+            self._bar.start()
+
+    def _rate(self, done: float) -> float:
+        """How much a second; 0 where that is not known yet."""
+        begun_s, begun = self._began or (0.0, 0.0)
+        spent_s = self._now_s() - begun_s
+        return (done - begun) / spent_s if spent_s > 0 else 0.0
+
+    def _figures(self, done: float, total: float) -> str:
+        rate = self._rate(done)
+        if self._unit == BYTES:
+            per_s = f", {rate / BYTES_PER_MB:,.1f} MB/s" if rate else ""
+            return f"{done / BYTES_PER_MB:,.1f} of {total / BYTES_PER_MB:,.1f} MB{per_s}"
+        per_s = f", {rate:,.{0 if rate >= 1 else 2}f}/s" if rate else ""
+        return f"{done:,.0f} of {total:,.0f} {self._unit}{per_s}"
+
+
+def _bar(what: str) -> Bar:
+    from rich.console import Console  # noqa: PLC0415 - only a terminal has a bar
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - as above
+    from rich.progress import Progress as Bar  # noqa: PLC0415 - as above
+
+    columns = (
+        TextColumn(what),
+        BarColumn(BAR_COLUMNS),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(compact=True),
+    )
+    # What is said meanwhile stands above the bar; standard output is not touched.
+    bar = Bar(
+        *columns,
+        console=Console(stderr=True),
+        redirect_stdout=False,
+        transient=True,
+        refresh_per_second=REDRAWS_PER_S,
+    )
+    bar.add_task(what, figures="")
+    return bar
+
+
+@contextmanager
+def progress(what: str, unit: str) -> Iterator[Progress]:
+    """What the work inside tells how much of how much is done.
+
+    It shows itself where a command runs that was given neither --json nor --quiet.
+    """
+    context = click.get_current_context(silent=True)
+    is_shown = context is not None and not (context.params.get("as_json") or context.meta.get(QUIET))
+    is_bar = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    shown = Progress(what, unit, is_shown=is_shown, is_bar=is_bar)
+    try:
+        yield shown
+    finally:
+        shown.end()
