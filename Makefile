@@ -37,6 +37,8 @@ test-long: .venv/ready ## run what the suite has no time for: bundles, boards th
 	@tools/need gcc build-essential
 	@tools/need aarch64-linux-gnu-gcc crossbuild-essential-arm64
 	@tools/unsynced $(BIN)/python -m pytest -m long $(PARALLEL)
+	@LINK_MACHINE_EXAMPLES=200 PROFAGENT_ORDERS=200 tools/unsynced $(BIN)/python -m pytest --timeout=0 $(PARALLEL) \
+		tests/property/test_link_machine.py tests/property/test_figures_of_any_order.py
 
 test-board: .venv/ready ## try a bundle on an emulated aarch64 board without Python; some minutes, 2 GB of TMPDIR
 	@tools/need qemu-system-aarch64 qemu-system-arm

@@ -27,6 +27,7 @@ DISK_BYTES = 4_500_000
 TIMES = 4
 RATE = 15
 RUN_S = 18
+MIN_FREE = 0.4
 
 
 class Program:
@@ -106,8 +107,9 @@ def test_several_times_the_disk_goes_through_it_and_nothing_is_lost(disk: Path, 
 
 def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Path, tmp_path: Path) -> None:
     state, workspace = tmp_path / "state", tmp_path / "workspace"
-    kept = ("--retain", "min_free", "--min-free", "40%", "--delete-undelivered", "--state", state, "--retain-for", "x")
-    with program(disk, tmp_path / "program.log", *kept, "--rate", str(RATE), "--for", "12") as simulated:
+    retain = ("--retain", "min_free", "--min-free", f"{MIN_FREE:.0%}", "--delete-undelivered", "--retain-for", "x")
+    kept = (*retain, "--state", state)
+    with program(disk, tmp_path / "program.log", *kept, "--rate", str(RATE), "--for", "8") as simulated:
         assert eventually(lambda: "deleted-undelivered" in _losses(state))
         with (disk / "somebody's").open("ab") as file:
             # Full until the daemon has seen it, and the program has had no room for several inferences.
@@ -116,6 +118,8 @@ def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Pa
         _, recorded, _ = simulated.report()
     assert "the disk was full" in simulated.log
     with running("--root", disk, *kept) as board:
+        # What this daemon has yet to delete would be lost anew.
+        assert eventually(lambda: _free_share(disk) > MIN_FREE)
         with started("watch", "--board", board.address) as watcher:
             for reason in ("deleted-undelivered", "disk-full"):
                 assert watcher.out.until(reason) or watcher.err.until(reason)
@@ -157,6 +161,11 @@ def _empty_logs(disk: Path) -> int:
         with suppress(FileNotFoundError):
             empty += file.stat().st_size == 0
     return empty
+
+
+def _free_share(disk: Path) -> float:
+    found = os.statvfs(disk)
+    return found.f_bavail / found.f_blocks
 
 
 def _fill(descriptor: int) -> bool:
