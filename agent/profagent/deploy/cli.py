@@ -72,6 +72,7 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 @click.option("--rollback", is_flag=True, help="Go back to the version that ran before.")
 @click.option("--remove", "is_removal", is_flag=True, help="Remove what was deployed, and its certificate; JOBs stay.")
 @options.as_json
+@options.quiet
 def command(
     *,
     target: str,

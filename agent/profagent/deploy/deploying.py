@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profagent.cli.progress import BYTES, progress
 from profagent.deploy.board import Asked, board_keys, check_version, is_deployed, looked_at
 from profagent.deploy.daemon_tree import chosen_version
 from profagent.deploy.setup import LOST_S
@@ -263,7 +264,10 @@ class Deployment:
         """Where the version has arrived on the board."""
         self.tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
         part = f"{self.options.layout.versions}/{version.name}.{secrets.token_hex(4)}.part"
-        await self.remote.unpack(version.tar(), part)
+        tar = version.tar()
+        size = tar.getbuffer().nbytes
+        with progress("upload", BYTES) as shown:
+            await self.remote.unpack(tar, part, lambda sent: shown(sent, size))
         return part
 
     def _changes(self, version: str, wanted: Files, *, is_there: bool) -> Iterator[str]:

@@ -16,7 +16,18 @@ from profagent.cli.main import GLOSSARY, GROUPS, VERBS, LazyGroup, group, run
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError, UsageError
 from tests.integration.host import ENVIRONMENT
 
-HEAVY = ("numpy", "grpc", "sqlite3", "google.protobuf", "msgspec", "asyncio", "profagent.commands", "profagent.store")
+HEAVY = (
+    "rich",
+    "textual",
+    "numpy",
+    "grpc",
+    "sqlite3",
+    "google.protobuf",
+    "msgspec",
+    "asyncio",
+    "profagent.commands",
+    "profagent.store",
+)
 PROBE = """
 import json, sys
 from profagent.cli.main import run

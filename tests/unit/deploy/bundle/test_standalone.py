@@ -50,7 +50,10 @@ def test_the_list_has_an_archive_that_can_be_unpacked_for_each_machine(machine: 
 def test_what_has_its_digest_is_taken_and_else_refused(server: str, tmp_path: Path) -> None:
     (tmp_path / "served/python.tar.gz").write_bytes(b"archive")
     address, target = f"{server}/python.tar.gz", tmp_path / "here"
-    fetch_standalone(address, hashlib.sha256(b"archive").hexdigest(), target)
+    told: list[tuple[int, int]] = []
+    digest = hashlib.sha256(b"archive").hexdigest()
+    fetch_standalone(address, digest, target, lambda done, total: told.append((done, total)))
+    assert told == [(7, 7)]
     assert target.read_bytes() == b"archive"
     with pytest.raises(ProfagentError, match="SHA-256"):
         fetch_standalone(address, "00" * 32, target)
