@@ -116,7 +116,7 @@ async def command(
     if output is not None:
         _write(advice, output)
     if as_json:
-        click.echo(msgspec.json.encode(document(advice)))
+        click.echo(msgspec.json.encode(advice_document(advice)))
     else:
         for line in advice_lines(advice, chosen):
             click.echo(printable(line))
@@ -136,7 +136,7 @@ def all_rules(folder: Path, named: tuple[Path, ...] = ()) -> list[Rule]:
     return rules_with([*([own] if own.is_dir() else []), *named])
 
 
-def document(advice: Advice) -> dict[str, Any]:
+def advice_document(advice: Advice) -> dict[str, Any]:
     """What `--json` prints; times in µs, None for what is not known."""
     return {
         "session": advice.session,
