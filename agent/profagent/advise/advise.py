@@ -127,8 +127,8 @@ async def advise(
 ) -> Advice:
     """What the rules say of a session (None: the newest), or of one of its JOBs as far as layers are concerned.
 
-    Raises UsageError where there is no such session or JOB or its records were deleted, FormatError for a rule whose
-    query or words cannot be, StoreError.
+    Raises UsageError where there is no such session or JOB, its records were deleted, or a rule's query or words
+    cannot be, and StoreError.
     """
     async with readings(database, READERS) as readers:
         connection = readers[0]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 from profagent.cli.table import UNKNOWN
-from profagent.errors import FormatError, UsageError
+from profagent.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,15 +69,15 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.en if language == "en" else self.zh
 
     def said(self, template: str, values: Mapping[str, Any]) -> str:
-        """A text with its values. FormatError names a word that there is no value for."""
+        """A text with its values. UsageError names a word that there is no value for."""
         try:
             return _Words().vformat(template, (), values)
         except (KeyError, ValueError, IndexError, TypeError) as error:
             raise self.wrong(f"a text: {{{error}}} cannot be filled in; there are {', '.join(values)}") from error
 
-    def wrong(self, found: str) -> FormatError:
+    def wrong(self, found: str) -> UsageError:
         """The error that names its file."""
-        return FormatError(self.file, 0, "a rule", found, hint=f"correct the rule: {PAGE} has its keys")
+        return _wrong(self.file, found)
 
 
 # msgspec looks at a type when it is first used, and dies where two threads do so at once: it is done here.
@@ -106,7 +106,7 @@ def own_rules() -> list[Rule]:
 def rules_with(folders: Iterable[Path]) -> list[Rule]:
     """Our rules and those of folders; a later rule takes the place of an earlier one of its id.
 
-    Raises UsageError where there is no such folder, FormatError that names the file and the key of a bad rule.
+    Raises UsageError where there is no such folder, or where a rule is bad: it names the file and the key.
     """
     found = {rule.id: rule for rule in own_rules()}
     for folder in folders:
@@ -132,5 +132,8 @@ def _rule(file: Traversable) -> Rule:
     except OSError as error:
         raise UsageError(f"cannot read the rule {file}: {error.strerror}", hint="check its permissions") from error
     except (ValueError, RecursionError) as error:
-        hint = f"correct the rule: {PAGE} has its keys"
-        raise FormatError(str(file), 0, "a rule", str(error)[:200], hint=hint) from error
+        raise _wrong(file, str(error)[:200]) from error
+
+
+def _wrong(file: object, found: str) -> UsageError:
+    return UsageError(f"the rule {file}: {found}", hint=f"correct it: {PAGE} has its keys")

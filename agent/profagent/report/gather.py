@@ -53,7 +53,7 @@ async def gather(
 ) -> dict[str, Any]:
     """What a report of a session, or of one of its JOBs, shows; `against` is the base of a comparison.
 
-    Raises UsageError, FormatError (a rule), StoreError.
+    Raises UsageError, StoreError.
     """
     database = operand.database
     assert database is not None, "a report is of records, not of tables"

@@ -36,7 +36,7 @@ async def write_report(
 ) -> dict[str, Any]:
     """Write the report of a session or a JOB; what it shows is returned.
 
-    Raises UsageError, FormatError (a rule), StoreError, and ProfagentError where the file cannot be written.
+    Raises UsageError, StoreError, and ProfagentError where the file cannot be written.
     """
     assert operand.database is not None, "a report is of records, not of tables"
     chosen = all_rules(operand.database.parent) if rules is None else rules

@@ -72,8 +72,11 @@ function drawTimeline() {
   const left = isNarrow() ? 100 : 170;
   const height = Math.max(lanes.length * ROW_PX, 48);
   const metric = metrics[Number(byId("metric").value)];
-  const under = metric ? 136 : 0;
-  const time = (text) => ({ type: "value", min: 0, max: ends, ...axisColours(), axisLabel: { color: css("--soft"), ...FONT, hideOverlap: true, show: text, formatter: (us) => timeText(us) } });
+  const under = metric ? 104 : 0;
+  const time = (text) => ({ type: "value", min: 0, max: ends, ...axisColours(), axisLabel: { color: css("--soft"), ...FONT, hideOverlap: true, showMaxLabel: false, show: text, formatter: (us) => timeText(us) } });
+  // A wheel alone scrolls the page.
+  const byHand = { minValueSpan: 1, zoomOnMouseWheel: "ctrl", preventDefaultMouseMove: false };
+  const sight = { startValue: view.from, endValue: view.to };
   const option = {
     grid: [{ left, right: 16, top: 8, height }, ...(metric ? [{ left, right: 16, top: height + 56, height: 70 }] : [])],
     xAxis: [time(true), ...(metric ? [{ ...time(false), gridIndex: 1 }] : [])],
@@ -83,19 +86,22 @@ function drawTimeline() {
     tooltip: { trigger: "item", ...tooltip(({ value, seriesType }) => (seriesType === "custom"
       ? `${data.timeline.names[value[3]]}\n${lanes[value[0]]}\n${durationOf(value[2])} from ${timeText(value[1])}` : `${value[1]} at ${timeText(value[0])}`)) },
     dataZoom: [
-      { type: "inside", xAxisIndex: "all", filterMode: "none", startValue: view.from, endValue: view.to, minValueSpan: 1 },
-      { type: "slider", xAxisIndex: "all", filterMode: "none", bottom: 6, height: 20, left, right: 16, showDetail: false,
-        brushSelect: false, showDataShadow: false, borderColor: css("--line"), fillerColor: "rgba(79,157,222,.18)", startValue: view.from, endValue: view.to },
+      // Spans out of sight are left out; of a metric's line the points on either side are needed.
+      { type: "inside", xAxisIndex: 0, filterMode: "weakFilter", ...byHand, ...sight },
+      { type: "slider", xAxisIndex: 0, filterMode: "weakFilter", bottom: 6, height: 20, left, right: 16, showDetail: false,
+        brushSelect: false, borderColor: css("--line"), fillerColor: "rgba(79,157,222,.18)", ...sight },
+      ...(metric ? [{ type: "inside", xAxisIndex: 1, filterMode: "none", ...byHand, ...sight }] : []),
     ],
-    series: [{ type: "custom", renderItem: drawSpan, clip: true, data: spans.map(([lane, start, duration, name]) => [lane, start, duration, name, start + duration]),
+    series: [{ type: "custom", progressive: 0, renderItem: drawSpan, clip: true, data: spans.map(([lane, start, duration, name]) => [lane, start, duration, name, start + duration]),
       dimensions: ["lane", "start", "duration", "name", "end"], encode: { x: [1, 4], y: 0 } }, ...metricSeries()],
   };
   const chart = draw("timeline-chart", height + under + 70, option);
   chart.off("datazoom");
-  chart.on("datazoom", () => {
-    const { startValue, endValue } = chart.getOption().dataZoom[0];
-    Object.assign(view, { from: startValue, to: endValue });
-    showWindow();
+  chart.on("datazoom", ({ batch }) => {
+    // Ours come as a batch for all axes; of the reader's the other axis is told.
+    if (batch && batch.length > 1) return;
+    const { startValue, endValue } = chart.getOption().dataZoom[batch ? batch[0].dataZoomIndex || 0 : 0];
+    zoomTo(startValue, endValue);
   });
   showWindow();
 }
@@ -111,13 +117,15 @@ function zoomTo(from, to) {
   const span = Math.min(Math.max(to - from, 1), ends);
   view.from = Math.min(Math.max(from, 0), ends - span);
   view.to = view.from + span;
-  charts["timeline-chart"].dispatchAction({ type: "dataZoom", startValue: view.from, endValue: view.to, batch: [0, 1].map((dataZoomIndex) => ({ dataZoomIndex, startValue: view.from, endValue: view.to })) });
+  const batch = [0, 1, 2].slice(0, metrics.length ? 3 : 2).map((dataZoomIndex) =>
+    ({ dataZoomIndex, startValue: view.from, endValue: view.to }));
+  charts["timeline-chart"].dispatchAction({ type: "dataZoom", batch });
   showWindow();
 }
 
 // Inferences whose layers are shown, by time.
 function detailed() {
-  const layered = spans.filter(([lane]) => lanes[lane].includes(" layers "));
+  const layered = spans.filter(([lane]) => lanes[lane].includes(" layers"));
   const starts = layered.map(([, start]) => start).sort((one, other) => one - other);
   const has = ([, start, duration]) => {
     let low = 0;
@@ -150,6 +158,8 @@ function scale(factor) {
   zoomTo(middle - half, middle + half);
 }
 
+const HANDLING = "Drag to move, Ctrl and wheel to zoom; with the keyboard: ← → + − 0.";
+
 function prepareTimeline() {
   const preferred = metrics.findIndex(({ name }) => name === "npu.hw_utilization");
   byId("metric").append(...metrics.map(({ name, unit: of }, place) =>
@@ -171,7 +181,7 @@ function prepareTimeline() {
   });
   const rules = data.timeline.rules;
   byId("timeline-rule").textContent = spans.length
-    ? (rules.length ? `Shown are ${rules.join("; ")}. The exports have all.` : "Everything that was recorded is shown.")
+    ? (rules.length ? `Shown are ${rules.join("; ")}. The exports have all. ${HANDLING}` : HANDLING)
     : "Nothing of the session has a known place in time.";
 }
 
@@ -216,7 +226,6 @@ function drawSpreads() {
       title: title(`Inference after inference (${unitName})`), grid,
       xAxis: { type: "value", ...axisColours(), splitLine: { show: false } }, yAxis: { type: "value", scale: true, ...axisColours() },
       tooltip: { trigger: "item", ...tooltip(({ value: [place, time] }) => `inference ${place + 1}\n${numberText(time)} ${unitName}`) },
-      dataZoom: [{ type: "inside", filterMode: "none" }],
       series: [{ type: "line", showSymbol: found.course.length < 80, symbolSize: 5, lineStyle: { width: 1.2 }, itemStyle: { color: "#4f9dde" },
         data: found.course.map(([place, time]) => [place, value(time)]) }],
     });
