@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from profagent.stats.stats import BYS
 from tests.integration.board import eventually, simulated
 from tests.integration.host import profagent
 
-WIDE = {"width": 1280, "height": 900}
-PHONE = {"width": 390, "height": 844}
+WIDE: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+LEAST_PICTURE = 10_000
 RULE = "li[data-rule=split-activation]"
 SPAN = re.compile(r"([\d,.]+) (m?s) to ([\d,.]+) (m?s) of")
 
@@ -53,17 +54,9 @@ class Opened:
         return found[0], found[1]
 
     def is_drawn(self, chart: str) -> bool:
-        """Whether a canvas has more than one colour."""
-        return bool(
-            self.page.evaluate(
-                """(id) => {
-                  const canvas = document.querySelector(`#${id} canvas`);
-                  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-                  return new Set(new Uint32Array(data.buffer)).size > 10;
-                }""",
-                chart,
-            )
-        )
+        """Whether a chart has more than its ground: a picture of one colour is small."""
+        picture = f"document.querySelector('#{chart} canvas').toDataURL()"
+        return len(self.page.evaluate(picture)) > LEAST_PICTURE
 
 
 def shown_as(cell: str, value: object) -> str:

@@ -63,7 +63,7 @@ def test_a_page_for_many_records_is_small_and_says_what_it_leaves_out(tmp_path: 
     layers = tuple(f"stage{number // 10}.block{number}.convolution" for number in range(100))
     model = builder.model(builder.job(session), layers=layers)
     ticks = [700 + 7 * (number % 13) for number in range(100)]
-    counters = [(0.9, 0.8, 0.1, 0.1, 0.2, 0.1, 0.3, 0.2, 1000.0, 1000.0)] * 100
+    counters: list[tuple[float | None, ...]] = [(0.9, 0.8, 0.1, 0.1, 0.2, 0.1, 0.3, 0.2, 1000.0, 1000.0)] * 100
     for pic in range(1000):
         inference = builder.inference(session, model, pic, start_us=START_US + 12_000 * pic)
         builder.aicore(inference, builder.new_part(session, model, "aicore"), ticks, counters=counters)
