@@ -63,10 +63,10 @@ async def gather(
         about = await _about(readers[0], session)
         cleared = await is_cleared(readers[0], session.session)
         timeline, spreads = Timeline(), _Spreads()
-        if not cleared and scopes:
+        if not cleared:
             for scope in scopes:
                 await spreads.read(readers, scope)
-            await timeline.read(readers[0], scopes)
+            await timeline.read(readers[0], session.session, scopes)
     documents: dict[str, dict[str, Any]] = {}
     for by in BYS:
         found = await stats(database, session=session.session, job=operand.job, by=by)
@@ -120,10 +120,14 @@ def _verdict(advice: Advice | None, documents: Mapping[str, dict[str, Any]], lan
     if not layers:
         return "No layer was recorded" if language == "en" else "没有采集到任何层"
     first = layers[0]
-    values = (first["layer"], _number(first["share"]), first["bound by"] or UNKNOWN)
+    unasked = UNKNOWN if advice is None else str(len(advice.untold))
+    values = (unasked, first["layer"], _number(first["share"]), first["bound by"] or UNKNOWN)
     if language == "zh":
-        return "没有规则发现问题;耗时最长的层是 {}({} %),受限于:{}".format(*values)
-    return "No rule found what to change; the layer that takes the most time is {} ({} %), bound by: {}".format(*values)
+        return "没有规则发现问题({} 条规则缺少数据);耗时最长的层是 {}({} %),受限于:{}".format(*values)
+    return (
+        "No rule found what to change ({} lack data to tell); the layer that takes the most time is {} ({} %),"
+        " bound by: {}"
+    ).format(*values)
 
 
 def _number(value: float | None) -> str:

@@ -48,10 +48,8 @@ async def write_report(
 def page(shown: Mapping[str, Any]) -> str:
     """The whole page; styles, scripts, the library and the data are in it."""
     data = msgspec.json.encode(shown).decode().translate(_ESCAPES)
-    about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
-    title = f"session {about['session']} of {about['hostname']}" if about["hostname"] else ", ".join(jobs)
     parts = {
-        "title": escape(title + (" [simulated]" if shown["simulated"] else "")),
+        "title": escape(_title(shown)),
         "language": shown["language"],
         "verdict": escape(shown["verdict"]),
         "styles": "".join(map(_text, _STYLES)),
@@ -62,6 +60,13 @@ def page(shown: Mapping[str, Any]) -> str:
     # The parts are put in from the first to the last: nothing that one of them holds is taken for a place.
     pieces = _text("page.html").split("@@")
     return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def _title(shown: Mapping[str, Any]) -> str:
+    about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
+    # An imported JOB has no board of its own.
+    named = f"session {about['session']} of {about['hostname']}" if about["hostname"] or not jobs else ", ".join(jobs)
+    return named + (" [simulated]" if shown["simulated"] else "")
 
 
 def _text(name: str) -> str:

@@ -27,6 +27,8 @@ MOST_INFERENCES = 2_000
 MOST_LAYERS = 12_000
 MOST_EVENTS = 3_000
 POINTS_OF_METRIC = 300
+US_PER_DAY = 86_400_000_000
+FAR_US = 30 * US_PER_DAY
 UNIT_NAMES = dict(zip(UNITS, ("NPU", "CPU"), strict=True))
 _CALLS = (
     "SELECT 'calls ' || pid || '/' || tid, name, begin_us, duration_us FROM api_records"
@@ -59,9 +61,8 @@ class Timeline:
         self._metrics: list[tuple[str, str, NDArray[np.float64]]] = []
         self._models: set[str] = set()
 
-    async def read(self, connection: aiosqlite.Connection, scopes: Sequence[Scope]) -> None:
+    async def read(self, connection: aiosqlite.Connection, session: int, scopes: Sequence[Scope]) -> None:
         """Take in what a session has; the scopes are its JOBs."""
-        session = scopes[0].session.session
         for scope in scopes:
             await self._inferences(connection, scope, is_many=len(scopes) > 1)
         views = {"api_records", *(await views_there(connection)).values()}
@@ -73,11 +74,12 @@ class Timeline:
 
     def document(self) -> dict[str, Any]:
         """What the page draws."""
-        times = [start for _, start, *_ in self._spans] + [float(points[0, 0]) for *_, points in self._metrics]
+        near = self._near()
+        times = [start for _, start, *_ in near] + [float(points[0, 0]) for *_, points in self._metrics]
         origin = min(times, default=0.0)
-        lanes = sorted({lane for lane, *_ in self._spans}, key=_lane_order)
+        lanes = sorted({lane for lane, *_ in near}, key=_lane_order)
         names: dict[str, int] = {}
-        for *_, name in self._spans:
+        for *_, name in near:
             names.setdefault(name, len(names))
         numbers = {lane: number for number, lane in enumerate(lanes)}
         return {
@@ -86,13 +88,25 @@ class Timeline:
             "names": list(names),
             "spans": [
                 [numbers[lane], round(start - origin, 2), round(duration, 2), names[name]]
-                for lane, start, duration, name in sorted(self._spans)
+                for lane, start, duration, name in sorted(near)
             ],
             "metrics": [
                 {"name": name, "unit": unit, "points": _rounded(points, origin)} for name, unit, points in self._metrics
             ],
             "rules": self.rules,
         }
+
+    def _near(self) -> list[tuple[str, float, float, str]]:
+        """The spans, without those that a clock which was set has put far from all others."""
+        if not self._spans:
+            return []
+        middle = float(np.median([start for _, start, *_ in self._spans]))
+        near = [span for span in self._spans if abs(span[1] - middle) < FAR_US and span[2] < FAR_US]
+        if far := len(self._spans) - len(near):
+            self.rules.append(
+                f"all but {far:,} events that last, or are from the others, more than {FAR_US // US_PER_DAY} days"
+            )
+        return near
 
     def _shown(self, lane: str) -> str:
         """A lane's name, without the model's where there is only one."""
