@@ -90,7 +90,8 @@ function metricAxis(metric) {
 function zooms(left, metric) {
   const sight = { startValue: view.from, endValue: view.to };
   // A wheel alone scrolls the page.
-  const byHand = { type: "inside", minValueSpan: 1, zoomOnMouseWheel: "ctrl", preventDefaultMouseMove: false, ...sight };
+  const ways = { zoomOnMouseWheel: "ctrl", preventDefaultMouseMove: false };
+  const byHand = { type: "inside", minValueSpan: 1, ...ways, ...sight };
   const slider = { type: "slider", bottom: 6, height: 20, left, right: 16, showDetail: false, brushSelect: false,
     showDataShadow: false, borderColor: css("--line"), fillerColor: "rgba(79,157,222,.18)", ...sight };
   // Spans out of sight are left out; of a metric's line the points on either side are needed.
@@ -251,16 +252,17 @@ function drawLayers() {
   });
 }
 
-const chartTitle = (text) => ({ text, left: 0, top: 0, textStyle: { color: css("--text"), fontSize: 13, fontWeight: 600 } });
+const titleStyle = () => ({ color: css("--text"), fontSize: 13, fontWeight: 600 });
+const chartTitle = (text) => ({ text, left: 0, top: 0, textStyle: titleStyle() });
 
 function drawSpreads() {
   const found = data.spreads.inferences[Number(byId("model").value)];
   if (found) drawInferences(found);
   drawLayerSpreads();
-  const isThinned = found && found.count > data.spreads.points;
-  byId("spread-rule").textContent = "Warm-up is left out." + (isThinned
-    ? ` Of ${countText(found.count)} inferences the line has the lowest and the highest in ${data.spreads.points / 2} parts.`
-    : "");
+  const { points } = data.spreads;
+  const thinned = found && found.count > points
+    ? ` Of ${countText(found.count)} inferences the line has the lowest and the highest in ${points / 2} parts.` : "";
+  byId("spread-rule").textContent = `Warm-up is left out.${thinned}`;
 }
 
 function drawInferences({ counts, edges, course }) {
@@ -275,7 +277,8 @@ function drawInferences({ counts, edges, course }) {
     xAxis: { type: "category", data: middles, ...axisColours() },
     yAxis: { type: "value", minInterval: 1, ...axisColours() },
     tooltip: { trigger: "item", ...tooltip(({ dataIndex: at }) => `${from(at)}\n${counts[at]} inferences`) },
-    series: [{ type: "bar", barCategoryGap: "8%", data: counts, itemStyle: { color: BLUE, borderRadius: [2, 2, 0, 0] } }],
+    series: [{ type: "bar", barCategoryGap: "8%", data: counts,
+      itemStyle: { color: BLUE, borderRadius: [2, 2, 0, 0] } }],
   });
   const pointText = ({ value: [place, time] }) => `inference ${place + 1}\n${numberText(time)} ${unitName}`;
   draw("course-chart", 260, {
@@ -304,7 +307,8 @@ function drawLayerSpreads() {
 }
 
 function prepareSpreads() {
-  byId("model").append(...data.spreads.inferences.map(({ name }, place) => element("option", { value: place, text: name })));
+  const models = data.spreads.inferences.map(({ name }, place) => element("option", { value: place, text: name }));
+  byId("model").append(...models);
   byId("model").parentElement.parentElement.hidden = data.spreads.inferences.length < 2;
   byId("model").addEventListener("change", drawSpreads);
 }

@@ -108,18 +108,20 @@ function showTiles() {
   if (split.length) tiles.push(["Where the time goes", split.join(", "), "of all segments"]);
   const first = data.stats.layer.rows[0];
   if (first) {
-    tiles.push(["Longest layer", first.layer, `${numberText(first.share, 1)} %, bound by ${first["bound by"] || UNKNOWN}`]);
+    const bound = first["bound by"] || UNKNOWN;
+    tiles.push(["Longest layer", first.layer, `${numberText(first.share, 1)} %, bound by ${bound}`]);
   }
   const { losses, sampled, due } = data.session;
   tiles.push(["Losses", losses ? countText(losses) : "none", `${countText(sampled)} of ${countText(due)} due sampled`]);
-  byId("tiles").append(...tiles.map(([name, value, more]) =>
-    element("div", {}, element("dt", { text: name }), element("dd", { text: value }, element("small", { text: more })))));
+  byId("tiles").append(...tiles.map(([name, value, more]) => element("div", {},
+    element("dt", { text: name }), element("dd", { text: value }, element("small", { text: more })))));
 }
 
 function evidence(finding) {
   const first = finding.evidence[0];
   const names = Object.keys(first).filter((name) => finding.evidence.some((row) => row[name] !== null));
-  const columns = names.map((name) => ({ title: name, number: finding.evidence.every((row) => !row[name] || isNumber(row[name])) }));
+  const areNumbers = (name) => finding.evidence.every((row) => row[name] === null || isNumber(row[name]));
+  const columns = names.map((name) => ({ title: name, number: areNumbers(name) }));
   const rows = finding.evidence.map((row) => names.map((name) => row[name]));
   return table(columns, rows, `Evidence of ${finding.rule}`);
 }
@@ -128,10 +130,10 @@ const isShare = (share) => share !== null && share <= 100;
 
 function findingCard(finding, place) {
   const doubt = finding.likely ? element("span", { class: "source", text: "rests on uncertain counters" }) : null;
-  const gain = finding.gain_us === null
-    ? [element("b", { text: UNKNOWN }), element("span", { text: finding.gain })]
-    : [element("b", { text: durationText(finding.gain_us) }), element("span", { text: "at most" + (isShare(finding.share)
-        ? `, ${numberText(finding.share, 1)} % of an inference` : " an inference") })];
+  const isKnown = finding.gain_us !== null;
+  const share = isShare(finding.share) ? `, ${numberText(finding.share, 1)} % of an inference` : " an inference";
+  const gain = [element("b", { text: isKnown ? durationText(finding.gain_us) : UNKNOWN }),
+    element("span", { text: isKnown ? `at most${share}` : finding.gain })];
   const more = finding.all_rows > finding.evidence.length ? ` of ${countText(finding.all_rows)}` : "";
   const details = element("details", place === 0 ? { open: "" } : {},
     element("summary", { text: `Evidence: ${countText(finding.evidence.length)}${more} rows` }), evidence(finding));
@@ -156,19 +158,25 @@ function showAdvice() {
     ...lines.map((text) => element("div", { text })));
 }
 
+const UNIT_COLOURS = { AA_CORE: "#4f9dde", AA_CPU: "#e08a2e" };
+
 function showWhere() {
   const segments = data.stats.segment.rows;
   const names = { AA_CORE: "NPU", AA_CPU: "CPU" };
-  byId("segments").append(element("h3", { text: "Segments of the network" }), segments.length ? table(
-    [{ title: "model" }, { title: "segment", number: true, decimals: 0 }, { title: "unit" },
-      { title: `mean(${data.stats.segment.unit})`, number: true }, { title: "share(%)", number: true, decimals: 2 }, { title: "" }],
+  const mean = { title: `mean(${data.stats.segment.unit})`, number: true };
+  const share = { title: "share(%)", number: true, decimals: 2 };
+  byId("segments").append(element("h3", { text: "Segments of the network" }), tableOrNone(
+    [{ title: "model" }, { title: "segment", number: true }, { title: "unit" }, mean, share, { title: "" }],
     segments.map((row) => [row.model, Number(row.segment), names[row.unit], row.mean, row.share,
-      bar(row.share, row.unit === "AA_CPU" ? "#e08a2e" : "#4f9dde")])) : element("p", { class: "none", text: "No segment was recorded." }));
+      bar(row.share, UNIT_COLOURS[row.unit])]), "No segment was recorded."));
   const calls = data.stats.api.rows;
-  byId("calls").append(element("h3", { text: "Calls of the runtime's API" }), calls.length ? table(
-    [{ title: "function" }, { title: "count", number: true }, { title: "mean(us)", number: true, decimals: 1 },
-      { title: "share(%)", number: true, decimals: 2 }],
-    calls.map((row) => [row.function, row.count, row.mean, row.share])) : element("p", { class: "none", text: "No call was recorded." }));
+  byId("calls").append(element("h3", { text: "Calls of the runtime's API" }), tableOrNone(
+    [{ title: "function" }, { title: "count", number: true }, { title: "mean(us)", number: true, decimals: 1 }, share],
+    calls.map((row) => [row.function, row.count, row.mean, row.share]), "No call was recorded."));
+}
+
+function tableOrNone(columns, rows, none) {
+  return rows.length ? table(columns, rows) : element("p", { class: "none", text: none });
 }
 
 function showBounds() {
@@ -194,16 +202,17 @@ function showComparison() {
     return [[model.model, names("base") || "–", names("new") || "–", layer.what, change && change.base.median,
       change && change.new.median, change && change.difference, change && change.percent, change && change.p]];
   }));
-  const totals = found.models.map((model) => [model.model, model.total.base.median, model.total.new.median,
-    model.total.difference, model.total.percent, model.total.significant ? "beyond the noise" : "within noise or floor"]);
+  const totals = found.models.map(({ model, total }) => [model, total.base.median, total.new.median, total.difference,
+    total.percent, total.significant ? "beyond the noise" : "within noise or floor"]);
   const us = (title) => ({ title, number: true });
+  const changes = [us("BASE(us)"), us("NEW(us)"), us("change(us)"), us("change(%)")];
   byId("compared").append(element("p", { class: "sentence", id: "compared-verdict", text: found.verdict }),
     element("p", { class: "rule", text: `BASE is ${found.base.called}, NEW is ${found.new.called}` }),
     ...found.unfair.map((line) => element("p", { class: "rule", text: `unfair: ${line}` })),
-    table([{ title: "model" }, us("BASE(us)"), us("NEW(us)"), us("change(us)"), us("change(%)"), { title: "" }], totals),
+    table([{ title: "model" }, ...changes, { title: "" }], totals),
     element("details", {}, element("summary", { text: `${countText(rows.length)} layers changed` }),
-      table([{ title: "model" }, { title: "BASE" }, { title: "NEW" }, { title: "what" }, us("BASE(us)"), us("NEW(us)"),
-        us("change(us)"), us("change(%)"), { title: "p", number: true, decimals: 4 }], rows)));
+      table([...["model", "BASE", "NEW", "what"].map((title) => ({ title })), ...changes, { ...us("p"), decimals: 4 }],
+        rows)));
 }
 
 function showCaveats() {
@@ -211,7 +220,7 @@ function showCaveats() {
   byId("caveats").append(
     element("ul", { class: "caveats" }, ...data.caveats.map((text) => element("li", { text }))),
     ledger.length ? element("details", {}, element("summary", { text: `Ledger: ${countText(ledger.length)} rows` }),
-      table([{ title: "grade" }, { title: "reason" }, { title: "what" }, { title: "file" }, { title: "count", number: true }],
+      table([...["grade", "reason", "what", "file"].map((title) => ({ title })), { title: "count", number: true }],
         ledger.map((row) => [row.grade, row.reason, row.detail, row.log || row.job || "–", row.count])))
       : element("p", { class: "none", text: "The ledger is empty." }));
 }
@@ -228,14 +237,17 @@ function showFigures() {
     const text = names.map((name) => (isNumber(row[name]) ? "" : String(row[name]))).join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   });
-  const sorted = [...fitting].sort((one, other) => (chosen.falling ? -1 : 1) * compared(one[chosen.column], other[chosen.column]));
-  const made = table(names.map((name) => column(name, rows, rowUnit)), sorted.map((row) => names.map((name) => row[name])));
+  const direction = chosen.falling ? -1 : 1;
+  const sorted = [...fitting].sort((one, other) => direction * compared(one[chosen.column], other[chosen.column]));
+  const columns = names.map((name) => column(name, rows, rowUnit));
+  const made = table(columns, sorted.map((row) => names.map((name) => row[name])));
   const headings = made.querySelectorAll("th");
   names.forEach((name, place) => headings[place].replaceChildren(sorter(name, headings[place])));
   byId("figures").replaceChildren(made.firstChild);
   byId("count").textContent = `${countText(sorted.length)} of ${countText(rows.length)} rows`;
-  byId("table-rule").textContent = leftOut.filter((each) => each.left_out)
-    .map((each) => `Left out as warm-up: ${each.left_out} of ${each.inferences} inferences of ${each.model}.`).join(" ");
+  byId("table-rule").textContent = leftOut.filter(({ left_out: count }) => count)
+    .map((each) => `Left out as warm-up: ${each.left_out} of ${each.inferences} inferences of ${each.model}.`)
+    .join(" ");
 }
 
 function column(name, rows, rowUnit) {
