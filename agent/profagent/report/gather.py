@@ -14,6 +14,7 @@ from profagent.cli.provenance import provenance_lines
 from profagent.cli.table import UNKNOWN
 from profagent.diff.diff import Operand, diff
 from profagent.diff.report import diff_document
+from profagent.ingest.reasons import REASONS
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.cli import stats_document
 from profagent.stats.figures import left_out
@@ -96,7 +97,10 @@ async def gather(
 async def _about(connection: aiosqlite.Connection, session: SessionRow) -> dict[str, Any]:
     """The session's row, and its ledger."""
     (row,) = await fetched_named(connection, _SESSION, (session.session,))
-    return {**row, "ledger": await fetched_named(connection, _LEDGER, (session.session, MOST_LEDGER))}
+    ledger = await fetched_named(connection, _LEDGER, (session.session, MOST_LEDGER))
+    # A reason that only a newer daemon knows has no text here.
+    meanings = {name: reason.text for name, reason in REASONS.items()}
+    return {**row, "ledger": [{**entry, "meaning": meanings.get(entry["reason"], UNKNOWN)} for entry in ledger]}
 
 
 def _advice(advice: Advice, language: Language) -> dict[str, Any]:

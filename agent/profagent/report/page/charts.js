@@ -5,7 +5,6 @@ const ROW_PX = 24;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const isNarrow = () => innerWidth < 760;
-const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 // Texts of tooltips are drawn, not parsed: a name with a < in it is only a name.
 const tooltip = (formatter) => ({
@@ -13,7 +12,8 @@ const tooltip = (formatter) => ({
   textStyle: { color: css("--text"), fontSize: 12 },
 });
 const label = () => ({ color: css("--soft"), fontSize: 12 });
-const nameLabel = () => ({ ...label(), color: css("--text"), formatter: (name) => cut(name, isNarrow() ? 17 : 44) });
+const nameWidth = () => (isNarrow() ? 118 : 290);
+const nameLabel = () => ({ ...label(), color: css("--text"), width: nameWidth() - 10, overflow: "truncate" });
 const axisColours = () => ({
   axisLabel: label(), nameTextStyle: label(),
   axisLine: { lineStyle: { color: css("--line") } }, splitLine: { lineStyle: { color: css("--line") } },
@@ -76,10 +76,11 @@ function timeAxis(show) {
   return { type: "value", min: 0, max: ends, ...axisColours(), axisLabel };
 }
 
+const laneWidth = () => (isNarrow() ? 100 : 170);
+
 function laneAxis() {
-  const formatter = (lane) => cut(lane, isNarrow() ? 13 : 26);
   return { type: "category", data: lanes, inverse: true, ...axisColours(), splitLine: { show: false },
-    axisLabel: { ...label(), formatter } };
+    axisLabel: { ...label(), width: laneWidth() - 10, overflow: "truncate" } };
 }
 
 function metricAxis(metric) {
@@ -112,7 +113,7 @@ function timelineSeries(metric) {
 }
 
 function drawTimeline() {
-  const left = isNarrow() ? 100 : 170;
+  const left = laneWidth();
   const height = Math.max(lanes.length * ROW_PX, 48);
   const metric = chosenMetric();
   const place = { left, right: 16 };
@@ -228,6 +229,7 @@ function onTimelineKey(event) {
 
 // Layers, and how durations are spread.
 
+const fewMarks = () => (isNarrow() ? { splitNumber: 2 } : {});
 const MOST_BARS = 20;
 const BLUE = "#4f9dde";
 
@@ -244,8 +246,8 @@ function drawLayers() {
   const bars = rows.map((row) => ({ value: row.share, itemStyle: { color: colourOf(boundOf(row)), borderRadius: 3 } }));
   const share = { ...label(), show: true, position: "right", formatter: ({ value }) => `${numberText(value, 1)} %` };
   draw("layers-chart", Math.max(rows.length, 1) * ROW_PX + 40, {
-    grid: { left: isNarrow() ? 120 : 300, right: 64, top: 8, bottom: 28 },
-    xAxis: { type: "value", ...axisColours(), axisLabel: { ...label(), formatter: "{value} %" } },
+    grid: { left: nameWidth(), right: 64, top: 8, bottom: 28 },
+    xAxis: { type: "value", ...fewMarks(), ...axisColours(), axisLabel: { ...label(), formatter: "{value} %" } },
     yAxis: { type: "category", data: rows.map((row) => row.layer), ...axisColours(), axisLabel: nameLabel() },
     tooltip: { trigger: "item", ...tooltip(({ dataIndex }) => layerText(rows[dataIndex])) },
     series: [{ type: "bar", barMaxWidth: 14, data: bars, label: share }],
@@ -296,9 +298,9 @@ function drawLayerSpreads() {
   const of = data.spreads.unit;
   const text = ({ name, quantiles }) => `${name}\n${quantiles.map((each) => numberText(each)).join("  ")} ${of}`;
   draw("spread-chart", Math.max(layers.length, 1) * ROW_PX + 76, {
-    title: chartTitle(`The layers that take the most time (${of}): 5, 25, 50, 75 and 95 %`),
-    grid: { left: isNarrow() ? 120 : 300, right: 24, top: 34, bottom: 30 },
-    xAxis: { type: "value", scale: true, ...axisColours() },
+    title: chartTitle(`Layers (${of}): 5, 25, 50, 75 and 95 %`),
+    grid: { left: nameWidth(), right: 24, top: 34, bottom: 30 },
+    xAxis: { type: "value", scale: true, ...fewMarks(), ...axisColours() },
     yAxis: { type: "category", data: layers.map(({ name }) => name), ...axisColours(), axisLabel: nameLabel() },
     tooltip: { trigger: "item", ...tooltip(({ dataIndex }) => text(layers[dataIndex])) },
     series: [{ type: "boxplot", boxWidth: [6, 12], data: layers.map(({ quantiles }) => quantiles),

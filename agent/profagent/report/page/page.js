@@ -205,7 +205,7 @@ function showComparison() {
   const totals = found.models.map(({ model, total }) => [model, total.base.median, total.new.median, total.difference,
     total.percent, total.significant ? "beyond the noise" : "within noise or floor"]);
   const us = (title) => ({ title, number: true });
-  const changes = [us("BASE(us)"), us("NEW(us)"), us("change(us)"), us("change(%)")];
+  const changes = [us("BASE(us)"), us("NEW(us)"), us("change(us)"), { ...us("change(%)"), decimals: 2 }];
   byId("compared").append(element("p", { class: "sentence", id: "compared-verdict", text: found.verdict }),
     element("p", { class: "rule", text: `BASE is ${found.base.called}, NEW is ${found.new.called}` }),
     ...found.unfair.map((line) => element("p", { class: "rule", text: `unfair: ${line}` })),
@@ -220,8 +220,9 @@ function showCaveats() {
   byId("caveats").append(
     element("ul", { class: "caveats" }, ...data.caveats.map((text) => element("li", { text }))),
     ledger.length ? element("details", {}, element("summary", { text: `Ledger: ${countText(ledger.length)} rows` }),
-      table([...["grade", "reason", "what", "file"].map((title) => ({ title })), { title: "count", number: true }],
-        ledger.map((row) => [row.grade, row.reason, row.detail, row.log || row.job || "–", row.count])))
+      table([...["grade", "reason", "meaning", "what", "file"].map((title) => ({ title })),
+        { title: "count", number: true }],
+      ledger.map((row) => [row.grade, row.reason, row.meaning, row.detail, row.log || row.job || "–", row.count])))
       : element("p", { class: "none", text: "The ledger is empty." }));
 }
 
