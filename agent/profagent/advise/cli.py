@@ -14,7 +14,7 @@ from profagent.advise.rules import LANGUAGES, rules_with
 from profagent.cli import options
 from profagent.cli.running import asynchronous, tell, terminal_columns
 from profagent.cli.table import UNKNOWN, Cell, Column, fitted_lines, printable
-from profagent.files import write_atomically
+from profagent.files import make_directory, write_atomically
 from profagent.importing.job_folder import named_target, tell_unrecorded
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def command(
     Example: profagent advise 3 --lang zh
     """
     found = await named_target(target, job, workspace, maps)
-    rules = all_rules(found.database.parent, folders)
+    rules = all_rules(found.database, found.session, folders)
     chosen = language or usual_language()
     advice = await advise(found.database, rules, session=found.session, job=found.job, language=chosen)
     if output is not None:
@@ -124,16 +124,19 @@ async def command(
 
 
 def _write(advice: Advice, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_directory(folder)
     file = folder / VENDOR_FILE
     write_atomically(file, [msgspec.json.format(msgspec.json.encode(vendor_document(advice)))])
     tell(f"{file} is written; its form is unverified: no file of the vendor's was at hand")
 
 
-def all_rules(folder: Path, named: tuple[Path, ...] = ()) -> list[Rule]:
-    """Our rules, those in `rules` beside the database, and those of folders that the user names."""
-    own = folder / RULES_FOLDER
-    return rules_with([*([own] if own.is_dir() else []), *named])
+def all_rules(database: Path, session: int | None, named: tuple[Path, ...] = ()) -> list[Rule]:
+    """Our rules, the workspace's, and those of folders that the user names.
+
+    Without a session the database is in a JOB, which may be somebody else's: no rule is read there.
+    """
+    own = database.parent / RULES_FOLDER
+    return rules_with([*([own] if session is not None and own.is_dir() else []), *named])
 
 
 def advice_document(advice: Advice) -> dict[str, Any]:

@@ -61,7 +61,7 @@ async def command(
         Operand(target, found.database, found.session, found.job),
         output,
         against=base,
-        rules=all_rules(found.database.parent, folders),
+        rules=all_rules(found.database, found.session, folders),
         language=language or usual_language(),
     )
     click.echo(shown["verdict"])

@@ -123,15 +123,12 @@ def _verdict(advice: Advice | None, documents: Mapping[str, dict[str, Any]], lan
         return f"{model}{grave[0].title}; {gain_text(grave[0], language)}"
     if not layers:
         return "No layer was recorded" if language == "en" else "没有采集到任何层"
-    first = layers[0]
-    unasked = UNKNOWN if advice is None else str(len(advice.untold))
-    values = (unasked, first["layer"], _number(first["share"]), first["bound by"] or UNKNOWN)
+    values = (layers[0]["layer"], _number(layers[0]["share"]), layers[0]["bound by"] or UNKNOWN)
     if language == "zh":
-        return "没有规则发现问题({} 条规则缺少数据);耗时最长的层是 {}({} %),受限于:{}".format(*values)
-    return (
-        "No rule found what to change ({} lack data to tell); the layer that takes the most time is {} ({} %),"
-        " bound by: {}"
-    ).format(*values)
+        rules = f"没有规则发现问题({len(advice.untold)} 条规则缺少数据);" if advice else ""
+        return rules + "耗时最长的层是 {}({} %),受限于:{}".format(*values)
+    rules = f"No rule found what to change ({len(advice.untold)} lack data to tell). " if advice else ""
+    return rules + "The layer that takes the most time is {} ({} %), bound by: {}".format(*values)
 
 
 def _number(value: float | None) -> str:

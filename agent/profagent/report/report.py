@@ -39,7 +39,7 @@ async def write_report(
     Raises UsageError, StoreError, and ProfagentError where the file cannot be written.
     """
     assert operand.database is not None, "a report is of records, not of tables"
-    chosen = all_rules(operand.database.parent) if rules is None else rules
+    chosen = all_rules(operand.database, operand.session) if rules is None else rules
     shown = await gather(operand, chosen, language, against)
     write_atomically(file, [page(shown).encode()])
     return shown

@@ -149,3 +149,17 @@ def test_a_query_that_cannot_be_names_its_file(
 def test_a_session_that_there_is_not(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["advise", "7", "--workspace", str(workspace)]) == 2
     assert "no session 7" in capsys.readouterr().err
+
+
+def test_a_job_of_somebody_else_brings_no_rules(job: Path) -> None:
+    folder = job / "sqlite" / "rules"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "theirs.toml").write_text("no rule", "utf-8")
+    assert profagent("advise", job).code == 0
+
+
+def test_a_folder_that_cannot_be_made_is_said(job: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    ended = profagent("advise", job, "-o", tmp_path / "file" / "out")
+    assert ended.code == 1
+    assert "Traceback" not in ended.err
