@@ -11,11 +11,15 @@ import pytest
 from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from profagent.stats.stats import BYS
+from profagent_app.marks import Kind
+from tests.daemon.simulated_job import START_US
+from tests.fakes.spooled import MARKS, METRICS, mark, spooled, sweeps
 from tests.integration.board import eventually, simulated
-from tests.integration.host import profagent
+from tests.integration.host import profagent, recorded
 
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
+STEP_US = 100_000
 LEAST_PICTURE = 10_000
 RULE = "li[data-rule=split-activation]"
 SPAN = re.compile(r"([\d,.]+) (m?s) to ([\d,.]+) (m?s) of")
@@ -62,30 +66,34 @@ class Opened:
 def shown_as(cell: str, value: object) -> str:
     """A value with as many decimals as the cell has."""
     decimals = len(cell.partition(".")[2])
-    return f"{value:,.{decimals}f}" if isinstance(value, int | float) else str(value or "N/A")
+    return f"{value:,.{decimals}f}" if isinstance(value, int | float) else "N/A" if value is None else str(value)
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The manual's worked example, before and after its cure."""
-    root = tmp_path_factory.mktemp("jobs")
-    return simulated(root / "mish", 12, model="yolov4-mish"), simulated(root / "leaky", 12, model="yolov4-leaky")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Session 1: the manual's worked example, its cure beside it; a program's steps and the board's metrics as well."""
+    folder = tmp_path_factory.mktemp("report")
+    simulated(folder / "board", 12, model="yolov4-mish")
+    times = [START_US + number * STEP_US for number in range(12)]
+    steps = [mark(Kind.STEP, "frame", time_us, time_us + 40_000, number=at) for at, time_us in enumerate(times)]
+    spooled(folder / "board" / MARKS, b"".join(steps))
+    values = [(time_us, float(number)) for number, time_us in enumerate(times)]
+    spooled(folder / "board" / METRICS, sweeps(*values, names=("npu.hw_utilization", "cpu.all")))
+    recorded(folder / "board", folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def figures(jobs: tuple[Path, Path]) -> dict[str, list[dict[str, Any]]]:
-    """What `stats --json` tells of the first, by what a row is of."""
-    return {by: profagent("stats", jobs[0], "--by", by, "--json").document["rows"] for by in BYS if by != "step"}
+def figures(workspace: Path) -> dict[str, list[dict[str, Any]]]:
+    """What `stats --json` tells, by what a row is of."""
+    return {by: profagent("stats", "1", "--workspace", workspace, "--by", by, "--json").document["rows"] for by in BYS}
 
 
 @pytest.fixture(scope="module")
-def opened(
-    jobs: tuple[Path, Path], figures: dict[str, list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Opened]:
-    """Their report, in headless Chromium; while it runs no command can: its loop is the thread's."""
-    file = tmp_path_factory.mktemp("report") / "report.html"
-    mish, leaky = jobs
-    ended = profagent("report", mish, "--against", leaky, "-o", file, "--lang", "en")
+def opened(workspace: Path, figures: dict[str, list[dict[str, Any]]]) -> Iterator[Opened]:
+    """Its report, in headless Chromium; while it runs no command can: its loop is the thread's."""
+    file, leaky = workspace / "report.html", simulated(workspace / "cured", 12, model="yolov4-leaky")
+    ended = profagent("report", "1", "--workspace", workspace, "--against", leaky, "-o", file, "--lang", "en")
     assert ended.code == 0, ended.err
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
@@ -159,6 +167,21 @@ def test_the_timeline_zooms_by_button_wheel_and_keyboard(opened: Opened) -> None
     assert opened.text("#window") != before
     opened.page.click("[data-zoom=slowest]")
     assert opened.span_ms() == pytest.approx(one, rel=0.05)
+
+
+def test_the_timeline_has_both_processors_calls_ranges_and_metrics(opened: Opened) -> None:
+    kinds = ["inferences", "NPU segments", "NPU layers", "CPU segments", "CPU layers", "calls", "ranges"]
+    lanes = opened.page.evaluate("data.timeline.lanes")
+    assert [lane.startswith(kind) for lane, kind in zip(lanes, kinds, strict=True)] == [True] * len(kinds)
+    layers = "data.timeline.spans.filter(([lane]) => data.timeline.lanes[lane] === 'NPU layers').length"
+    assert opened.page.evaluate(layers) == sum(row["count"] for row in opened.page.evaluate("data.stats.layer.rows"))
+    picture = "document.querySelector('#timeline-chart canvas').toDataURL()"
+    before = opened.page.evaluate(picture)
+    opened.page.click("[data-zoom=all]")
+    for metric in ("cpu.all (%)", "npu.hw_utilization (%)"):
+        opened.page.select_option("#metric", label=metric)
+        assert opened.page.evaluate(picture) != before
+        before = opened.page.evaluate(picture)
 
 
 def test_every_chart_is_drawn_and_the_comparison_tells_the_cure(opened: Opened) -> None:

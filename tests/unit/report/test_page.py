@@ -15,6 +15,9 @@ import pytest
 
 from profagent.report.report import page
 from profagent.report.timeline import thinned
+from profagent_app.marks import Kind
+from tests.fakes.spooled import MARKS, mark, spooled
+from tests.fakes.spooled import START_US as RANGE_US
 from tests.integration.board import simulated
 from tests.integration.host import profagent
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
@@ -123,3 +126,23 @@ def test_places_are_filled_once() -> None:
         "verdict": "@@title@@",
     }
     assert data_of(page(shown))["session"]["hostname"] == "@@data@@"
+
+
+def test_a_session_without_a_job_has_its_ranges(tmp_path: Path) -> None:
+    marks = spooled(tmp_path / MARKS, mark(Kind.SPAN, "frame", RANGE_US, RANGE_US + 800))
+    where = ("--workspace", tmp_path / "workspace")
+    assert profagent("import", "-dir", marks, *where).code == 0
+    assert profagent("report", "1", *where, "-o", tmp_path / "report.html").code == 0
+    shown = data_of((tmp_path / "report.html").read_text("utf-8"))
+    assert shown["timeline"]["lanes"] == ["ranges 5/7"]
+    assert shown["timeline"]["spans"] == [[0, 0, 800, 0]]
+    assert shown["stats"]["step"]["rows"][0]["step"] == "frame"
+
+
+def test_a_clock_that_was_set_does_not_stretch_the_timeline(tmp_path: Path) -> None:
+    spans = [mark(Kind.SPAN, "frame", at, at + 800, number=at) for at in (5, RANGE_US, RANGE_US + 1000)]
+    file = tmp_path / "report.html"
+    assert profagent("report", spooled(tmp_path / MARKS, b"".join(spans)), "-o", file).code == 0
+    timeline = data_of(file.read_text("utf-8"))["timeline"]
+    assert [span[1] for span in timeline["spans"]] == [0, 1000]
+    assert timeline["rules"] == ["all but 1 events that last, or are from the others, more than 30 days"]
