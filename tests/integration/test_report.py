@@ -147,6 +147,7 @@ def test_the_table_is_searched_and_sorted_with_the_keyboard(opened: Opened) -> N
 
 def test_the_timeline_zooms_by_button_wheel_and_keyboard(opened: Opened) -> None:
     assert opened.is_drawn("timeline-chart")
+    opened.page.click("[data-zoom=typical]")
     one = opened.span_ms()
     assert one == pytest.approx(23.3 * 1.08, rel=0.05)  # an inference fills it
     opened.page.click("[data-zoom=all]")
@@ -192,7 +193,10 @@ def test_every_chart_is_drawn_and_the_comparison_tells_the_cure(opened: Opened) 
 
 
 def test_it_is_light_and_dark_and_fits_a_phone(opened: Opened) -> None:
-    light, dark = opened.looks(color_scheme="light"), opened.looks(color_scheme="dark")
+    picture = "document.querySelector('#layers-chart canvas').toDataURL()"
+    light, in_light = opened.looks(color_scheme="light"), opened.page.evaluate(picture)
+    dark = opened.looks(color_scheme="dark")
+    assert eventually(lambda: opened.page.evaluate(picture) != in_light)
     assert (light, dark) == (("rgb(246, 247, 249)", "rgb(27, 36, 48)"), ("rgb(16, 21, 28)", "rgb(228, 233, 239)"))
     opened.page.set_viewport_size(PHONE)
     width = "document.querySelector('#layers-chart canvas').getBoundingClientRect().width"

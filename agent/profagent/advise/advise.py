@@ -139,24 +139,19 @@ async def advise(
         for scope in scopes:
             if scope.job.frequency_mhz:
                 means.add(await records_of(readers, scope, in_us=True))
-        await connection.executescript(MEANS)
-        await put(connection, _LAYER, [*means.layer_rows()])
-        await put(connection, _MODEL, [*means.model_rows()])
-        await connection.execute("PRAGMA query_only = ON")
+        await means.put_into(connection)
         there = await _there(connection, found, has_times=bool(means.inferences))
-        likely = bool(likely_counters(provenance))
-        runner = _Runner(connection, found.session, means.model_us(), language, is_likely=likely)
+        runner = _Runner(connection, found.session, means.model_us(), language, bool(likely_counters(provenance)))
         findings: list[Finding] = []
         quiet: list[str] = []
         untold: list[Untold] = []
         for rule in rules:
-            lacking = [LACKS[need] for need in rule.needs if need not in there]
-            if lacking:
+            if lacking := [LACKS[need] for need in rule.needs if need not in there]:
                 untold.append(Untold(rule.id, lacking[0]))
-                continue
-            of_rule = await runner.findings(rule)
-            findings += of_rule
-            quiet += [] if of_rule else [rule.id]
+            elif of_rule := await runner.findings(rule):
+                findings += of_rule
+            else:
+                quiet.append(rule.id)
     findings.sort(key=lambda each: (SEVERITIES.index(each.severity), -(each.gain_us or 0.0), each.rule))
     return Advice(found.session, findings, quiet, untold, provenance)
 
@@ -174,33 +169,25 @@ async def _there(connection: aiosqlite.Connection, session: SessionRow, *, has_t
     return found
 
 
+@dataclass(frozen=True, slots=True)
 class _Runner:
     """Runs rules on a connection that has the tables made for them."""
 
-    def __init__(
-        self,
-        connection: aiosqlite.Connection,
-        session: int,
-        model_us: Mapping[str, float],
-        language: Language,
-        *,
-        is_likely: bool,
-    ) -> None:
-        self._connection = connection
-        self._session = session
-        self._model_us = model_us
-        self._language = language
-        self._is_likely = is_likely
+    connection: aiosqlite.Connection
+    session: int
+    model_us: Mapping[str, float]
+    language: Language
+    is_likely: bool
 
     async def findings(self, rule: Rule) -> list[Finding]:
         """A finding for each model that the rule's rows name."""
         try:
-            named = {"session": self._session, **rule.thresholds}
-            rows = await fetched_named(self._connection, rule.sql, named)
-        except (sqlite3.Error, ValueError) as error:
+            named = {"session": self.session, **rule.thresholds}
+            rows = await fetched_named(self.connection, rule.sql, named)
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
             raise rule.wrong(f"sql: {error}") from error
-        if rows and "gain_us" not in rows[0]:
-            raise rule.wrong("sql: without a column gain_us; write NULL AS gain_us where it is not known")
+        if not all(isinstance(row.get("gain_us", ""), int | float | None) for row in rows):
+            raise rule.wrong("sql: each row needs a number gain_us; write NULL AS gain_us where it is not known")
         by_model: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
             by_model[row.get("model")].append(row)
@@ -209,7 +196,7 @@ class _Runner:
     def _finding(self, rule: Rule, model: str | None, rows: list[dict[str, Any]]) -> Finding:
         gains = [row["gain_us"] for row in rows]
         gain_us = None if None in gains else float(sum(gains))
-        whole_us = self._model_us.get(model or "")
+        whole_us = self.model_us.get(model or "")
         share = gain_us / whole_us * 100 if gain_us is not None and whole_us else None
         values = {
             **rule.thresholds,
@@ -220,10 +207,10 @@ class _Runner:
             "gain_share": share,
             "inference_ms": whole_us and whole_us / US_PER_MS,
         }
-        words = rule.words(self._language)
+        words = rule.words(self.language)
         title, text, advice = (rule.said(each, values) for each in (words.title, words.finding, words.advice))
         evidence = [{name: value for name, value in row.items() if name not in _NOT_EVIDENCE} for row in rows]
-        is_likely = self._is_likely and "counters" in rule.needs
+        is_likely = self.is_likely and "counters" in rule.needs
         about = (rule.id, rule.severity, rule.kind, model)
         return Finding(*about, title, text, advice, rule.manual, gain_us, share, is_likely, evidence)
 
@@ -254,8 +241,18 @@ class _Means:
                 ratios = counters.values[found, : len(RATIOS)]
                 self._counters[key].append((ratios, counters.records.duration[found]))
 
-    def layer_rows(self) -> Iterator[tuple[Any, ...]]:
-        """Rows of `layer_means`."""
+    async def put_into(self, connection: aiosqlite.Connection) -> None:
+        """Make the rules' tables; from then on nothing can be written."""
+        await connection.executescript(MEANS)
+        await put(connection, _LAYER, [*self._layer_rows()])
+        await put(connection, _MODEL, [*self._model_rows()])
+        await connection.execute("PRAGMA query_only = ON")
+
+    def model_us(self) -> dict[str, float]:
+        """The mean time of an inference of each model."""
+        return {model: self._unit_us(model, *UNITS) for model, count in self.inferences.items() if count}
+
+    def _layer_rows(self) -> Iterator[tuple[Any, ...]]:
         model_us = self.model_us()
         for key, total in self._sums.items():
             model, unit, segment, name, kind = key
@@ -266,15 +263,10 @@ class _Means:
             share = us / model_us[model] * 100 if model_us[model] else None
             yield (model, unit, segment, self._places[key], name, kind, us, share, bound, *shown)
 
-    def model_rows(self) -> Iterator[tuple[Any, ...]]:
-        """Rows of `model_means`."""
+    def _model_rows(self) -> Iterator[tuple[Any, ...]]:
         for model, us in self.model_us().items():
             npu_us = self._unit_us(model, UNITS[0])
             yield (model, self.inferences[model], us, npu_us, us - npu_us)
-
-    def model_us(self) -> dict[str, float]:
-        """The mean time of an inference of each model."""
-        return {model: self._unit_us(model, *UNITS) for model, count in self.inferences.items() if count}
 
     def _unit_us(self, model: str, *units: str) -> float:
         sums = (total for key, total in self._sums.items() if key[0] == model and key[1] in units)

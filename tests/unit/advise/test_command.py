@@ -131,6 +131,8 @@ def test_rules_of_the_workspace_and_of_folders_are_asked(workspace: Path, capsys
         ("SELECT gains FROM layer_means", "no such column: gains"),
         ("SELECT 1 AS model WHERE :other", "sql: "),
         ("SELECT model FROM layer_means", "gain_us"),
+        ("SELECT model, 'much' AS gain_us FROM layer_means", "gain_us"),
+        ("SELECT 1 AS gain_us; DELETE FROM session", "one statement"),
         ("WITH a AS (SELECT 1) INSERT INTO session SELECT * FROM a", "sql: "),
     ],
 )
