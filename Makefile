@@ -10,7 +10,7 @@ PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help demo test test-long test-board check docs check-docs protos check-protos bench soak bench-growth fuzz pins clean
+.PHONY: help demo test test-long test-board check docs check-docs screenshot protos check-protos bench soak bench-growth fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -26,6 +26,7 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/need gcc build-essential
 	@tools/need zsh zsh
 	@tools/need fish fish
+	@tools/need chromium chromium
 	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
 	@tools/unsynced tools/test_on_39 $(PARALLEL)
 
@@ -62,10 +63,18 @@ docs: .venv/ready ## generate the pages of docs/reference anew
 check-docs: .venv/ready ## fail when these pages are not what the code gives
 	@$(BIN)/python tools/make_reference.py --check
 
+screenshot: .venv/ready ## take the README's picture of a report anew
+	@tools/need chromium chromium
+	@$(BIN)/python tools/make_screenshot.py
+
 protos: .venv-protoc/ready ## generate the wire's code anew
 	@$(PROTOC) tools/generate_protos.py
 
-check-protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
+check-screenshot: .venv/ready ## take the README's picture of a report anew
+	@tools/need chromium chromium
+	@$(BIN)/python tools/make_screenshot.py
+
+protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
 	@$(PROTOC) tools/generate_protos.py --check
 
 bench: .venv/ready .venv-bench/ready ## measure, and print the figures

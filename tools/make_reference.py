@@ -1,4 +1,4 @@
-"""Generate docs/reference from the code, or check that it is up to date: commands, ledger, database, settings.
+"""Generate docs/reference from the code, or check that it is up to date: commands, ledger, database, settings, rules.
 
 Run it with the environment of `make check` (`make docs`).
 """
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from profagent.advise.advise import LACKS, MEANS
+from profagent.advise.rules import SEVERITIES, own_rules
 from profagent.cli.main import EXIT_CODES, GROUPS, VERBS, group
 from profagent.ingest.decoder import schemas
 from profagent.ingest.reasons import REASONS
@@ -38,6 +40,8 @@ PAGES_OF = {
     "bundle": "../howto/board-without-python.md",
     "diff": "../howto/compare-runs.md",
     "nightly run": "../howto/every-night.md",
+    "advise": "../howto/advice.md",
+    "report": "../howto/report.md",
     "doctor": "doctor.md",
     "calibrate": "counter-maps.md",
     "redecode": "counter-maps.md",
@@ -155,7 +159,31 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def rules_page() -> str:
+    """The rules of `advise` from their files, and what they read beside the views."""
+    lines = [NOTICE.format("agent/profagent/advise/rules/*.toml"), "# Rules of advise", ""]
+    lines += [
+        "[How to read advice, and write a rule](../howto/advice.md). What a rule needs and a session lacks is `N/A`:",
+        "",
+        *_list((need, why) for need, why in LACKS.items()),
+    ]
+    rules = own_rules()
+    for severity in SEVERITIES:
+        lines += ["", f"## {severity.capitalize()}", ""]
+        for rule in (each for each in rules if each.severity == severity):
+            title, advice = (re.sub(r"\{(\w+)[^}]*\}", r"*\1*", text) for text in (rule.en.title, rule.en.advice))
+            needs = f" Needs {', '.join(rule.needs)}." if rule.needs else ""
+            limits = ", ".join(f"{name} {value:g}" for name, value in rule.thresholds.items())
+            lines.append(f"- `{rule.id}`: {title}. → {advice} Thresholds: {limits}.{needs} {rule.manual}.")
+    lines += ["", "## Tables for rules", "", "They are there while rules run, beside [the views](database.md)."]
+    for comment, name in re.findall(r"^((?:--.*\n)+)CREATE TEMP TABLE (\w+)", MEANS, re.MULTILINE):
+        text = " ".join(re.findall(r"^-- (?!  )(.*)$", comment, re.MULTILINE))
+        lines += ["", f"### `{name}`", "", text, "", *_list(_meanings(comment).items())]
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "rules.md": rules_page,
     "commands.md": commands_page,
     "ledger.md": ledger_page,
     "database.md": database_page,

@@ -51,6 +51,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "watch": ("watch.cli", "Show a board's inferences live."),
         "show": ("export.cli:show_command", "Print a JOB's tables (the vendor's command)."),
         "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
+        "advise": ("advise.cli", "Say what to work on, why, and what it could bring."),
+        "report": ("report.cli", "Write one HTML file that opens anywhere: verdict, timeline, layers."),
         "trend": ("stats.trend", "Show a model's time over sessions, and when it changed."),
     },
     "Capture": {

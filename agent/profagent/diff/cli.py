@@ -99,8 +99,8 @@ async def command(  # noqa: PLR0913 - one parameter an option
     if workspace is not None and not any(map(_is_in_workspace, (base, new))):
         raise UsageError("--workspace goes with a session or a baseline", hint="leave it out: BASE and NEW are neither")
     chosen = Workspace.at(workspace)
-    old = await _operand(base, chosen, maps)
-    found = await diff(old, await _operand(new, chosen, maps), conditions, floor, skip)
+    old = await operand(base, chosen, maps)
+    found = await diff(old, await operand(new, chosen, maps), conditions, floor, skip)
     if junit is not None:
         text = "\n".join(report_lines(found, as_markdown=False))
         write_atomically(junit, [junit_xml("profagent diff", junit_cases(found), text)])
@@ -119,7 +119,7 @@ def _is_in_workspace(text: str) -> bool:
     return text.startswith(BASELINE) or (text.isdecimal() and not Path(text).exists())
 
 
-async def _operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
+async def operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
     """What one word names. Raises UsageError, StoreError."""
     if text.startswith(BASELINE):
         session = await baseline_session(workspace, text.removeprefix(BASELINE))

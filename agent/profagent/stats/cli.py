@@ -78,7 +78,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     answer = await stats(found.database, session=found.session, job=found.job, by=by, skip=skip)
     rows = _sorted(answer, sort)[:top]
     if as_json:
-        click.echo(msgspec.json.encode(_document(answer, rows, skip)))
+        click.echo(msgspec.json.encode(stats_document(answer, rows, skip)))
         return 0 if answer.rows else await tell_unrecorded(found.database, found.session, found.job)
     titles = [_column(name, answer.unit) for name in column_names(by)]
     cells = [_cells(by, row, likely_counters(answer.provenance)) for row in rows]
@@ -160,7 +160,8 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
             yield about + line
 
 
-def _document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict[str, object]:
+def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict[str, Any]:
+    """What `--json` prints."""
     names = column_names(answer.by)
     return {
         "by": answer.by,

@@ -27,13 +27,14 @@ class Choice(NamedTuple):
     """Which inferences: those of a picture count, of these each model's last ones; None leaves nothing out.
 
     Unless it is asked for by its picture count, one whose figures are not final is left out. `from_us` and `to_us`
-    choose those that ran between these moments of the board's clock.
+    choose those that ran between these moments of the board's clock; `spread` so many of each model, evenly taken.
     """
 
     inference: int | None = None
     last: int | None = None
     from_us: int | None = None
     to_us: int | None = None
+    spread: int | None = None
 
 
 class InferenceRow(NamedTuple):
@@ -122,7 +123,8 @@ WITH numbered AS (
                               current_pic_count, inference) - 1 AS iter_id, {KNOWN} AS is_known
     FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job
 ), matching AS (
-    SELECT *, row_number() OVER (PARTITION BY device_id, model ORDER BY iter_id DESC) AS from_last
+    SELECT *, row_number() OVER (PARTITION BY device_id, model ORDER BY iter_id DESC) AS from_last,
+           count(*) OVER (PARTITION BY device_id, model) AS of_model
     FROM numbered WHERE CASE WHEN :inference IS NULL THEN is_known ELSE current_pic_count = :inference END
     AND (:from_us IS NULL OR end_us >= :from_us) AND (:to_us IS NULL OR start_us <= :to_us)
 )
@@ -131,7 +133,8 @@ SELECT row_number() OVER files - 1 AS position,
        model_id, stream_id, batch_num, input_pic_num, current_pic_count, load, start_us, cache_hit, cache_miss,
        (SELECT ifnull(sum(ticks), 0) FROM segment g WHERE g.inference = matching.inference AND kind = 'aicore')
        AS ticks, inference
-FROM matching WHERE :last IS NULL OR from_last <= :last
+FROM matching WHERE (:last IS NULL OR from_last <= :last)
+AND (:spread IS NULL OR from_last * :spread / of_model > (from_last - 1) * :spread / of_model)
 WINDOW files AS (ORDER BY device_id, name, model_id, batch_num, iter_id)
 """  # noqa: S608 - a condition of ours
 

@@ -111,6 +111,19 @@ def test_a_picture_count_that_cannot_be_is_refused(builder: DatabaseBuilder, sel
         select(Choice(inference=count)).inferences()
 
 
+def test_inferences_of_each_model_are_spread_evenly(builder: DatabaseBuilder, select: Any) -> None:
+    session = builder.session()
+    job = builder.job(session)
+    many, few = builder.model(job, "a"), builder.model(job, "b")
+    for pic in range(10):
+        builder.inference(session, many, pic, start_us=START_US + pic)
+    for pic in (20, 21):
+        builder.inference(session, few, pic, start_us=START_US + pic)
+    assert _picture_counts(select(Choice(spread=3))) == [0, 3, 6, 20, 21]
+    assert _picture_counts(select(Choice(spread=1))) == [0, 20]
+    assert len(_picture_counts(select(Choice(spread=99)))) == 12
+
+
 def test_records_come_by_position_and_in_the_order_of_their_file(builder: DatabaseBuilder, select: Any) -> None:
     session = builder.session()
     model = builder.model(builder.job(session))

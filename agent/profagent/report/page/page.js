@@ -1,0 +1,303 @@
+// What is text and tables. Every text is put in as text, never as HTML: names come from boards.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const UNKNOWN = "N/A";
+const US_PER_MS = 1000;
+// A longer text may take several lines of its cell.
+const LONG_TEXT = 36;
+const byId = (id) => document.getElementById(id);
+
+function element(name, options = {}, ...children) {
+  const made = document.createElement(name);
+  const { text, style, ...attributes } = options;
+  if (text !== undefined) made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  Object.assign(made.style, style);
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+const isNumber = (value) => typeof value === "number";
+
+function numberText(value, decimals = 3) {
+  if (value === null || value === undefined) return UNKNOWN;
+  return value.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+}
+
+const countText = (value) => numberText(value, 0);
+
+// What stands between backticks is code.
+function written(name, attributes, text) {
+  const parts = text.split("`").map((part, place) => (place % 2 ? element("code", { text: part }) : part));
+  return element(name, attributes, ...parts);
+}
+
+// Durations of an inference and its layers are ticks where the clock is not known.
+const unit = data.stats.layer.unit;
+const durationText = (value) => (value === null ? UNKNOWN : unit === "ticks" ? `${numberText(value, 0)} ticks`
+  : value >= US_PER_MS ? `${numberText(value / US_PER_MS, 3)} ms` : `${numberText(value, 1)} us`);
+
+// One colour for each bound, the same in light and dark, told apart without red and green.
+const BOUND_COLOURS = {
+  cube: "#2f8f5b", mac: "#4f9dde", vector: "#7fb069", vec: "#9a7fd1", DLD: "#e08a2e", WLD: "#c2577a", Dstr: "#d0b03a",
+  Dtrans: "#6f7f95", unexplained: "#b35900", [UNKNOWN]: "#9aa5b1",
+};
+const BOUND_MEANINGS = {
+  cube: "the cube unit works well", mac: "cube instructions", vector: "the vector unit works well",
+  vec: "vector instructions", DLD: "loading feature maps", WLD: "loading weights", Dstr: "storing results",
+  Dtrans: "moving data inside", unexplained: "nothing reaches 50 %", [UNKNOWN]: "no counter map",
+};
+const boundOf = (row) => (row["bound by"] || UNKNOWN).replace("?", "");
+const colourOf = (bound) => BOUND_COLOURS[bound] || BOUND_COLOURS[UNKNOWN];
+
+// A column has whole numbers, or all of its numbers have decimals.
+function withDecimals(columns, rows) {
+  return columns.map((each, place) => {
+    const isWhole = rows.every((row) => !isNumber(row[place]) || Number.isInteger(row[place]));
+    return { ...each, decimals: isWhole ? 0 : (each.decimals ?? 3) };
+  });
+}
+
+function table(titled, rows, caption) {
+  const columns = withDecimals(titled, rows);
+  const head = element("tr", {}, ...columns.map(({ title, number }) =>
+    element("th", { text: title, scope: "col", class: number ? "number" : "" })));
+  const body = rows.map((row) => element("tr", {}, ...row.map((value, place) => cell(value, columns[place]))));
+  const parts = [element("thead", {}, head), element("tbody", {}, ...body)];
+  const made = element("table", caption ? { "aria-label": caption } : {}, ...parts);
+  return element("div", { class: "scroll", tabindex: "0" }, made);
+}
+
+function cell(value, { number, decimals }) {
+  if (value instanceof Node) return element("td", {}, value);
+  if (number || isNumber(value)) return element("td", { text: numberText(value, decimals), class: "number" });
+  const text = value === null ? UNKNOWN : String(value);
+  return element("td", { text, class: text.length > LONG_TEXT ? "text" : "" });
+}
+
+function bar(share, colour) {
+  const width = `${Math.max(0, Math.min(100, share || 0))}%`;
+  return element("span", { class: "bar", role: "presentation" },
+    element("i", { style: { width, background: colour } }));
+}
+
+function showHead() {
+  const about = data.session;
+  const started = new Date(about.started_us / US_PER_MS).toISOString().replace("T", " ").slice(0, 19);
+  const facts = [`${started} UTC`, about.source, about.hostname ? `board ${about.board}` : null, about.labels,
+    about.sdk_version && `SDK ${about.sdk_version}`, about.counter_map && `counter map ${about.counter_map}`];
+  byId("facts").textContent = facts.filter(Boolean).join(" · ");
+  byId("simulated").hidden = !data.simulated;
+  byId("made").textContent = `Written by profagent ${data.profagent}. `
+    + "Charts: Apache ECharts 5.6.0, Apache License 2.0, © The Apache Software Foundation.";
+  for (const section of document.querySelectorAll("main section:not([hidden])")) {
+    byId("sections").append(element("a", { href: `#${section.id}`, text: section.querySelector("h2").textContent }));
+  }
+}
+
+function showTiles() {
+  const tiles = [];
+  for (const row of data.stats.model.rows) {
+    tiles.push([`${row.model}: an inference`, durationText(row.median),
+      `median; p95 ${durationText(row.p95)}, ${countText(row.count)} inferences`]);
+  }
+  const units = {};
+  for (const row of data.stats.segment.rows) units[row.unit] = (units[row.unit] || 0) + (row.share || 0);
+  const split = [["AA_CORE", "NPU"], ["AA_CPU", "CPU"]].filter(([key]) => key in units)
+    .map(([key, name]) => `${name} ${numberText(units[key], 1)} %`);
+  if (split.length) tiles.push(["Where the time goes", split.join(", "), "of all segments"]);
+  const first = data.stats.layer.rows[0];
+  if (first) {
+    const bound = first["bound by"] || UNKNOWN;
+    tiles.push(["Longest layer", first.layer, `${numberText(first.share, 1)} %, bound by ${bound}`]);
+  }
+  const { losses, sampled, due } = data.session;
+  tiles.push(["Losses", losses ? countText(losses) : "none", `${countText(sampled)} of ${countText(due)} due sampled`]);
+  byId("tiles").append(...tiles.map(([name, value, more]) => element("div", {},
+    element("dt", { text: name }), element("dd", { text: value }, element("small", { text: more })))));
+}
+
+function evidence(finding) {
+  const first = finding.evidence[0];
+  const names = Object.keys(first).filter((name) => finding.evidence.some((row) => row[name] !== null));
+  const areNumbers = (name) => finding.evidence.every((row) => row[name] === null || isNumber(row[name]));
+  const columns = names.map((name) => ({ title: name, number: areNumbers(name) }));
+  const rows = finding.evidence.map((row) => names.map((name) => row[name]));
+  return table(columns, rows, `Evidence of ${finding.rule}`);
+}
+
+const isShare = (share) => share !== null && share <= 100;
+
+function findingCard(finding, place) {
+  const doubt = finding.likely ? element("span", { class: "source", text: "rests on uncertain counters" }) : null;
+  const isKnown = finding.gain_us !== null;
+  const share = isShare(finding.share) ? `, ${numberText(finding.share, 1)} % of an inference` : " an inference";
+  const gain = [element("b", { text: isKnown ? durationText(finding.gain_us) : UNKNOWN }),
+    element("span", { text: isKnown ? `at most${share}` : finding.gain })];
+  const more = finding.all_rows > finding.evidence.length ? ` of ${countText(finding.all_rows)}` : "";
+  const details = element("details", place === 0 ? { open: "" } : {},
+    element("summary", { text: `Evidence: ${countText(finding.evidence.length)}${more} rows` }), evidence(finding));
+  return element("li", { class: "card", "data-rule": finding.rule },
+    element("h3", {}, element("span", { class: `badge ${finding.severity}`, text: finding.grade }),
+      element("span", { text: (finding.model ? `${finding.model}: ` : "") + finding.title }), doubt),
+    element("div", { class: "gain" }, ...gain),
+    written("p", {}, finding.finding),
+    written("p", { class: "try" }, finding.advice),
+    details,
+    element("p", { class: "source", text: `Rule ${finding.rule}. ${finding.manual}` }));
+}
+
+function showAdvice() {
+  if (!data.advice) return;
+  byId("findings").append(...data.advice.findings.map(findingCard));
+  const { nothing_found: quiet, cannot_tell: untold } = data.advice;
+  const lines = [`Nothing found by: ${quiet.join(", ") || "none"}`,
+    ...untold.map(({ rule, why }) => `${UNKNOWN}: ${rule}: ${why}`)];
+  byId("untold").append(
+    element("summary", { text: `${quiet.length} rules found nothing, of ${untold.length} nobody can tell` }),
+    ...lines.map((text) => element("div", { text })));
+}
+
+const UNIT_COLOURS = { AA_CORE: "#4f9dde", AA_CPU: "#e08a2e" };
+
+function showWhere() {
+  const segments = data.stats.segment.rows;
+  const names = { AA_CORE: "NPU", AA_CPU: "CPU" };
+  const mean = { title: `mean(${data.stats.segment.unit})`, number: true };
+  const share = { title: "share(%)", number: true, decimals: 2 };
+  byId("segments").append(element("h3", { text: "Segments of the network" }), tableOrNone(
+    [{ title: "model" }, { title: "segment", number: true }, { title: "unit" }, mean, share, { title: "" }],
+    segments.map((row) => [row.model, Number(row.segment), names[row.unit], row.mean, row.share,
+      bar(row.share, UNIT_COLOURS[row.unit])]), "No segment was recorded."));
+  const calls = data.stats.api.rows;
+  byId("calls").append(element("h3", { text: "Calls of the runtime's API" }), tableOrNone(
+    [{ title: "function" }, { title: "count", number: true }, { title: "mean(us)", number: true, decimals: 1 }, share],
+    calls.map((row) => [row.function, row.count, row.mean, row.share]), "No call was recorded."));
+}
+
+function tableOrNone(columns, rows, none) {
+  return rows.length ? table(columns, rows) : element("p", { class: "none", text: none });
+}
+
+function showBounds() {
+  const shares = {};
+  for (const row of data.stats.layer.rows) shares[boundOf(row)] = (shares[boundOf(row)] || 0) + (row.share || 0);
+  const sorted = Object.entries(shares).sort((one, other) => other[1] - one[1]);
+  byId("bounds").append(
+    element("div", { class: "stack", role: "presentation" }, ...sorted.map(([bound, share]) =>
+      element("i", { style: { width: `${share}%`, background: colourOf(bound) } }))),
+    element("ul", { class: "legend" }, ...sorted.map(([bound, share]) => element("li", {},
+      element("i", { style: { background: colourOf(bound) } }), element("b", { text: bound }),
+      ` ${numberText(share, 1)} %, ${BOUND_MEANINGS[bound] || UNKNOWN}`))));
+}
+
+function showComparison() {
+  const found = data.comparison;
+  if (!found) return;
+  byId("comparison").hidden = false;
+  const rows = found.models.flatMap((model) => model.layers.flatMap((layer) => {
+    const names = (side) => layer[side].map((each) => each.name).join(" | ");
+    const change = layer.change;
+    if (layer.what === "same" && !(change && change.significant)) return [];
+    return [[model.model, names("base") || "–", names("new") || "–", layer.what, change && change.base.median,
+      change && change.new.median, change && change.difference, change && change.percent, change && change.p]];
+  }));
+  const totals = found.models.map(({ model, total }) => [model, total.base.median, total.new.median, total.difference,
+    total.percent, total.significant ? "beyond the noise" : "within noise or floor"]);
+  const us = (title) => ({ title, number: true });
+  const changes = [us("BASE(us)"), us("NEW(us)"), us("change(us)"), { ...us("change(%)"), decimals: 2 }];
+  byId("compared").append(element("p", { class: "sentence", id: "compared-verdict", text: found.verdict }),
+    element("p", { class: "rule", text: `BASE is ${found.base.called}, NEW is ${found.new.called}` }),
+    ...found.unfair.map((line) => element("p", { class: "rule", text: `unfair: ${line}` })),
+    table([{ title: "model" }, ...changes, { title: "" }], totals),
+    element("details", {}, element("summary", { text: `${countText(rows.length)} layers changed` }),
+      table([...["model", "BASE", "NEW", "what"].map((title) => ({ title })), ...changes, { ...us("p"), decimals: 4 }],
+        rows)));
+}
+
+function showCaveats() {
+  const ledger = data.session.ledger;
+  byId("caveats").append(
+    element("ul", { class: "caveats" }, ...data.caveats.map((text) => element("li", { text }))),
+    ledger.length ? element("details", {}, element("summary", { text: `Ledger: ${countText(ledger.length)} rows` }),
+      table([...["grade", "reason", "meaning", "what", "file"].map((title) => ({ title })),
+        { title: "count", number: true }],
+      ledger.map((row) => [row.grade, row.reason, row.meaning, row.detail, row.log || row.job || "–", row.count])))
+      : element("p", { class: "none", text: "The ledger is empty." }));
+}
+
+// The table of all figures: what `profagent stats --json` has, by what the reader chooses.
+
+const chosen = { by: "layer", column: "total", falling: true, words: "" };
+
+function showFigures() {
+  const { rows, unit: rowUnit, left_out: leftOut } = data.stats[chosen.by];
+  const names = rows.length ? Object.keys(rows[0]) : [];
+  const words = chosen.words.toLowerCase().split(/\s+/).filter(Boolean);
+  const fitting = rows.filter((row) => {
+    const text = names.map((name) => (isNumber(row[name]) ? "" : String(row[name]))).join(" ").toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+  const direction = chosen.falling ? -1 : 1;
+  const sorted = [...fitting].sort((one, other) => direction * compared(one[chosen.column], other[chosen.column]));
+  const columns = names.map((name) => column(name, rows, rowUnit));
+  const made = table(columns, sorted.map((row) => names.map((name) => row[name])));
+  const headings = made.querySelectorAll("th");
+  names.forEach((name, place) => headings[place].replaceChildren(sorter(name, headings[place])));
+  byId("figures").replaceChildren(made.firstChild);
+  byId("count").textContent = `${countText(sorted.length)} of ${countText(rows.length)} rows`;
+  byId("table-rule").textContent = leftOut.filter(({ left_out: count }) => count)
+    .map((each) => `Left out as warm-up: ${each.left_out} of ${each.inferences} inferences of ${each.model}.`)
+    .join(" ");
+}
+
+function column(name, rows, rowUnit) {
+  const number = rows.some((row) => isNumber(row[name]));
+  const title = name === "share" ? "share(%)" : number && name !== "count" ? `${name}(${rowUnit})` : name;
+  return { title, number, decimals: name === "share" ? 2 : 3 };
+}
+
+function sorter(name, heading) {
+  const isChosen = chosen.column === name;
+  if (isChosen) heading.setAttribute("aria-sort", chosen.falling ? "descending" : "ascending");
+  const mark = isChosen ? (chosen.falling ? " ↓" : " ↑") : "";
+  const made = element("button", { type: "button", text: heading.textContent + mark, "data-column": name });
+  made.addEventListener("click", () => {
+    chosen.falling = isChosen ? !chosen.falling : true;
+    chosen.column = name;
+    showFigures();
+    document.querySelector(`[data-column="${CSS.escape(name)}"]`).focus();
+  });
+  return made;
+}
+
+function compared(one, other) {
+  if (isNumber(one) && isNumber(other)) return one - other;
+  return String(one ?? "").localeCompare(String(other ?? ""));
+}
+
+function prepareTable() {
+  byId("by").append(...Object.entries(data.stats).filter(([, each]) => each.rows.length)
+    .map(([by]) => element("option", { value: by, text: by })));
+  byId("by").addEventListener("change", (event) => {
+    Object.assign(chosen, { by: event.target.value, column: "total", falling: true });
+    showFigures();
+  });
+  byId("search").addEventListener("input", (event) => { chosen.words = event.target.value; showFigures(); });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && !event.target.matches("input, select")) {
+      event.preventDefault();
+      byId("search").focus();
+    }
+  });
+  showFigures();
+}
+
+showComparison();
+showHead();
+showTiles();
+showAdvice();
+showWhere();
+showBounds();
+showCaveats();
+prepareTable();

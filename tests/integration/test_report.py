@@ -1,0 +1,210 @@
+"""The report as its reader meets it: one file in a real browser, without a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, sync_playwright
+
+from profagent.stats.stats import BYS
+from profagent_app.marks import Kind
+from tests.daemon.simulated_job import START_US
+from tests.fakes.spooled import MARKS, METRICS, mark, spooled, sweeps
+from tests.integration.board import eventually, simulated
+from tests.integration.host import profagent, recorded
+
+WIDE: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+STEP_US = 100_000
+LEAST_PICTURE = 10_000
+RULE = "li[data-rule=split-activation]"
+SPAN = re.compile(r"([\d,.]+) (m?s) to ([\d,.]+) (m?s) of")
+
+
+class Opened:
+    """The page, and what went wrong in it."""
+
+    def __init__(self, page: Page, file: Path) -> None:
+        self.page = page
+        self.wrong: list[str] = []
+        page.on("console", lambda message: self.wrong.append(message.text))
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on("request", lambda request: self._requested(request.url))
+        page.goto(file.as_uri())
+
+    def _requested(self, url: str) -> None:
+        if not url.startswith(("file:", "data:")):
+            self.wrong.append(url)
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)
+
+    def span_ms(self) -> float:
+        """How much of time the timeline shows."""
+        found = SPAN.match(self.text("#window"))
+        assert found
+        start, end = (float(found[at].replace(",", "")) * (1 if found[at + 1] == "ms" else 1000) for at in (1, 3))
+        return end - start
+
+    def looks(self, **media: Any) -> tuple[str, str]:
+        """The colours of ground and text."""
+        self.page.emulate_media(**media)
+        style = "getComputedStyle(document.body)"
+        found = self.page.evaluate(f"[{style}.backgroundColor, {style}.color]")
+        return found[0], found[1]
+
+    def is_drawn(self, chart: str) -> bool:
+        """Whether a chart has more than its ground: a picture of one colour is small."""
+        picture = f"document.querySelector('#{chart} canvas').toDataURL()"
+        return len(self.page.evaluate(picture)) > LEAST_PICTURE
+
+
+def shown_as(cell: str, value: object) -> str:
+    """A value with as many decimals as the cell has."""
+    decimals = len(cell.partition(".")[2])
+    return f"{value:,.{decimals}f}" if isinstance(value, int | float) else "N/A" if value is None else str(value)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Session 1: the manual's worked example, its cure beside it; a program's steps and the board's metrics as well."""
+    folder = tmp_path_factory.mktemp("report")
+    simulated(folder / "board", 12, model="yolov4-mish")
+    times = [START_US + number * STEP_US for number in range(12)]
+    steps = [mark(Kind.STEP, "frame", time_us, time_us + 40_000, number=at) for at, time_us in enumerate(times)]
+    spooled(folder / "board" / MARKS, b"".join(steps))
+    values = [(time_us, float(number)) for number, time_us in enumerate(times)]
+    spooled(folder / "board" / METRICS, sweeps(*values, names=("npu.hw_utilization", "cpu.all")))
+    recorded(folder / "board", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def figures(workspace: Path) -> dict[str, list[dict[str, Any]]]:
+    """What `stats --json` tells, by what a row is of."""
+    return {by: profagent("stats", "1", "--workspace", workspace, "--by", by, "--json").document["rows"] for by in BYS}
+
+
+@pytest.fixture(scope="module")
+def opened(workspace: Path, figures: dict[str, list[dict[str, Any]]]) -> Iterator[Opened]:
+    """Its report, in headless Chromium; while it runs no command can: its loop is the thread's."""
+    file, leaky = workspace / "report.html", simulated(workspace / "cured", 12, model="yolov4-leaky")
+    ended = profagent("report", "1", "--workspace", workspace, "--against", leaky, "-o", file, "--lang", "en")
+    assert ended.code == 0, ended.err
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        page = browser.new_page(viewport=WIDE)
+        yield Opened(page, file)
+        browser.close()
+
+
+def test_it_opens_with_the_advice_at_its_top_and_says_that_it_is_simulated(opened: Opened) -> None:
+    assert "Mish is no activation of this NPU" in opened.text("#sentence")
+    assert "simulated" in opened.text("#simulated")
+    finding = opened.text(RULE)
+    for words in ("high", "Replace Mish by LeakyRelu", "at most, 39", "stem.0.softplus | stem.0.tanh | stem.0.mul"):
+        assert words in finding
+    tops = [opened.page.locator(place).bounding_box() for place in ("#sentence", RULE, "#timeline", "#table")]
+    heights = [box["y"] for box in tops if box]
+    assert heights == sorted(heights)
+    assert heights[1] < WIDE["height"]
+
+
+def test_the_figures_are_those_of_stats(opened: Opened, figures: dict[str, list[dict[str, Any]]]) -> None:
+    cells_of = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    columns_of = "all => all.map(each => each.dataset.column)"
+    for by, rows in figures.items():
+        opened.page.select_option("#by", by)
+        shown = opened.page.eval_on_selector_all("#figures tbody tr", cells_of)
+        columns = opened.page.eval_on_selector_all("#figures th button", columns_of)
+        assert columns == [*rows[0]]
+        for cells, row in zip(shown, rows, strict=True):
+            assert cells == [shown_as(cell, value) for cell, value in zip(cells, row.values(), strict=True)]
+        assert opened.page.evaluate("by => data.stats[by].rows", by) == rows
+    opened.page.select_option("#by", "layer")
+
+
+def test_the_table_is_searched_and_sorted_with_the_keyboard(opened: Opened) -> None:
+    opened.page.keyboard.press("/")
+    opened.page.keyboard.type("tanh stage1")
+    names = opened.page.eval_on_selector_all("#figures tbody tr", "rows => rows.map(row => row.cells[1].textContent)")
+    assert len(names) == 6
+    assert all("tanh" in name and "stage1" in name for name in names)
+    assert opened.text("#count") == "6 of 181 rows"
+    opened.page.focus("[data-column=layer]")
+    for direction in ("descending", "ascending"):
+        opened.page.keyboard.press("Enter")
+        assert opened.page.get_attribute("#figures th[aria-sort]", "aria-sort") == direction
+    found = opened.page.eval_on_selector_all("#figures tbody tr", "rows => rows.map(row => row.cells[1].textContent)")
+    assert found == sorted(names)
+    opened.page.fill("#search", "")
+    opened.page.click("[data-column=total]")
+
+
+def test_the_timeline_zooms_by_button_wheel_and_keyboard(opened: Opened) -> None:
+    assert opened.is_drawn("timeline-chart")
+    opened.page.click("[data-zoom=typical]")
+    one = opened.span_ms()
+    assert one == pytest.approx(23.3 * 1.08, rel=0.05)  # an inference fills it
+    opened.page.click("[data-zoom=all]")
+    everything = opened.span_ms()
+    assert everything > 12 * 23
+    opened.page.locator("#timeline-chart").hover()
+    opened.page.keyboard.down("Control")
+    opened.page.mouse.wheel(0, -300)
+    opened.page.keyboard.up("Control")
+    assert eventually(lambda: opened.span_ms() < everything)
+    opened.page.focus("#timeline-chart")
+    opened.page.keyboard.press("0")
+    assert opened.span_ms() == pytest.approx(everything)
+    opened.page.keyboard.press("+")
+    assert opened.span_ms() == pytest.approx(everything / 2, rel=0.01)
+    before = opened.text("#window")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.text("#window") != before
+    opened.page.click("[data-zoom=slowest]")
+    assert opened.span_ms() == pytest.approx(one, rel=0.05)
+
+
+def test_the_timeline_has_both_processors_calls_ranges_and_metrics(opened: Opened) -> None:
+    kinds = ["inferences", "NPU segments", "NPU layers", "CPU segments", "CPU layers", "calls", "ranges"]
+    lanes = opened.page.evaluate("data.timeline.lanes")
+    assert [lane.startswith(kind) for lane, kind in zip(lanes, kinds, strict=True)] == [True] * len(kinds)
+    layers = "data.timeline.spans.filter(([lane]) => data.timeline.lanes[lane] === 'NPU layers').length"
+    assert opened.page.evaluate(layers) == sum(row["count"] for row in opened.page.evaluate("data.stats.layer.rows"))
+    picture = "document.querySelector('#timeline-chart canvas').toDataURL()"
+    before = opened.page.evaluate(picture)
+    opened.page.click("[data-zoom=all]")
+    for metric in ("cpu.all (%)", "npu.hw_utilization (%)"):
+        opened.page.select_option("#metric", label=metric)
+        assert opened.page.evaluate(picture) != before
+        before = opened.page.evaluate(picture)
+
+
+def test_every_chart_is_drawn_and_the_comparison_tells_the_cure(opened: Opened) -> None:
+    for chart in ("layers-chart", "histogram-chart", "course-chart", "spread-chart"):
+        assert opened.is_drawn(chart), chart
+    assert "yolov4 +64" in opened.text("#compared-verdict")
+    assert "loss: none" in opened.text("#caveats")
+
+
+def test_it_is_light_and_dark_and_fits_a_phone(opened: Opened) -> None:
+    picture = "document.querySelector('#layers-chart canvas').toDataURL()"
+    light, in_light = opened.looks(color_scheme="light"), opened.page.evaluate(picture)
+    dark = opened.looks(color_scheme="dark")
+    assert eventually(lambda: opened.page.evaluate(picture) != in_light)
+    assert (light, dark) == (("rgb(246, 247, 249)", "rgb(27, 36, 48)"), ("rgb(16, 21, 28)", "rgb(228, 233, 239)"))
+    opened.page.set_viewport_size(PHONE)
+    width = "document.querySelector('#layers-chart canvas').getBoundingClientRect().width"
+    # Drawn anew for the smaller window.
+    assert eventually(lambda: opened.page.evaluate(width) < PHONE["width"])
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    assert opened.is_drawn("timeline-chart")
+
+
+def test_nothing_went_wrong_and_nothing_was_fetched(opened: Opened) -> None:
+    assert opened.wrong == []

@@ -1,0 +1,167 @@
+"""`profagent advise`: the manual's worked example, what is not known, and the user's own rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from profagent.cli.main import run
+from tests.integration.board import simulated
+from tests.integration.host import profagent
+from tests.unit.advise.test_rules import GOOD, RULES
+from tests.unit.store.database import START_US, DatabaseBuilder
+
+MANUAL_MS = (23.299, 14.190)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The manual's worked example on the simulated board."""
+    return simulated(tmp_path_factory.mktemp("mish"), 12, model="yolov4-mish")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A session without a counter map, calls or metrics."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session()
+    model = builder.model(builder.job(session), layers=("conv0", "pool0"))
+    for pic in range(12):
+        inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), [7, 14])
+    builder.close()
+    return tmp_path
+
+
+def test_the_worked_example_of_the_manual_is_found_in_one_command(job: Path) -> None:
+    found = profagent("advise", job, "--json", LANG="C").document
+    first = found["findings"][0]
+    assert (first["rule"], first["severity"], first["model"]) == ("split-activation", "high", "yolov4")
+    assert {row["activation"] for row in first["evidence"]} == {"Mish"}
+    assert len(first["evidence"]) == 43
+    # What its author won by LeakyRelu.
+    assert first["gain_us"] / 1000 == pytest.approx(MANUAL_MS[0] - MANUAL_MS[1], abs=0.1)
+    assert "LeakyRelu" in first["advice"]
+    assert found["simulated"] is True
+    cannot = {each["rule"] for each in found["cannot_tell"]}
+    rest = {each["rule"] for each in found["findings"]} | {*found["nothing_found"]}
+    assert cannot | rest == RULES.keys()
+    assert cannot == {name for name, rule in RULES.items() if "metrics" in rule.needs}
+
+
+def test_the_gain_is_what_the_other_activation_brings(job: Path, tmp_path: Path) -> None:
+    leaky = simulated(tmp_path, 12, model="yolov4-leaky")
+    means = [
+        profagent("stats", each, "--by", "model", "--json").document["rows"][0]["mean"] / 1000 for each in (job, leaky)
+    ]
+    assert means == pytest.approx(MANUAL_MS, abs=0.2)
+    rules = {each["rule"] for each in profagent("advise", leaky, "--json").document["findings"]}
+    assert "split-activation" not in rules
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "said"),
+    [
+        ({"LANG": "C"}, (), "Mish is no activation of this NPU"),
+        ({"LC_ALL": "", "LC_MESSAGES": "", "LANG": "zh_CN.UTF-8"}, (), "NPU 不支持激活函数 Mish"),
+        ({"LANG": "C"}, ("--lang", "zh"), "每次推理最多可省 9."),
+    ],
+)
+def test_it_speaks_english_and_chinese(
+    variables: dict[str, str], arguments: tuple[str, ...], said: str, job: Path
+) -> None:
+    ended = profagent("advise", job, *arguments, **{"LC_ALL": "", **variables})
+    assert ended.code == 0
+    assert said in ended.out
+    assert "*** simulated" in ended.out
+
+
+def test_the_vendor_s_file_has_the_vendor_s_keys(job: Path, tmp_path: Path) -> None:
+    ended = profagent("advise", job, "-o", tmp_path / "out")
+    assert "unverified" in ended.err
+    found = json.loads((tmp_path / "out" / "prof_rule_0.json").read_text("utf-8"))
+    assert found["simulated"] is True
+    assert found["data"][0]["Rule Type"] == "Operator Processing"
+    assert len(found["data"][0]["result"]) == 43
+
+
+def test_a_model_that_is_loaded_each_time(tmp_path: Path) -> None:
+    found = profagent("advise", simulated(tmp_path, 1, model="mobilenetv2", loads=4), "--json").document
+    (loading,) = (each for each in found["findings"] if each["rule"] == "load-in-loop")
+    assert loading["evidence"][0]["loads"] == 4
+    assert loading["gain_us"] == 15_000
+
+
+def test_layers_on_the_cpu_cut_the_network(tmp_path: Path) -> None:
+    found = profagent("advise", simulated(tmp_path, 10), "--json").document
+    (cut,) = (each for each in found["findings"] if each["rule"] == "cpu-cut")
+    assert {row["type"] for row in cut["evidence"]} == {"Pooling"}
+
+
+def test_without_a_counter_map_what_rests_on_it_is_not_guessed(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["advise", "1", "--workspace", str(workspace), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    why = {each["rule"]: each["why"] for each in found["cannot_tell"]}
+    assert why.keys() == {name for name, rule in RULES.items() if {"counters", "calls", "metrics"} & {*rule.needs}}
+    assert "no counter map" in why["dld-suspect"]
+    assert run(["advise", "1", "--workspace", str(workspace)]) == 0
+    assert "N/A: clock-change, thermal: no system metric was recorded" in capsys.readouterr().out
+
+
+def test_rules_of_the_workspace_and_of_folders_are_asked(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (workspace / "rules").mkdir()
+    (workspace / "rules" / "mine.toml").write_text(GOOD, "utf-8")
+    (workspace / "others").mkdir()
+    (workspace / "others" / "other.toml").write_text(GOOD.replace("many-layers", "most-layers"), "utf-8")
+    assert run(["advise", "1", "--workspace", str(workspace), "--lang", "en"]) == 0
+    assert "[low] yolo has 2 layers" in capsys.readouterr().out
+    others = ("--rules", str(workspace / "others"), "--json")
+    assert run(["advise", "1", "--workspace", str(workspace), *others]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {each["rule"] for each in found["findings"]} >= {"many-layers", "most-layers"}
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT gains FROM layer_means", "no such column: gains"),
+        ("SELECT 1 AS model WHERE :other", "sql: "),
+        ("SELECT model FROM layer_means", "gain_us"),
+        ("SELECT model, 'much' AS gain_us FROM layer_means", "gain_us"),
+        ("SELECT 1 AS gain_us; DELETE FROM session", "one statement"),
+        ("WITH a AS (SELECT 1) INSERT INTO session SELECT * FROM a", "sql: "),
+    ],
+)
+def test_a_query_that_cannot_be_names_its_file(
+    query: str, said: str, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workspace / "rules").mkdir()
+    start, end = GOOD.index('sql = "') + 7, GOOD.index('"\n[thresholds]')
+    (workspace / "rules" / "mine.toml").write_text(GOOD[:start] + query + GOOD[end:], "utf-8")
+    assert run(["advise", "1", "--workspace", str(workspace)]) == 2
+    error = capsys.readouterr().err
+    assert "mine.toml" in error
+    assert said in error
+
+
+def test_a_session_that_there_is_not(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["advise", "7", "--workspace", str(workspace)]) == 2
+    assert "no session 7" in capsys.readouterr().err
+
+
+def test_a_job_of_somebody_else_brings_no_rules(job: Path) -> None:
+    folder = job / "sqlite" / "rules"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "theirs.toml").write_text("no rule", "utf-8")
+    assert profagent("advise", job).code == 0
+
+
+def test_a_folder_that_cannot_be_made_is_said(job: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    ended = profagent("advise", job, "-o", tmp_path / "file" / "out")
+    assert ended.code == 1
+    assert "Traceback" not in ended.err

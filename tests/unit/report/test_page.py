@@ -1,0 +1,148 @@
+"""The page as a file: what it holds, how large it is, and that nothing in it can be taken for something else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zlib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from profagent.report.report import page
+from profagent.report.timeline import thinned
+from profagent_app.marks import Kind
+from tests.fakes.spooled import MARKS, mark, spooled
+from tests.fakes.spooled import START_US as RANGE_US
+from tests.integration.board import simulated
+from tests.integration.host import profagent
+from tests.unit.store.database import JOB, START_US, DatabaseBuilder
+
+DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
+HOSTILE = "</script><!--<b>&\u2028@@data@@"
+MOST_BYTES = 3_000_000
+
+
+def data_of(text: str) -> Any:
+    (found,) = DATA.findall(text)
+    return json.loads(found)
+
+
+def test_the_library_is_the_one_that_its_page_names() -> None:
+    folder = resources.files("profagent.report").joinpath("echarts")
+    digest = hashlib.sha256(folder.joinpath("echarts.min.js").read_bytes()).hexdigest()
+    about = folder.joinpath("README.md").read_text("utf-8")
+    assert digest in about
+    (version,) = re.findall(r"^# Apache ECharts (\S+)$", about, re.MULTILINE)
+    shown = resources.files("profagent.report").joinpath("page", "page.js").read_text("utf-8")
+    assert f"Apache ECharts {version}" in shown
+    for name in ("LICENSE", "NOTICE", "LICENSE-d3"):
+        assert folder.joinpath(name).is_file()
+
+
+def test_names_of_a_board_cannot_end_the_data(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session()
+    model = builder.model(builder.job(session), name=HOSTILE, layers=(HOSTILE,))
+    for pic in range(3):
+        inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), [7])
+    builder.close()
+    file = tmp_path / "report.html"
+    assert profagent("report", "1", "--workspace", tmp_path, "-o", file).code == 0
+    text = file.read_text("utf-8")
+    assert data_of(text)["stats"]["layer"]["rows"][0]["layer"] == HOSTILE
+    assert HOSTILE not in text
+
+
+def test_a_page_for_many_records_is_small_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    """100,000 layers in it: more than a page holds."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session(simulated=1, counter_map="some")
+    layers = tuple(f"stage{number // 10}.block{number}.convolution" for number in range(100))
+    model = builder.model(builder.job(session), layers=layers)
+    ticks = [700 + 7 * (number % 13) for number in range(100)]
+    counters: list[tuple[float | None, ...]] = [(0.9, 0.8, 0.1, 0.1, 0.2, 0.1, 0.3, 0.2, 1000.0, 1000.0)] * 100
+    for pic in range(1000):
+        inference = builder.inference(session, model, pic, start_us=START_US + 12_000 * pic)
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), ticks, counters=counters)
+    builder.close()
+    file = tmp_path / "report.html"
+    assert profagent("report", "1", "--workspace", tmp_path, "-o", file).code == 0
+    assert file.stat().st_size < MOST_BYTES
+    shown = data_of(file.read_text("utf-8"))
+    assert shown["timeline"]["rules"] == [
+        "segments and layers of 120 of 1,000 inferences, evenly taken from each model"
+    ]
+    assert len(shown["timeline"]["spans"]) == 1000 + 120 * 101
+    assert shown["stats"]["layer"]["rows"][0]["count"] == 1000
+    assert len(zlib.compress(file.read_bytes())) < MOST_BYTES / 3
+
+
+@pytest.mark.parametrize("number", [1, 99, 100, 101, 5000])
+def test_points_are_thinned_to_the_lowest_and_highest_of_each_part(number: int) -> None:
+    points = np.column_stack([np.arange(number, dtype=float), np.sin(np.arange(number))])
+    kept = thinned(points, 100)
+    assert len(kept) <= 100
+    assert (kept[:, 1].min(), kept[:, 1].max()) == (points[:, 1].min(), points[:, 1].max())
+    assert (np.diff(kept[:, 0]) > 0).all()
+
+
+def test_a_session_whose_records_are_gone_keeps_its_figures(tmp_path: Path) -> None:
+    job = simulated(tmp_path / "board", 4, model="mobilenetv2")
+    where = ("--workspace", tmp_path / "workspace")
+    assert profagent("import", "-dir", job, *where).code == 0
+    before = profagent("stats", "1", "--json", *where).document["rows"]
+    assert profagent("gc", "--keep-last", "0", *where).code == 0
+    file = tmp_path / "report.html"
+    assert profagent("report", "1", *where, "-o", file).code == 0
+    assert data_of(file.read_text("utf-8"))["stats"]["layer"]["rows"] == before
+
+
+def test_it_says_what_is_wrong(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    builder.job(builder.session())
+    builder.close()
+    file = tmp_path / "report.html"
+    where = ("--workspace", tmp_path)
+    assert profagent("report", "2", *where, "-o", file).code == 2
+    assert profagent("report", "1", *where, "-o", tmp_path / "no" / "folder.html").code == 1
+    ended = profagent("report", "1", *where, "-o", file)
+    assert ended.code == 0
+    assert "No layer was recorded" in ended.out
+    assert JOB in file.read_text("utf-8")
+
+
+def test_places_are_filled_once() -> None:
+    shown = {
+        "session": {"hostname": "@@data@@", "session": 1},
+        "jobs": [],
+        "simulated": False,
+        "language": "en",
+        "verdict": "@@title@@",
+    }
+    assert data_of(page(shown))["session"]["hostname"] == "@@data@@"
+
+
+def test_a_session_without_a_job_has_its_ranges(tmp_path: Path) -> None:
+    marks = spooled(tmp_path / MARKS, mark(Kind.SPAN, "frame", RANGE_US, RANGE_US + 800))
+    where = ("--workspace", tmp_path / "workspace")
+    assert profagent("import", "-dir", marks, *where).code == 0
+    assert profagent("report", "1", *where, "-o", tmp_path / "report.html").code == 0
+    shown = data_of((tmp_path / "report.html").read_text("utf-8"))
+    assert shown["timeline"]["lanes"] == ["ranges 5/7"]
+    assert shown["timeline"]["spans"] == [[0, 0, 800, 0]]
+    assert shown["stats"]["step"]["rows"][0]["step"] == "frame"
+
+
+def test_a_clock_that_was_set_does_not_stretch_the_timeline(tmp_path: Path) -> None:
+    spans = [mark(Kind.SPAN, "frame", at, at + 800, number=at) for at in (5, RANGE_US, RANGE_US + 1000)]
+    file = tmp_path / "report.html"
+    assert profagent("report", spooled(tmp_path / MARKS, b"".join(spans)), "-o", file).code == 0
+    timeline = data_of(file.read_text("utf-8"))["timeline"]
+    assert [span[1] for span in timeline["spans"]] == [0, 1000]
+    assert timeline["rules"] == ["all but 1 events that last, or are from the others, more than 30 days"]
