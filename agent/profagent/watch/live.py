@@ -24,7 +24,7 @@ from profagent.ingest.changes import (
     SimulatedKnown,
 )
 from profagent.link.messages import ENDED_STATES, REMOVED
-from profagent.watch.live_inference import LiveRecord, OpenInference, layer_of, model_fields, rounded
+from profagent.watch.live_inference import OpenInference, RecordColumns, model_fields, rounded
 from profagent.watch.live_job import LiveJob
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class LiveEvents:
     def feed(self, batch: JobChanges, now_s: float) -> Iterator[Event]:
         """Events of one JOB's changes; `now_s` is a clock that never goes back."""
         if batch.job not in self._jobs:
-            self._jobs[batch.job] = LiveJob(has_counters=self._with_records)
+            self._jobs[batch.job] = LiveJob()
         job = self._jobs[batch.job]
         self._jobs.move_to_end(batch.job)
         yield from self._make_room()
@@ -190,9 +190,10 @@ class LiveEvents:
     def _tell(self, name: str, job: LiveJob, inferences: Iterable[tuple[OpenInference, Verdict]]) -> Iterator[Event]:
         for inference, verdict in inferences:
             if self._with_records and verdict.state is not FigureState.PENDING:
-                for record in inference.records[inference.shown_records :]:
-                    yield self._record(name, job, inference, record)
-                inference.shown_records = len(inference.records)
+                for columns in inference.columns_from(inference.shown_records):
+                    for row in range(len(columns.duration)):
+                        yield self._record(name, job, inference.name, columns, row)
+                inference.shown_records = inference.records
             yield self._inference(name, job, inference, verdict)
 
     def pass_over(self, batch: JobChanges, now_s: float) -> None:
@@ -236,21 +237,21 @@ class LiveEvents:
             case _:
                 job.know(change, now_s)
 
-    def _record(self, job_name: str, job: LiveJob, inference: OpenInference, record: LiveRecord) -> Event:
-        layer = layer_of(record, job.us_per_tick, job.table(inference.name))
+    def _record(self, job_name: str, job: LiveJob, name: LogName, columns: RecordColumns, row: int) -> Event:
+        layer = columns.layer(row, job.us_per_tick, job.table(name))
         return self._event(
             "record",
             job_name,
-            unit=record.unit.value,
-            **model_fields(inference.name),
-            segment=record.segment,
-            sequence=record.sequence,
+            unit=columns.unit.value,
+            **model_fields(name),
+            segment=int(columns.segment[row]),
+            sequence=int(columns.sequence[row]),
             layer_name=layer.name,
             layer_type=layer.type,
             duration_us=rounded(layer.duration_us),
-            **{name: rounded(value, 6) for name, value in record.counters.items()},
+            **{counter: rounded(values[row], 6) for counter, values in columns.counters.items()},
             **layer.bound(),
-            **self._doubts(has_counters=record.ratios is not None),
+            **self._doubts(has_counters=bool(columns.counters)),
         )
 
     def _calls(self, job_name: str, change: ApiRecords) -> Iterator[Event]:
@@ -276,7 +277,7 @@ class LiveEvents:
             self.inferences += 1
             inference.is_counted = True
         fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name))
-        doubts = self._doubts(has_counters=any(record.ratios is not None for record in inference.records))
+        doubts = self._doubts(has_counters=any(each.counters for each in inference.columns))
         return self._event("inference", job_name, **fields, **doubts, **self.samples.of_model(job_name, inference.name))
 
     def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:
