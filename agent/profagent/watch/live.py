@@ -24,7 +24,7 @@ from profagent.ingest.changes import (
     SimulatedKnown,
 )
 from profagent.link.messages import ENDED_STATES, REMOVED
-from profagent.watch.live_inference import OpenInference, RecordColumns, model_fields, rounded
+from profagent.watch.live_inference import LayerTimes, OpenInference, RecordColumns, model_fields, rounded
 from profagent.watch.live_job import LiveJob
 
 if TYPE_CHECKING:
@@ -135,9 +135,12 @@ Event = dict[str, Any]
 
 
 class LiveEvents:
-    """Turns changes into events. `with_records` gives one for each record, else one for each inference."""
+    """Turns changes into events. `with_records` gives one for each record, else one for each inference.
 
-    def __init__(self, *, with_records: bool = False) -> None:
+    `with_layers`: an inference has all of its `layers`, and calls come in columns.
+    """
+
+    def __init__(self, *, with_records: bool = False, with_layers: bool = False) -> None:
         self.simulated = False
         # Counters that the map in use calls likely, not certain.
         self.likely: Sequence[str] = ()
@@ -145,7 +148,7 @@ class LiveEvents:
         self.inferences = 0
         self.records = dict.fromkeys(("aicore", "aicpu", "acl_api"), 0)
         self.ledger = {"loss": 0, "note": 0}
-        self._with_records = with_records
+        self._with_records, self._with_layers = with_records, with_layers
         self._jobs: OrderedDict[str, LiveJob] = OrderedDict()
         # What was told, by JOB, log and whether it follows from the log's bytes, then by reason.
         self._shown: Lru[tuple[str, str | None, bool], dict[str, Entry]] = Lru(SHOWN_ENTRIES)
@@ -256,6 +259,8 @@ class LiveEvents:
 
     def _calls(self, job_name: str, change: ApiRecords) -> Iterator[Event]:
         self.records["acl_api"] += len(change.number)
+        if self._with_layers:
+            yield self._event("calls", job_name, calls=change.records)
         for record in change.records if self._with_records else ():
             begin, end = int(record["begin_us"]), int(record["end_us"])
             yield self._event(
@@ -278,6 +283,10 @@ class LiveEvents:
             inference.is_counted = True
         fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name))
         doubts = self._doubts(has_counters=any(each.counters for each in inference.columns))
+        if self._with_layers:
+            is_final = verdict.state is FigureState.FINAL
+            columns = tuple(inference.columns) if is_final else ()
+            fields["layers"] = LayerTimes(columns, job.us_per_tick, job.table(inference.name))
         return self._event("inference", job_name, **fields, **doubts, **self.samples.of_model(job_name, inference.name))
 
     def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:

@@ -72,6 +72,14 @@ class RecordColumns(NamedTuple):
         return np.array([self.counters[name][row] if name in self.counters else np.nan for name in RATIOS])
 
 
+class LayerTimes(NamedTuple):
+    """All records of an inference, the table that names their layers, and how long a tick is; None: not known."""
+
+    columns: tuple[RecordColumns, ...]
+    us_per_tick: float | None
+    table: LayerTable | None
+
+
 class Layer(NamedTuple):
     """The layer of a record and how long it took; None for what is not known."""
 
