@@ -15,7 +15,7 @@ from profagent.store.queries import find_session
 from profagent.store.sessions import require_records
 from profagent.watch.live import LiveEvents
 from profagent.watch.live_board import LiveBoard
-from profagent.watch.stored import StoredSession, jobs_of
+from profagent.watch.stored import StoredSession, first_start_us, jobs_of
 from profagent.watch.watch import BOARD_EACH_S, NO_COUNTER_MAP
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ class Pace:
         self._due_s = 0.0
         self._goes_on = asyncio.Event()
         self._goes_on.set()
+
+    def begin(self, time_us: int | None) -> None:
+        """What came before this time of the board is not waited for."""
+        self._latest_us, self._due_s = time_us, self._now_s()
 
     def pause(self, *, is_paused: bool) -> None:
         """Stand still, or go on."""
@@ -124,6 +128,8 @@ class Player:
             if counter_map is None:
                 tell(NO_COUNTER_MAP)
             session = StoredSession(connection, replayed.workspace, found.session, jobs, counter_map)
+            # A ring of calls goes back further than the session.
+            pace.begin(await first_start_us(connection, found.session))
             async for time_us, what in session.moments():
                 passed_s = await pace.reach(time_us)
                 if stop.is_set():

@@ -90,6 +90,12 @@ async def jobs_of(connection: aiosqlite.Connection, session: int) -> list[Stored
     return [StoredJob._make(row) for row in await fetched(connection, _JOBS, (session,))]
 
 
+async def first_start_us(connection: aiosqlite.Connection, session: int) -> int | None:
+    """When its first inference began; None where that is not known."""
+    ((start_us,),) = await fetched(connection, "SELECT min(start_us) FROM inference WHERE session = ?", (session,))
+    return int(start_us) if start_us else None
+
+
 class _Mirrored:
     """The files of a JOB in the mirror, decoded in the order in which they are asked for."""
 

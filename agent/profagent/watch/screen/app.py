@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from rich.segment import Segment
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -66,10 +65,11 @@ class BoardScreen(Screen[None]):
     #side Lines { height: 1fr; border: round $primary-darken-1; border-title-color: $accent; padding: 0 1; }
     Input { height: 1; border: none; padding: 0 1; display: none; }
     Input:focus { border: none; }
-    .-narrow #body { layout: vertical; }
-    .-narrow #layers { width: 100%; }
-    .-narrow #side { width: 100%; height: 11; }
-    .-narrow #side #inferences { height: 6; }
+    BoardScreen.-narrow #body { layout: vertical; }
+    BoardScreen.-narrow #layers { width: 100%; }
+    BoardScreen.-narrow #side { width: 100%; height: 10; }
+    BoardScreen.-narrow #side Lines { height: 5; }
+    BoardScreen.-narrow #keys { height: 2; }
     """
 
     def compose(self) -> ComposeResult:
@@ -114,7 +114,7 @@ class BoardScreen(Screen[None]):
         inferences = self.pane("inferences")
         inferences.show(panes.inference_lines(layers.inferences(), inferences.size.width, inferences.size.height))
         self._draw_side(model)
-        self.pane("keys").show([key_line(width)])
+        self.pane("keys").show(key_lines(width))
 
     def _draw_layers(self, likely: Sequence[str]) -> None:
         app, pane = self.app, self.pane("layers")
@@ -151,18 +151,23 @@ def side_lines(model: BoardModel, name: str, width: int, height: int) -> list[Li
     return panes.series_lines(model.series(name), width, height)
 
 
-def key_line(width: int) -> Line:
-    """The keys and what they do, as far as there is room; help has all of them."""
-    line: Line = []
+def key_lines(width: int) -> list[Line]:
+    """The keys and what they do; in two lines where one has no room for them."""
+    lines: list[Line] = [[]]
+    gap = "  " if width >= WIDE_COLUMNS - 2 else " "
     for key, about, _ in panes.KEYS:
-        line += [word(key, TITLE), word(f" {about}", FAINT), Segment("  " if width > 110 else " ")]
-    return line
+        parts = [word(key, TITLE), word(f" {about}{gap}", FAINT)]
+        if sum(part.cell_length for part in [*lines[-1], *parts]) > width:
+            lines.append([])
+        lines[-1] += parts
+    return lines
 
 
 class WatchApp(App[None]):
     """The screen over the models of some boards. It draws at most four times a second, and nothing while paused."""
 
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None  # keys are the screen's, but while a text is asked for
     TITLE = "profagent watch"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "pause"),

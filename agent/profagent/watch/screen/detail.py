@@ -57,7 +57,7 @@ class LayerScreen(Screen[None]):
 
     CSS = """
     LayerScreen { layout: vertical; }
-    #about { height: 3; padding: 0 1; background: $panel; }
+    #about { height: 4; padding: 0 1; background: $panel; }
     #middle { height: 1fr; }
     LayerScreen Lines { border-title-color: $accent; }
     #histogram { width: 1fr; border: round $primary-darken-1; padding: 0 1; }
@@ -90,7 +90,7 @@ class LayerScreen(Screen[None]):
         about, histogram, counters, history = (
             self.query_one(f"#{name}", Lines) for name in ("about", "histogram", "counters", "history")
         )
-        about.show(about_lines(detail, self.app.model_name, likely))
+        about.show(about_lines(detail, self.app.model_name, likely, self.size.width - 2))
         histogram.show(
             paint.histogram(detail.times_us, histogram.size.width, histogram.size.height),
             f"Distribution over the last {len(detail.times_us)} inferences",
@@ -106,15 +106,14 @@ def _key(key: str, about: str) -> Segment:
     return word(f"{key} {about}", TITLE)
 
 
-def about_lines(detail: LayerDetail, model: str, likely: Sequence[str]) -> list[Line]:
+def about_lines(detail: LayerDetail, model: str, likely: Sequence[str], width: int) -> list[Line]:
     """Which layer, how long it takes, what bounds it."""
     times = detail.times_us
     unit = "CPU" if detail.is_cpu else "NPU"
-    first = joined(
-        [word(detail.name or UNKNOWN, STRONG), word(f"{detail.type or UNKNOWN} on the {unit} of {model}", FAINT)]
-    )
+    what = word(f"{detail.type or UNKNOWN}, on the {unit}, of {model}", FAINT)
+    names = [[word(paint.shortened(detail.name or UNKNOWN, width), STRONG)], [what]]
     if not len(times):
-        return [first, [word("no inference had it lately", FAINT)]]
+        return [*names, [word("no inference had it lately", FAINT)]]
     median, p95 = np.quantile(times, (0.5, 0.95)).tolist()
     before = detail.baseline_us
     second = joined(
@@ -128,9 +127,9 @@ def about_lines(detail: LayerDetail, model: str, likely: Sequence[str]) -> list[
         ]
     )
     if detail.bound is None:
-        return [first, second, [word(f"bound by {UNKNOWN}: no counter map tells", FAINT)]]
+        return [*names, second, [word(f"bound by {UNKNOWN}: no counter map tells", FAINT)]]
     meaning = MEANINGS.get(detail.bound, "")
-    return [first, second, [word(f"bound by {detail.bound}{bound_mark(likely)}", WARN), word(f": {meaning}", INK)]]
+    return [*names, second, [word(f"bound by {detail.bound}{bound_mark(likely)}", WARN), word(f": {meaning}", INK)]]
 
 
 def counter_lines(detail: LayerDetail, width: int, likely: Sequence[str]) -> list[Line]:
