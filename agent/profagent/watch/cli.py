@@ -138,7 +138,7 @@ def _percent(share: float | None) -> str:
 
 def wants_screen(*, plain: bool) -> bool:
     """Whether somebody sits at a terminal that can show a screen."""
-    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    has_terminal = all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
     return has_terminal and not plain and os.environ.get("TERM", "dumb") != "dumb"
 
 

@@ -150,7 +150,11 @@ class ModelLayers:
         shown = places[query.first : query.first + query.number]
         whole = float(np.nansum(medians[used])) if len(used) else 0.0
         means = self._mean_counters() if shown else None
-        lines = tuple(self._line(place, medians, whole, means, baseline) for place in shown)
+        trends = self._trends(shown)
+        lines = tuple(
+            self._line(place, medians, whole, means, baseline, trend)
+            for place, trend in zip(shown, trends, strict=True)
+        )
         return LayersView(lines, len(places), len(used), len(self._order()), bool(self._counters))
 
     def detail(self, place: int, baseline: Mapping[str, float] | None = None) -> LayerDetail | None:
@@ -232,9 +236,10 @@ class ModelLayers:
         whole: float,
         means: NDArray[np.float64] | None,
         baseline: Mapping[str, float],
+        trend: tuple[float, ...],
     ) -> LayerLine:
-        order, (name, type_) = self._order(), self._names[place]
-        last = float(self._times[order[-1], place])
+        name, type_ = self._names[place]
+        last = float(self._times[(self._rows - 1) % len(self._times), place])
         median = float(medians[place])
         return LayerLine(
             place,
@@ -244,15 +249,23 @@ class ModelLayers:
             None if np.isnan(last) else last,
             median,
             median / whole if whole else 0.0,
-            self._trend(place, order),
+            trend,
             self._bound(place, means),
             self._change(place, medians, baseline),
         )
 
-    def _trend(self, place: int, order: NDArray[np.int64]) -> tuple[float, ...]:
-        """Means of stretches of the kept inferences, oldest first."""
-        parts = np.array_split(self._times[order, place], min(TREND_POINTS, len(order)))
-        return tuple(float(part[~np.isnan(part)].mean()) for part in parts if not np.isnan(part).all())
+    def _trends(self, places: list[int]) -> list[tuple[float, ...]]:
+        """For each place means of stretches of the kept inferences, oldest first, without those that had it not."""
+        order = self._order()
+        if not len(order):
+            return [()] * len(places)
+        times = self._times[order][:, places]
+        known = ~np.isnan(times)
+        starts = np.arange(min(TREND_POINTS, len(order))) * len(order) // min(TREND_POINTS, len(order))
+        sums = np.add.reduceat(np.where(known, times, 0.0), starts)
+        with np.errstate(invalid="ignore"):
+            means = (sums / np.add.reduceat(known.astype(np.float64), starts)).T.tolist()
+        return [tuple(each for each in row if each == each) for row in means]  # noqa: PLR0124 - NaN
 
     def _change(self, place: int, medians: NDArray[np.float64], baseline: Mapping[str, float]) -> float | None:
         before = baseline.get(self._names[place][0] or "")

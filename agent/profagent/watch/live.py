@@ -24,7 +24,14 @@ from profagent.ingest.changes import (
     SimulatedKnown,
 )
 from profagent.link.messages import ENDED_STATES, REMOVED
-from profagent.watch.live_inference import LayerTimes, OpenInference, RecordColumns, model_fields, rounded
+from profagent.watch.live_inference import (
+    SLOWEST_LAYERS,
+    LayerTimes,
+    OpenInference,
+    RecordColumns,
+    model_fields,
+    rounded,
+)
 from profagent.watch.live_job import LiveJob
 
 if TYPE_CHECKING:
@@ -281,7 +288,9 @@ class LiveEvents:
         if verdict.state is not FigureState.PENDING and not inference.is_counted:
             self.inferences += 1
             inference.is_counted = True
-        fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name))
+        # All layers are there: which are the slowest is not asked for.
+        slowest = 0 if self._with_layers else SLOWEST_LAYERS
+        fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name), slowest=slowest)
         doubts = self._doubts(has_counters=any(each.counters for each in inference.columns))
         if self._with_layers:
             is_final = verdict.state is FigureState.FINAL

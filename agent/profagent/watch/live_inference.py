@@ -129,10 +129,13 @@ class OpenInference:
                 yield columns.cut(max(first, 0), count if end is None else min(end, count))
             first, end = first - count, None if end is None else end - count
 
-    def fields(self, verdict: Verdict, us_per_tick: float | None, table: LayerTable | None) -> dict[str, Any]:
+    def fields(
+        self, verdict: Verdict, us_per_tick: float | None, table: LayerTable | None, *, slowest: int = SLOWEST_LAYERS
+    ) -> dict[str, Any]:
         """Its figures, as an event tells them: null, with the reason, where they are not final."""
         is_final = verdict.state is FigureState.FINAL
-        times = self._times(us_per_tick, table) if is_final else {"total_us": None, "aicpu_us": None, "slowest": []}
+        unknown: dict[str, Any] = {"total_us": None, "aicpu_us": None, "slowest": []}
+        times = self._times(us_per_tick, table, slowest) if is_final else unknown
         return {
             **model_fields(self.name),
             "start_us": (self.done.start_us or None) if is_final and self.done is not None else None,
@@ -146,7 +149,7 @@ class OpenInference:
             ],
         }
 
-    def _times(self, us_per_tick: float | None, table: LayerTable | None) -> dict[str, Any]:
+    def _times(self, us_per_tick: float | None, table: LayerTable | None, slowest: int) -> dict[str, Any]:
         aicore = [each for each in self.columns if each.unit is LogKind.AICORE]
         durations: list[float] = []
         for each in aicore:
@@ -165,7 +168,7 @@ class OpenInference:
                     "share": _share(layer.duration_us, aicore_us),
                     **layer.bound(),
                 }
-                for place in nlargest(SLOWEST_LAYERS, range(len(durations)), durations.__getitem__)
+                for place in nlargest(slowest, range(len(durations)), durations.__getitem__)
                 for layer in [_record_at(aicore, place).layer(0, us_per_tick, table)]
             ],
         }

@@ -20,6 +20,7 @@ from profagent.watch.watch import WatchView, follow, kept_in, own_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from profagent.ingest.changes import JobChanges
     from profagent.link.messages import Board
     from profagent.store.store import Store
     from profagent.store.workspace import Workspace
@@ -43,6 +44,17 @@ class ScreenView(WatchView):
         super().__init__(options, model.take, lambda text: model.note("remark", text))
         self._model, self._at = model, options.address
         model.summary = self.events.summary
+
+    def changed(self, changes: Sequence[JobChanges]) -> None:
+        """What came of one JOB is one batch: nobody is to see each file by itself."""
+        together: list[JobChanges] = []
+        for batch in changes:
+            last = together[-1] if together else None
+            if last is not None and last.job == batch.job and last.state is None:
+                together[-1] = replace(batch, changes=[*last.changes, *batch.changes])
+            else:
+                together.append(batch)
+        super().changed(together)
 
     def linked(self, board: Board, role: str) -> None:
         """The link stands."""
