@@ -227,6 +227,8 @@ class LiveEvents:
 
     def _change(self, job_name: str, job: LiveJob, change: Change, now_s: float) -> Iterator[Event]:
         match change:
+            case LogAdvanced():  # most changes are
+                job.know(change, now_s)
             case SegmentRecords():
                 self.records[change.name.kind.value] += len(change.sequence)
                 job.take(change, now_s)

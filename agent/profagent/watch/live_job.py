@@ -100,6 +100,16 @@ class LiveJob:
     def know(self, change: Change, now_s: float) -> None:
         """Take what makes no event by itself."""
         match change:
+            case LogAdvanced():
+                self._advance(change)
+            case LogReset():
+                self._reset(change.path)
+            case LogAnnounced():
+                self._announce(change.path)
+            case LogJudged():
+                self._judge(change)
+            case LogRemoved():
+                self._remove(change.path)
             case FrequencyKnown():
                 self._frequency_mhz = change.mhz
                 self._touch_all()
@@ -110,16 +120,6 @@ class LiveJob:
                 inference = self._opened(change.name, change.load, now_s)
                 if inference is not None:
                     inference.done = change.done
-            case LogReset():
-                self._reset(change.path)
-            case LogAnnounced():
-                self._announce(change.path)
-            case LogJudged():
-                self._judge(change)
-            case LogAdvanced():
-                self._advance(change)
-            case LogRemoved():
-                self._remove(change.path)
 
     def take(self, change: SegmentRecords, now_s: float) -> None:
         """Put records to their inferences, unless those were told."""
