@@ -101,6 +101,7 @@ class Player:
         self._replayed = replayed
         self.events = LiveEvents(with_records=replayed.with_records, with_layers=with_layers)
         self._board = LiveBoard(with_all=with_layers)
+        self._board_each_us = (BOARD_EACH_S / 4 if with_layers else BOARD_EACH_S) * US_PER_S
         self._board_us = 0
 
     async def play(
@@ -117,7 +118,6 @@ class Player:
         async with reading(replayed.workspace.readable_database()) as connection:
             found = await find_session(connection, replayed.session)
             await require_records(connection, found.session)
-            begin(found)
             jobs = await jobs_of(connection, found.session)
             for job in jobs:
                 self.events.samples.tell(job.name, job.interval)
@@ -125,6 +125,7 @@ class Player:
             counter_map = replayed.maps.of(simulated=found.simulated, sdk=found.sdk_version)
             self.events.simulated = found.simulated
             self.events.likely = () if counter_map is None else counter_map.likely
+            begin(found)
             if counter_map is None:
                 tell(NO_COUNTER_MAP)
             session = StoredSession(connection, replayed.workspace, found.session, jobs, counter_map)
@@ -148,7 +149,7 @@ class Player:
             self._board.take(batch)
         for event in self.events.feed(batch, 0.0):
             show(event)
-        if time_us is not None and time_us - self._board_us >= BOARD_EACH_S * US_PER_S:
+        if time_us is not None and time_us - self._board_us >= self._board_each_us:
             self._board_us = time_us
             self._tell_board(show)
 

@@ -56,9 +56,9 @@ class BoardScreen(Screen[None]):
 
     CSS = """
     BoardScreen { layout: vertical; }
-    #header { height: 2; padding: 0 1; background: $panel; }
-    #tabs { height: 1; padding: 0 1; background: $panel; display: none; }
-    #keys { height: 1; padding: 0 1; background: $panel; }
+    #header { height: 2; padding: 0 1; background: #24283b; }
+    #tabs { height: 1; padding: 0 1; background: #24283b; display: none; }
+    #keys { height: 1; padding: 0 1; background: #24283b; }
     #body { height: 1fr; }
     #layers { width: 1fr; border: round $primary-darken-1; border-title-color: $accent; height: 1fr; }
     #side { width: 37%; min-width: 44; }

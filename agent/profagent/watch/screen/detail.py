@@ -57,13 +57,13 @@ class LayerScreen(Screen[None]):
 
     CSS = """
     LayerScreen { layout: vertical; }
-    #about { height: 4; padding: 0 1; background: $panel; }
+    #about { height: 4; padding: 0 1; background: #24283b; }
     #middle { height: 1fr; }
     LayerScreen Lines { border-title-color: $accent; }
     #histogram { width: 1fr; border: round $primary-darken-1; padding: 0 1; }
     #counters { width: 1fr; border: round $primary-darken-1; padding: 0 1; }
     #history { height: 1fr; border: round $primary-darken-1; padding: 0 1; }
-    #back { height: 1; padding: 0 1; background: $panel; }
+    #back { height: 1; padding: 0 1; background: #24283b; }
     """
 
     def compose(self) -> ComposeResult:
@@ -156,7 +156,7 @@ class HelpScreen(ModalScreen[None]):
     CSS = """
     HelpScreen { align: center middle; }
     #help { width: 86; max-width: 100%; height: 22; max-height: 100%; border: round $primary; padding: 0 1;
-            background: $panel; }
+            background: #24283b; }
     """
 
     def compose(self) -> ComposeResult:

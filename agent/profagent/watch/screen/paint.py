@@ -33,6 +33,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 LEVELS = " ▁▂▃▄▅▆▇█"
 # A chart whose least value is above so much of the highest does not begin at 0.
 FLAT = 0.5
+LEVEL = 0.1
 # An inference that took so many medians stands out.
 SLOW = 1.25
 
@@ -103,10 +104,10 @@ def spark(values: Sequence[float], width: int) -> str:
     shown = values[-width:]
     if not shown:
         return " " * width
-    least, most = min(shown), max(shown)
-    span = most - least
-    levels = [LEVELS[1 + round((value - least) / span * 7)] if span else LEVELS[4] for value in shown]
-    return "".join(levels).rjust(width)
+    # What wanders by less is level.
+    middle = (min(shown) + max(shown)) / 2
+    span = max(max(shown) - min(shown), LEVEL * abs(middle)) or 1.0
+    return "".join(LEVELS[1 + round(((value - middle) / span + 0.5) * 7)] for value in shown).rjust(width)
 
 
 def chart(values: NDArray[np.float64], width: int, height: int) -> list[Line]:
@@ -117,7 +118,7 @@ def chart(values: NDArray[np.float64], width: int, height: int) -> list[Line]:
         return [[word("nothing yet", FAINT)]]
     most = float(shown.max())
     least = float(shown.min())
-    floor = 0.0 if least < FLAT * most else least - (most - least or most) * 0.25
+    floor = 0.0 if least < FLAT * most else least - max((most - least) / 4, most * LEVEL / 2)
     levels = np.rint((shown - floor) / ((most - floor) or 1.0) * height * 8).astype(int)
     slow = shown > SLOW * float(np.median(shown))
     lines = []

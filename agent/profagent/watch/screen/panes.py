@@ -85,8 +85,10 @@ class Lines(Widget):
 
     def render_line(self, y: int) -> Strip:
         """One line of it."""
-        width = self.size.width
-        return self._strips[y].adjust_cell_length(width) if y < len(self._strips) else Strip.blank(width)
+        width, style = self.size.width, self.rich_style
+        if y >= len(self._strips):
+            return Strip.blank(width, style)
+        return self._strips[y].adjust_cell_length(width).apply_style(style)
 
 
 class Doing(NamedTuple):
@@ -227,16 +229,16 @@ def inference_lines(view: InferencesView, width: int, height: int) -> list[Line]
 def call_lines(calls: Sequence[CallLine], width: int) -> list[Line]:
     """A line for each function and thread."""
     has_most = width >= 52
-    name = max(12, width - (34 if has_most else 25))
+    name = max(12, width - (34 if has_most else 26))
     titles = ("calls", "median ms", "max ms") if has_most else ("calls", "median ms")
     heading = [word(f"{API_PREFIX}…", FAINT, name), word("thread", FAINT, 8, right=True)]
-    heading += [word(title, FAINT, 9 if place else 7, right=True) for place, title in enumerate(titles)]
+    heading += [word(title, FAINT, 10 if place == 1 else 8, right=True) for place, title in enumerate(titles)]
     lines = [heading]
     for call in calls:
         figures = (f"{call.number:,}", paint.ms(call.median_us), paint.ms(call.max_us))
         line = [word(call.name.removeprefix(API_PREFIX), INK, name), word(str(call.thread), FAINT, 8, right=True)]
         for place, text in enumerate(figures[: len(titles)]):
-            line.append(word(text, STRONG if place == 1 else INK, 9 if place else 7, right=True))
+            line.append(word(text, STRONG if place == 1 else INK, 10 if place == 1 else 8, right=True))
         lines.append(line)
     return lines if calls else [heading, [word("no call yet", FAINT)]]
 

@@ -36,25 +36,32 @@ class ReplayKeeper:
         self._pace.pause(is_paused=is_paused)
 
 
-async def replay_on_screen(replayed: Replayed, stop: asyncio.Event, against: Against) -> None:
-    """Show a session on the screen until the person leaves, or `stop`. Raises UsageError, StoreError."""
-    pace = Pace(replayed.speed, stop)
+async def play_into(model: BoardModel, replayed: Replayed, pace: Pace, stop: asyncio.Event) -> None:
+    """Let a model take all of a session. Raises UsageError, StoreError."""
     player = Player(replayed, with_layers=True)
-    model = BoardModel("replay", lambda: time.time_ns() // 1000, LinkState.REPLAYED)
     model.summary = player.events.summary
 
     def begin(session: SessionRow) -> None:
+        model.likely = tuple(player.events.likely)
         model.replays(session.hostname or session.board, f"session {session.session}", replayed.speed)
 
+    await player.play(
+        begin,
+        model.take,
+        lambda time_us, text: model.note("mark", text, time_us),
+        lambda text: model.note("remark", text),
+        pace,
+        stop,
+    )
+
+
+async def replay_on_screen(replayed: Replayed, stop: asyncio.Event, against: Against) -> None:
+    """Show a session on the screen until the person leaves, or `stop`. Raises UsageError, StoreError."""
+    pace = Pace(replayed.speed, stop)
+    model = BoardModel("replay", lambda: time.time_ns() // 1000, LinkState.REPLAYED)
+
     async def play() -> None:
-        await player.play(
-            begin,
-            model.take,
-            lambda time_us, text: model.note("mark", text, time_us),
-            lambda text: model.note("remark", text),
-            pace,
-            stop,
-        )
+        await play_into(model, replayed, pace, stop)
         model.enter(LinkState.ENDED, "this was all of the session")
         await stop.wait()
 
