@@ -31,7 +31,7 @@ SIZE = (120, 34)
 START_US = 1_767_225_600_000_000  # 2026-01-01 00:00:00 UTC
 INFERENCES, PERIOD_US = 90, 50_000
 BOARD, METRICS = "euler", "METRICS-board-20260101T000000000Z"
-MARKED_US = 2_000_000
+MARKED_US = 1_000_000
 VALUES = (
     ("npu.hw_utilization", "%"),
     ("power.temperature", "C"),
@@ -65,11 +65,11 @@ async def screenshot(folder: Path) -> str:
         return app.export_screenshot(title="profagent watch --session 1", simplify=True)
 
 
-async def stored_session(folder: Path) -> Workspace:
+async def stored_session(folder: Path, inferences: int = INFERENCES) -> Workspace:
     """A workspace with a session of one simulated JOB."""
     npu = Npu(SimulationOptions(root=folder))
     first_us = end_us = npu.load(START_US)
-    for number in range(INFERENCES):
+    for number in range(inferences):
         end_us = npu.infer(first_us + number * PERIOD_US)
     npu.unload(end_us)
     assert npu.directory is not None, "it was loaded"

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from profagent.store.workspace import Workspace
 
 
+INFERENCES = 30
+
+
 @pytest.fixture(scope="session")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A workspace with the session of the README's picture."""
-    return asyncio.run(stored_session(tmp_path_factory.mktemp("stored")))
+    """A workspace with the session of the README's picture, but fewer inferences."""
+    return asyncio.run(stored_session(tmp_path_factory.mktemp("stored"), INFERENCES))

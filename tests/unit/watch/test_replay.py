@@ -17,7 +17,8 @@ from profagent.store.marks import add_mark
 from profagent.store.workspace import Workspace
 from profagent.watch.replay import LONGEST_WAIT_S, Pace, Replayed, replay
 from tests.integration.host import profagent
-from tools.make_screenshot import INFERENCES, PERIOD_US, START_US
+from tests.unit.watch.conftest import INFERENCES
+from tools.make_screenshot import MARKED_US, PERIOD_US, START_US
 
 
 class Clock:
@@ -81,14 +82,14 @@ def test_a_mark_comes_where_it_was_set(stored: Workspace) -> None:
     before = max(each for each in order[:place] if isinstance(each, int))
     after = min(each for each in order[place:] if isinstance(each, int))
     assert after == before + 1
-    assert abs(before - 2_000_000 // PERIOD_US) <= 1
+    assert abs(before - MARKED_US // PERIOD_US) <= 1
 
 
 def test_a_loss_comes_with_its_inference(stored: Workspace, tmp_path: Path) -> None:
     workspace = Workspace(Path(shutil.copytree(stored.root, tmp_path / "other")))
     with closing(sqlite3.connect(workspace.database)) as database, database:
         ((job, log),) = database.execute(
-            "SELECT job, log FROM log WHERE kind = 'aicore' AND path LIKE '%.30' LIMIT 1"
+            "SELECT job, log FROM log WHERE kind = 'aicore' AND path LIKE '%.20' LIMIT 1"
         ).fetchall()
         database.execute(
             "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, count)"
@@ -96,7 +97,7 @@ def test_a_loss_comes_with_its_inference(stored: Workspace, tmp_path: Path) -> N
             (job, log),
         )
     shown, _ = replayed(workspace)
-    (event,) = [event for event in shown if event.get("current_pic_count") == 30 and event["event"] == "inference"]
+    (event,) = [event for event in shown if event.get("current_pic_count") == 20 and event["event"] == "inference"]
     assert {"grade": "loss", "reason": "digest-mismatch", "count": 1} in event["ledger"]
     assert shown[-1]["ledger"]["loss"] == 1
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -88,7 +90,7 @@ class BoardScreen(Screen[None]):
     def on_resize(self, event: Resize) -> None:
         """Another size has another arrangement."""
         self.set_class(event.size.width < WIDE_COLUMNS, "-narrow")
-        self.call_after_refresh(self.redraw)
+        self.call_after_refresh(self.app.redraw)
 
     def on_click(self, event: Click) -> None:
         """A click chooses a layer."""
@@ -135,7 +137,7 @@ class BoardScreen(Screen[None]):
             is_shown = name == names[self.app.side] if is_narrow else has_any
             if pane.display != is_shown:
                 pane.display = is_shown
-                self.call_after_refresh(self.redraw)  # others have other sizes then
+                self.call_after_refresh(self.app.redraw)  # others have other sizes then
             elif is_shown:
                 title = f"{SIDE_PANES[name]} (v: next)" if is_narrow else SIDE_PANES[name]
                 pane.show(side_lines(model, name, pane.size.width, pane.size.height), title)
@@ -222,7 +224,8 @@ class WatchApp(App[None]):
     def redraw(self) -> None:
         """Draw the screen that is to be seen."""
         if isinstance(self.screen, BoardScreen | LayerScreen):
-            self.screen.redraw()
+            with suppress(NoMatches):  # it is just being made, or taken away
+                self.screen.redraw()
 
     @property
     def model(self) -> BoardModel:

@@ -78,7 +78,7 @@ class LayerScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Another size has room for others."""
-        self.call_after_refresh(self.redraw)
+        self.call_after_refresh(self.app.redraw)
 
     def redraw(self) -> None:
         """Draw what is not as it was."""

@@ -144,7 +144,7 @@ def histogram(values: NDArray[np.float64], width: int, bins: int) -> list[Line]:
     """How many values lie between which two times."""
     if not len(values):
         return [[word("nothing yet", FAINT)]]
-    counts, edges = np.histogram(values, bins=min(bins, max(1, len(values))))
+    counts, edges = np.histogram(values, bins=max(1, min(bins, len(values))))
     most, room = int(counts.max()), max(1, width - 30)
     middle = float(np.median(values))
     return [
