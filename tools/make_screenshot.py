@@ -75,16 +75,16 @@ async def stored_session(folder: Path, inferences: int = INFERENCES) -> Workspac
     assert npu.directory is not None, "it was loaded"
     workspace = Workspace(folder / "workspace")
     summary = await import_into(npu.directory, workspace, asyncio.Event(), board=BOARD)
-    await _add_metrics(workspace, summary["session"], folder / METRICS)
+    await _add_metrics(workspace, summary["session"], folder / METRICS, inferences)
     await add_mark(workspace.database, summary["session"], first_us + MARKED_US, "lights on")
     return workspace
 
 
-async def _add_metrics(workspace: Workspace, session: int, folder: Path) -> None:
+async def _add_metrics(workspace: Workspace, session: int, folder: Path, inferences: int) -> None:
     """Metrics as the daemon's collector writes them, twice a second, in the same session."""
     await asyncio.to_thread(folder.mkdir)
     lines = [f"n {number} {unit} {name}" for number, (name, unit) in enumerate(VALUES)]
-    for sweep in range(2 * INFERENCES * PERIOD_US // 1_000_000):
+    for sweep in range(2 * inferences * PERIOD_US // 1_000_000):
         values = (7 + sweep % 3, 41 + sweep / 10, 8 + sweep % 4, (414 - sweep) * 2**20, 3 + sweep % 2)
         pairs = " ".join(f"{number}={value:g}" for number, value in enumerate(values))
         lines.append(f"s {START_US + sweep * 500_000} {pairs}")

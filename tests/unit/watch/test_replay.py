@@ -15,7 +15,7 @@ import pytest
 from profagent.errors import UsageError
 from profagent.store.marks import add_mark
 from profagent.store.workspace import Workspace
-from profagent.watch.replay import LONGEST_WAIT_S, Pace, Replayed, replay
+from profagent.watch.replay import LONGEST_WAIT_S, Pace, Player, Replayed, replay
 from tests.integration.host import profagent
 from tests.unit.watch.conftest import INFERENCES
 from tools.make_screenshot import MARKED_US, PERIOD_US, START_US
@@ -108,7 +108,6 @@ def test_it_keeps_the_recorded_pace_times_the_speed(stored: Workspace) -> None:
     async def play(speed: float) -> float:
         stop, begun_s = asyncio.Event(), clock.now_s
         pace = clock.pace(speed, stop)
-        from profagent.watch.replay import Player
 
         player = Player(Replayed(stored, 1, speed))
         await player.play(lambda _: None, lambda _: None, lambda _, __: None, lambda _: None, pace, stop)

@@ -371,9 +371,11 @@ class WatchApp(App[None]):
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """The text is whole."""
-        if self._asked == "mark":
-            await self._keeper.mark(self.model, event.value.strip() or "mark")
+        is_mark = self._asked == "mark"
         self.end_asking()
+        if is_mark:
+            await self._keeper.mark(self.model, event.value.strip() or "mark")
+            self.redraw()
 
     def end_asking(self) -> None:
         """Keys are keys again."""
