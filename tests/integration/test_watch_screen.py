@@ -42,8 +42,8 @@ class Terminal:
             self._run("send-keys", key)
 
     def do(self, about: str) -> None:
-        """Press the key of which the screen says that it does so."""
-        key = re.compile(rf"(\S+) {about}\b")
+        """Press the key of which the screen's last lines say that it does so."""
+        key = re.compile(rf"(\S+) {about}\b[^\n]*(\n[^\n│]*)?\s*$")
         found = key.search(self.until(key.search))
         assert found is not None, "it was waited for"
         self.press({"space": "Space", "enter": "Enter", "esc": "Escape"}.get(found[1], found[1]))
