@@ -24,6 +24,7 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/need systemd-nspawn systemd-container
 	@tools/need busybox busybox
 	@tools/need gcc build-essential
+	@tools/need tmux tmux
 	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
 	@tools/unsynced tools/test_on_39 $(PARALLEL)
 
@@ -52,11 +53,13 @@ check: .venv/ready check-protos check-docs ## check style, types, layers, the ge
 	@$(BIN)/mypy --python-version 3.9 protos daemon
 	@$(BIN)/lint-imports --no-logo
 
-docs: .venv/ready ## generate the pages of docs/reference anew
+docs: .venv/ready ## generate the pages of docs/reference, and the README's picture, anew
 	@$(BIN)/python tools/make_reference.py
+	@$(BIN)/python tools/make_screenshot.py
 
 check-docs: .venv/ready ## fail when these pages are not what the code gives
 	@$(BIN)/python tools/make_reference.py --check
+	@$(BIN)/python tools/make_screenshot.py --check
 
 protos: .venv-protoc/ready ## generate the wire's code anew
 	@$(PROTOC) tools/generate_protos.py
