@@ -27,6 +27,7 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/need zsh zsh
 	@tools/need fish fish
 	@tools/need chromium chromium
+	@tools/need tmux tmux
 	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
 	@tools/unsynced tools/test_on_39 $(PARALLEL)
 
@@ -57,11 +58,13 @@ check: .venv/ready check-protos check-docs ## check style, types, layers, the ge
 	@$(BIN)/mypy --python-version 3.9 protos daemon
 	@$(BIN)/lint-imports --no-logo
 
-docs: .venv/ready ## generate the pages of docs/reference anew
+docs: .venv/ready ## generate the pages of docs/reference, and the README's picture of the screen, anew
 	@$(BIN)/python tools/make_reference.py
+	@$(BIN)/python tools/draw_screen.py
 
 check-docs: .venv/ready ## fail when these pages are not what the code gives
 	@$(BIN)/python tools/make_reference.py --check
+	@$(BIN)/python tools/draw_screen.py --check
 
 screenshot: .venv/ready ## take the README's picture of a report anew
 	@tools/need chromium chromium

@@ -217,6 +217,11 @@ class BoardRecord:
         )
         self._error: ProfagentError | None = None
 
+    @property
+    def session(self) -> int | None:
+        """The number of its session, once the board was reached."""
+        return self._recording.session.number if self._recording.is_begun else None
+
     def stop(self) -> None:
         """End the capture in good order."""
         self._stop.set()

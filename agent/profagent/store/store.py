@@ -19,6 +19,7 @@ from profagent.formats.figure_states import CAPTURE_ENDED
 from profagent.ingest import reasons
 from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
+from profagent.store import marks
 from profagent.store.counters import implausible_counters
 from profagent.store.database import fetched, fetched_of, put, reading, transaction, writing
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
@@ -136,7 +137,7 @@ class Store:
     async def __aenter__(self) -> Self:
         """Open the database; StoreError when that fails."""
         self._connection = await self._opened.enter_async_context(writing(self.file, durable=self._durable))
-        for schema in schemas():
+        for schema in (*schemas(), marks.SCHEMA):
             await self._connection.executescript(schema)
         return self
 

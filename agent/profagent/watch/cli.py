@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,15 +14,19 @@ import msgspec
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
-from profagent.cli.running import tell
+from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import UNKNOWN, printable, time_text
+from profagent.errors import UsageError
 from profagent.formats.countermap import bound_mark
 from profagent.formats.figure_states import FigureState
 from profagent.store.workspace import Workspace
-from profagent.watch.watch import WatchOptions, watch
+from profagent.watch.against import against_of
+from profagent.watch.replay import Replayed, replay
+from profagent.watch.watch import WatchOptions, watch_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import asyncio
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
@@ -129,23 +136,43 @@ def _percent(share: float | None) -> str:
     return UNKNOWN if share is None else f"{share:.1%}"
 
 
+def wants_screen(*, plain: bool) -> bool:
+    """Whether somebody sits at a terminal that can show a screen."""
+    has_terminal = all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
+    return has_terminal and not plain and os.environ.get("TERM", "dumb") != "dumb"
+
+
 @click.command("watch")
-@options.board
+@click.option("--board", "boards", multiple=True, metavar="BOARD", help=f"{options.BOARD_HELP} May be repeated.")
+@click.option("--session", type=click.IntRange(min=1), metavar="ID", help="Replay a session of the workspace.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0.01, max=1000),
+    default=None,
+    metavar="N",
+    help="With --session: so many times as fast as it was (1).",
+)
 @options.access
 @via
 @click.option("--from-start", is_flag=True, help="Show what open JOBs hold already, too.")
+@click.option("--plain", is_flag=True, help="Lines on a terminal, too.")
 @click.option("--records", "with_records", is_flag=True, help="A line for each record instead of each inference.")
+@click.option("--against", metavar="NAME", help="On the screen: compare layers with a baseline, or a session's number.")
 @click.option("--save", is_flag=True, help="Keep the capture in the workspace.")
 @options.workspace
 @options.counter_map
 @options.as_json
 def command(  # noqa: PLR0913 - one parameter an option
     *,
-    board: str,
+    boards: tuple[str, ...],
+    session: int | None,
+    speed: float | None,
     access: Access,
     over: OverSsh | None,
     from_start: bool,
+    plain: bool,
     with_records: bool,
+    against: str | None,
     save: bool,
     workspace: Path | None,
     maps: CounterMaps,
@@ -153,28 +180,95 @@ def command(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Show a board's inferences live, until Ctrl-C.
 
-    One line an inference: board time (UTC), model, pictures before it, total, its slowest layers. Every 2 s one of the
-    board: NPU, temperature, the daemon's own processor time, subscriptions, the mean time of the program's spans.
-    Nothing is kept and nothing on the board is released, unless --save is given.
+    On a terminal: a screen of layers, inferences, calls, metrics and events, with its keys; q leaves it. In a pipe, or
+    with --plain, --records or --json: one line an inference: board time (UTC), model, pictures before it, total, its
+    slowest layers. Every 2 s one of the board: NPU, temperature, the daemon's own processor time, subscriptions, the
+    mean time of the program's spans. Nothing is kept and nothing on the board is released, unless --save is given.
 
-    Example: profagent watch --board 192.168.1.20 --records;
-    profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling
+    Example: profagent watch --board 192.168.1.20;
+    profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling --records;
+    profagent watch --session 3 --speed 4
     """
-    chosen = WatchOptions(
-        board,
-        from_start=from_start,
-        with_records=with_records,
-        maps=maps,
-        save=Workspace.at(workspace) if save else None,
-    )
+    is_screen = wants_screen(plain=plain or with_records or as_json)
+    _check(boards, session=session, speed=speed, save=save, against=against, is_screen=is_screen)
+    place = Workspace.at(workspace)
+    chosen = [
+        WatchOptions(
+            board,
+            from_start=from_start,
+            with_records=with_records,
+            maps=maps,
+            save=place if save else None,
+        )
+        for board in boards
+    ]
+    output = _Output(is_json=as_json, names_boards=len(boards) > 1)
+    if session is not None:
+        replayed = Replayed(place, session, speed or 1.0, maps, with_records=with_records)
+        run_until_stopped(lambda stop: _replay(replayed, output, against, stop, is_screen=is_screen))
+        return
 
-    def show(event: Event) -> None:
-        click.echo(msgspec.json.encode(event) if as_json else line_of(event))
+    async def run(reached: Access, stop: asyncio.Event) -> list[Event]:
+        wanted = [replace(each, access=reached) for each in chosen]
+        if not is_screen:
+            return await watch_all(wanted, output.show, output.tell, stop)
+        from profagent.watch.screen.run import watch_on_screen  # noqa: PLC0415 - textual takes time to import
 
-    summary = run_on_boards(
-        [board], access, over, lambda reached, stop: watch(replace(chosen, access=reached), show, tell, stop)
-    )
-    show(summary)
-    if "session" in summary:
-        number, folder = summary["session"], summary["workspace"]
-        tell(f"saved as session {number} of {folder}: profagent show --session {number} --workspace {folder}")
+        return await watch_on_screen(wanted, stop, place, against=await against_of(place, against))
+
+    for board, summary in zip(boards, run_on_boards(boards, access, over, run), strict=True):
+        output.show(board, summary)
+        if "session" in summary:
+            number, folder = summary["session"], summary["workspace"]
+            tell(f"saved as session {number} of {folder}: profagent show --session {number} --workspace {folder}")
+
+
+class _Output:
+    """Where lines go: standard output, each with its board's name where there are several."""
+
+    def __init__(self, *, is_json: bool, names_boards: bool) -> None:
+        self._is_json, self._names_boards = is_json, names_boards
+
+    def show(self, board: str, event: Event) -> None:
+        """A line for an event."""
+        if self._is_json:
+            click.echo(msgspec.json.encode({"board": board, **event} if self._names_boards else event))
+        else:
+            click.echo(f"{board}: {line_of(event)}" if self._names_boards else line_of(event))
+
+    def tell(self, board: str, text: str) -> None:
+        """A remark."""
+        tell(f"{board}: {text}" if self._names_boards else text)
+
+
+def _check(
+    boards: Sequence[str],
+    *,
+    session: int | None,
+    speed: float | None,
+    save: bool,
+    against: str | None,
+    is_screen: bool,
+) -> None:
+    """Raises UsageError where options do not go together."""
+    if bool(boards) is (session is not None):
+        raise UsageError("watch takes either boards or a session", hint="name --board BOARD, or --session ID")
+    if len(set(boards)) < len(boards):
+        raise UsageError("a board is named twice", hint="name each board once")
+    if session is None and speed is not None:
+        raise UsageError("--speed goes with --session", hint="leave it out: a board has its own pace")
+    if session is not None and save:
+        raise UsageError("--save goes with --board", hint="leave it out: the session is kept already")
+    if against is not None and not is_screen:
+        raise UsageError("--against is for the screen", hint="`profagent diff` compares two sessions in lines")
+
+
+async def _replay(
+    replayed: Replayed, output: _Output, against: str | None, stop: asyncio.Event, *, is_screen: bool
+) -> None:
+    if is_screen:
+        from profagent.watch.screen.replaying import replay_on_screen  # noqa: PLC0415 - as above
+
+        await replay_on_screen(replayed, stop, against=await against_of(replayed.workspace, against))
+        return
+    output.show("", await replay(replayed, partial(output.show, ""), tell, stop))

@@ -25,7 +25,14 @@ from profagent.ingest.changes import (
     SimulatedKnown,
 )
 from profagent.link.messages import ENDED_STATES, REMOVED
-from profagent.watch.live_inference import LiveRecord, OpenInference, layer_of, model_fields, rounded
+from profagent.watch.live_inference import (
+    SLOWEST_LAYERS,
+    LayerTimes,
+    OpenInference,
+    RecordColumns,
+    model_fields,
+    rounded,
+)
 from profagent.watch.live_job import LiveJob
 
 if TYPE_CHECKING:
@@ -136,9 +143,12 @@ Event = dict[str, Any]
 
 
 class LiveEvents:
-    """Turns changes into events. `with_records` gives one for each record, else one for each inference."""
+    """Turns changes into events. `with_records` gives one for each record, else one for each inference.
 
-    def __init__(self, *, with_records: bool = False) -> None:
+    `with_layers`: an inference has all of its `layers`, and calls come in columns.
+    """
+
+    def __init__(self, *, with_records: bool = False, with_layers: bool = False) -> None:
         self.simulated = False
         # Counters that the map in use calls likely, not certain.
         self.likely: Sequence[str] = ()
@@ -146,7 +156,7 @@ class LiveEvents:
         self.inferences = 0
         self.records = dict.fromkeys(("aicore", "aicpu", "acl_api"), 0)
         self.ledger = {"loss": 0, "note": 0}
-        self._with_records = with_records
+        self._with_records, self._with_layers = with_records, with_layers
         self._jobs: OrderedDict[str, LiveJob] = OrderedDict()
         # What was told, by JOB, log and whether it follows from the log's bytes, then by reason.
         self._shown: LRUCache[tuple[str, str | None, bool], dict[str, Entry]] = LRUCache(SHOWN_ENTRIES)
@@ -154,7 +164,7 @@ class LiveEvents:
     def feed(self, batch: JobChanges, now_s: float) -> Iterator[Event]:
         """Events of one JOB's changes; `now_s` is a clock that never goes back."""
         if batch.job not in self._jobs:
-            self._jobs[batch.job] = LiveJob(has_counters=self._with_records)
+            self._jobs[batch.job] = LiveJob()
         job = self._jobs[batch.job]
         self._jobs.move_to_end(batch.job)
         yield from self._make_room()
@@ -191,9 +201,10 @@ class LiveEvents:
     def _tell(self, name: str, job: LiveJob, inferences: Iterable[tuple[OpenInference, Verdict]]) -> Iterator[Event]:
         for inference, verdict in inferences:
             if self._with_records and verdict.state is not FigureState.PENDING:
-                for record in inference.records[inference.shown_records :]:
-                    yield self._record(name, job, inference, record)
-                inference.shown_records = len(inference.records)
+                for columns in inference.columns_from(inference.shown_records):
+                    for row in range(len(columns.duration)):
+                        yield self._record(name, job, inference.name, columns, row)
+                inference.shown_records = inference.records
             yield self._inference(name, job, inference, verdict)
 
     def pass_over(self, batch: JobChanges, now_s: float) -> None:
@@ -217,6 +228,8 @@ class LiveEvents:
 
     def _change(self, job_name: str, job: LiveJob, change: Change, now_s: float) -> Iterator[Event]:
         match change:
+            case LogAdvanced():  # most changes are
+                job.know(change, now_s)
             case SegmentRecords():
                 self.records[change.name.kind.value] += len(change.sequence)
                 job.take(change, now_s)
@@ -237,25 +250,27 @@ class LiveEvents:
             case _:
                 job.know(change, now_s)
 
-    def _record(self, job_name: str, job: LiveJob, inference: OpenInference, record: LiveRecord) -> Event:
-        layer = layer_of(record, job.us_per_tick, job.table(inference.name))
+    def _record(self, job_name: str, job: LiveJob, name: LogName, columns: RecordColumns, row: int) -> Event:
+        layer = columns.layer(row, job.us_per_tick, job.table(name))
         return self._event(
             "record",
             job_name,
-            unit=record.unit.value,
-            **model_fields(inference.name),
-            segment=record.segment,
-            sequence=record.sequence,
+            unit=columns.unit.value,
+            **model_fields(name),
+            segment=int(columns.segment[row]),
+            sequence=int(columns.sequence[row]),
             layer_name=layer.name,
             layer_type=layer.type,
             duration_us=rounded(layer.duration_us),
-            **{name: rounded(value, 6) for name, value in record.counters.items()},
+            **{counter: rounded(values[row], 6) for counter, values in columns.counters.items()},
             **layer.bound(),
-            **self._doubts(has_counters=record.ratios is not None),
+            **self._doubts(has_counters=bool(columns.counters)),
         )
 
     def _calls(self, job_name: str, change: ApiRecords) -> Iterator[Event]:
         self.records["acl_api"] += len(change.number)
+        if self._with_layers:
+            yield self._event("calls", job_name, calls=change.records)
         for record in change.records if self._with_records else ():
             begin, end = int(record["begin_us"]), int(record["end_us"])
             yield self._event(
@@ -276,8 +291,14 @@ class LiveEvents:
         if verdict.state is not FigureState.PENDING and not inference.is_counted:
             self.inferences += 1
             inference.is_counted = True
-        fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name))
-        doubts = self._doubts(has_counters=any(record.ratios is not None for record in inference.records))
+        # All layers are there: which are the slowest is not asked for.
+        slowest = 0 if self._with_layers else SLOWEST_LAYERS
+        fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name), slowest=slowest)
+        doubts = self._doubts(has_counters=any(each.counters for each in inference.columns))
+        if self._with_layers:
+            is_final = verdict.state is FigureState.FINAL
+            columns = tuple(inference.columns) if is_final else ()
+            fields["layers"] = LayerTimes(columns, job.us_per_tick, job.table(inference.name))
         return self._event("inference", job_name, **fields, **doubts, **self.samples.of_model(job_name, inference.name))
 
     def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:

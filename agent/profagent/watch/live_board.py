@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cachetools import LRUCache
@@ -29,10 +30,21 @@ class _Ops(NamedTuple):
     until_us: int
 
 
+class Mark(NamedTuple):
+    """What a program marked, at the board's time."""
+
+    time_us: int
+    text: str
+
+
 class LiveBoard:
     """The newest metrics; operators and spans since the last event."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_all: bool = False) -> None:
+        """`with_all`: an event has every metric, and what programs marked."""
+        self._with_all = with_all
+        self._units: dict[str, str] = {}
+        self._marks: deque[Mark] = deque(maxlen=REMEMBERED_SPANS)
         self._names: LRUCache[str, dict[int, str]] = LRUCache(REMEMBERED_COLLECTIONS)
         self._metrics: dict[str, float] = {}
         self._time_us = 0
@@ -54,6 +66,7 @@ class LiveBoard:
                     # A segment begins with its names.
                     known = {} if change.anew else self._names.get(batch.job, {})
                     self._names[batch.job] = known | {row[0]: row[1] for row in change.rows}
+                    self._units |= {row[1]: row[2] for row in change.rows}
                 elif change.table == "metric":
                     self._take_metrics(self._names.get(batch.job, {}), change.rows)
                 elif change.table == "op_event":
@@ -79,9 +92,13 @@ class LiveBoard:
                 for name, (count, total_ns) in spans
             ],
         }
+        if self._with_all:
+            found["metrics"] = {name: (value, self._units.get(name, "")) for name, value in self._metrics.items()}
+            found["marks"] = [*self._marks]
         for job, ops in list(self._ops.items()):
             self._ops[job] = _Ops(0, ops.until_us, ops.until_us)
         self._spans.clear()
+        self._marks.clear()
         return found
 
     def _metric(self, part: str) -> float | None:
@@ -103,7 +120,10 @@ class LiveBoard:
 
     def _take_ranges(self, rows: Iterable[tuple[Any, ...]]) -> None:
         for _, kind, text, _, _, _, begin_ns, end_ns, _, _ in rows:
-            if kind != "mark" and end_ns // NS_PER_US > self._shown_until_us:
+            if kind == "mark" and self._with_all and begin_ns // NS_PER_US > self._shown_until_us:
+                self._marks.append(Mark(begin_ns // NS_PER_US, text))
+                self._see(begin_ns // NS_PER_US)
+            elif kind != "mark" and end_ns // NS_PER_US > self._shown_until_us:
                 count, total_ns = self._spans.get(text, (0, 0))
                 self._spans[text] = count + 1, total_ns + end_ns - begin_ns
                 self._see(end_ns // NS_PER_US)

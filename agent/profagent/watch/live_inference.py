@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.formats.countermap import bound_by
+import numpy as np
+
+from profagent.formats.countermap import RATIOS, bound_by
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind, display_text
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterable, Iterator, Mapping
+
     from numpy.typing import NDArray
 
     from profagent.formats.board_files import Done
@@ -22,19 +26,58 @@ if TYPE_CHECKING:
 SLOWEST_LAYERS = 3
 
 
-class LiveRecord(NamedTuple):
-    """A record: its segment and number in that, its layer's index (-1: none), its ticks, or its time in µs on the CPU.
+class RecordColumns(NamedTuple):
+    """Records of an inference on one unit as columns, in the order in which they came; a row each.
 
-    `counters` are the values of a counter map by name, `ratios` what they say, as of `analyse.bound`.
+    `layer_index` is -1 where no layer is known, `duration` is in ticks, on the CPU in µs. `counters` are the values of
+    a counter map by name, none without one.
     """
 
     unit: LogKind
-    segment: int
-    sequence: int
-    layer_index: int
-    duration: float
-    counters: dict[str, float]
-    ratios: NDArray[np.float64] | None = None
+    segment: NDArray[Any]
+    sequence: NDArray[Any]
+    layer_index: NDArray[np.int32]
+    duration: NDArray[np.float64]
+    counters: Mapping[str, NDArray[np.float64]]
+
+    def cut(self, begin: int, end: int) -> RecordColumns:
+        """Some consecutive rows."""
+        return RecordColumns(
+            self.unit,
+            self.segment[begin:end],
+            self.sequence[begin:end],
+            self.layer_index[begin:end],
+            self.duration[begin:end],
+            {name: column[begin:end] for name, column in self.counters.items()},
+        )
+
+    def durations_us(self, us_per_tick: float | None) -> NDArray[np.float64] | None:
+        """How long each took; None where the clock is not known."""
+        if self.unit is LogKind.AICPU:
+            return self.duration
+        return None if us_per_tick is None else self.duration * us_per_tick
+
+    def layer(self, row: int, us_per_tick: float | None, table: LayerTable | None) -> Layer:
+        """A record's layer and time, as far as clock and table are known."""
+        index = int(self.layer_index[row])
+        run = table.runs[index] if table and 0 <= index < len(table.runs) else None
+        name, type_ = (None, None) if run is None else (run.name, run.type)
+        durations = self.durations_us(us_per_tick)
+        duration_us = None if durations is None else float(durations[row])
+        return Layer(name, type_, duration_us, self._ratios(row))
+
+    def _ratios(self, row: int) -> NDArray[np.float64] | None:
+        if not self.counters:
+            return None
+        return np.array([self.counters[name][row] if name in self.counters else np.nan for name in RATIOS])
+
+
+class LayerTimes(NamedTuple):
+    """All records of an inference, the table that names their layers, and how long a tick is; None: not known."""
+
+    columns: tuple[RecordColumns, ...]
+    us_per_tick: float | None
+    table: LayerTable | None
 
 
 class Layer(NamedTuple):
@@ -56,7 +99,7 @@ class OpenInference:
 
     name: LogName
     since_s: float
-    records: list[LiveRecord] = field(default_factory=list)
+    columns: list[RecordColumns] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
     done: Done | None = None
     # The state in which it was told last; None before it was.
@@ -65,21 +108,40 @@ class OpenInference:
     is_counted: bool = False
     shown_records: int = 0
 
+    @property
+    def records(self) -> int:
+        """How many have come, on both units."""
+        return sum(len(each.duration) for each in self.columns)
+
     def drop_unit(self, kind: LogKind) -> None:
         """The records of a unit come anew."""
-        self.shown_records = sum(record.unit is not kind for record in self.records[: self.shown_records])
-        self.records = [record for record in self.records if record.unit is not kind]
+        shown = 0
+        for columns in self.columns_from(0, self.shown_records):
+            shown += 0 if columns.unit is kind else len(columns.duration)
+        self.shown_records = shown
+        self.columns = [each for each in self.columns if each.unit is not kind]
 
-    def fields(self, verdict: Verdict, us_per_tick: float | None, table: LayerTable | None) -> dict[str, Any]:
+    def columns_from(self, first: int, end: int | None = None) -> Iterator[RecordColumns]:
+        """The records with these numbers, in the order in which they came."""
+        for columns in self.columns:
+            count = len(columns.duration)
+            if first < count and (end is None or end > 0):
+                yield columns.cut(max(first, 0), count if end is None else min(end, count))
+            first, end = first - count, None if end is None else end - count
+
+    def fields(
+        self, verdict: Verdict, us_per_tick: float | None, table: LayerTable | None, *, slowest: int = SLOWEST_LAYERS
+    ) -> dict[str, Any]:
         """Its figures, as an event tells them: null, with the reason, where they are not final."""
         is_final = verdict.state is FigureState.FINAL
-        times = self._times(us_per_tick, table) if is_final else {"total_us": None, "aicpu_us": None, "slowest": []}
+        unknown: dict[str, Any] = {"total_us": None, "aicpu_us": None, "slowest": []}
+        times = self._times(us_per_tick, table, slowest) if is_final else unknown
         return {
             **model_fields(self.name),
             "start_us": (self.done.start_us or None) if is_final and self.done is not None else None,
             "end_us": (self.done.end_us or None) if is_final and self.done is not None else None,
             **times,
-            "records": sum(record.unit is LogKind.AICORE for record in self.records),
+            "records": sum(len(each.duration) for each in self.columns if each.unit is LogKind.AICORE),
             "figures": verdict.state.value,
             "why": verdict.why,
             "ledger": [
@@ -87,11 +149,14 @@ class OpenInference:
             ],
         }
 
-    def _times(self, us_per_tick: float | None, table: LayerTable | None) -> dict[str, Any]:
-        layers = [layer_of(record, us_per_tick, table) for record in self.records if record.unit is LogKind.AICORE]
-        aicore_us = sum(layer.duration_us or 0.0 for layer in layers)
-        aicpu_us = sum(record.duration for record in self.records if record.unit is LogKind.AICPU)
-        slowest = sorted(layers, key=lambda layer: -(layer.duration_us or 0.0))[:SLOWEST_LAYERS]
+    def _times(self, us_per_tick: float | None, table: LayerTable | None, slowest: int) -> dict[str, Any]:
+        aicore = [each for each in self.columns if each.unit is LogKind.AICORE]
+        durations: list[float] = []
+        for each in aicore:
+            known = each.durations_us(us_per_tick)
+            durations += [0.0] * len(each.duration) if known is None else known.tolist()
+        aicore_us = sum(durations)
+        aicpu_us = sum(sum(each.duration.tolist()) for each in self.columns if each.unit is LogKind.AICPU)
         return {
             "total_us": rounded(aicore_us + aicpu_us),
             "aicpu_us": rounded(aicpu_us),
@@ -103,18 +168,19 @@ class OpenInference:
                     "share": _share(layer.duration_us, aicore_us),
                     **layer.bound(),
                 }
-                for layer in slowest
+                for place in nlargest(slowest, range(len(durations)), durations.__getitem__)
+                for layer in [_record_at(aicore, place).layer(0, us_per_tick, table)]
             ],
         }
 
 
-def layer_of(record: LiveRecord, us_per_tick: float | None, table: LayerTable | None) -> Layer:
-    """A record's layer and time, as far as clock and table are known."""
-    run = table.runs[record.layer_index] if table and 0 <= record.layer_index < len(table.runs) else None
-    name, type_ = (None, None) if run is None else (run.name, run.type)
-    if record.unit is LogKind.AICPU:
-        return Layer(name, type_, record.duration, record.ratios)
-    return Layer(name, type_, None if us_per_tick is None else record.duration * us_per_tick, record.ratios)
+def _record_at(columns: Iterable[RecordColumns], place: int) -> RecordColumns:
+    """One record of several columns, by its number in all of them."""
+    for each in columns:
+        if place < len(each.duration):
+            return each.cut(place, place + 1)
+        place -= len(each.duration)
+    raise AssertionError("it is one of them")
 
 
 def model_fields(name: LogName) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 from cachetools import LRUCache
 
-from profagent.formats.countermap import ratios_of
 from profagent.formats.figure_states import (
     JOB_ENDED,
     Figure,
@@ -34,7 +34,7 @@ from profagent.ingest.changes import (
     LogRemoved,
     LogReset,
 )
-from profagent.watch.live_inference import LiveRecord, OpenInference
+from profagent.watch.live_inference import OpenInference, RecordColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,9 +70,7 @@ class _Files:
 class LiveJob:
     """One JOB. An inference is told when its figures are known; before, only that they are not, when it has waited."""
 
-    def __init__(self, *, has_counters: bool = False) -> None:
-        """`has_counters`: records are told with theirs."""
-        self._has_counters = has_counters
+    def __init__(self) -> None:
         self.state: str | None = None
         # Records of inferences that were not told.
         self.open_records = 0
@@ -102,6 +100,16 @@ class LiveJob:
     def know(self, change: Change, now_s: float) -> None:
         """Take what makes no event by itself."""
         match change:
+            case LogAdvanced():
+                self._advance(change)
+            case LogReset():
+                self._reset(change.path)
+            case LogAnnounced():
+                self._announce(change.path)
+            case LogJudged():
+                self._judge(change)
+            case LogRemoved():
+                self._remove(change.path)
             case FrequencyKnown():
                 self._frequency_mhz = change.mhz
                 self._touch_all()
@@ -112,40 +120,29 @@ class LiveJob:
                 inference = self._opened(change.name, change.load, now_s)
                 if inference is not None:
                     inference.done = change.done
-            case LogReset():
-                self._reset(change.path)
-            case LogAnnounced():
-                self._announce(change.path)
-            case LogJudged():
-                self._judge(change)
-            case LogAdvanced():
-                self._advance(change)
-            case LogRemoved():
-                self._remove(change.path)
 
     def take(self, change: SegmentRecords, now_s: float) -> None:
         """Put records to their inferences, unless those were told."""
-        kind, ratios, columns = change.name.kind, ratios_of(change.counters), change.columns
-        is_cpu = kind is LogKind.AICPU
-        durations = columns["end_us"].astype(float) - columns["begin_us"].astype(float) if is_cpu else columns["ticks"]
-        rows = zip(
-            change.load.tolist(),
-            change.net.tolist(),
-            change.sequence.tolist(),
-            change.layer_index.tolist(),
-            durations.tolist(),
-            strict=True,
+        columns = change.columns
+        if change.name.kind is LogKind.AICPU:
+            durations = columns["end_us"].astype(np.float64) - columns["begin_us"].astype(np.float64)
+        else:
+            durations = columns["ticks"].astype(np.float64)
+        records = RecordColumns(
+            change.name.kind, change.net, change.sequence, change.layer_index, durations, change.counters
         )
-        shown = list(change.counters.items()) if self._has_counters else []
-        last, inference = None, None
-        for number, (load, net, sequence, index, duration) in enumerate(rows):
-            if load != last:
-                last, inference = load, self._opened(change.name, load, now_s)
+        load = change.load
+        if not len(load):
+            return
+        # Most often all are of one inference.
+        ends = [len(load)] if load[0] == load[-1] else [*(np.flatnonzero(np.diff(load)) + 1).tolist(), len(load)]
+        begin = 0
+        for end in ends:
+            inference = self._opened(change.name, int(load[begin]), now_s)
             if inference is not None:
-                counters = {name: float(each[number]) for name, each in shown}
-                ratio = None if ratios is None else ratios[number]
-                inference.records.append(LiveRecord(kind, net, sequence, index, duration, counters, ratio))
-                self.open_records += 1
+                inference.columns.append(records.cut(begin, end))
+                self.open_records += end - begin
+            begin = end
 
     def redecode(self, change: Redecoded, now_s: float) -> None:
         """Records that came before, known better now, take the place of the earlier ones."""
@@ -200,7 +197,7 @@ class LiveJob:
             for number in sorted(files.inferences):
                 if records <= 0:
                     return
-                records -= len(files.inferences[number].records)
+                records -= files.inferences[number].records
                 yield from self._given_up(key, [number])
 
     def _given_up(self, key: InferenceKey, numbers: list[int]) -> Iterator[tuple[OpenInference, Verdict]]:
@@ -243,7 +240,7 @@ class LiveJob:
         """Take an inference that is told from those that are open."""
         files = self._files[key]
         inference = files.inferences.pop(number)
-        self.open_records -= len(inference.records)
+        self.open_records -= inference.records
         highest, _ = self._shown.pop(key, (-1, ()))
         self._shown[key] = (max(highest, number), tuple(files.logs))
         return inference
@@ -317,9 +314,9 @@ class LiveJob:
         name = parse_log_name(path)
         for inference in self.of_log(name):
             assert name is not None, "an inference's log has a name"
-            before = len(inference.records)
+            before = inference.records
             inference.drop_unit(name.kind)
-            self.open_records -= before - len(inference.records)
+            self.open_records -= before - inference.records
         return name
 
     def _advance(self, change: LogAdvanced) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import os
 import socket
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
     from profagent.record.recording import Recording
+    from profagent.store.store import Store
     from profagent.store.workspace import Workspace
     from profagent.watch.live import Event
 
@@ -113,11 +115,12 @@ NO_JOB = "no open JOB yet: waiting for a program that records"
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What to watch and how. `save` names a workspace that keeps the capture."""
+    """What to watch and how. `save` names a workspace that keeps the capture; `with_layers` as of LiveEvents."""
 
     address: str
     from_start: bool = False
     with_records: bool = False
+    with_layers: bool = False
     maps: CounterMaps = BUILT_IN
     save: Workspace | None = None
     access: Access = BY_ADDRESS
@@ -125,6 +128,10 @@ class WatchOptions:
 
 class WatchView:
     """The observer of a watched capture: events to `show`, remarks to `tell`."""
+
+    # So long bytes gather before they are decoded: a line is to come at once.
+    gather_s = 0.0
+    board_each_s = BOARD_EACH_S
 
     def __init__(
         self,
@@ -135,12 +142,13 @@ class WatchView:
     ) -> None:
         """`now_s` is a clock that never goes back."""
         self._now_s = now_s
-        self.events = LiveEvents(with_records=options.with_records)
-        self.board = LiveBoard()
+        self.events = LiveEvents(with_records=options.with_records, with_layers=options.with_layers)
+        self.board = LiveBoard(with_all=options.with_layers)
         self.beginnings = Beginnings(from_start=options.from_start)
         self._options = options
         self._show = show
         self._tell = tell
+        self.kept: Recording | None = None  # what keeps the capture, where something does
         self._remarked: set[str] = set()
         self._silence = Silence(time.monotonic)
         self._links = LinkRemarks(time.monotonic)
@@ -245,7 +253,7 @@ class WatchView:
     async def mind_board(self) -> None:
         """Tell of the board itself, and of what its programs mark and subscribe to."""
         while True:
-            await asyncio.sleep(BOARD_EACH_S)
+            await asyncio.sleep(self.board_each_s)
             self.show_board()
 
     def show_board(self) -> None:
@@ -279,17 +287,62 @@ async def watch(
 
     UsageError comes before anything is begun.
     """
+    (summary,) = await watch_all([options], lambda _, event: show(event), lambda _, text: tell(text), stop)
+    return summary
+
+
+async def watch_all(
+    boards: Sequence[WatchOptions],
+    show: Callable[[str, Event], None],
+    tell: Callable[[str, str], None],
+    stop: asyncio.Event,
+) -> list[Event]:
+    """Watch boards until `stop`; returns their summaries. Several are waited for, the one alone is not: as `watch`."""
+    async with kept_in(boards[0].save) as store:
+        following = [
+            follow(
+                each,
+                WatchView(each, partial(show, each.address), partial(tell, each.address)),
+                stop,
+                store,
+                is_patient=len(boards) > 1,
+            )
+            for each in boards
+        ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(each) for each in following]
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+
+async def follow(
+    options: WatchOptions,
+    view: WatchView,
+    stop: asyncio.Event,
+    store: Store | None,
+    *,
+    is_patient: bool = False,
+    compared: Callable[[int], None] | None = None,
+) -> Event:
+    """Let a view see a board until `stop`; returns the summary. A `store` keeps the capture, as the view is told.
+
+    A board that cannot be reached at first raises UnreachableError, unless one `is_patient`. `compared` is told by how
+    many µs the board's clock is ahead, where nothing is kept.
+    """
     await asyncio.to_thread(options.access.check, options.address)
-    view = WatchView(options, show, tell)
-    async with _sink(options, view.beginnings) as sink:
+    async with _sink(options, view.beginnings, store, compared) as sink:
+        view.kept = None if isinstance(sink, Watching) else sink
         capture = Capture(
             options.address,
             sink,
             view,
             wants=view.wants,
-            consumer=f"watch-{socket.gethostname()[:32]}-{os.getpid()}",
-            gather_s=0.0,
+            consumer=own_name(),
+            gather_s=view.gather_s,
             stop=stop,
+            is_patient=is_patient,
             access=options.access,
         )
         minding = [asyncio.create_task(each) for each in (view.mind(), view.mind_board())]
@@ -302,24 +355,42 @@ async def watch(
     view.show_held()
     view.show_board()
     summary = view.events.summary()
-    if options.save is not None and not isinstance(sink, Watching) and sink.is_begun:
-        summary |= {"session": sink.session.number, "workspace": str(options.save.root)}
+    if options.save is not None and view.kept is not None and view.kept.is_begun:
+        summary |= {"session": view.kept.session.number, "workspace": str(options.save.root)}
     return summary
 
 
+def own_name() -> str:
+    """What the board calls this watch: what it has taken counts for nobody."""
+    return f"watch-{socket.gethostname()[:32]}-{os.getpid()}"
+
+
 @asynccontextmanager
-async def _sink(options: WatchOptions, beginnings: Beginnings) -> AsyncIterator[Watching | Recording]:
+async def kept_in(workspace: Workspace | None) -> AsyncIterator[Store | None]:
+    """The store of a workspace, whose only writer one is meanwhile; None without one."""
+    if workspace is None:
+        yield None
+        return
+    from profagent.store.store import Store  # noqa: PLC0415 - most watches keep nothing
+
+    with workspace.locked():
+        async with Store(workspace.database) as store:
+            yield store
+
+
+@asynccontextmanager
+async def _sink(
+    options: WatchOptions, beginnings: Beginnings, store: Store | None, compared: Callable[[int], None] | None
+) -> AsyncIterator[Watching | Recording]:
     """Where the stream goes: nowhere, or into a session of the workspace, which ends with the context."""
-    if options.save is None:
-        yield Watching(options.maps, beginnings)
+    if store is None or options.save is None:
+        yield Watching(options.maps, beginnings, compared)
         return
     from profagent.record.recording import Recording, RecordingOptions  # noqa: PLC0415 - most watches keep nothing
-    from profagent.store.store import Store  # noqa: PLC0415 - as above
 
-    async with AsyncExitStack() as stack:
-        stack.enter_context(options.save.locked())
-        store = await stack.enter_async_context(Store(options.save.database))
-        chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="watch", maps=options.maps, always_new=True)
-        recording = Recording(options.save, store, chosen)
-        stack.push_async_callback(recording.end)
+    chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="watch", maps=options.maps, always_new=True)
+    recording = Recording(options.save, store, chosen)
+    try:
         yield recording
+    finally:
+        await recording.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnno
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
 from profagent.ingest.mirror import digest_of
 from profagent.ingest.reasons import checked_path, loss_change, refusal, removal_entry
+from profagent.link.channel import clock_difference
 from profagent.link.messages import (
     ENDED_STATES,
     JOB_SOURCE,
@@ -143,8 +145,11 @@ class _Job:
 class Watching:
     """The sink of a capture that keeps nothing."""
 
-    def __init__(self, maps: CounterMaps, beginnings: Beginnings) -> None:
-        self._maps = maps
+    def __init__(
+        self, maps: CounterMaps, beginnings: Beginnings, compared: Callable[[int], None] | None = None
+    ) -> None:
+        """`compared` is told by how many µs the board's clock is ahead."""
+        self._maps, self._compared = maps, compared
         self._counter_map: CounterMap | None = None
         self._beginnings = beginnings
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
@@ -200,6 +205,7 @@ class Watching:
     ) -> Sequence[JobChanges]:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
+        self._read_ahead(events)
         announced, self._announced = self._announced, {}
         changes = [JobChanges(job, self._directory(job), logs) for job, logs in announced.items()]
         changes += [self._understood(received, reached) for received in events if received.job not in self.refused]
@@ -207,6 +213,16 @@ class Watching:
         if reached:
             await acknowledge(list(reached.values()))
         return changes
+
+    def _read_ahead(self, events: Sequence[Received]) -> None:
+        """Read the beginnings of data logs together, where several come: that costs less than each alone."""
+        beginnings: dict[str, list[tuple[str, bytes]]] = {}
+        for job, log, event in events:
+            if isinstance(event, Chunk) and log is not None and not log.snapshot and not event.offset:
+                beginnings.setdefault(job, []).append((checked_path(log.path), event.data))
+        for job, found in beginnings.items():
+            if len(found) > 1 and job not in self.refused:
+                self._job(job).decoder.read_ahead(found)
 
     async def committed(self) -> None:
         """Nothing is kept that could be."""
@@ -221,7 +237,12 @@ class Watching:
         return (JobChanges(name, self._directory(name), changes, state, caught_up),)
 
     async def sample_clock(self, channel: Channel) -> None:
-        """Nothing is stored, so nothing is compared."""
+        """Tell by how much the board's clock is ahead, where somebody wants to know."""
+        if self._compared is None:
+            return
+        found = await clock_difference(channel, lambda: time.time_ns() // 1000)
+        if found is not None:
+            self._compared(found.offset_us)
 
     async def has_room(self) -> bool:
         """Nothing is stored: there is always room."""

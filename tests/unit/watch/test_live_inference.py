@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from profagent.formats.board_files import Done
 from profagent.formats.figure_states import FigureState, Verdict
 from profagent.formats.names import LogKind, LogName, parse_log_name
-from profagent.watch.live_inference import LiveRecord, OpenInference
+from profagent.watch.live_inference import OpenInference, RecordColumns
 
 FINAL = Verdict(FigureState.FINAL)
 
@@ -18,9 +20,10 @@ def _name(path: str = "data/aicore.0.m.3.0.1.6.12") -> LogName:
 
 def _inference(*durations: float, unit: LogKind = LogKind.AICORE) -> OpenInference:
     """Records of so many ticks, or µs on the CPU."""
-    records = [LiveRecord(unit, 0, number, -1, duration, {}) for number, duration in enumerate(durations)]
+    none, numbers = np.full(len(durations), -1, np.int32), np.arange(len(durations))
+    columns = RecordColumns(unit, np.zeros_like(numbers), numbers, none, np.array(durations, np.float64), {})
     done = Done(file_len=512, start_us=5, end_us=9, cache_hit=1, cache_miss=1)
-    return OpenInference(_name(), 0.0, records, done=done)
+    return OpenInference(_name(), 0.0, [columns], done=done)
 
 
 def test_what_ran_on_the_cpu_alone_is_timed_without_the_npu_s_clock() -> None:

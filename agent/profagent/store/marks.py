@@ -1,0 +1,49 @@
+"""Marks that a person sets while watching: a moment of the board's clock, and a text, in the session that is kept."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from profagent.errors import StoreError
+from profagent.store.database import fetched, transaction, writing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import aiosqlite
+
+# It may run each time that a database is opened to be written: an earlier profagent made some without.
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS session_mark (
+    session INTEGER NOT NULL REFERENCES session,
+    time_us INTEGER NOT NULL,           -- board wall clock
+    text    TEXT NOT NULL
+);
+
+-- One row for each moment that a person marked while watching.
+--   time_us  when, by the board's clock
+--   text     what was written
+CREATE VIEW IF NOT EXISTS session_marks AS SELECT session, time_us, text FROM session_mark;
+"""
+
+
+async def add_mark(database: Path, session: int, time_us: int, text: str) -> None:
+    """Keep a mark with a session. Raises StoreError."""
+    try:
+        async with writing(database) as connection:
+            await connection.executescript(SCHEMA)
+            async with transaction(connection):
+                await connection.execute("INSERT INTO session_mark VALUES (?, ?, ?)", (session, time_us, text))
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"cannot write {database}: {error}", hint="check the free space and the permissions"
+        ) from error
+
+
+async def marks_of(connection: aiosqlite.Connection, session: int) -> list[tuple[int, str]]:
+    """Times and texts of a session's marks, by time."""
+    if not await fetched(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'session_mark'"):
+        return []
+    sql = "SELECT time_us, text FROM session_mark WHERE session = ? ORDER BY time_us, rowid"
+    return [(time_us, text) for time_us, text in await fetched(connection, sql, (session,))]

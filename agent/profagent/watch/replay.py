@@ -1,0 +1,174 @@
+"""`watch --session`: a stored session again, at the pace of its recorded times."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profagent.ingest.decoder import source_named
+from profagent.link.messages import JOB_SOURCE
+from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.database import reading
+from profagent.store.queries import find_session
+from profagent.store.sessions import require_records
+from profagent.watch.live import LiveEvents
+from profagent.watch.live_board import LiveBoard
+from profagent.watch.stored import StoredSession, first_start_us, jobs_of
+from profagent.watch.watch import BOARD_EACH_S, NO_COUNTER_MAP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.ingest.changes import JobChanges
+    from profagent.store.queries import SessionRow
+    from profagent.store.workspace import Workspace
+    from profagent.watch.live import Event
+
+US_PER_S = 1_000_000
+# Where nothing came for long, the replay waits so long and goes on.
+LONGEST_WAIT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Which session to replay, and so many times as fast as it was."""
+
+    workspace: Workspace
+    session: int
+    speed: float = 1.0
+    maps: CounterMaps = BUILT_IN
+    with_records: bool = False
+
+
+class Pace:
+    """Waits until it is a moment's turn. It can stand still."""
+
+    def __init__(self, speed: float, stop: asyncio.Event, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._speed, self._stop, self._now_s = speed, stop, now_s
+        self._latest_us: int | None = None
+        self._due_s = 0.0
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
+
+    def begin(self, time_us: int | None) -> None:
+        """What came before this time of the board is not waited for."""
+        self._latest_us, self._due_s = time_us, self._now_s()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Stand still, or go on."""
+        if is_paused:
+            self._goes_on.clear()
+        else:
+            self._goes_on.set()
+
+    async def reach(self, time_us: int | None) -> float:
+        """Wait for this time of the board; by how many seconds of its clock the waiting was cut short."""
+        if time_us is None:
+            return 0.0
+        if self._latest_us is None:
+            self._latest_us, self._due_s = time_us, self._now_s()
+        gap_s = max(0, time_us - self._latest_us) / US_PER_S / self._speed
+        self._latest_us = max(self._latest_us, time_us)
+        self._due_s += min(gap_s, LONGEST_WAIT_S)
+        if (left_s := self._due_s - self._now_s()) > 0:
+            await self._wait(left_s)
+        if not self._goes_on.is_set():
+            await self._go_on()
+        return max(0.0, gap_s - LONGEST_WAIT_S) * self._speed
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+    async def _go_on(self) -> None:
+        stopping = asyncio.create_task(self._stop.wait())
+        going = asyncio.create_task(self._goes_on.wait())
+        await asyncio.wait([stopping, going], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        going.cancel()
+        self._due_s = self._now_s()
+
+
+class Player:
+    """Gives the events of a session. `with_layers` as of LiveEvents."""
+
+    def __init__(self, replayed: Replayed, *, with_layers: bool = False) -> None:
+        self._replayed = replayed
+        self.events = LiveEvents(with_records=replayed.with_records, with_layers=with_layers)
+        self._board = LiveBoard(with_all=with_layers)
+        self._board_each_us = (BOARD_EACH_S / 4 if with_layers else BOARD_EACH_S) * US_PER_S
+        self._board_us = 0
+
+    async def play(
+        self,
+        begin: Callable[[SessionRow], None],
+        show: Callable[[Event], None],
+        mark: Callable[[int, str], None],
+        tell: Callable[[str], None],
+        pace: Pace,
+        stop: asyncio.Event,
+    ) -> Event:
+        """Show all of it, until `stop`; the summary. Raises UsageError, StoreError."""
+        replayed = self._replayed
+        async with reading(replayed.workspace.readable_database()) as connection:
+            found = await find_session(connection, replayed.session)
+            await require_records(connection, found.session)
+            jobs = await jobs_of(connection, found.session)
+            for job in jobs:
+                self.events.samples.tell(job.name, job.interval)
+                self.events.samples.list(job.name)
+            counter_map = replayed.maps.of(simulated=found.simulated, sdk=found.sdk_version)
+            self.events.simulated = found.simulated
+            self.events.likely = () if counter_map is None else counter_map.likely
+            begin(found)
+            if counter_map is None:
+                tell(NO_COUNTER_MAP)
+            session = StoredSession(connection, replayed.workspace, found.session, jobs, counter_map)
+            # A ring of calls goes back further than the session.
+            pace.begin(await first_start_us(connection, found.session))
+            async for time_us, what in session.moments():
+                passed_s = await pace.reach(time_us)
+                if stop.is_set():
+                    break
+                if passed_s > 0:
+                    tell(f"nothing came for {passed_s:,.0f} s more: that is passed over")
+                if isinstance(what, str):
+                    mark(time_us or 0, what)
+                else:
+                    self._take(what, time_us, show)
+        self._tell_board(show)
+        return self.events.summary()
+
+    def _take(self, batch: JobChanges, time_us: int | None, show: Callable[[Event], None]) -> None:
+        if source_named(batch.job) not in {"", JOB_SOURCE}:
+            self._board.take(batch)
+        for event in self.events.feed(batch, 0.0):
+            show(event)
+        if time_us is not None and time_us - self._board_us >= self._board_each_us:
+            self._board_us = time_us
+            self._tell_board(show)
+
+    def _tell_board(self, show: Callable[[Event], None]) -> None:
+        event = self._board.event()
+        if event is not None:
+            show({**event, "simulated": self.events.simulated})
+
+
+async def replay(
+    replayed: Replayed, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
+) -> Event:
+    """Show a session in lines; the summary. Raises UsageError, StoreError."""
+
+    def begin(session: SessionRow) -> None:
+        mark = " [simulated]" if session.simulated else ""
+        tell(f"replaying session {session.session} of {session.hostname or session.board}{mark}")
+
+    def mark(_time_us: int, text: str) -> None:
+        tell(f"mark: {text}")
+
+    return await Player(replayed).play(begin, show, mark, tell, Pace(replayed.speed, stop), stop)

@@ -1,0 +1,386 @@
+"""The full-screen `watch`: panes, keys, and the clock that draws them anew."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.css.query import NoMatches
+from textual.screen import Screen
+from textual.widgets import Input
+
+from profagent.watch.against import NOTHING
+from profagent.watch.layers import LayerQuery, Sort
+from profagent.watch.screen import panes
+from profagent.watch.screen.detail import HelpScreen, LayerScreen
+from profagent.watch.screen.paint import FAINT, TITLE, word
+from profagent.watch.screen.panes import Doing, Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from textual.app import ComposeResult
+    from textual.events import Click, Resize
+
+    from profagent.watch.against import Against
+    from profagent.watch.layers import LayerDetail, LayersView, ModelLayers
+    from profagent.watch.model import BoardModel
+    from profagent.watch.screen.paint import Line
+
+# Nobody reads faster; a key is answered at once.
+REDRAW_S = 0.5
+# Narrower than this, the panes on the right come one at a time.
+WIDE_COLUMNS = 110
+SIDE_PANES = {"calls": "API calls", "metrics": "Metrics", "ranges": "Ranges and ops", "events": "Events"}
+
+
+class Keeper(Protocol):
+    """Who keeps what the person at the screen wants kept."""
+
+    async def mark(self, model: BoardModel, text: str) -> None:
+        """Keep a mark of this moment."""
+
+    async def save(self, model: BoardModel) -> None:
+        """Begin to save a session of the board, or end it."""
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Stand still, or go on."""
+
+
+class BoardScreen(Screen[None]):
+    """All panes of one board."""
+
+    app: WatchApp
+
+    CSS = """
+    BoardScreen { layout: vertical; }
+    #header { height: 2; padding: 0 1; background: #24283b; }
+    #tabs { height: 1; padding: 0 1; background: #24283b; display: none; }
+    #keys { height: 1; padding: 0 1; background: #24283b; }
+    #body { height: 1fr; }
+    #layers { width: 1fr; border: round $primary-darken-1; border-title-color: $accent; height: 1fr; }
+    #side { width: 37%; min-width: 44; }
+    #side Lines { height: 1fr; border: round $primary-darken-1; border-title-color: $accent; padding: 0 1; }
+    Input { height: 1; border: none; padding: 0 1; display: none; }
+    Input:focus { border: none; }
+    BoardScreen.-narrow #body { layout: vertical; }
+    BoardScreen.-narrow #layers { width: 100%; }
+    BoardScreen.-narrow #side { width: 100%; height: 10; }
+    BoardScreen.-narrow #side Lines { height: 5; }
+    BoardScreen.-narrow #keys { height: 2; }
+    """
+
+    def compose(self) -> ComposeResult:
+        """The panes, from the top."""
+        yield Lines(id="tabs")
+        yield Lines(id="header")
+        with Horizontal(id="body"):
+            yield Lines("Layers", id="layers")
+            with Vertical(id="side"):
+                yield Lines("Time of inferences", id="inferences")
+                for name, title in SIDE_PANES.items():
+                    yield Lines(title, id=name)
+        yield Input(id="prompt")
+        yield Lines(id="keys")
+
+    def on_resize(self, event: Resize) -> None:
+        """Another size has another arrangement."""
+        self.set_class(event.size.width < WIDE_COLUMNS, "-narrow")
+        self.call_after_refresh(self.app.redraw)
+
+    def on_click(self, event: Click) -> None:
+        """A click chooses a layer."""
+        pane = self.pane("layers")
+        if event.widget is pane and event.y >= 2:
+            self.app.choose(event.y - 2)
+
+    def pane(self, name: str) -> Lines:
+        """A pane by its name."""
+        return self.query_one(f"#{name}", Lines)
+
+    def redraw(self) -> None:
+        """Draw what is not as it was."""
+        app = self.app
+        model, layers = app.model, app.layers
+        self.pane("tabs").display = len(app.models) > 1
+        if len(app.models) > 1:
+            states = [(each.name, each.header().link) for each in app.models]
+            self.pane("tabs").show([panes.tab_line(states, app.board)])
+        header, width = model.header(), self.size.width - 2
+        self.pane("header").show(panes.header_lines(header, app.doing, width))
+        self._draw_layers(header.likely)
+        inferences = self.pane("inferences")
+        inferences.show(panes.inference_lines(layers.inferences(), inferences.size.width, inferences.size.height))
+        self._draw_side(model)
+        self.pane("keys").show(key_lines(width))
+
+    def _draw_layers(self, likely: Sequence[str]) -> None:
+        app, pane = self.app, self.pane("layers")
+        view = app.view_layers(max(1, pane.size.height - 1))
+        columns = panes.columns_for(pane.size.width, has_baseline=bool(app.baseline), has_counters=view.has_counters)
+        matching = f"{view.matching} of {view.layers}" if app.text else f"{view.layers}"
+        title = f"Layers: {matching}, by {app.sort.value}, over {view.inferences} inferences"
+        pane.show(
+            panes.layer_lines(view, columns, app.chosen, likely), f"{title}, with “{app.text}”" if app.text else title
+        )
+
+    def _draw_side(self, model: BoardModel) -> None:
+        is_narrow = self.has_class("-narrow")
+        names = list(SIDE_PANES)
+        for name in names:
+            pane = self.pane(name)
+            has_any = name != "ranges" or bool(model.series("ranges"))
+            is_shown = name == names[self.app.side] if is_narrow else has_any
+            if pane.display != is_shown:
+                pane.display = is_shown
+                self.call_after_refresh(self.app.redraw)  # others have other sizes then
+            elif is_shown:
+                title = f"{SIDE_PANES[name]} (v: next)" if is_narrow else SIDE_PANES[name]
+                pane.show(side_lines(model, name, pane.size.width, pane.size.height), title)
+
+
+def side_lines(model: BoardModel, name: str, width: int, height: int) -> list[Line]:
+    """What a pane on the right shows."""
+    match name:
+        case "calls":
+            return panes.call_lines(model.calls(), width)
+        case "events":
+            return panes.event_lines(model.events(height), width)
+    return panes.series_lines(model.series(name), width, height)
+
+
+def key_lines(width: int) -> list[Line]:
+    """The keys and what they do; in two lines where one has no room for them."""
+    lines: list[Line] = [[]]
+    gap = "  " if width >= WIDE_COLUMNS - 2 else " "
+    for key, about, _ in panes.KEYS:
+        parts = [word(key, TITLE), word(f" {about}{gap}", FAINT)]
+        if sum(part.cell_length for part in [*lines[-1], *parts]) > width:
+            lines.append([])
+        lines[-1] += parts
+    return lines
+
+
+class WatchApp(App[None]):
+    """The screen over the models of some boards. It draws twice a second what has changed, and nothing while paused."""
+
+    ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None  # keys are the screen's, but while a text is asked for
+    TITLE = "profagent watch"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "pause"),
+        Binding("s", "sort"),
+        Binding("slash", "ask('filter')"),
+        Binding("enter", "open"),
+        Binding("n", "next_model"),
+        Binding("b", "next_board"),
+        Binding("m", "ask('mark')"),
+        Binding("w", "save"),
+        Binding("c", "shot"),
+        Binding("v", "next_side"),
+        Binding("question_mark", "help"),
+        Binding("q,ctrl+c", "quit", priority=False),
+        Binding("escape", "all"),
+        *(Binding(key, f"move({rows})") for key, rows in (("up", -1), ("down", 1), ("pageup", -10), ("pagedown", 10))),
+    ]
+
+    def __init__(
+        self,
+        models: Sequence[BoardModel],
+        keeper: Keeper,
+        *,
+        against: Against = NOTHING,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.models, self._keeper = list(models), keeper
+        self.board, self.side = 0, 0
+        self.sort, self.text, self.chosen = Sort.MEDIAN, "", -1
+        self._against = against
+        self._model_names: dict[int, str] = {}
+        self._first = 0
+        self._is_paused = False
+        self._asked = ""
+        self._now_s = now_s
+        self._drawn: tuple[object, ...] = ()
+
+    def on_mount(self) -> None:
+        """Begin."""
+        self.theme = "tokyo-night"
+        self.push_screen(BoardScreen())
+        self._ticking = self.set_interval(REDRAW_S, self.tick)
+
+    def tick(self) -> None:
+        """Draw what has come since the last time; of a board that stands still only how old its newest record is."""
+        state = (self.model.version, int(self._now_s()), len(self.screen_stack))
+        if state != self._drawn:
+            self._drawn = state
+            self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the screen that is to be seen."""
+        if isinstance(self.screen, BoardScreen | LayerScreen):
+            with suppress(NoMatches):  # it is just being made, or taken away
+                self.screen.redraw()
+
+    @property
+    def model(self) -> BoardModel:
+        """The model of the board that is to be seen."""
+        return self.models[self.board]
+
+    @property
+    def model_name(self) -> str:
+        """The network model that is to be seen: the one that was chosen, or the first."""
+        names = self.model.models()
+        chosen = self._model_names.get(self.board, "")
+        return chosen if chosen in names else names[0] if names else ""
+
+    @property
+    def layers(self) -> ModelLayers:
+        """Its layers."""
+        return self.model.layers(self.model_name)
+
+    @property
+    def baseline(self) -> Mapping[str, float]:
+        """What its layers are compared with."""
+        return self._against.medians.get(self.model_name.rpartition(".")[0], {})
+
+    @property
+    def doing(self) -> Doing:
+        """What the screen does."""
+        names = self.model.models()
+        place = names.index(self.model_name) + 1 if names else 0
+        return Doing(self._is_paused, self.model_name, place, len(names), self._against.name)
+
+    @property
+    def detail(self) -> LayerDetail | None:
+        """The chosen layer."""
+        return self.layers.detail(self.chosen, self.baseline)
+
+    def view_layers(self, number: int) -> LayersView:
+        """So many layers, with the chosen one among them; where none is chosen, the first."""
+        every = self.layers.places(LayerQuery(self.sort, self.text), self.baseline)
+        if self.chosen not in every:
+            self.chosen = every[0] if every else -1
+        at = every.index(self.chosen) if every else 0
+        self._first = max(0, min(self._first, at, max(0, len(every) - number)))
+        self._first = max(self._first, at - number + 1)
+        return self.layers.view(LayerQuery(self.sort, self.text, self._first, number), self.baseline)
+
+    def choose(self, row: int) -> None:
+        """The layer in a row is the chosen one."""
+        every = self.layers.places(LayerQuery(self.sort, self.text), self.baseline)
+        if 0 <= self._first + row < len(every):
+            self.chosen = every[self._first + row]
+            self.redraw()
+
+    def action_move(self, rows: int) -> None:
+        """Choose another layer."""
+        every = self.layers.places(LayerQuery(self.sort, self.text), self.baseline)
+        if every:
+            at = every.index(self.chosen) if self.chosen in every else 0
+            self.chosen = every[max(0, min(len(every) - 1, at + rows))]
+        self.redraw()
+
+    def action_pause(self) -> None:
+        """Stand still, or go on."""
+        self._is_paused = not self._is_paused
+        self._keeper.pause(is_paused=self._is_paused)
+        self.redraw()
+        if self._is_paused:
+            self._ticking.pause()
+        else:
+            self._ticking.resume()
+
+    def action_sort(self) -> None:
+        """Sort by the next figure there is."""
+        sorts = [sort for sort in Sort if sort is not Sort.CHANGE or self.baseline]
+        self.sort = sorts[(sorts.index(self.sort) + 1) % len(sorts)] if self.sort in sorts else Sort.MEDIAN
+        self.redraw()
+
+    def action_next_model(self) -> None:
+        """See the next model."""
+        names = self.model.models()
+        if names:
+            self._model_names[self.board] = names[(names.index(self.model_name) + 1) % len(names)]
+            self.chosen = -1
+        self.redraw()
+
+    def action_next_board(self) -> None:
+        """See the next board."""
+        self.board = (self.board + 1) % len(self.models)
+        self.chosen = -1
+        self.redraw()
+
+    def action_next_side(self) -> None:
+        """See the next of the panes that take turns."""
+        self.side = (self.side + 1) % len(SIDE_PANES)
+        self.redraw()
+
+    def action_open(self) -> None:
+        """See the chosen layer alone."""
+        if isinstance(self.screen, BoardScreen) and self.detail is not None:
+            self.push_screen(LayerScreen())
+
+    def action_help(self) -> None:
+        """See all keys."""
+        if isinstance(self.screen, BoardScreen):
+            self.push_screen(HelpScreen())
+
+    def action_all(self) -> None:
+        """Back from a layer; without a filter again."""
+        if isinstance(self.screen, BoardScreen):
+            self.text = self.text if self._asked == "mark" else ""
+            self.end_asking()
+        else:
+            self.pop_screen()
+            self.redraw()
+
+    async def action_save(self) -> None:
+        """Save from now on, or no longer."""
+        await self._keeper.save(self.model)
+        self.redraw()
+
+    def action_shot(self) -> None:
+        """Write what is to be seen into a file."""
+        path = self.save_screenshot(path=".")
+        self.model.note("shot", f"the screen is in {path}")
+        self.notify(f"the screen is in {path}")
+        self.redraw()
+
+    def action_ask(self, what: str) -> None:
+        """Ask for a text: of a filter, or of a mark."""
+        if not isinstance(self.screen, BoardScreen):
+            return
+        self._asked = what
+        prompt = self.screen.query_one(Input)
+        prompt.placeholder = "text in a layer's name or type" if what == "filter" else "what happens just now"
+        prompt.value = self.text if what == "filter" else ""
+        prompt.display = True
+        prompt.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """A filter works as it is typed."""
+        if self._asked == "filter":
+            self.text = event.value
+            self.redraw()
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """The text is whole."""
+        is_mark = self._asked == "mark"
+        self.end_asking()
+        if is_mark:
+            await self._keeper.mark(self.model, event.value.strip() or "mark")
+            self.redraw()
+
+    def end_asking(self) -> None:
+        """Keys are keys again."""
+        self._asked = ""
+        prompt = self.screen.query_one(Input)
+        prompt.display = False
+        self.screen.set_focus(None)
+        self.redraw()

@@ -1,0 +1,178 @@
+"""What opens over the panes: one layer alone, and all keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.segment import Segment
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen, Screen
+
+from profagent.cli.table import UNKNOWN
+from profagent.formats.countermap import RATIOS, bound_mark
+from profagent.watch.screen import paint
+from profagent.watch.screen.paint import BAR, FAINT, GOOD, INK, STRONG, TITLE, WARN, joined, word
+from profagent.watch.screen.panes import KEYS, Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from profagent.watch.layers import LayerDetail
+    from profagent.watch.screen.app import WatchApp
+    from profagent.watch.screen.paint import Line
+
+# What a word of `bound by` means; docs/reference/figures.md has the rules.
+MEANINGS = {
+    "cube": "the cube unit works well: only fewer operations make it faster",
+    "vector": "the vector unit works well: only fewer operations make it faster",
+    "mac": "cube instructions take most of the time, and few of them do useful work",
+    "vec": "vector instructions take most of the time",
+    "Dstr": "storing results in DDR takes most of the time",
+    "DLD": "loading feature maps takes most of the time",
+    "WLD": "loading weights takes most of the time",
+    "Dtrans": "transforming data takes most of the time",
+    "unexplained": "no counter is above a half of the time",
+}
+COUNTERS = {
+    "mac_busy": "cube busy",
+    "mac_ppen": "cube effective",
+    "vec_busy": "vector busy",
+    "vec_ppen": "vector effective",
+    "dstr": "storing (Dstr)",
+    "dtrans": "transforming (Dtrans)",
+    "dld": "loading maps (DLD)",
+    "wld": "loading weights (WLD)",
+    "ddr_read_bytes": "read from DDR",
+    "ddr_write_bytes": "written to DDR",
+}
+
+
+class LayerScreen(Screen[None]):
+    """One layer: its distribution over the last inferences, its counters, its time over time."""
+
+    app: WatchApp
+
+    CSS = """
+    LayerScreen { layout: vertical; }
+    #about { height: 4; padding: 0 1; background: #24283b; }
+    #middle { height: 1fr; }
+    LayerScreen Lines { border-title-color: $accent; }
+    #histogram { width: 1fr; border: round $primary-darken-1; padding: 0 1; }
+    #counters { width: 1fr; border: round $primary-darken-1; padding: 0 1; }
+    #history { height: 1fr; border: round $primary-darken-1; padding: 0 1; }
+    #back { height: 1; padding: 0 1; background: #24283b; }
+    """
+
+    def compose(self) -> ComposeResult:
+        """Figures above, time below."""
+        yield Lines(id="about")
+        with Vertical():
+            with Horizontal(id="middle"):
+                yield Lines("Distribution", id="histogram")
+                yield Lines("Counters", id="counters")
+            yield Lines("Time over time", id="history")
+        yield Lines(id="back")
+
+    def on_resize(self) -> None:
+        """Another size has room for others."""
+        self.call_after_refresh(self.app.redraw)
+
+    def redraw(self) -> None:
+        """Draw what is not as it was."""
+        detail = self.app.detail
+        if detail is None:
+            self.query_one("#about", Lines).show([[word("this layer is not there any more", WARN)]])
+            return
+        likely = self.app.model.likely
+        about, histogram, counters, history = (
+            self.query_one(f"#{name}", Lines) for name in ("about", "histogram", "counters", "history")
+        )
+        about.show(about_lines(detail, self.app.model_name, likely, self.size.width - 2))
+        histogram.show(
+            paint.histogram(detail.times_us, histogram.size.width, histogram.size.height),
+            f"Distribution over the last {len(detail.times_us)} inferences",
+        )
+        counters.show(counter_lines(detail, counters.size.width, likely))
+        history.show(paint.chart(detail.times_us, history.size.width, history.size.height))
+        self.query_one("#back", Lines).show(
+            [joined([_key("esc", "back"), _key("↑↓", "other layer"), _key("q", "quit")])]
+        )
+
+
+def _key(key: str, about: str) -> Segment:
+    return word(f"{key} {about}", TITLE)
+
+
+def about_lines(detail: LayerDetail, model: str, likely: Sequence[str], width: int) -> list[Line]:
+    """Which layer, how long it takes, what bounds it."""
+    times = detail.times_us
+    unit = "CPU" if detail.is_cpu else "NPU"
+    what = word(f"{detail.type or UNKNOWN}, on the {unit}, of {model}", FAINT)
+    names = [[word(paint.shortened(detail.name or UNKNOWN, width), STRONG)], [what]]
+    if not len(times):
+        return [*names, [word("no inference had it lately", FAINT)]]
+    median, p95 = np.quantile(times, (0.5, 0.95)).tolist()
+    before = detail.baseline_us
+    second = joined(
+        [
+            word(f"median {paint.ms(median)} ms", STRONG),
+            word(f"p95 {paint.ms(p95)}", INK),
+            word(f"least {paint.ms(float(times.min()))}", INK),
+            word(f"most {paint.ms(float(times.max()))}", INK),
+            word(f"{detail.share:.1%} of the inference", INK),
+            word(f"{median / before - 1:+.1%} against the baseline", WARN) if before else None,
+        ]
+    )
+    if detail.bound is None:
+        return [*names, second, [word(f"bound by {UNKNOWN}: no counter map tells", FAINT)]]
+    meaning = MEANINGS.get(detail.bound, "")
+    return [*names, second, [word(f"bound by {detail.bound}{bound_mark(likely)}", WARN), word(f": {meaning}", INK)]]
+
+
+def counter_lines(detail: LayerDetail, width: int, likely: Sequence[str]) -> list[Line]:
+    """A line for each counter that is known: shares as bars."""
+    if not detail.counters:
+        return [[word("no counter is known", FAINT)]]
+    room, lines = max(4, width - 34), []
+    for name, value in detail.counters.items():
+        label = word(COUNTERS[name] + ("?" if name in likely else ""), INK, 23)
+        if name in RATIOS:
+            lines.append(
+                [label, word(f"{value:.1%}", STRONG, 8, right=True), Segment(" "), Segment(paint.bar(value, room), BAR)]
+            )
+        else:
+            lines.append([label, word(paint.amount(value, "B"), STRONG, 12, right=True)])
+    return lines
+
+
+class HelpScreen(ModalScreen[None]):
+    """All keys, and what the signs mean."""
+
+    app: WatchApp
+
+    CSS = """
+    HelpScreen { align: center middle; }
+    #help { width: 86; max-width: 100%; height: 22; max-height: 100%; border: round $primary; padding: 0 1;
+            background: #24283b; }
+    """
+
+    def compose(self) -> ComposeResult:
+        """One pane."""
+        yield Lines("Keys (Esc: back)", id="help")
+
+    def on_resize(self) -> None:
+        """Draw it."""
+        self.call_after_refresh(self._draw)
+
+    def _draw(self) -> None:
+        lines: list[Line] = [[word(key, TITLE, 7), word(text, INK)] for key, _, text in KEYS]
+        lines.append([word("↑ ↓", TITLE, 7), word("Choose a layer; PgUp and PgDn go further.", INK)])
+        lines.append([])
+        lines.append([word("▲", paint.BAD, 7), word("slower than the baseline by more than 5 %", INK)])
+        lines.append([word("▼", GOOD, 7), word("faster by more than 5 %", INK)])
+        lines.append([word("?", WARN, 7), word("rests on a counter that the counter map is not certain of", INK)])
+        lines.append([word("lag", INK, 7), word("age of the newest record, by the board's clock", INK)])
+        self.query_one("#help", Lines).show(lines)

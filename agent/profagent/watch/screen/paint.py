@@ -1,0 +1,172 @@
+"""Drawing with characters: numbers, bars, charts. A line is a list of segments; what is not known is N/A."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from profagent.cli.table import UNKNOWN, printable, text_width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+Line = list[Segment]
+
+INK = Style(color="#c0caf5")
+FAINT = Style(color="#7a83a8")
+STRONG = Style(color="#ffffff", bold=True)
+TITLE = Style(color="#7aa2f7", bold=True)
+BAR = Style(color="#7dcfff")
+GOOD = Style(color="#9ece6a")
+WARN = Style(color="#e0af68")
+BAD = Style(color="#ff7a93", bold=True)
+CHOSEN = Style(bgcolor="#33467c", bold=True)
+
+US_PER_MS = 1000.0
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+LEVELS = " ▁▂▃▄▅▆▇█"
+# A chart whose least value is above so much of the highest does not begin at 0.
+FLAT = 0.5
+LEVEL = 0.1
+# An inference that took so many medians stands out.
+SLOW = 1.25
+
+
+def word(text: str, style: Style = INK, width: int | None = None, *, right: bool = False) -> Segment:
+    """A text, cut in the middle or filled up to a width."""
+    if width is None:
+        return Segment(printable(text), style)
+    text = shortened(printable(text), width)
+    space = " " * max(0, width - text_width(text))
+    return Segment(space + text if right else text + space, style)
+
+
+def shortened(text: str, width: int) -> str:
+    """A text that is too long loses its middle."""
+    if text_width(text) <= width:
+        return text
+    front = max(0, width - 1) // 2
+    end = max(0, width - 1) - front
+    return f"{text[:front]}…{text[-end:] if end else ''}"[: max(0, width)]
+
+
+def cut(text: str, width: int) -> str:
+    """A text that is too long loses its end."""
+    text = printable(text)
+    return text if text_width(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def layer_name(name: str | None) -> str:
+    """A layer's name; of fused ones the first, and how many there are more."""
+    first, *others = (name or UNKNOWN).split("+")
+    return f"{first}+{len(others)}" if others else first
+
+
+def ms(duration_us: float | None, digits: int = 3) -> str:
+    """Milliseconds without their unit."""
+    return UNKNOWN if duration_us is None else f"{duration_us / US_PER_MS:.{digits}f}"
+
+
+def duration(duration_us: float | None) -> str:
+    """A time with its unit."""
+    if duration_us is None:
+        return UNKNOWN
+    return f"{duration_us:.1f} us" if duration_us < US_PER_MS else f"{duration_us / US_PER_MS:.3f} ms"
+
+
+def amount(value: float, unit: str) -> str:
+    """A value of a metric with its unit."""
+    if unit in ("B", "B/s"):
+        power = 0
+        while abs(value) >= 1024 and power < 4:
+            value, power = value / 1024, power + 1
+        return f"{value:.1f} {' KMGT'[power].strip()}{unit}"
+    if unit == "us":
+        return duration(value)
+    return f"{value:,.1f} {unit}".rstrip() if abs(value) < 100_000 else f"{value:,.0f} {unit}".rstrip()
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of eighths for a share of the width."""
+    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
+    text = "█" * (eighths // 8) + (EIGHTHS[eighths % 8] if eighths % 8 else "")
+    return text.ljust(width)
+
+
+def spark(values: Sequence[float], width: int) -> str:
+    """The last values as small columns between the least and the most of them."""
+    shown = values[-width:]
+    if not shown:
+        return " " * width
+    # What wanders by less is level.
+    middle = (min(shown) + max(shown)) / 2
+    span = max(max(shown) - min(shown), LEVEL * abs(middle)) or 1.0
+    return "".join(LEVELS[1 + round(((value - middle) / span + 0.5) * 7)] for value in shown).rjust(width)
+
+
+def chart(values: NDArray[np.float64], width: int, height: int) -> list[Line]:
+    """A column for each of the last values, the newest on the right; slow ones stand out."""
+    label = 8
+    shown = values[-max(0, width - label - 1) :]
+    if not len(shown) or height < 1 or width <= label + 1:
+        return [[word("nothing yet", FAINT)]]
+    most = float(shown.max())
+    least = float(shown.min())
+    floor = 0.0 if least < FLAT * most else least - max((most - least) / 4, most * LEVEL / 2)
+    levels = np.rint((shown - floor) / ((most - floor) or 1.0) * height * 8).astype(int)
+    slow = shown > SLOW * float(np.median(shown))
+    lines = []
+    for row in range(height - 1, -1, -1):
+        text = f"{ms(most)}" if row == height - 1 else f"{ms(floor)}" if row == 0 else ""
+        pad = " " * (width - label - 1 - len(shown))
+        lines.append(
+            [word(text, FAINT, label, right=True), Segment("┤", FAINT), Segment(pad), *_row(levels, slow, row)]
+        )
+    return lines
+
+
+def _row(levels: NDArray[np.int64], slow: NDArray[np.bool_], row: int) -> Iterable[Segment]:
+    """One row of a chart: runs of one style."""
+    cells = [LEVELS[level] for level in np.clip(levels - row * 8, 0, 8).tolist()]
+    begin = 0
+    for end in [*(np.flatnonzero(np.diff(slow)) + 1).tolist(), len(cells)]:
+        yield Segment("".join(cells[begin:end]), WARN if slow[begin] else BAR)
+        begin = end
+
+
+def histogram(values: NDArray[np.float64], width: int, bins: int) -> list[Line]:
+    """How many values lie between which two times."""
+    if not len(values):
+        return [[word("nothing yet", FAINT)]]
+    counts, edges = np.histogram(values, bins=max(1, min(bins, len(values))))
+    most, room = int(counts.max()), max(1, width - 30)
+    middle = float(np.median(values))
+    return [
+        [
+            word(f"{ms(edges[place])} – {ms(edges[place + 1])} ms", INK, 22, right=True),
+            Segment(" ▕", FAINT),
+            Segment(bar(count / most, room), GOOD if edges[place] <= middle <= edges[place + 1] else BAR),
+            word(f"{count}" if count else "", FAINT, 6, right=True),
+        ]
+        for place, count in enumerate(counts.tolist())
+    ]
+
+
+def strip(line: Line, width: int) -> Strip:
+    """A line as the screen takes it, cut to a width."""
+    return Strip(line).crop(0, width)
+
+
+def joined(parts: Iterable[Segment | None], gap: str = "  ") -> Line:
+    """Segments with gaps between them; those that are None are left out."""
+    line: Line = []
+    for part in parts:
+        if part is not None:
+            line += [Segment(gap), part] if line else [part]
+    return line

@@ -1,0 +1,279 @@
+"""What each pane of the screen shows, drawn from the model's views. Pure, but for the widget that holds lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from rich.segment import Segment
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from profagent.cli.provenance import share_text
+from profagent.cli.table import UNKNOWN, time_text
+from profagent.formats.countermap import bound_mark
+from profagent.watch.model import LinkState
+from profagent.watch.screen import paint
+from profagent.watch.screen.paint import BAD, BAR, CHOSEN, FAINT, GOOD, INK, STRONG, TITLE, WARN, cut, joined, word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from profagent.watch.layers import InferencesView, LayerLine, LayersView
+    from profagent.watch.model import CallLine, EventLine, Header, SeriesLine
+    from profagent.watch.screen.paint import Line
+
+# A layer that is slower, or faster, than its baseline by so much stands out.
+NOTED_CHANGE = 0.05
+NAME_COLUMNS = 18
+BAR_COLUMNS = TREND_COLUMNS = 8
+# Columns of a layer, with the space before them, by how much they matter.
+WIDTHS = {
+    "median": 8,
+    "share": 7,
+    "bound by": 13,
+    "change": 10,
+    "last": 8,
+    "trend": TREND_COLUMNS + 2,
+    "bar": BAR_COLUMNS + 1,
+    "type": 14,
+}
+API_PREFIX = "svp_acl_"
+# The metrics that people look at first, by parts of their names.
+FIRST_METRICS = ("utilization", "temperature", "thermal.", "cpu.all", "memory", "mem.", "daemon.cpu")
+KIND_STYLES = {"loss": BAD, "note": WARN, "mark": TITLE, "link": GOOD, "away": BAD, "save": GOOD}
+
+KEYS: tuple[tuple[str, str, str], ...] = (
+    ("space", "pause", "Freeze the figures, or go on. A replay stands still."),
+    ("s", "sort", "Sort layers by median, last, change, name or in the network's order."),
+    ("/", "filter", "Show layers whose name or type has a text, as you type. Esc shows all."),
+    ("enter", "layer", "Open the chosen layer: distribution, counters, time. Esc goes back."),
+    ("n", "model", "The next model."),
+    ("b", "board", "The next board."),
+    ("m", "mark", "Mark this moment with a text. A session that is being saved keeps it."),
+    ("w", "save", "Save from now on as a session of the workspace; once more ends it."),
+    ("c", "shot", "Write the screen into an SVG file in this folder."),
+    ("v", "view", "On a narrow screen, the next pane: calls, metrics, ranges, events."),
+    ("?", "help", "These keys."),
+    ("q", "quit", "Leave."),
+)
+
+
+class Lines(Widget):
+    """A pane of lines that are drawn elsewhere; only what has changed is drawn again."""
+
+    can_focus = False
+
+    def __init__(self, title: str = "", **options: str) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
+        self._strips: list[Strip] = []
+        if title:
+            self.border_title = title
+
+    def show(self, lines: Sequence[Line], title: str | None = None) -> None:
+        """Have these lines, from the top."""
+        width = self.size.width
+        strips = [paint.strip(line, width) for line in lines[: self.size.height]]
+        if title is not None and title != self.border_title:
+            self.border_title = title
+        for y in range(max(len(strips), len(self._strips))):
+            before, after = self._strips[y : y + 1], strips[y : y + 1]
+            if before != after:
+                self.refresh(Region(0, y, width, 1))
+        self._strips = strips
+
+    def render_line(self, y: int) -> Strip:
+        """One line of it."""
+        width, style = self.size.width, self.rich_style
+        if y >= len(self._strips):
+            return Strip.blank(width, style)
+        return self._strips[y].adjust_cell_length(width).apply_style(style)
+
+
+class Doing(NamedTuple):
+    """What the screen itself does."""
+
+    is_paused: bool
+    model: str
+    place: int
+    models: int
+    against: str
+
+
+def header_lines(header: Header, doing: Doing, width: int) -> list[Line]:
+    """Who is watched and how; how much of it is seen."""
+    styles = {LinkState.LINKED: GOOD, LinkState.AWAY: BAD, LinkState.ENDED: FAINT}
+    link = f"{'○' if header.link is LinkState.AWAY else '●'} {header.link.value}"
+    detail = f": {header.link_text}" if header.link_text else ""
+    first = joined(
+        [
+            word(header.board, STRONG),
+            word(f"at {header.address}", FAINT) if header.address != header.board and width > 90 else None,
+            word(link + detail, styles.get(header.link, WARN)),
+            word("[simulated]", WARN) if header.is_simulated else None,
+            word(f"saving as session {header.session}", GOOD) if header.session is not None else None,
+            word("PAUSED", BAD) if doing.is_paused else None,
+        ]
+    )
+    age = UNKNOWN if header.age_s is None else f"{header.age_s:.1f} s"
+    cpu = UNKNOWN if header.daemon_cpu is None else f"{header.daemon_cpu:.1f} %"
+    which = f" ({doing.place} of {doing.models})" if doing.models > 1 else ""
+    second = joined(
+        [
+            word((doing.model or "no model yet") + which, TITLE),
+            word(f"captured {share_text(header.sampled, header.due)}", INK),
+            word(f"losses {header.losses:,}", BAD if header.losses else GOOD),
+            word(f"notes {header.notes:,}", FAINT) if width > 90 else None,
+            word(f"lag {age}", INK),
+            word(f"profagentd {cpu}", INK),
+            word(f"against {doing.against}", FAINT) if doing.against and width > 90 else None,
+        ]
+    )
+    return [first, second]
+
+
+def tab_line(names: Sequence[tuple[str, LinkState]], chosen: int) -> Line:
+    """The boards, each with its number and whether it is there."""
+    line: Line = []
+    for number, (name, state) in enumerate(names):
+        sign = "○" if state is LinkState.AWAY else "●"
+        line += [word(f" {number + 1} {sign} {name} ", CHOSEN if number == chosen else FAINT), Segment(" ")]
+    return line
+
+
+class Columns(NamedTuple):
+    """Which columns of the layers have room, and how wide the name is."""
+
+    shown: frozenset[str]
+    name: int
+
+
+def columns_for(width: int, *, has_baseline: bool, has_counters: bool) -> Columns:
+    """Those that matter most come first; the name takes what is left."""
+    left_out = {"bound by": not has_counters, "change": not has_baseline}
+    widths = {name: needed for name, needed in WIDTHS.items() if not left_out.get(name)}
+    left, shown = width - NAME_COLUMNS - 2, []
+    for name, needed in widths.items():
+        if needed <= left:
+            shown.append(name)
+            left -= needed
+    return Columns(frozenset(shown), NAME_COLUMNS + max(0, left))
+
+
+def layer_lines(view: LayersView, columns: Columns, chosen: int, likely: Sequence[str]) -> list[Line]:
+    """A heading, and a line for each layer; `chosen` is the place of the one that the keys are about."""
+    shown = columns.shown
+    heading = [word("  layer", FAINT, columns.name + 2)]
+    heading += [word(" type", FAINT, WIDTHS["type"])] if "type" in shown else []
+    for name, title in (("last", "last ms"), ("median", "median"), ("share", "share")):
+        heading += [word(title, FAINT, WIDTHS[name], right=True)] if name in shown else []
+    for name, title in (("bar", ""), ("trend", "  trend"), ("bound by", "  bound by")):
+        heading += [word(title, FAINT, WIDTHS[name])] if name in shown else []
+    heading += [word("change", FAINT, WIDTHS["change"], right=True)] if "change" in shown else []
+    if not view.lines:
+        return [heading, [word("  no layer has that text" if view.layers else "  no inference yet", FAINT)]]
+    most = max(line.share for line in view.lines)
+    return [heading, *(_layer(line, columns, line.place == chosen, most, likely) for line in view.lines)]
+
+
+def _layer(line: LayerLine, columns: Columns, is_chosen: bool, most: float, likely: Sequence[str]) -> Line:
+    shown = columns.shown
+    name = paint.layer_name(line.name) + (" (cpu)" if line.is_cpu else "")
+    parts = [word("▸ " if is_chosen else "  ", STRONG), word(name, STRONG if is_chosen else INK, columns.name)]
+    if "type" in shown:
+        parts.append(word(f" {line.type or UNKNOWN}", FAINT, 14))
+    if "last" in shown:
+        parts.append(word(paint.ms(line.last_us), INK, WIDTHS["last"], right=True))
+    if "median" in shown:
+        parts.append(word(paint.ms(line.median_us), INK, WIDTHS["median"], right=True))
+    if "share" in shown:
+        parts.append(word(f"{line.share:.1%}", INK, 7, right=True))
+    if "bar" in shown:
+        parts += [Segment(" "), Segment(paint.bar(line.share / (most or 1.0), BAR_COLUMNS), BAR)]
+    if "trend" in shown:
+        parts += [Segment("  "), Segment(paint.spark(line.trend, TREND_COLUMNS), FAINT)]
+    if "bound by" in shown:
+        word_of = UNKNOWN if line.bound is None else f"{line.bound}{bound_mark(likely)}"
+        parts.append(word(f"  {word_of}", FAINT if line.bound is None else WARN, 13))
+    if "change" in shown:
+        parts.append(_change(line.change))
+    return [Segment(part.text, (part.style or INK) + CHOSEN) for part in parts] if is_chosen else parts
+
+
+def _change(change: float | None) -> Segment:
+    if change is None:
+        return word(UNKNOWN, FAINT, 10, right=True)
+    sign, style = ("▲", BAD) if change > NOTED_CHANGE else ("▼", GOOD) if change < -NOTED_CHANGE else (" ", FAINT)
+    return word(f"{sign} {change:+.1%}", style, 10, right=True)
+
+
+def inference_lines(view: InferencesView, width: int, height: int) -> list[Line]:
+    """The time of each inference, and what it comes to."""
+    times = view.times_us
+    if not len(times):
+        return [[word("no inference yet", FAINT)]]
+    rate = UNKNOWN if view.per_s is None else f"{view.per_s:,.1f}/s"
+    figures = joined(
+        [
+            word(f"last {paint.ms(float(times[-1]))} ms", STRONG),
+            word(f"median {paint.ms(float(np.median(times)))}", INK),
+            word(f"p95 {paint.ms(float(np.quantile(times, 0.95)))}", INK),
+            word(rate, FAINT),
+            word(f"{view.total:,} in all", FAINT),
+        ]
+    )
+    return [figures, *paint.chart(times, width, max(1, height - 1))]
+
+
+def call_lines(calls: Sequence[CallLine], width: int) -> list[Line]:
+    """A line for each function and thread."""
+    has_most = width >= 52
+    name = max(12, width - (34 if has_most else 26))
+    titles = ("calls", "median ms", "max ms") if has_most else ("calls", "median ms")
+    heading = [word(f"{API_PREFIX}…", FAINT, name), word("thread", FAINT, 8, right=True)]
+    heading += [word(title, FAINT, 10 if place == 1 else 8, right=True) for place, title in enumerate(titles)]
+    lines = [heading]
+    for call in calls:
+        figures = (f"{call.number:,}", paint.ms(call.median_us), paint.ms(call.max_us))
+        line = [word(call.name.removeprefix(API_PREFIX), INK, name), word(str(call.thread), FAINT, 8, right=True)]
+        for place, text in enumerate(figures[: len(titles)]):
+            line.append(word(text, STRONG if place == 1 else INK, 10 if place == 1 else 8, right=True))
+        lines.append(line)
+    return lines if calls else [heading, [word("no call yet", FAINT)]]
+
+
+def series_lines(series: Sequence[SeriesLine], width: int, height: int) -> list[Line]:
+    """A line for each metric or range: its newest value, and how it went."""
+    if not series:
+        return [[word("none yet", FAINT)]]
+    series = sorted(series, key=lambda line: (_rank(line.name), line.name))
+    name, room = min(28, width // 2), width - min(28, width // 2) - 14
+    lines = [
+        [
+            word(line.name, INK, name),
+            word(paint.amount(line.values[-1], line.unit), STRONG, 13, right=True),
+            Segment(" "),
+            Segment(paint.spark(line.values, room), BAR),
+        ]
+        for line in series[:height]
+    ]
+    if len(series) > height > 0:
+        lines[-1] = [word(f"… and {len(series) - height + 1} more", FAINT)]
+    return lines
+
+
+def _rank(name: str) -> int:
+    return next((rank for rank, part in enumerate(FIRST_METRICS) if part in name), len(FIRST_METRICS))
+
+
+def event_lines(events: Sequence[EventLine], width: int) -> list[Line]:
+    """A line for each event, the newest last."""
+    return [
+        [
+            word(time_text(event.time_us or None, "%H:%M:%S"), FAINT, 9),
+            word(event.kind, KIND_STYLES.get(event.kind, FAINT), 7),
+            word(cut(f"{event.number:,} × {event.text}" if event.number > 1 else event.text, width - 16), INK),
+        ]
+        for event in events
+    ]

@@ -1,0 +1,229 @@
+"""Boards behind the screen: each is watched, and saved where the person wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from profagent.cli.progress import BYTES, Progress
+from profagent.cli.running import retrying
+from profagent.errors import ProfagentError
+from profagent.record.record import Backlog, BoardRecord, RecordOptions
+from profagent.store.marks import add_mark
+from profagent.watch.against import NOTHING
+from profagent.watch.model import BoardModel, LinkState
+from profagent.watch.screen.app import WatchApp
+from profagent.watch.watch import WatchView, follow, kept_in, own_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from profagent.ingest.changes import JobChanges
+    from profagent.link.messages import Board
+    from profagent.store.store import Store
+    from profagent.store.workspace import Workspace
+    from profagent.watch.against import Against
+    from profagent.watch.live import Event
+    from profagent.watch.watch import WatchOptions
+
+# What comes within this is drawn together.
+GATHER_S = 0.25
+BOARD_EACH_S = 1.0
+SESSION_LOOK_S = 0.1
+
+
+class ScreenView(WatchView):
+    """The observer of a board that is on the screen: everything goes into its model."""
+
+    gather_s = GATHER_S
+    board_each_s = BOARD_EACH_S
+
+    def __init__(self, options: WatchOptions, model: BoardModel) -> None:
+        super().__init__(options, model.take, lambda text: model.note("remark", text))
+        self._model, self._at = model, options.address
+        model.summary = self.events.summary
+
+    def changed(self, changes: Sequence[JobChanges]) -> None:
+        """What came of one JOB is one batch: nobody is to see each file by itself."""
+        together: list[JobChanges] = []
+        for batch in changes:
+            last = together[-1] if together else None
+            if last is not None and last.job == batch.job and last.state is None:
+                together[-1] = replace(batch, changes=[*last.changes, *batch.changes])
+            else:
+                together.append(batch)
+        super().changed(together)
+
+    def linked(self, board: Board, role: str) -> None:
+        """The link stands."""
+        self._model.linked(board, self._at)
+        if self.kept is not None:
+            self._model.session = self.kept.session.number
+        super().linked(board, role)
+        self._model.likely = tuple(self.events.likely)
+
+    def unlinked(self, error: ProfagentError, wait_s: float) -> None:
+        """The link is gone: the screen stays."""
+        super().unlinked(error, wait_s)
+        self._model.enter(LinkState.AWAY, f"{error}; {retrying(wait_s)}")
+
+
+@dataclass(slots=True)
+class _Saving:
+    """A session that goes on."""
+
+    record: BoardRecord
+    task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class BoardKeeper:
+    """Keeps marks and sessions of boards in one workspace, which is opened with the first session."""
+
+    workspace: Workspace
+    options: Mapping[BoardModel, WatchOptions]
+    stack: AsyncExitStack
+    store: Store | None = None
+    savings: dict[BoardModel, _Saving] = field(default_factory=dict)
+
+    async def mark(self, model: BoardModel, text: str) -> None:
+        """In the session that is saved; without one it is to be seen only."""
+        time_us = model.board_us()
+        model.note("mark", text, time_us)
+        if model.session is None:
+            model.note("note", "the mark is on the screen only: w saves a session, which keeps marks")
+            return
+        try:
+            await add_mark(self.workspace.database, model.session, time_us, text)
+        except ProfagentError as error:
+            model.note("loss", f"the mark is not stored: {error}")
+
+    async def save(self, model: BoardModel) -> None:
+        """Begin a session of what comes from now on, or end it."""
+        saving = self.savings.pop(model, None)
+        if saving is not None:
+            await self._end(model, saving)
+        elif model.session is not None:
+            model.note("save", f"session {model.session} is saved from the start: it ends with the screen")
+        else:
+            await self._begin(model)
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Figures stand still; what a board sends is taken all the same."""
+        for model in self.options:
+            model.is_paused = is_paused
+            if not is_paused and model.passed_over:
+                model.note("note", f"{model.passed_over:,} inferences came meanwhile: they are not in these figures")
+                model.passed_over = 0
+
+    async def end(self) -> None:
+        """End all sessions that go on."""
+        for model, saving in list(self.savings.items()):
+            await self._end(model, saving)
+        self.savings.clear()
+
+    async def _begin(self, model: BoardModel) -> None:
+        options = self.options[model]
+        try:
+            if self.store is None:
+                self.store = await self.stack.enter_async_context(kept_in(self.workspace))
+        except ProfagentError as error:
+            model.note("away", f"not saved: {error}; {error.hint}")
+            return
+        assert self.store is not None, "a workspace has a store"
+        chosen = RecordOptions(
+            (options.address,),
+            self.workspace,
+            maps=options.maps,
+            access=options.access,
+            source="watch",
+            from_now=True,
+            new=True,
+            consumer=f"{own_name()}-save",
+        )
+        unshown = Backlog(Progress("record", BYTES, is_shown=False))
+        record = BoardRecord(options.address, chosen, self.store, lambda text: model.note("save", text), unshown)
+        self.savings[model] = _Saving(record, asyncio.create_task(self._run(model, record)))
+
+    async def _run(self, model: BoardModel, record: BoardRecord) -> None:
+        running = asyncio.create_task(record.run())
+        while not running.done():
+            if record.session is not None and model.session is None:
+                model.session = record.session
+                model.note("save", f"saving as session {record.session} of {self.workspace.root}")
+            await asyncio.wait([running], timeout=SESSION_LOOK_S)
+        try:
+            await running
+        except ProfagentError as error:
+            model.note("away", f"not saved any more: {error}")
+        finally:
+            if model.session is not None:
+                model.note("save", f"session {model.session} has ended: profagent show --session {model.session}")
+            model.session = None
+            self.savings.pop(model, None)
+
+    @staticmethod
+    async def _end(model: BoardModel, saving: _Saving) -> None:
+        model.note("save", "ending the session")
+        saving.record.stop()
+        await saving.task
+
+
+async def watch_on_screen(
+    boards: Sequence[WatchOptions],
+    stop: asyncio.Event,
+    workspace: Workspace,
+    *,
+    against: Against = NOTHING,
+) -> list[Event]:
+    """Show boards on the screen until the person leaves, or `stop`; gives their summaries.
+
+    One board that cannot be reached at first raises UnreachableError; several are waited for.
+    """
+    models = [BoardModel(each.address, lambda: time.time_ns() // 1000) for each in boards]
+    wanted = {
+        model: replace(each, with_layers=True, with_records=False) for model, each in zip(models, boards, strict=True)
+    }
+    async with AsyncExitStack() as stack:
+        keeper = BoardKeeper(workspace, wanted, stack)
+        keeper.store = await stack.enter_async_context(kept_in(boards[0].save))
+        app = WatchApp(models, keeper, against=against)
+        following = [
+            asyncio.create_task(_follow(model, options, stop, keeper, is_patient=len(boards) > 1))
+            for model, options in wanted.items()
+        ]
+        await until_left(app, following, stop)
+        await keeper.end()
+        return [await each for each in following]
+
+
+async def _follow(
+    model: BoardModel, options: WatchOptions, stop: asyncio.Event, keeper: BoardKeeper, *, is_patient: bool
+) -> Event:
+    view = ScreenView(options, model)
+    store = keeper.store if options.save is not None else None
+    return await follow(
+        options,
+        view,
+        stop,
+        store,
+        is_patient=is_patient,
+        compared=model.compared,
+    )
+
+
+async def until_left(app: WatchApp, following: Sequence[asyncio.Task[Any]], stop: asyncio.Event) -> None:
+    """Have the screen until the person leaves, `stop`, or the end of a board that cannot be watched."""
+    shown = asyncio.create_task(app.run_async())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([shown, stopping, *following], return_when=asyncio.FIRST_COMPLETED)
+    stop.set()
+    if not shown.done():
+        app.exit()
+    await shown
+    await stopping
+    if app.return_code:
+        raise ProfagentError("the screen failed", hint="what stands above says why; --plain shows lines instead")

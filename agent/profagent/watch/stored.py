@@ -1,0 +1,283 @@
+"""What a session has, in the order in which it happened: changes as a board's stream would have given them.
+
+Logs are decoded from the mirror, as they were when they came; everything else comes from the database. Nothing is
+written, and nothing is kept in memory for each inference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from profagent.errors import UsageError
+from profagent.files import content
+from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, parse_log_name
+from profagent.formats.records import API_DTYPE
+from profagent.ingest.changes import ApiRecords, ContentLedger, Entry, JobChanges, LinkLedger, LogAnnounced, SourceRows
+from profagent.ingest.decode import JobDecoder
+from profagent.ingest.mirror import digest_of
+from profagent.store.counter_maps import simulated_map
+from profagent.store.database import fetched, pages
+from profagent.store.marks import marks_of
+from profagent.store.rows import path_from_sql
+from profagent.store.sources import views_there
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from pathlib import Path
+
+    import aiosqlite
+
+    from profagent.formats.countermap import CounterMap
+    from profagent.ingest.changes import Change
+    from profagent.store.database import Row
+    from profagent.store.workspace import Workspace
+
+REMEMBERED_LOGS = 64
+# What came within this is one batch.
+TOGETHER_US = 250_000
+NS_PER_US = 1000
+
+_JOBS = """
+SELECT j.job, j.name, j.state, j.interval, b.identity FROM session_job s JOIN job j USING (job)
+JOIN board b ON b.board = j.board WHERE s.session = ? ORDER BY j.job
+"""
+# Those whose inference has no time come last.
+_LOGS = """
+SELECT l.job, max(ifnull(i.end_us, i.start_us)) AS at, l.path
+FROM inference i JOIN segment g USING (inference) JOIN log l USING (log)
+WHERE i.session = ? GROUP BY l.log ORDER BY at IS NULL, at, l.job, l.path
+"""
+_SMALL = "SELECT path FROM log WHERE job = ? AND (kind IN ('info_json', 'net_info', 'layer_info') OR path = ?)"
+_LEDGER = """
+SELECT e.job, l.path, e.grade, e.reason, e.detail, e.first, e.last, e.count, k.to_us
+FROM ledger_entry e LEFT JOIN log l USING (log) LEFT JOIN kept_loss k ON k.entry = e.entry
+WHERE e.session = ? ORDER BY e.entry
+"""
+_CALLS = """
+SELECT l.job, r.end_us, l.path, r.api, r.begin_us, r.pid, r.tid
+FROM part p JOIN log l USING (log) JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
+WHERE p.session = ? AND l.kind = 'acl_api' ORDER BY r.end_us
+"""
+# By table: when a row came, in µs, and its columns behind `log` and `session`.
+_SOURCES = {
+    "metric": ("samples", "time_us", "number, name, time_us, value"),
+    "range": ("ranges", "end_ns / 1000", "number, kind, text, attributes, pid, tid, begin_ns, end_ns, mark, lane"),
+    "op_event": ("ops", "end_us", "number, model_id, op_type, op_name, start_us, end_us, duration_us, sequence"),
+}
+
+
+class Moment(NamedTuple):
+    """What came at a time of the board's clock, None where that is not known: changes, or the text of a mark."""
+
+    time_us: int | None
+    what: JobChanges | str
+
+
+class StoredJob(NamedTuple):
+    """A JOB of the session; `interval` is that of its acl.json."""
+
+    job: int
+    name: str
+    state: str
+    interval: int | None
+    identity: str
+
+
+async def jobs_of(connection: aiosqlite.Connection, session: int) -> list[StoredJob]:
+    """The session's JOBs and other collections."""
+    return [StoredJob._make(row) for row in await fetched(connection, _JOBS, (session,))]
+
+
+async def first_start_us(connection: aiosqlite.Connection, session: int) -> int | None:
+    """When its first inference began; None where that is not known."""
+    ((start_us,),) = await fetched(connection, "SELECT min(start_us) FROM inference WHERE session = ?", (session,))
+    return int(start_us) if start_us else None
+
+
+class _Mirrored:
+    """The files of a JOB in the mirror, decoded in the order in which they are asked for."""
+
+    def __init__(self, directory: Path, name: str, counter_map: CounterMap | None) -> None:
+        self._directory, self._name = directory, name
+        self._to_come = ""
+        self._decoder = JobDecoder(
+            self, counter_map=counter_map, marked_map=simulated_map(), remembered_logs=REMEMBERED_LOGS
+        )
+        self.entries: dict[str, list[Entry]] = {}
+
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """As of JobFiles."""
+        return None if path == self._to_come else content(f"{self._directory}/{path}", size, start)
+
+    def names(self) -> list[str]:
+        """Nothing: tables are read before any data."""
+        return []
+
+    def begin(self, paths: Iterable[str]) -> JobChanges:
+        """Small files that name and time what comes."""
+        changes: list[Change] = []
+        for path in sorted(paths, key=lambda path: (path != SIMULATED_MARKER, path)):
+            data = self.read(path)
+            if data is not None:
+                changes += self._decoder.snapshot(path, 1, data, digest_of(data))
+        return self._batch(changes)
+
+    def logs(self, paths: Sequence[str]) -> JobChanges:
+        """Data logs of one moment, with their `.done` files and what the ledger says of them."""
+        changes: list[Change] = [LogAnnounced(path) for path in paths]
+        for path in paths:
+            changes += self._log(path)
+        changes += [LinkLedger(path, entry) for path in paths for entry in self.entries.pop(path, ())]
+        return self._batch(changes)
+
+    def _log(self, path: str) -> Iterable[Change]:
+        self._to_come = path + DONE_SUFFIX
+        data = self.read(path) or b""
+        self._to_come = ""
+        done = self.read(path + DONE_SUFFIX)
+        self._to_come = path + DONE_SUFFIX
+        yield from self._decoder.begin(path, 1, 0)
+        yield from self._decoder.append(path, 1, 0, data)
+        self._to_come = ""
+        if done is not None:
+            yield from self._decoder.snapshot(path + DONE_SUFFIX, 1, done, digest_of(done))
+            yield from self._decoder.complete(path, 1, len(data), digest_of(data))
+
+    def _batch(self, changes: Iterable[Change]) -> JobChanges:
+        """What bytes tell of themselves is in the session's ledger already."""
+        return JobChanges(self._name, "", [each for each in changes if not isinstance(each, ContentLedger)])
+
+
+class StoredSession:
+    """One session, as moments."""
+
+    def __init__(
+        self,
+        connection: aiosqlite.Connection,
+        workspace: Workspace,
+        session: int,
+        jobs: Sequence[StoredJob],
+        counter_map: CounterMap | None,
+    ) -> None:
+        self._connection, self._workspace, self._session = connection, workspace, session
+        self._counter_map = counter_map
+        self._jobs = {each.job: each for each in jobs}
+        self._mirrored: dict[int, _Mirrored] = {}
+        self._last: list[Moment] = []  # what the ledger says of no certain moment
+
+    async def moments(self) -> AsyncIterator[Moment]:
+        """All that there is, by time. Raises UsageError where the mirror is not there."""
+        await self._read_ledger()
+        streams = [self._marks(), self._calls(), self._logs(), *[each async for each in self._sources()]]
+        heads = [(await anext(stream, None), stream) for stream in streams]
+        waiting = [(head, stream) for head, stream in heads if head is not None]
+        while waiting:
+            place = min(range(len(waiting)), key=lambda at: (waiting[at][0].time_us is None, waiting[at][0].time_us))
+            moment, stream = waiting[place]
+            yield moment
+            following = await anext(stream, None)
+            if following is None:
+                del waiting[place]
+            else:
+                waiting[place] = following, stream
+        for moment in self._last:
+            yield moment
+        for job in self._jobs.values():
+            yield Moment(None, JobChanges(job.name, "", (), job.state, caught_up=True))
+
+    async def _read_ledger(self) -> None:
+        for number, stored, *about, to_us in await fetched(self._connection, _LEDGER, (self._session,)):
+            entry = Entry(*about)
+            job = self._jobs.get(number)
+            path = None if stored is None else path_from_sql(stored)
+            log = None if path is None else path.removesuffix(DONE_SUFFIX)
+            name = None if log is None else parse_log_name(log)
+            if log is not None and job is not None and name is not None and name.inference is not None:
+                mirrored = await self._of(job)
+                mirrored.entries.setdefault(log, []).append(entry)
+            else:
+                batch = JobChanges("" if job is None else job.name, "", (LinkLedger(path, entry),))
+                self._last.append(Moment(to_us, batch))
+
+    async def _of(self, job: StoredJob) -> _Mirrored:
+        if job.job not in self._mirrored:
+            directory = self._workspace.board_mirror(job.identity) / job.name
+            if not directory.is_dir():
+                raise UsageError(
+                    f"the mirror of {job.name} is not in {self._workspace.root}",
+                    hint="a replay needs the whole workspace, its folder `mirror` as well as its database",
+                )
+            self._mirrored[job.job] = _Mirrored(directory, job.name, self._counter_map)
+        return self._mirrored[job.job]
+
+    async def _marks(self) -> AsyncIterator[Moment]:
+        for time_us, text in await marks_of(self._connection, self._session):
+            yield Moment(time_us, text)
+
+    async def _logs(self) -> AsyncIterator[Moment]:
+        begun: set[int] = set()
+        async for (number, time_us), rows in _grouped(self._connection, _LOGS, self._session, lambda row: row[:2]):
+            mirrored = await self._of(self._jobs[number])
+            if number not in begun:
+                begun.add(number)
+                small = await fetched(self._connection, _SMALL, (number, SIMULATED_MARKER))
+                yield Moment(time_us, mirrored.begin([path_from_sql(path) for (path,) in small]))
+            yield Moment(time_us, mirrored.logs([path_from_sql(row[2]) for row in rows]))
+
+    async def _calls(self) -> AsyncIterator[Moment]:
+        def together(row: Row) -> Row:
+            return row[0], row[1] // TOGETHER_US, row[2]
+
+        async for (number, _, stored), rows in _grouped(self._connection, _CALLS, self._session, together):
+            path = path_from_sql(stored)
+            name = parse_log_name(path)
+            if name is None:
+                continue
+            records = np.zeros(len(rows), API_DTYPE)
+            for column, place in (("end_us", 1), ("api", 3), ("begin_us", 4), ("pid", 5), ("tid", 6)):
+                records[column] = [row[place] for row in rows]
+            change = ApiRecords(path, name, np.arange(len(rows)), records)
+            yield Moment(rows[-1][1], JobChanges(self._jobs[number].name, "", (change,)))
+
+    async def _sources(self) -> AsyncIterator[AsyncIterator[Moment]]:
+        views = await views_there(self._connection)
+        for table, (what, time, columns) in _SOURCES.items():
+            if what in views:
+                yield self._rows(table, time, columns)
+
+    async def _rows(self, table: str, time: str, columns: str) -> AsyncIterator[Moment]:
+        """Rows of a source's table; of metrics each batch has its names."""
+        sql = (
+            f"SELECT log.job, {time} AS at, log.path, log, t.* FROM (SELECT log, {columns} FROM {table}"  # noqa: S608 - ours
+            f" WHERE session = ?) t JOIN log USING (log) ORDER BY at"
+        )
+        names: dict[int, list[Row]] = {}
+        if table == "metric":
+            for log, *row in await fetched(self._connection, "SELECT log, number, name, unit FROM metric_name"):
+                names.setdefault(log, []).append(tuple(row))
+
+        def together(row: Row) -> Row:
+            return row[0], row[1] // TOGETHER_US, row[2], row[3]
+
+        async for (number, _, path, log), rows in _grouped(self._connection, sql, self._session, together):
+            changes = [SourceRows(path, table, [row[5:] for row in rows])]
+            if log in names:
+                changes.insert(0, SourceRows(path, "metric_name", names[log], anew=True))
+            yield Moment(rows[-1][1], JobChanges(self._jobs[number].name, "", changes))
+
+
+async def _grouped(
+    connection: aiosqlite.Connection, sql: str, session: int, key: Callable[[Row], Row]
+) -> AsyncIterator[tuple[Row, list[Row]]]:
+    """Neighbouring rows that belong together."""
+    waiting: list[Row] = []
+    async for page in pages(connection, sql, (session,)):
+        for row in page:
+            if waiting and key(waiting[0]) != key(row):
+                yield key(waiting[0]), waiting
+                waiting = []
+            waiting.append(row)
+    if waiting:
+        yield key(waiting[0]), waiting

@@ -1,0 +1,182 @@
+"""A stored session comes again as it was: the same events, at its pace, with its marks and losses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profagent.errors import UsageError
+from profagent.store.marks import add_mark
+from profagent.store.workspace import Workspace
+from profagent.watch.replay import LONGEST_WAIT_S, Pace, Player, Replayed, replay
+from tests.integration.host import profagent
+from tests.unit.watch.conftest import INFERENCES
+from tools.draw_screen import MARKED_US, PERIOD_US, START_US
+
+
+class Clock:
+    """A clock that only waiting moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.waits: list[float] = []
+
+    def pace(self, speed: float, stop: asyncio.Event) -> Pace:
+        pace = Pace(speed, stop, lambda: self.now_s)
+
+        async def wait(seconds: float) -> None:
+            self.waits.append(round(seconds, 3))
+            self.now_s += seconds
+
+        pace._wait = wait  # type: ignore[method-assign]
+        return pace
+
+
+def replayed(workspace: Workspace, **options: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    shown: list[dict[str, Any]] = []
+    told: list[str] = []
+    chosen = Replayed(workspace, 1, speed=float("inf"), **options)
+    shown.append(asyncio.run(replay(chosen, shown.append, told.append, asyncio.Event())))
+    return shown, told
+
+
+def test_every_inference_comes_again_in_the_order_in_which_it_ran(stored: Workspace) -> None:
+    shown, told = replayed(stored)
+    inferences = [event for event in shown if event["event"] == "inference"]
+    assert [event["current_pic_count"] for event in inferences] == list(range(INFERENCES))
+    assert all(event["figures"] == "final" and event["simulated"] and event["slowest"] for event in inferences)
+    assert all(event["slowest"][0]["bound_by"] for event in inferences)
+    assert (shown[-1]["inferences"], shown[-1]["records"]["acl_api"]) == (INFERENCES, 3 * INFERENCES + 2)
+    assert told[0] == "replaying session 1 of euler [simulated]"
+    assert shown[-1]["sampling"]["due"] == INFERENCES
+    assert any(event["event"] == "board" and event["npu_utilization"] for event in shown)
+
+
+def test_figures_are_those_of_the_database(stored: Workspace) -> None:
+    shown, _ = replayed(stored)
+    with closing(sqlite3.connect(stored.database)) as database:
+        rows = database.execute(
+            "SELECT current_pic_count, sum(duration_us) FROM op_records WHERE session = 1 GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+    found = [
+        (event["current_pic_count"], event["total_us"] - event["aicpu_us"]) for event in shown if "total_us" in event
+    ]
+    assert [count for count, _ in found] == [count for count, _ in rows]
+    assert [us for _, us in found] == pytest.approx([us for _, us in rows], abs=0.001)
+
+
+def test_a_mark_comes_where_it_was_set(stored: Workspace) -> None:
+    order: list[object] = []
+    chosen = Replayed(stored, 1, speed=float("inf"))
+    asyncio.run(
+        replay(chosen, lambda event: order.append(event.get("current_pic_count")), order.append, asyncio.Event())
+    )
+    place = order.index("mark: lights on")
+    before = max(each for each in order[:place] if isinstance(each, int))
+    after = min(each for each in order[place:] if isinstance(each, int))
+    assert after == before + 1
+    assert abs(before - MARKED_US // PERIOD_US) <= 1
+
+
+def test_a_loss_comes_with_its_inference(stored: Workspace, tmp_path: Path) -> None:
+    workspace = Workspace(Path(shutil.copytree(stored.root, tmp_path / "other")))
+    with closing(sqlite3.connect(workspace.database)) as database, database:
+        ((job, log),) = database.execute(
+            "SELECT job, log FROM log WHERE kind = 'aicore' AND path LIKE '%.20' LIMIT 1"
+        ).fetchall()
+        database.execute(
+            "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, count)"
+            " VALUES (1, ?, ?, 'link', 'loss', 'digest-mismatch', 'made up', 1)",
+            (job, log),
+        )
+    shown, _ = replayed(workspace)
+    (event,) = [event for event in shown if event.get("current_pic_count") == 20 and event["event"] == "inference"]
+    assert {"grade": "loss", "reason": "digest-mismatch", "count": 1} in event["ledger"]
+    assert shown[-1]["ledger"]["loss"] == 1
+
+
+def test_it_keeps_the_recorded_pace_times_the_speed(stored: Workspace) -> None:
+    clock = Clock()
+
+    async def play(speed: float) -> float:
+        stop, begun_s = asyncio.Event(), clock.now_s
+        pace = clock.pace(speed, stop)
+
+        player = Player(Replayed(stored, 1, speed))
+        await player.play(lambda _: None, lambda _: None, lambda _, __: None, lambda _: None, pace, stop)
+        return clock.now_s - begun_s
+
+    took_s = INFERENCES * PERIOD_US / 1_000_000
+    assert asyncio.run(play(1.0)) == pytest.approx(took_s, abs=0.3)
+    assert asyncio.run(play(4.0)) == pytest.approx(took_s / 4, abs=0.1)
+
+
+async def test_where_nothing_came_it_does_not_wait_for_hours() -> None:
+    clock = Clock()
+    pace = clock.pace(1.0, asyncio.Event())
+    await pace.reach(START_US)
+    assert await pace.reach(START_US + 3_600_000_000) == 3600 - LONGEST_WAIT_S
+    assert clock.waits == [LONGEST_WAIT_S]
+
+
+async def test_it_stands_still_while_it_is_paused() -> None:
+    stop = asyncio.Event()
+    pace = Pace(float("inf"), stop)
+    await pace.reach(1)
+    pace.pause(is_paused=True)
+    reaching = asyncio.create_task(pace.reach(2))
+    await asyncio.sleep(0)
+    assert not reaching.done()
+    pace.pause(is_paused=False)
+    await reaching
+
+
+def test_a_session_without_its_mirror_is_refused(stored: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "only").mkdir()
+    shutil.copy(stored.database, tmp_path / "only" / "profagent.db")
+    with pytest.raises(UsageError, match="mirror"):
+        replayed(Workspace(tmp_path / "only"))
+
+
+def test_lines_of_a_pipe_and_of_json(stored: Workspace) -> None:
+    ended = profagent("watch", "--session", "1", "--speed", "1000", "--workspace", stored.root)
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert sum(" yolov5s.0 inference " in line for line in lines) == INFERENCES
+    assert "mark: lights on" in ended.err
+    ended = profagent("watch", "--session", "1", "--speed", "1000", "--workspace", stored.root, "--json")
+    assert json.loads(ended.out.splitlines()[-1])["inferences"] == INFERENCES
+
+
+def test_marks_are_kept_with_their_session(tmp_path: Path, stored: Workspace) -> None:
+    workspace = Workspace(Path(shutil.copytree(stored.root, tmp_path / "other")))
+    asyncio.run(add_mark(workspace.database, 1, START_US, "the beginning"))
+    with closing(sqlite3.connect(workspace.database)) as database:
+        rows = database.execute("SELECT session, text FROM session_marks ORDER BY time_us").fetchall()
+    assert rows == [(1, "the beginning"), (1, "lights on")]
+
+
+REFUSED: list[tuple[tuple[str, ...], str]] = [
+    ((), "either boards or a session"),
+    (("--board", "a", "--session", "1"), "either boards or a session"),
+    (("--board", "a", "--board", "a"), "named twice"),
+    (("--board", "a", "--speed", "2"), "--speed goes with --session"),
+    (("--session", "1", "--save"), "--save goes with --board"),
+    (("--session", "1", "--against", "day"), "--against is for the screen"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"), REFUSED, ids=lambda each: " ".join(each) if isinstance(each, tuple) else ""
+)
+def test_options_that_do_not_go_together(arguments: tuple[str, ...], why: str) -> None:
+    ended = profagent("watch", *arguments)
+    assert ended.code == 2
+    assert why in ended.err

@@ -1,0 +1,212 @@
+"""The screen by its keys: what each does, and what it looks like: wide, narrow, without colour."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from profagent.watch.against import Against
+from profagent.watch.layers import Sort
+from profagent.watch.model import BoardModel, LinkState
+from profagent.watch.replay import Pace, Replayed
+from profagent.watch.screen.app import BoardScreen, WatchApp
+from profagent.watch.screen.detail import HelpScreen, LayerScreen
+from profagent.watch.screen.panes import KEYS, Lines
+from profagent.watch.screen.replaying import play_into
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+    from profagent.store.workspace import Workspace
+
+NOW_US = 1_767_225_605_000_000
+# A baseline in which the first layer was faster.
+AGAINST = Against("last night", {"yolov5s": {"model.0.conv+model.0.sigmoid+model.0.mul": 150.0}})
+WIDE, NARROW = (120, 34), (80, 24)
+
+
+class Keeper:
+    """Notes what it is asked to keep."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def mark(self, model: BoardModel, text: str) -> None:
+        self.asked.append(f"mark {text}")
+        model.note("mark", text, NOW_US)
+
+    async def save(self, model: BoardModel) -> None:
+        self.asked.append(f"save {model.name}")
+
+    def pause(self, *, is_paused: bool) -> None:
+        self.asked.append("pause" if is_paused else "go on")
+
+
+class Screen:
+    """The screen over a replayed session and, where it is wanted, another board that is away."""
+
+    def __init__(self, stored: Workspace, boards: int = 1, against: Against = AGAINST) -> None:
+        self.keeper = Keeper()
+        self.models = [BoardModel(f"board {number}", lambda: NOW_US, LinkState.REPLAYED) for number in range(boards)]
+        stop = asyncio.Event()
+        playing = play_into(self.models[0], Replayed(stored, 1), Pace(float("inf"), stop), stop)
+        _in_a_loop_of_its_own(playing)
+        self.models[0].enter(LinkState.LINKED, "")
+        for model in self.models[1:]:
+            model.enter(LinkState.AWAY, "connection refused; retrying in 1 s")
+        self.app = WatchApp(self.models, self.keeper, against=against, now_s=lambda: 0.0)
+
+    def text(self, name: str) -> str:
+        """What a pane shows."""
+        pane = self.app.screen.query_one(f"#{name}", Lines)
+        return "\n".join(pane.render_line(y).text.rstrip() for y in range(pane.size.height))
+
+
+def _in_a_loop_of_its_own(work: Coroutine[Any, Any, None]) -> None:
+    thread = threading.Thread(target=asyncio.run, args=(work,))
+    thread.start()
+    thread.join()
+
+
+@pytest.fixture
+def screen(stored: Workspace) -> Screen:
+    return Screen(stored)
+
+
+async def test_the_keys_find_the_slowest_layer_its_distribution_and_what_bounds_it(screen: Screen) -> None:
+    async with screen.app.run_test(size=WIDE) as pilot:
+        await pilot.press("s", "s", "s")
+        assert screen.app.sort is Sort.NAME
+        await pilot.press("s", "s")
+        assert "by median" in str(screen.app.screen.query_one("#layers", Lines).border_title)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, LayerScreen)
+        assert "model.0.conv+model.0.sigmoid" in screen.text("about")
+        assert "bound by mac: cube instructions take most of the time" in screen.text("about")
+        assert screen.text("histogram").count(" ms ") >= 5
+        assert "loading maps (DLD)" in screen.text("counters")
+        await pilot.press("down")
+        assert "model.1.conv" in screen.text("about")
+        await pilot.press("escape")
+        assert isinstance(screen.app.screen, BoardScreen)
+
+
+async def test_a_filter_works_as_it_is_typed(screen: Screen) -> None:
+    async with screen.app.run_test(size=WIDE) as pilot:
+        await pilot.press("slash", *"detect")
+        shown = screen.text("layers")
+        assert "detect.nms" in shown
+        assert "detect.decode" in shown
+        assert "model." not in shown
+        await pilot.press("enter", "s")
+        assert screen.app.sort is Sort.LAST  # keys are keys again
+        await pilot.press("escape")
+        assert screen.app.text == ""
+        assert "model.0.conv+2" in screen.text("layers")
+
+
+async def test_marks_saving_and_pausing_are_the_keepers(screen: Screen) -> None:
+    async with screen.app.run_test(size=WIDE) as pilot:
+        await pilot.press("m", *"now", "enter", "w", "space")
+        assert screen.keeper.asked == ["mark now", "save euler", "pause"]
+        assert "mark   now" in screen.text("events")
+        assert "PAUSED" in screen.text("header")
+        await pilot.press("space")
+        assert screen.keeper.asked[-1] == "go on"
+
+
+async def test_boards_are_tabs_and_the_one_that_is_away_stays(stored: Workspace) -> None:
+    screen = Screen(stored, boards=2)
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        assert " 1 ● euler   2 ○ board 1" in screen.text("tabs")
+        await pilot.press("b")
+        assert "○ away: connection refused; retrying in 1 s" in screen.text("header")
+        assert "no inference yet" in screen.text("layers")
+        screen.models[1].enter(LinkState.LINKED, "")
+        screen.app.tick()
+        assert "● linked" in screen.text("header")
+
+
+async def test_a_narrow_screen_has_panes_in_turn_and_every_key(screen: Screen) -> None:
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        for key, about, _ in KEYS:
+            assert f"{key} {about}" in screen.text("keys")
+        seen = []
+        for _ in range(4):
+            await pilot.press("v")
+            await pilot.pause()
+            seen += [pane.id for pane in screen.app.screen.query("#side Lines") if pane.display]
+        assert [name for name in seen if name != "inferences"] == ["metrics", "ranges", "events", "calls"]
+
+
+async def test_it_survives_any_size(screen: Screen) -> None:
+    async with screen.app.run_test(size=WIDE) as pilot:
+        for size in ((200, 60), (80, 24), (40, 10), (10, 4), (120, 34)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            await pilot.press("enter", "escape")
+        assert "model.0.conv+2" in screen.text("layers")
+
+
+async def test_a_picture_is_written_into_this_folder(
+    screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with screen.app.run_test(size=WIDE) as pilot:
+        await pilot.press("c")
+        await pilot.pause()
+    (picture,) = await asyncio.to_thread(lambda: list(tmp_path.glob("*.svg")))
+    assert "model.0.conv+2" in await asyncio.to_thread(picture.read_text, "utf-8")
+
+
+async def test_only_what_changed_is_drawn(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[object] = []
+    async with screen.app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        monkeypatch.setattr(Lines, "refresh", lambda self, *regions, **_: drawn.extend(regions))
+        screen.app.redraw()
+        assert not drawn
+        screen.models[0].note("note", "something", NOW_US)
+        screen.app.tick()
+        assert len(drawn) == 1
+
+
+async def test_help_has_every_key(screen: Screen) -> None:
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, HelpScreen)
+        for _, _, text in KEYS:
+            assert text[:40] in screen.text("help")
+
+
+SNAPSHOTS = {"wide": (WIDE, ()), "narrow": (NARROW, ("v", "v", "v")), "layer": (WIDE, ("enter",))}
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_it_looks_as_it_did(name: str, screen: Screen, snap_compare: Callable[..., bool]) -> None:
+    size, keys = SNAPSHOTS[name]
+
+    async def press(pilot: Pilot[None]) -> None:
+        await pilot.press(*keys)
+        await pilot.pause()
+        screen.app.redraw()
+
+    assert snap_compare(screen.app, terminal_size=size, run_before=press)
+
+
+def test_without_colour_it_says_the_same(
+    screen: Screen, snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen.app = WatchApp(screen.models, screen.keeper, against=AGAINST, now_s=lambda: 0.0)
+    assert snap_compare(screen.app, terminal_size=NARROW)

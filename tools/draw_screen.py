@@ -1,0 +1,108 @@
+"""Draw docs/images/watch.svg, the screen of the README, or check that it is up to date.
+
+A simulated JOB with times of its own is imported, replayed through the screen, and the screen is exported: the same
+code gives the same picture. Run it with the environment of `make check` (`make docs`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from inspect import cleandoc
+from pathlib import Path
+
+from profagent.importing.importing import import_into
+from profagent.ingest.changes import JobChanges
+from profagent.ingest.local import LocalJob, list_collection
+from profagent.store.marks import add_mark
+from profagent.store.store import Store
+from profagent.store.workspace import Workspace
+from profagent.watch.model import BoardModel, LinkState
+from profagent.watch.replay import Pace, Replayed
+from profagent.watch.screen.app import WatchApp
+from profagent.watch.screen.replaying import ReplayKeeper, play_into
+from profagentd.simulate.npu import Npu
+from profagentd.simulate.run import SimulationOptions
+
+PICTURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "watch.svg"
+SIZE = (120, 34)
+START_US = 1_767_225_600_000_000  # 2026-01-01 00:00:00 UTC
+INFERENCES, PERIOD_US = 90, 50_000
+BOARD, METRICS = "euler", "METRICS-board-20260101T000000000Z"
+MARKED_US = 1_000_000
+VALUES = (
+    ("npu.hw_utilization", "%"),
+    ("power.temperature", "C"),
+    ("cpu.all", "%"),
+    ("memory.available", "B"),
+    ("daemon.cpu", "%"),
+)
+
+
+def main() -> None:
+    """Write the picture, or with --check fail when what is there differs."""
+    parser = argparse.ArgumentParser(description=cleandoc(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; fail when it is out of date")
+    is_check = parser.parse_args().check
+    with tempfile.TemporaryDirectory(prefix="profagent-screenshot-") as folder:
+        picture = asyncio.run(screenshot(Path(folder)))
+    if not is_check:
+        PICTURE.write_text(picture, "utf-8")
+    elif not PICTURE.exists() or PICTURE.read_text("utf-8") != picture:
+        sys.exit(f"out of date, run `make docs`: {PICTURE.name}")
+
+
+async def screenshot(folder: Path) -> str:
+    """The screen at the end of a replay, as SVG."""
+    workspace = await stored_session(folder)
+    app = await replayed_app(workspace)
+    async with app.run_test(size=SIZE) as pilot:
+        app.model.enter(LinkState.REPLAYED, "of session 1")
+        await pilot.press("down", "down")
+        await pilot.pause()
+        return app.export_screenshot(title="profagent watch --session 1", simplify=True)
+
+
+async def stored_session(folder: Path, inferences: int = INFERENCES) -> Workspace:
+    """A workspace with a session of one simulated JOB."""
+    npu = Npu(SimulationOptions(root=folder))
+    first_us = end_us = npu.load(START_US)
+    for number in range(inferences):
+        end_us = npu.infer(first_us + number * PERIOD_US)
+    npu.unload(end_us)
+    assert npu.directory is not None, "it was loaded"
+    workspace = Workspace(folder / "workspace")
+    summary = await import_into(npu.directory, workspace, asyncio.Event(), board=BOARD)
+    await _add_metrics(workspace, summary["session"], folder / METRICS, inferences)
+    await add_mark(workspace.database, summary["session"], first_us + MARKED_US, "lights on")
+    return workspace
+
+
+async def _add_metrics(workspace: Workspace, session: int, folder: Path, inferences: int) -> None:
+    """Metrics as the daemon's collector writes them, twice a second, in the same session."""
+    await asyncio.to_thread(folder.mkdir)
+    lines = [f"n {number} {unit} {name}" for number, (name, unit) in enumerate(VALUES)]
+    for sweep in range(2 * inferences * PERIOD_US // 1_000_000):
+        values = (7 + sweep % 3, 41 + sweep / 10, 8 + sweep % 4, (414 - sweep) * 2**20, 3 + sweep % 2)
+        pairs = " ".join(f"{number}={value:g}" for number, value in enumerate(values))
+        lines.append(f"s {START_US + sweep * 500_000} {pairs}")
+    await asyncio.to_thread((folder / "00000001").write_text, "\n".join([*lines, ""]), "utf-8")
+    changes = [change for each in LocalJob(folder, list_collection(folder)).changes() for change in each]
+    async with Store(workspace.database) as store:
+        ((board,),) = await store.query("SELECT board FROM session WHERE session = ?", (session,))
+        await store.write(session, board, [JobChanges(folder.name, str(folder), changes)])
+
+
+async def replayed_app(workspace: Workspace, session: int = 1) -> WatchApp:
+    """The screen to which a session was replayed at once."""
+    stop, replayed = asyncio.Event(), Replayed(workspace, session)
+    pace = Pace(float("inf"), stop)
+    model = BoardModel("replay", lambda: START_US, LinkState.REPLAYED)
+    await play_into(model, replayed, pace, stop)
+    return WatchApp([model], ReplayKeeper(pace), now_s=lambda: 0.0)
+
+
+if __name__ == "__main__":
+    main()
