@@ -173,10 +173,10 @@ def rules_page() -> str:
     for severity in SEVERITIES:
         lines += ["", f"## {severity.capitalize()}", ""]
         for rule in (each for each in rules if each.severity == severity):
-            title, advice = (re.sub(r"\{(\w+)[^}]*\}", r"*\1*", text) for text in (rule.en.title, rule.en.advice))
+            title = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", rule.en.title.replace("{s}", "s"))
             needs = f" Needs {', '.join(rule.needs)}." if rule.needs else ""
             limits = ", ".join(f"{name} {value:g}" for name, value in rule.thresholds.items())
-            lines.append(f"- `{rule.id}`: {title}. → {advice} Thresholds: {limits}.{needs} {rule.manual}.")
+            lines.append(f"- `{rule.id}`: {title}. Thresholds: {limits}.{needs}")
     lines += ["", "## Tables for rules", "", "They are there while rules run, beside [the views](database.md)."]
     for comment, name in re.findall(r"^((?:--.*\n)+)CREATE TEMP TABLE (\w+)", MEANS, re.MULTILINE):
         text = " ".join(re.findall(r"^-- (?!  )(.*)$", comment, re.MULTILINE))

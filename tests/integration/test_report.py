@@ -112,6 +112,7 @@ def test_it_opens_with_the_advice_at_its_top_and_says_that_it_is_simulated(opene
     heights = [box["y"] for box in tops if box]
     assert heights == sorted(heights)
     assert heights[1] < WIDE["height"]
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == WIDE["width"]
 
 
 def test_the_figures_are_those_of_stats(opened: Opened, figures: dict[str, list[dict[str, Any]]]) -> None:

@@ -56,7 +56,7 @@ MEANS = f"""
 --   us           its time in the mean inference
 --   share        of the inference's time, in %
 --   bound        what bounds it, as `stats` tells; NULL without a counter map
-{"".join(f"--   {name:<12} mean share of its time, 0 to 1; NULL where it is not known{chr(10)}" for name in RATIOS)}\
+--   {RATIOS[0]}     the mean; behind it {", ".join(RATIOS[1:])}, as in `op_records`; NULL: not known
 CREATE TEMP TABLE layer_means (model TEXT, unit TEXT, segment INTEGER, layer_index INTEGER, layer_name TEXT,
     layer_type TEXT, us REAL, share REAL, bound TEXT, {", ".join(f"{name} REAL" for name in RATIOS)});
 -- One row for each model. Only while rules run.
@@ -202,6 +202,7 @@ class _Runner:
             **rule.thresholds,
             **rows[0],
             "rows": len(rows),
+            "s": "s" * (len(rows) != 1),
             "gain_us": gain_us,
             "gain_ms": None if gain_us is None else gain_us / US_PER_MS,
             "gain_share": share,

@@ -10,6 +10,7 @@ import click
 from profagent.advise.cli import all_rules, language, rules_folders, usual_language
 from profagent.cli import options
 from profagent.cli.running import asynchronous
+from profagent.cli.table import printable
 from profagent.diff.cli import operand
 from profagent.diff.diff import Operand
 from profagent.importing.job_folder import named_target
@@ -64,5 +65,5 @@ async def command(
         rules=all_rules(found.database, found.session, folders),
         language=language or usual_language(),
     )
-    click.echo(shown["verdict"])
+    click.echo(printable(shown["verdict"]))
     click.echo(f"{output}: open it in a browser")

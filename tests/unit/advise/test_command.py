@@ -112,6 +112,21 @@ def test_without_a_counter_map_what_rests_on_it_is_not_guessed(
     assert "N/A: clock-change, thermal: no system metric was recorded" in capsys.readouterr().out
 
 
+def test_what_rests_on_a_counter_that_is_not_certain_is_marked(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session(counter_map="learned", counter_map_likely="dld")
+    model = builder.model(builder.job(session), layers=("conv0",))
+    for pic in range(3):
+        inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
+        counters = [(0.3, 0.2, 0.1, 0.1, 0.2, 0.1, 0.9, 0.2, 1000.0, 1000.0)]
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), [70], counters=[*counters])
+    builder.close()
+    ended = profagent("advise", "1", "--workspace", tmp_path, "--lang", "en")
+    assert "DLD above 70%: 1 layer  (?)" in ended.out
+    assert "the counter map is not certain of a counter" in ended.out
+    assert "*** simulated" not in ended.out
+
+
 def test_rules_of_the_workspace_and_of_folders_are_asked(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (workspace / "rules").mkdir()
     (workspace / "rules" / "mine.toml").write_text(GOOD, "utf-8")
