@@ -43,8 +43,8 @@ class Progress:
         self._bar: Bar | None = None
 
     def __call__(self, done: float, total: float) -> None:
-        """So much is done of so much."""
-        if not self.is_shown:
+        """So much is done of so much; of 0 it is not known."""
+        if not self.is_shown or not total:
             return
         if self._began is None:
             self._began = (self._now_s(), done)
@@ -78,7 +78,7 @@ class Progress:
         """How much a second; 0 where that is not known yet."""
         begun_s, begun = self._began or (0.0, 0.0)
         spent_s = self._now_s() - begun_s
-        return (done - begun) / spent_s if spent_s > 0 else 0.0
+        return max(0.0, done - begun) / spent_s if spent_s > 0 else 0.0
 
     def _figures(self, done: float, total: float) -> str:
         rate = self._rate(done)
