@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from profagent_app.marks import MAGIC, RECORD, VERSION, Kind
+from profagent_app.marks import MAGIC, VERSION, Kind
+from tests.program.reader import RECORD
 
 STAMP = "20261123T140000123Z"
 OPS, MARKS, METRICS = f"OPS-camera-{STAMP}", f"MARKS-program-{STAMP}", f"METRICS-board-{STAMP}"

@@ -143,8 +143,21 @@ def wants_screen(*, plain: bool) -> bool:
 
 
 @click.command("watch")
-@click.option("--board", "boards", multiple=True, metavar="BOARD", help=f"{options.BOARD_HELP} May be repeated.")
-@click.option("--session", type=click.IntRange(min=1), metavar="ID", help="Replay a session of the workspace.")
+@click.option(
+    "--board",
+    "boards",
+    multiple=True,
+    metavar="BOARD",
+    help=f"{options.BOARD_HELP} May be repeated.",
+    shell_complete=options.completed("boards"),
+)
+@click.option(
+    "--session",
+    type=click.IntRange(min=1),
+    metavar="ID",
+    help="Replay a session of the workspace.",
+    shell_complete=options.completed("sessions"),
+)
 @click.option(
     "--speed",
     type=click.FloatRange(min=0.01, max=1000),
@@ -157,7 +170,12 @@ def wants_screen(*, plain: bool) -> bool:
 @click.option("--from-start", is_flag=True, help="Show what open JOBs hold already, too.")
 @click.option("--plain", is_flag=True, help="Lines on a terminal, too.")
 @click.option("--records", "with_records", is_flag=True, help="A line for each record instead of each inference.")
-@click.option("--against", metavar="NAME", help="On the screen: compare layers with a baseline, or a session's number.")
+@click.option(
+    "--against",
+    metavar="NAME",
+    help="On the screen: compare layers with a baseline, or a session's number.",
+    shell_complete=options.completed("baselines"),
+)
 @click.option("--save", is_flag=True, help="Keep the capture in the workspace.")
 @options.workspace
 @options.counter_map
