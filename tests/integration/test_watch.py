@@ -261,5 +261,16 @@ def test_a_closed_pipe_ends_it_quietly(simulating: Daemon) -> None:
     assert "Error" not in ended.stderr
 
 
+def test_lines_of_several_boards_name_theirs(simulating: Daemon, root: Path) -> None:
+    with running("--root", root, "--simulate", "--rate", "20") as other:
+        boards = ("--board", simulating.address, "--board", other.address)
+        with started("watch", *boards) as host:
+            host.out.until(lambda line: line.startswith(f"{simulating.address}: ") and INFERENCE in line)
+            host.out.until(lambda line: line.startswith(f"{other.address}: ") and INFERENCE in line)
+            host.err.until(f"{other.address}: watching ")
+            ended = host.interrupt()
+    assert [" inferences, captured " in line for line in ended.out.splitlines()[-2:]] == [True, True]
+
+
 def test_an_unreachable_board_is_exit_code_3() -> None:
     assert profagent("watch", "--board", "127.0.0.1:1").code == 3

@@ -291,14 +291,15 @@ class LiveEvents:
         if verdict.state is not FigureState.PENDING and not inference.is_counted:
             self.inferences += 1
             inference.is_counted = True
-        # All layers are there: which are the slowest is not asked for.
+        # Where all layers are there, which are the slowest is not asked for, nor how each model was sampled.
         slowest = 0 if self._with_layers else SLOWEST_LAYERS
         fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name), slowest=slowest)
         doubts = self._doubts(has_counters=any(each.counters for each in inference.columns))
         if self._with_layers:
             is_final = verdict.state is FigureState.FINAL
             columns = tuple(inference.columns) if is_final else ()
-            fields["layers"] = LayerTimes(columns, job.us_per_tick, job.table(inference.name))
+            layers = LayerTimes(columns, job.us_per_tick, job.table(inference.name))
+            return self._event("inference", job_name, **fields, **doubts, layers=layers)
         return self._event("inference", job_name, **fields, **doubts, **self.samples.of_model(job_name, inference.name))
 
     def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:

@@ -140,7 +140,7 @@ class LiveJob:
         for end in ends:
             inference = self._opened(change.name, int(load[begin]), now_s)
             if inference is not None:
-                inference.columns.append(records.cut(begin, end))
+                inference.columns.append(records if end - begin == len(load) else records.cut(begin, end))
                 self.open_records += end - begin
             begin = end
 
@@ -215,7 +215,7 @@ class LiveJob:
                 yield inference, verdict
             return
         # Without names of layers the time is known all the same.
-        time = self._verdict(files, number, Figure.TIME)
+        time = verdict if verdict.state is FigureState.FINAL else self._verdict(files, number, Figure.TIME)
         was_shown = inference.shown is time.state
         inference.shown = time.state
         if time.state is FigureState.FINAL:

@@ -14,7 +14,8 @@ import pytest
 
 from profagent.errors import UsageError
 from profagent.store.marks import add_mark
-from profagent.store.workspace import Workspace
+from profagent.store.workspace import Workspace, set_baseline
+from profagent.watch.against import against_of
 from profagent.watch.replay import LONGEST_WAIT_S, Pace, Player, Replayed, replay
 from tests.integration.host import profagent
 from tests.unit.watch.conftest import INFERENCES
@@ -153,6 +154,18 @@ def test_lines_of_a_pipe_and_of_json(stored: Workspace) -> None:
     assert "mark: lights on" in ended.err
     ended = profagent("watch", "--session", "1", "--speed", "1000", "--workspace", stored.root, "--json")
     assert json.loads(ended.out.splitlines()[-1])["inferences"] == INFERENCES
+
+
+def test_layers_are_compared_with_a_baseline_or_a_session(stored: Workspace, tmp_path: Path) -> None:
+    workspace = Workspace(Path(shutil.copytree(stored.root, tmp_path / "other")))
+    asyncio.run(set_baseline(workspace, "last-night", 1))
+    by_name, by_number = (asyncio.run(against_of(workspace, name)) for name in ("last-night", "1"))
+    assert (by_name.name, by_number.name) == ("last-night", "session 1")
+    assert by_name.medians == by_number.medians
+    assert by_name.medians["yolov5s"]["model.0.conv+model.0.sigmoid+model.0.mul"] == pytest.approx(200, rel=0.1)
+    assert "detect.nms" in by_name.medians["yolov5s"]
+    with pytest.raises(UsageError, match="no baseline"):
+        asyncio.run(against_of(workspace, "none"))
 
 
 def test_marks_are_kept_with_their_session(tmp_path: Path, stored: Workspace) -> None:

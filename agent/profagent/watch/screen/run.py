@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.progress import BYTES, Progress
@@ -48,13 +49,12 @@ class ScreenView(WatchView):
 
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """What came of one JOB is one batch: nobody is to see each file by itself."""
-        together: list[JobChanges] = []
-        for batch in changes:
-            last = together[-1] if together else None
-            if last is not None and last.job == batch.job and last.state is None:
-                together[-1] = replace(batch, changes=[*last.changes, *batch.changes])
-            else:
-                together.append(batch)
+        together = []
+        for _, neighbours in groupby(changes, key=lambda batch: (batch.job, batch.state)):
+            first, *others = neighbours
+            changed = [*first.changes, *(change for batch in others for change in batch.changes)]
+            together.append(replace(first, changes=changed) if others and first.state is None else first)
+            together += others if first.state is not None else ()
         super().changed(together)
 
     def linked(self, board: Board, role: str) -> None:
