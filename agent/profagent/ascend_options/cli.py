@@ -98,7 +98,7 @@ def check(*, files: tuple[str, ...], device: str | None, as_json: bool) -> int:
     """
     results = check_documents({name: _data(name) for name in files}, device)
     if as_json:
-        found = [{**section_fields(each.section), "corrected": each.corrected} for each in results]
+        found = [{**section_fields(each.section), "corrected": _valid(each.corrected)} for each in results]
         click.echo(msgspec.json.encode(found))
     else:
         for each in results:
@@ -135,7 +135,12 @@ def _show(made: Made) -> None:
     for finding in made.remarks:
         for line in finding_lines(finding):
             tell(line)
-    click.echo(made.text)
+    _say(map(printable, made.text.splitlines()))
+
+
+def _valid(text: str | None) -> str | None:
+    """Without halves of characters, which JSON can only name by their numbers."""
+    return text and text.encode("utf-8", "backslashreplace").decode()
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from profagent.doctor.finding import Finding
 
 SS928, ATLAS = "ss928", "atlas"
-LARGEST_BYTES = 10 << 20
+LARGEST_BYTES = 1 << 20
 LONGEST_LINE = 100
 # What an SS928's acl.json has and no other's.
 _SS928_KEYS = {"interval", "acl_api", "aacpu", "aac_metrics"}
@@ -65,7 +65,7 @@ def call_text(name: str, given: Mapping[str, object]) -> str:
 
 def _text(name: str, data: bytes) -> str:
     if len(data) > LARGEST_BYTES:
-        raise UsageError(f"{name} has more than {LARGEST_BYTES >> 20} MiB", hint=_HINT)
+        raise UsageError(f"{name} has more than 1 MiB", hint=_HINT)
     try:
         return data.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -13,9 +13,10 @@ from profagent.doctor.finding import Finding, bad, unknown
 OPENING, CLOSING = "⟨", "⟩"
 SHOWN_BEFORE, SHOWN_AFTER = 12, 24
 _QUOTE = "[\"'“”]"
+# A path may have 4,096 characters; longer than that, a quote that is never closed is looked for in vain.
 _MEMBER = re.compile(
     rf"{_QUOTE}?\b([A-Za-z_]\w*){_QUOTE}?\s*[:=]\s*"
-    r"(?:\"([^\"]*)\"|'([^']*)'|“([^”]*)”|(⟨[^⟩]*⟩|[^,}\s]*))"
+    r"(?:\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|“([^”\n]{0,4096})”|(⟨[^⟩\n]{0,4096}⟩|[^,}\s]{0,4096}))"
 )
 _PROFILER = re.compile(rf"\bprofiler{_QUOTE}?\s*[:=]\s*\{{([^}}]*)", re.IGNORECASE)
 

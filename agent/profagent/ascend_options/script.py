@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.ascend_options.json_text import CLOSING, OPENING, members
@@ -53,7 +54,9 @@ class Script(NamedTuple):
 def read_script(source: str) -> Script:
     """Look at a script, or at a part of one."""
     try:
-        tree = ast.parse(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
         facts = frozenset(fact for node in ast.walk(tree) for fact in _facts(node))
         calls = list(_calls(tree, facts)) if _may_be_mindspore(tree) else []
         return Script(calls, list(_texts(tree)), facts)

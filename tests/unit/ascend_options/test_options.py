@@ -217,6 +217,12 @@ def test_options_that_exclude_or_need_each_other(
     assert (told(results), told(results, "unknown")) == (bad, unknown)
 
 
+def test_half_of_a_character_is_shown_as_what_it_is_not(check: Checking, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check('{"output": "\\ud800", "l2": "ON"}')[0]["corrected"] == '{"output":"\\ud800","l2":"on"}'
+    assert run(["options", "make", "tf2", "output=/\udcff"]) == 0
+    assert "/\\udcff" in capsys.readouterr().out
+
+
 def test_a_key_that_stands_twice_is_told(check: Checking) -> None:
     assert told(check('{"output": "/a", "output": "/b"}'), "unknown") == ["json"]
 
