@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.ascend_options.rules import Expression, Member, all_rules, nearest
+import msgspec
+
+from profagent.ascend_options.rules import MORE, Expression, Member, all_rules, nearest
 from profagent.doctor.finding import Finding, Mark, bad, good
 
 if TYPE_CHECKING:
@@ -23,8 +25,13 @@ class Checked(NamedTuple):
 
 
 def checked(family: str, given: Mapping[str, object], facts: Collection[str] = ()) -> Checked:
-    """Check the options of a family; `facts` are what else is known of where they stand, by names of `rules.toml`."""
+    """Check the options of a family; `facts` are what else is known of where they stand, by names of `rules.toml`.
+
+    With MORE among them there are options that nobody sees: then none is known to be absent, or to have its default.
+    """
     keys = all_rules().keys_of(family)
+    if MORE in facts:
+        keys = {name: msgspec.structs.replace(key, default=Expression("…")) for name, key in keys.items()}
     spelled: dict[str, str] = {}
     options: dict[str, object] = {}
     findings = []
@@ -90,7 +97,7 @@ def _holds(rule: Rule, keys: Mapping[str, Key], options: Mapping[str, object], f
     on = {*facts, *(name for name, value in options.items() if value not in OFF)}
     return (
         all(name in there for name in rule.given)
-        and not any(name in there for name in rule.absent)
+        and not any(name in there or MORE in facts for name in rule.absent)
         and (not rule.with_ or any(name in on for name in rule.with_))
         and all(_is_one(_effective(keys, options, name), wanted) for name, wanted in rule.is_.items())
         and not any(_has_all(_effective(keys, options, name), wanted) for name, wanted in rule.is_not.items())
@@ -122,7 +129,10 @@ def _taken(keys: Mapping[str, Key], options: Mapping[str, object]) -> str:
     default = [
         f"{name} {shown(key.value(key.default))}"
         for name, key in keys.items()
-        if name not in options and key.default not in OFF and key.default != 0
+        if name not in options
+        and key.default not in OFF
+        and key.default != 0
+        and not isinstance(key.default, Expression)
     ]
     texts = [", ".join(named) or "nothing by name"]
     if default:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagent.aclconfig.edit import PROFILER, Profiler, edited_acl_json
 from profagent.ascend_options.checking import checked, problems, shown
 from profagent.ascend_options.json_text import known, read, slip_findings, written
-from profagent.ascend_options.rules import all_rules
-from profagent.ascend_options.script import place_of, read_script
+from profagent.ascend_options.rules import MORE, all_rules
+from profagent.ascend_options.script import POSITIONAL, place_of, read_script
 from profagent.doctor.acl_json import ITEMS, METRICS, PROFILER_KEYS, acl_json_section, meant_key
 from profagent.doctor.finding import Section, bad, unknown
 from profagent.errors import FormatError, UsageError
@@ -229,8 +229,10 @@ def _calls(name: str, calls: list[OptionCall]) -> Iterator[Result]:
         text = call_text(call.name, found.corrected)
         for before, after in inner.items():
             text = text.replace(before, after)
-        is_right = found.corrected == call.given and not any(before in call.source for before in inner)
-        if not is_right:
+        is_changed = found.corrected != call.given or any(before in call.source for before in inner)
+        # What has no name here cannot be written.
+        is_told = is_changed and call.facts.isdisjoint((POSITIONAL, MORE))
+        if is_told:
             inner[call.source] = text
-        results.append(Result(section, None if is_right else text))
+        results.append(Result(section, text if is_told else None))
     return reversed(results)

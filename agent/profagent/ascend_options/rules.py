@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ALIKE = 0.75
+# A fact: there are more options, as in `Profiler(**arguments)`.
+MORE = "(more)"
 LONGEST_CUSTOM = 8
 REGISTERS = range(1, 0x6F)
 # What the vendor's page forbids in a path.

@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.ascend_options.json_text import CLOSING, OPENING, members
-from profagent.ascend_options.rules import Expression, Member, all_rules
+from profagent.ascend_options.rules import MORE, Expression, Member, all_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,6 +110,7 @@ def _calls(tree: ast.Module, facts: frozenset[str]) -> Iterator[OptionCall]:
             named = {each.arg: each.value for each in node.keywords if each.arg}
             given = {name: _value(value) for name, value in named.items()}
             here = {POSITIONAL} if node.args else set()
+            here |= set() if len(named) == len(node.keywords) else {MORE}
             handler = named.get("on_trace_ready")
             if isinstance(handler, ast.Call) and _dotted(handler.func).endswith(HANDLER) and _has_directory(handler):
                 here.add(f"{HANDLER}(dir_name)")

@@ -301,11 +301,20 @@ def test_arguments_of_mindspores_profiler(
 
 
 def test_a_schedule_is_corrected_where_it_stands(check: Checking) -> None:
-    results = check("Profiler(on_trace_ready=ready, schedule=schedule(1, wait=-1, repeat=True, actve=2))")
-    assert told(results) == ["values", "values", "keys", "names"]
+    results = check("Profiler(on_trace_ready=ready, schedule=schedule(wait=-1, repeat=True, actve=2))")
+    assert told(results) == ["values", "values", "keys"]
     assert results[1]["corrected"] == "schedule(wait=0, repeat=0, active=2)"
     assert results[0]["corrected"] == f"Profiler(on_trace_ready=ready, schedule={results[1]['corrected']})"
     assert told(check("schedule()")) == ["needed"] * 2
+
+
+def test_what_has_no_name_in_a_call_is_not_written_anew(check: Checking) -> None:
+    results = check("Profiler(pcie=1, schedule=schedule(1, wait=-1, active=2, repeat=1), **arguments)")
+    assert told(results) == ["values", "values", "names"]
+    assert told(results, "unknown") == ["steps"]
+    assert [each["corrected"] for each in results] == [None, None]
+    assert told(check("Profiler(aicore_metrics=AicoreMetrics.Memory, **arguments)")) == []
+    assert told(check("Profiler(profile_memory=True, **arguments)")) == []
 
 
 def test_a_schedule_without_a_handler_is_not_analysed(check: Checking) -> None:
