@@ -107,6 +107,7 @@ async def command(
 
     The rules are data: queries over the database's views, with the thresholds of the vendor's manual.
 
+    Example: profagent advise 3
     Example: profagent advise 3 --lang zh
     """
     found = await named_target(target, job, workspace, maps)

@@ -77,6 +77,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "keys": ("keys.cli", "Make, issue and revoke TLS keys."),
         "doctor": ("doctor.cli", "Check this host, a board or a JOB."),
         "aclconfig": ("aclconfig.cli", "Read, change or check an acl.json."),
+        "options": ("ascend_options.cli", "Make or check options of profiling: TensorFlow, MindSpore, acl.json."),
         "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
     },
     "Settle counters": {

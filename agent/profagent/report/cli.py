@@ -54,6 +54,7 @@ async def command(
 
     Who opens it needs a browser, and neither profagent nor a network.
 
+    Example: profagent report 3 -o report.html
     Example: profagent report 3 --against baseline:release-1.2 -o report.html
     """
     found = await named_target(target, job, workspace, maps)

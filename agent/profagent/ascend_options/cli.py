@@ -1,0 +1,155 @@
+"""`profagent options make` and `profagent options check`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from profagent.ascend_options import making
+from profagent.ascend_options.documents import ATLAS, LARGEST_BYTES, SS928, check_documents
+from profagent.cli import options
+from profagent.cli.running import tell
+from profagent.cli.table import printable
+from profagent.doctor.finding import finding_lines, section_fields, section_lines
+from profagent.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from profagent.ascend_options.making import Made
+
+_NAMED = click.argument("named", metavar="[KEY=VALUE]…", nargs=-1)
+_DEVICE = "Whose acl.json it is: of an SS928, or of another Ascend device (Atlas)."
+
+
+@click.group("options")
+def command() -> None:
+    """Make or check options of profiling: TensorFlow's, MindSpore's, an acl.json's.
+
+    Example: profagent options check train.py
+    Example: profagent options make tf2 output=/tmp/profiling training_trace=on
+    """
+
+
+@command.group("make")
+def make() -> None:
+    """Print what switches profiling on, from named options.
+
+    Example: profagent options make tf2 output=/tmp/profiling training_trace=on
+    Example: profagent options make acl-json output=/opt/app/profiling interval=1
+    """
+
+
+@make.command("tf1")
+@_NAMED
+@click.option("--estimator", is_flag=True, help="For an Estimator, not for a session.")
+def tf1(*, named: tuple[str, ...], estimator: bool) -> None:
+    """Print the configuration of a TensorFlow 1 session.
+
+    Example: profagent options make tf1 output=/tmp/profiling task_trace=on aic_metrics=PipeUtilization
+    Example: profagent options make tf1 --estimator output=/tmp/profiling training_trace=on
+    """
+    _show(making.tensorflow(making.ESTIMATOR if estimator else making.SESSION, _pairs(named)))
+
+
+@make.command("tf2")
+@_NAMED
+def tf2(*, named: tuple[str, ...]) -> None:
+    """Print the options of TensorFlow 2's NPU device.
+
+    Example: profagent options make tf2 output=/tmp/profiling training_trace=on task_trace=on
+    Example: profagent options make tf2 output=/tmp/profiling task_trace=on aic_metrics=PipeUtilization
+    """
+    _show(making.tensorflow(making.TF2, _pairs(named)))
+
+
+@make.command("mindspore")
+@_NAMED
+def mindspore(*, named: tuple[str, ...]) -> None:
+    """Print a call of MindSpore's Profiler; members and lists by their names: activities=CPU,NPU.
+
+    Example: profagent options make mindspore profiler_level=Level1
+    Example: profagent options make mindspore profiler_level=Level1 schedule=wait=1,warmup=1,active=2,repeat=1
+    """
+    _show(making.mindspore(_pairs(named)))
+
+
+@make.command("acl-json")
+@_NAMED
+@click.option("--device", type=click.Choice([SS928, ATLAS]), default=SS928, show_default=True, help=_DEVICE)
+def acl_json(*, named: tuple[str, ...], device: str) -> None:
+    """Print an acl.json; `profagent aclconfig set` writes one on a board.
+
+    Example: profagent options make acl-json output=/opt/app/profiling interval=1
+    Example: profagent options make acl-json --device atlas output=/tmp/profiling aic_metrics=PipeUtilization
+    """
+    _show((making.ss928_acl_json if device == SS928 else making.atlas_acl_json)(_pairs(named)))
+
+
+@command.command("check")
+@click.argument("files", metavar="FILE|-…", nargs=-1, required=True)
+@click.option("--device", type=click.Choice([SS928, ATLAS]), help=f"{_DEVICE} Else its keys tell.")
+@options.as_json
+def check(*, files: tuple[str, ...], device: str | None, as_json: bool) -> int:
+    """Find what is wrong in profiling_options, an acl.json, or a Profiler(…) of MindSpore; print the corrected text.
+
+    FILE is JSON or Python, which is read and never run; - is standard input. Name a script and its acl.json together.
+    Exit code 1: something is wrong.
+
+    Example: profagent options check train.py acl.json
+    Example: profagent options check --json - < acl.json
+    """
+    results = check_documents({name: _data(name) for name in files}, device)
+    if as_json:
+        found = [{**section_fields(each.section), "corrected": _valid(each.corrected)} for each in results]
+        click.echo(msgspec.json.encode(found))
+    else:
+        for each in results:
+            _say(section_lines(each.section))
+            if each.corrected is not None:
+                _say(["corrected:", *map(printable, each.corrected.splitlines())])
+    return 0 if all(each.section.is_good for each in results) else 1
+
+
+def _data(name: str) -> bytes:
+    """At most a little more than is read. Raises UsageError."""
+    try:
+        if name == "-":
+            return sys.stdin.buffer.read(LARGEST_BYTES + 1)
+        with Path(name).open("rb") as file:
+            return file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {name}: {error.strerror}", hint="name a file, or - for standard input"
+        ) from error
+
+
+def _pairs(named: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for each in named:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise UsageError(f"{each!r} is no KEY=VALUE", hint="docs/reference/options.md has all keys")
+        pairs[name] = value
+    return pairs
+
+
+def _show(made: Made) -> None:
+    for finding in made.remarks:
+        for line in finding_lines(finding):
+            tell(line)
+    _say(map(printable, made.text.splitlines()))
+
+
+def _valid(text: str | None) -> str | None:
+    """Without halves of characters, which JSON can only name by their numbers."""
+    return text and text.encode("utf-8", "backslashreplace").decode()
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)

@@ -1,0 +1,238 @@
+"""What people hand in, whatever it is: which options it has, what is wrong with them, and the corrected text. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from profagent.aclconfig.edit import PROFILER, Profiler, edited_acl_json
+from profagent.ascend_options.checking import checked, problems, shown
+from profagent.ascend_options.json_text import known, read, slip_findings, written
+from profagent.ascend_options.rules import MORE, all_rules
+from profagent.ascend_options.script import POSITIONAL, place_of, read_script
+from profagent.doctor.acl_json import ITEMS, METRICS, PROFILER_KEYS, acl_json_section, meant_key
+from profagent.doctor.finding import Section, bad, unknown
+from profagent.errors import FormatError, UsageError
+from profagent.formats.board_files import load_acl_json
+from profagent.formats.sampling import INTERVAL_MAX, interval_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from profagent.ascend_options.json_text import Reading, Slip
+    from profagent.ascend_options.script import OptionCall, OptionText
+    from profagent.doctor.finding import Finding
+
+SS928, ATLAS = "ss928", "atlas"
+LARGEST_BYTES = 1 << 20
+LONGEST_LINE = 100
+# What an SS928's acl.json has and no other's.
+_SS928_KEYS = {"interval", "acl_api", "aacpu", "aac_metrics"}
+_HAS_OBJECT = re.compile(r"\b(profiler|dump)[\"'”]?\s*[:=]\s*\{", re.IGNORECASE)
+_HINT = "name an acl.json, a text of profiling_options, or a script with either or with a Profiler(…) of MindSpore"
+
+
+class Result(NamedTuple):
+    """What was found of one set of options, and the text as it should be; None where it is right or cannot be told."""
+
+    section: Section
+    corrected: str | None = None
+
+
+def check_documents(documents: Mapping[str, bytes], device: str | None) -> list[Result]:
+    """Check them all; an acl.json among them counts for the scripts beside it. Raises UsageError."""
+    texts = {name: _text(name, data) for name, data in documents.items()}
+    acl_json = {name for name, text in texts.items() if _is_json(text) and _HAS_OBJECT.search(text)}
+    is_enabled = any(_enables(texts[name], device) for name in acl_json)
+    results = []
+    for name, text in texts.items():
+        if name in acl_json:
+            results.append(_acl_json(name, documents[name], text, device))
+        elif _is_json(text):
+            results.append(_options(name, text))
+        else:
+            results += _script(name, text, {"acl.json"} if is_enabled else set())
+    return results
+
+
+def call_text(name: str, given: Mapping[str, object]) -> str:
+    """A call with these arguments, on several lines where one is too long."""
+    arguments = [f"{key}={shown(value)}" for key, value in given.items()]
+    line = f"{name}({', '.join(arguments)})"
+    return line if len(line) <= LONGEST_LINE else "\n".join([f"{name}(", *(f"    {each}," for each in arguments), ")"])
+
+
+def _text(name: str, data: bytes) -> str:
+    if len(data) > LARGEST_BYTES:
+        raise UsageError(f"{name} has more than 1 MiB", hint=_HINT)
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is no text in UTF-8: byte {error.start}", hint=_HINT) from error
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip("\ufeff \n\t").startswith("{")
+
+
+def _profiler(value: object) -> dict[str, object] | None:
+    found = value.get(PROFILER) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _device(profiler: Mapping[str, object] | None, device: str | None) -> str:
+    """Whose file it is, by keys that only one of them has; an SS928's where none tells."""
+    if device is not None:
+        return device
+    others = all_rules().keys_of("acl_json").keys() - set(PROFILER_KEYS)
+    named = set(profiler or ())
+    return ATLAS if named & others and not named & _SS928_KEYS else SS928
+
+
+def _enables(text: str, device: str | None) -> bool:
+    """Whether acl.init with this file leaves no way for acl.prof.init: on an SS928 also with the switch off."""
+    profiler = _profiler(_read(text).value)
+    if profiler is None:
+        return False
+    if _device(profiler, device) == ATLAS:
+        return profiler.get("switch") == "on"
+    return any(profiler.get(key) == wanted for key, wanted, _ in ITEMS.values())
+
+
+def _read(text: str) -> Reading:
+    try:
+        return read(text)
+    except RecursionError as error:
+        raise UsageError("the JSON is nested too deep", hint=_HINT) from error
+
+
+def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
+    reading = _read(text)
+    if _device(_profiler(reading.value), device) == SS928:
+        return _ss928_acl_json(name, data, text, reading, is_told=device is not None)
+    about = f"{name} (Atlas)"
+    profiler = _profiler(reading.value)
+    if profiler is None:
+        return Result(Section(about, (bad("switch", "no object 'profiler': nothing is recorded", "add one"),)))
+    found = checked("acl_json", profiler)
+    assert isinstance(reading.value, dict)
+    right = json.dumps({**reading.value, PROFILER: found.corrected}, indent=4, ensure_ascii=False)
+    section = _section(about, text, reading, found.findings, "acl_json")
+    if reading.slip:
+        section = Section(about, (*section.findings, *_left_out(text)))
+    return Result(section, right if reading.slip or found.corrected != profiler else None)
+
+
+def _ss928_acl_json(name: str, data: bytes, text: str, reading: Reading, *, is_told: bool) -> Result:
+    """`aclconfig check` of the file; of a broken one also of what can be told of it."""
+    about = f"{name} (SS928{'' if is_told else '; --device atlas: other Ascend devices'})"
+    broken: list[Finding] = []
+    try:
+        value = load_acl_json(data, name)
+    except FormatError:
+        value = reading.value
+        broken = slip_findings(text, reading, "svp_acl_init fails with 100000")
+        broken += _left_out(text)
+        data = json.dumps(value).encode("utf-8", "surrogateescape")
+    section = acl_json_section(about, data)
+    if broken:
+        section = Section(about, (*broken, *problems(section.findings)))
+    return Result(section, None if section.is_good else _mended(value, name))
+
+
+def _left_out(text: str) -> list[Finding]:
+    """What is told of a broken acl.json with more objects than `profiler`."""
+    is_more = text.count("{") > 2  # its own, and that of `profiler`
+    return [unknown("json", "what stands beside 'profiler' is not in the corrected text")] if is_more else []
+
+
+def _section(about: str, text: str, reading: Reading, findings: tuple[Finding, ...], family: str) -> Section:
+    """With what is wrong with the JSON itself; of a broken text the runtime takes nothing."""
+    broken = slip_findings(text, reading, all_rules().families[family].wrong)
+    rest = findings if reading.slip is None else problems(findings)
+    return Section(about, (*broken, *rest))
+
+
+def _mended(value: object, name: str) -> str | None:
+    """An SS928's acl.json with its slips mended; None where it names no output, which nobody but its owner knows."""
+    own = dict(_profiler(value) or {})
+    for key in [key for key in own if key not in PROFILER_KEYS and meant_key(key)]:
+        own.setdefault(str(meant_key(key)), own.pop(key))
+    for key, text in own.items():
+        if isinstance(text, str) and text.casefold() in {"on", "off"}:
+            own[key] = text.casefold()
+    interval = interval_of(str(own.get("interval", "0")))
+    if interval is None or interval > INTERVAL_MAX:
+        del own["interval"]
+    metrics = METRICS if own.keys() & {"aic_metrics", "aac_metrics"} else None
+    kept = {**value, PROFILER: own} if isinstance(value, dict) else {PROFILER: own}
+    try:
+        data = json.dumps(kept).encode("utf-8", "surrogateescape")
+        return edited_acl_json(data, Profiler(switch="on", aac_metrics=metrics), name, without_dump=True).rstrip()
+    except UsageError:
+        return None
+
+
+def _options(about: str, text: str, place: tuple[int, int] | None = None) -> Result:
+    reading = _read(text)
+    if not isinstance(reading.value, dict):
+        return Result(Section(about, (bad("json", "it holds no object", "write {…}"),)))
+    given = {name: known(value) for name, value in reading.value.items()}
+    found = checked("profiling_options", given)
+    section = _section(
+        about, text, reading._replace(slip=_moved(reading.slip, place)), found.findings, "profiling_options"
+    )
+    is_right = reading.slip is None and found.corrected == given
+    return Result(section, None if is_right else written(found.corrected))
+
+
+def _moved(slip: Slip | None, place: tuple[int, int] | None) -> Slip | None:
+    """The slip where it stands in the file that the text is a part of."""
+    return slip._replace(line=place[0], column=place[1]) if slip and place else slip
+
+
+def _script(name: str, source: str, facts: set[str]) -> Iterator[Result]:
+    script = read_script(source)
+    whole = checked("script", {}, script.facts | facts).findings
+    if script.error:
+        said = f"it is no Python: {script.error}"
+        rest = "; only texts in braces were looked at"
+        whole = (
+            unknown("python", said + rest) if script.texts else bad("python", said, "mend it, then check it again"),
+        )
+    elif not (script.calls or script.texts or script.facts):
+        raise UsageError(f"{name} has no options of profiling", hint=_HINT)
+    if whole:
+        yield Result(Section(name, whole))
+    for found in script.texts:
+        yield _text_of_script(name, source, found)
+    yield from _calls(name, script.calls)
+    if not (whole or script.texts or script.calls):
+        yield Result(Section(name, (unknown("script", "it profiles, and has no options that can be checked"),)))
+
+
+def _text_of_script(name: str, source: str, found: OptionText) -> Result:
+    about = f"{name}:{found.line} profiling_options"
+    slip = _read(found.text).slip
+    place = place_of(source, found, slip.at) if slip else None
+    return _options(about if place or not slip else f"{about}, counted from its beginning", found.text, place)
+
+
+def _calls(name: str, calls: list[OptionCall]) -> Iterator[Result]:
+    """Each call; one that stands in another is corrected there, too."""
+    results = []
+    inner: dict[str, str] = {}
+    for call in reversed(calls):
+        found = checked(call.family, call.given, call.facts)
+        section = Section(f"{name}:{call.line} {call.name}(…)", found.findings)
+        text = call_text(call.name, found.corrected)
+        for before, after in inner.items():
+            text = text.replace(before, after)
+        is_changed = found.corrected != call.given or any(before in call.source for before in inner)
+        # What has no name here cannot be written.
+        is_told = is_changed and call.facts.isdisjoint((POSITIONAL, MORE))
+        if is_told:
+            inner[call.source] = text
+        results.append(Result(section, text if is_told else None))
+    return reversed(results)

@@ -1,0 +1,258 @@
+"""What options may be, and what their runtimes do when they are not: `rules.toml`, as a program asks it. Pure."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ALIKE = 0.75
+# A fact: there are more options, as in `Profiler(**arguments)`.
+MORE = "(more)"
+LONGEST_CUSTOM = 8
+REGISTERS = range(1, 0x6F)
+# What the vendor's page forbids in a path.
+_CONTROL = re.compile(r"[\n\f\r\b\t\v\x7f]")
+_SIZE = re.compile(r"([0-9]{1,12})\s*(?:MB)?", re.IGNORECASE)
+_CUSTOM = "Custom:"
+
+
+class Expression(NamedTuple):
+    """What a script computes: it is not known before it runs."""
+
+    text: str
+
+
+class Member(NamedTuple):
+    """A member of an enumeration, as `ProfilerLevel.Level0`."""
+
+    enum: str
+    name: str
+
+
+class Problem(NamedTuple):
+    """What is wrong with a value, and what it was meant to be, where that can be told."""
+
+    text: str
+    instead: object = None
+
+
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An option of some families; the fields are explained in `rules.toml`."""
+
+    name: str
+    of: list[str]
+    type: str
+    text: str
+    source: str
+    values: list[str] = []
+    default: object = None
+    also: str = ""
+    since: str = ""
+    enum: str = ""
+    least: int = 0
+    most: int | None = None
+    wrong: str = ""
+
+    def problem(self, value: object) -> Problem | None:
+        """What is wrong with a value that is known; None for one that may be."""
+        return None if isinstance(value, Expression) else _CHECKS[self.type](self, value)
+
+    def value(self, plain: Any) -> Any:
+        """A value of `rules.toml`, as scripts have it."""
+        if self.type == "members":
+            return [Member(self.enum, name) for name in plain]
+        if self.type == "member":
+            return Member(self.enum, plain)
+        return Expression(plain) if self.type in {"callable", "schedule"} else plain
+
+
+class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A place where options stand."""
+
+    title: str
+    unknown: str
+    wrong: str
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is told of several options together."""
+
+    check: str
+    of: list[str]
+    mark: Literal["bad", "unknown"]
+    text: str
+    source: str
+    remedy: str = ""
+    given: list[str] = []
+    absent: list[str] = []
+    with_: list[str] = msgspec.field(name="with", default=[])
+    is_: dict[str, list[Any]] = msgspec.field(name="is", default={})
+    is_not: dict[str, list[Any]] = {}
+    put: dict[str, Any] = {}
+    drop: list[str] = []
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole of `rules.toml`."""
+
+    sources: dict[str, str]
+    families: dict[str, Family]
+    keys: list[Key]
+    rules: list[Rule]
+
+    def keys_of(self, family: str) -> dict[str, Key]:
+        """By name."""
+        return {key.name: key for key in self.keys if family in key.of}
+
+    def rules_of(self, family: str) -> list[Rule]:
+        """In the order in which they are told."""
+        return [rule for rule in self.rules if family in rule.of]
+
+
+@lru_cache
+def all_rules() -> Rules:
+    """The rules that are installed."""
+    text = resources.files(__package__).joinpath("rules.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), Rules)
+
+
+def nearest(word: str, words: list[str]) -> str | None:
+    """The word that somebody meant; None if it is like none."""
+    by_plain = {each.casefold(): each for each in words}
+    alike = get_close_matches(word.casefold(), by_plain, n=1, cutoff=ALIKE)
+    return by_plain[alike[0]] if alike else None
+
+
+def _choice(key: Key, value: object) -> Problem | None:
+    if isinstance(value, str) and value in key.values:
+        return None
+    wanted = f"must be one of {', '.join(key.values)}"
+    truth = {"true": "on", "false": "off"}.get(str(value).casefold(), "")
+    if truth in key.values:
+        return Problem(wanted, truth)
+    return Problem(wanted, nearest(value, key.values) if isinstance(value, str) else None)
+
+
+def _choices(key: Key, value: object) -> Problem | None:
+    words = value.split(",") if isinstance(value, str) else []
+    if words and all(word in key.values for word in words):
+        return None
+    kept = [word.strip() for word in words if word.strip() in key.values]
+    return Problem(f"must be a list, with commas, of {', '.join(key.values)}", ",".join(kept) or None)
+
+
+def _metrics(key: Key, value: object) -> Problem | None:
+    if value == "" or not isinstance(value, str) or not value.startswith(_CUSTOM):
+        return None if value == "" else _choice(key, value)
+    words = value.removeprefix(_CUSTOM).split(",")
+    if len(words) <= LONGEST_CUSTOM and all(_register(word) in REGISTERS for word in words):
+        return None
+    return Problem(f"must have up to {LONGEST_CUSTOM} registers, from 0x1 to 0x6e")
+
+
+def _register(word: str) -> int:
+    try:
+        return int(word, 16 if word.lower().startswith("0x") else 10)
+    except ValueError:
+        return -1
+
+
+def _number(key: Key, value: object) -> Problem | None:
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value) else value
+    if not isinstance(number, int) or isinstance(number, bool):
+        return Problem(f"must be a whole number, from {key.least} to {key.most}")
+    within = min(max(number, key.least), number if key.most is None else key.most)
+    return None if within == number else Problem(f"must be from {key.least} to {key.most}", within)
+
+
+def _size(key: Key, value: object) -> Problem | None:
+    wanted = f"must be from {key.least}MB to {key.most}MB, with the unit"
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return Problem(wanted)
+    right = f"{min(max(int(match[1]), key.least), key.most or 0)}MB"
+    return None if right == value else Problem(wanted, right)
+
+
+def _path(_key: Key, value: object) -> Problem | None:
+    if not isinstance(value, str) or not value:
+        return Problem("must be a path")
+    odd = _CONTROL.search(value)
+    if odd is None:
+        return None
+    return Problem(f"has the character {odd[0]!r}, which a path must not have", _CONTROL.sub("", value))
+
+
+def _text(_key: Key, value: object) -> Problem | None:
+    return None if isinstance(value, str) else Problem("must be a text")
+
+
+def _bool(_key: Key, value: object) -> Problem | None:
+    truths = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+    return None if isinstance(value, bool) else Problem("must be True or False", truths.get(str(value).casefold()))
+
+
+def _int(key: Key, value: object) -> Problem | None:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= key.least:
+        return None
+    return Problem(f"must be a whole number, at least {key.least}", key.least)
+
+
+def _member(key: Key, value: object) -> Problem | None:
+    if isinstance(value, Member) and value.enum == key.enum and value.name in key.values:
+        return None
+    said = value.name if isinstance(value, Member) else str(value)
+    meant = nearest(said.rpartition(".")[2], key.values)
+    return Problem(f"must be {key.enum}.{'|'.join(key.values)}", Member(key.enum, meant) if meant else None)
+
+
+def _members(key: Key, value: object) -> Problem | None:
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(each, Expression) or not _member(key, each) for each in value)
+    ):
+        return None
+    found = value if isinstance(value, (list, tuple)) else [value]
+    meant = [each if (slip := _member(key, each)) is None else slip.instead for each in found]
+    kept = [each for each in meant if each is not None]
+    return Problem(f"must be a list of {key.enum}.{'|'.join(key.values)}", kept or None)
+
+
+def _list(_key: Key, value: object) -> Problem | None:
+    return None if isinstance(value, list) else Problem("must be a list")
+
+
+def _callable(_key: Key, _value: object) -> Problem | None:
+    return Problem("must be a function")
+
+
+def _schedule(_key: Key, _value: object) -> Problem | None:
+    return Problem("must be made by schedule(…)")
+
+
+_CHECKS: dict[str, Callable[[Key, object], Problem | None]] = {
+    "choice": _choice,
+    "choices": _choices,
+    "metrics": _metrics,
+    "number": _number,
+    "size": _size,
+    "path": _path,
+    "text": _text,
+    "bool": _bool,
+    "int": _int,
+    "member": _member,
+    "members": _members,
+    "list": _list,
+    "callable": _callable,
+    "schedule": _schedule,
+}
