@@ -24,7 +24,7 @@ from profagent.cli.table import (
     printable,
 )
 from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
-from profagent.export.merged_cli import command as trace
+from profagent.export.merged_cli import perfetto, trace
 from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
 from profagent.store.database import reading
@@ -190,6 +190,7 @@ def command() -> None:
 
 
 command.add_command(trace)
+command.add_command(perfetto)
 
 
 @command.command("timeline")
