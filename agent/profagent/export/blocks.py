@@ -192,7 +192,7 @@ class Clock:
         shift = 0 if self._offset_us is None else round(self._offset_us(time_us) * NS_PER_US)
         return (whole - self._origin_us) * NS_PER_US + round((time_us - whole) * NS_PER_US) - shift
 
-    def column_ns(self, times_us: Sequence[float]) -> NDArray[np.int64]:
+    def column_ns(self, times_us: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:
         """The same of many."""
         times = np.array(times_us, np.float64)
         if not len(times):

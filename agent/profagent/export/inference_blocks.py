@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,13 +41,14 @@ LATEST_US = 2.0**53
 
 
 class _Segment:
-    """A segment with the places of its layers, and what holds them all."""
+    """A segment with the places of its layers, and what holds them all. `is_row`: each ends before the next begins."""
 
-    __slots__ = ("begin", "end", "end_ns", "row", "start_ns", "track")
+    __slots__ = ("begin", "end", "end_ns", "has_ratios", "is_row", "row", "start_ns")
 
     def __init__(self, row: PlacedSegment, begin: int, end: int, times: Sequence[int]) -> None:
-        self.row, self.begin, self.end, self.track = row, begin, end, 0
+        self.row, self.begin, self.end = row, begin, end
         self.start_ns, self.end_ns = min(times), max(times)
+        self.is_row = self.has_ratios = False
 
 
 class InferencePage:
@@ -87,20 +89,38 @@ class InferencePage:
 
     def _held(self) -> dict[int, list[_Segment]]:
         """Segments that hold a layer, by their inference's position, in the order in which they ran."""
-        found: dict[int, list[_Segment]] = {}
         if not len(self._segment):
-            return found
+            return {}
         begins = np.append(0, (self._segment[1:] != self._segment[:-1]).nonzero()[0] + 1)
-        first_ns, last_ns = self._start[begins], np.maximum.reduceat(self._end, begins)
-        ends = np.append(begins[1:], len(self._segment))
-        for at, number in enumerate(self._segment[begins].tolist()):
-            row = self._rows[number]
-            times = [int(first_ns[at]), int(last_ns[at])]
-            times += [self._clock.ns(time) for time in (row.start_us, row.end_us) if time is not None]
-            segment = _Segment(row, int(begins[at]), int(ends[at]), times)
-            found.setdefault(row.position, []).append(segment)
-        for segments in found.values():
+        found = self._segments_at(begins)
+        by_position: dict[int, list[_Segment]] = {}
+        for segment in found:
+            by_position.setdefault(segment.row.position, []).append(segment)
+        for segments in by_position.values():
             segments.sort(key=lambda segment: (segment.start_ns, -segment.end_ns))
+            _take_slack(segments)
+        # Layers lie within their segments.
+        starts = np.repeat([segment.start_ns for segment in found], np.diff(np.append(begins, len(self._segment))))
+        self._start = np.maximum(self._start, starts)
+        self._end = np.maximum(self._end, self._start)
+        follows = np.append(True, self._start[1:] >= self._end[:-1])
+        follows[begins] = True
+        rows = np.logical_and.reduceat(follows, begins).tolist()
+        ratios = np.logical_or.reduceat(~np.isnan(self._ratios).all(axis=1), begins).tolist()
+        for segment, is_row, has_ratios in zip(found, rows, ratios, strict=True):
+            segment.is_row, segment.has_ratios = is_row, has_ratios
+        return by_position
+
+    def _segments_at(self, begins: NDArray[np.int64]) -> list[_Segment]:
+        """The segments whose layers begin there."""
+        ends = np.append(begins[1:], len(self._segment)).tolist()
+        columns = self._start[begins], np.maximum.reduceat(self._end, begins), self._segment[begins], begins
+        found: list[_Segment] = []
+        for first_ns, last_ns, number, begin in zip(*(column.tolist() for column in columns), strict=True):
+            row = self._rows[number]
+            times = [first_ns, last_ns]
+            times += [self._clock.ns(time) for time in (row.start_us, row.end_us) if time is not None]
+            found.append(_Segment(row, begin, ends[len(found)], times))
         return found
 
     def blocks(self, tracks: Tracks, process: str, executed: Collection[int]) -> Iterator[Counters | Slices]:
@@ -116,19 +136,19 @@ class InferencePage:
             if not times:
                 continue
             start_ns, end_ns = min(times), max(times)
-            track = f"{'' if span.stream_id is None else f'stream {span.stream_id} '}inferences"
-            taken = tracks.take(process, track, start_ns, end_ns)
+            place = process, f"{'' if span.stream_id is None else f'stream {span.stream_id} '}inferences"
             args = args_text({"current_pic_count": span.current_pic_count})
             label = labels.of(Label(f"inference {span.current_pic_count}", "inference", args))
-            upper.append((label, taken, start_ns, end_ns))
-            for segment in _without_slack(segments, start_ns):
-                segment.track = tracks.take(process, track, segment.start_ns, segment.end_ns)
-                upper.append((labels.of(_segment_label(segment.row)), segment.track, segment.start_ns, segment.end_ns))
-                self._take_layers(segment, tracks, (process, track), layer_track)
+            upper.append((label, tracks.take(*place, start_ns, end_ns), start_ns, end_ns))
+            for segment in segments:
+                track = tracks.take(*place, segment.start_ns, segment.end_ns)
+                upper.append((labels.of(_segment_label(segment.row)), track, segment.start_ns, segment.end_ns))
+                layer_track[segment.begin : segment.end] = self._layer_tracks(segment, track, tracks, place)
             if span.inference in executed and segments:
-                kinds = [*["t"] * (len(segments) - 1), "f"]
-                flows += [(len(upper) - len(segments) + at, kind, span.inference) for at, kind in enumerate(kinds)]
-            if self._has_ratios(segments):
+                first = len(upper) - len(segments)
+                flows += [(first + at, "t", span.inference) for at in range(len(segments))]
+                flows[-1] = (len(upper) - 1, "f", span.inference)
+            if any(segment.has_ratios for segment in segments):
                 ends.append(end_ns)
         pid = tracks.process(process)
         if ends:
@@ -138,22 +158,13 @@ class InferencePage:
         if upper:
             yield self._slices(labels, upper, layer_track, pid, flows)
 
-    def _take_layers(
-        self, segment: _Segment, tracks: Tracks, place: tuple[str, str], layer_track: NDArray[np.int64]
-    ) -> None:
-        """Put a segment's layers within it, on its track where each ends before the next begins."""
+    def _layer_tracks(self, segment: _Segment, track: int, tracks: Tracks, place: tuple[str, str]) -> int | list[int]:
+        """The track of a segment is that of its layers, where each ends before the next begins."""
+        if segment.is_row:
+            return track
         mine = slice(segment.begin, segment.end)
-        np.maximum(self._start[mine], segment.start_ns, out=self._start[mine])
-        np.maximum(self._end[mine], self._start[mine], out=self._end[mine])
-        start, end = self._start[mine], self._end[mine]
-        if (start[1:] >= end[:-1]).all():
-            layer_track[mine] = segment.track
-        else:
-            pairs = zip(start.tolist(), end.tolist(), strict=True)
-            layer_track[mine] = [tracks.take(*place, *pair) for pair in pairs]
-
-    def _has_ratios(self, segments: Sequence[_Segment]) -> bool:
-        return any(not np.isnan(self._ratios[each.begin : each.end]).all() for each in segments)
+        pairs = zip(self._start[mine].tolist(), self._end[mine].tolist(), strict=True)
+        return [tracks.take(*place, *pair) for pair in pairs]
 
     def _slices(
         self,
@@ -194,10 +205,8 @@ def _segment_label(row: PlacedSegment) -> Label:
     return Label(f"{unit} segment {row.net}", category)
 
 
-def _without_slack(segments: Sequence[_Segment], before_ns: int) -> Iterator[_Segment]:
-    """The segments; one that seems to overlap the one before by less than a µs begins where that ends."""
-    for segment in segments:
-        if segment.start_ns < before_ns <= segment.start_ns + SLACK_NS:
-            segment.start_ns = min(before_ns, segment.end_ns)
-        before_ns = segment.end_ns
-        yield segment
+def _take_slack(segments: Sequence[_Segment]) -> None:
+    """One that seems to overlap the one before by less than a µs begins where that ends."""
+    for before, segment in pairwise(segments):
+        if segment.start_ns < before.end_ns <= segment.start_ns + SLACK_NS:
+            segment.start_ns = min(before.end_ns, segment.end_ns)

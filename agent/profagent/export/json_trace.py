@@ -135,8 +135,8 @@ def _slices(block: Slices, tracks: Tracks) -> bytes:
 
 def _change_columns(values: Values, starts: Sequence[bytes]) -> list[Sequence[bytes]]:
     """The counters of slices: pieces of an event behind each, or of none."""
-    is_there = ~np.isnan(values.values)
-    any_there = is_there.any(axis=1)
+    is_there = np.invert(np.isnan(values.values))
+    any_there = np.asarray(is_there.any(axis=1), np.bool_)
     head = _encode({"ph": "C", "name": values.title, "pid": values.pid})[:-1] + b',"ts":'
     columns: list[Sequence[bytes]] = [
         _where(any_there, head),

@@ -89,16 +89,17 @@ async def export_trace(
         ]
         if not begins:
             raise UsageError("there is nothing in that time", hint="leave out --from, --to and --last")
-        metadata = {
+        origin_us = int(min(begins))
+        metadata: dict[str, Any] = {
             "profagent": __version__,
-            "origin_us": int(min(begins)),
+            "origin_us": origin_us,
             "clock": "host" if len(boards) > 1 else "board",
             "sessions": [source.told for source in sources],
         }
         tracks, events = Tracks(), 0
         with writer(file, tracks, metadata) as out:
             for source, line in zip(sources, lines, strict=True):
-                clock = Clock(metadata["origin_us"], line.offset_at if line else None)
+                clock = Clock(origin_us, line.offset_at if line else None)
                 async for block in source.trace.blocks(clock, tracks):
                     out.write(block)
                     events += block.events

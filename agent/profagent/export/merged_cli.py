@@ -94,7 +94,7 @@ async def perfetto(*, as_json: bool, **chosen: Any) -> None:
     _tell(await _merged("trace.pftrace", PerfettoTrace, **chosen), "it", as_json=as_json)
 
 
-async def _merged(
+async def _merged(  # noqa: PLR0913 - one parameter an option
     name: str,
     writer: Callable[[Path, Tracks, dict[str, Any]], Writer],
     *,

@@ -35,6 +35,9 @@ CLEARED, NEEDS_STATE = 1, 2
 SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4
 # Numbers of tracks are theirs here as well; processes and counters have others.
 _PROCESSES, _COUNTERS = 1 << 40, 2 << 40
+# A waypoint is as a begin.
+_ARROWS = {"s": 1, "t": 1, "f": 2}
+_ARROW_BYTES = len(pb.fixed64(47, 0))
 _TIMED = len(pb.tag(8, pb.VARINT)) + WIDE_BYTES
 
 
@@ -134,7 +137,7 @@ class PerfettoTrace:
     def _name_tracks(self, tracks: NDArray[np.int64]) -> int:
         """Name the tracks that are new; the process of all of them."""
         numbers = np.unique(tracks).tolist()
-        pid = self._tracks.pids[numbers[0]]
+        pid: int = self._tracks.pids[numbers[0]]
         self._sequence(pid)
         for number in numbers:
             if number not in self._named:
@@ -145,14 +148,16 @@ class PerfettoTrace:
 
     def _counter(self, series: Series) -> int:
         """The number of a counter's track, which is named before."""
-        if series not in self._counters:
+        found = self._counters.get(series)
+        if found is None:
             self._sequence(series.pid)
-            found = self._counters[series] = _COUNTERS + len(self._counters)
+            found = _COUNTERS + len(self._counters)
+            self._counters[series] = found
             name = series.title if series.name == "value" else f"{series.title} {series.name}"
             counter = pb.block(8, pb.text(6, series.unit) if series.unit else b"")
             parent = pb.number(5, _PROCESSES + series.pid)
             self._describe(pb.number(1, found) + parent + pb.text(2, name) + counter)
-        return self._counters[series]
+        return found
 
     def _describe(self, descriptor: bytes) -> None:
         self._out.write(pb.block(1, pb.block(60, descriptor)))
@@ -161,19 +166,21 @@ class PerfettoTrace:
         pid = self._name_tracks(block.track)
         sequence = self._sequence(pid)
         changes, has_changes, texts = self._changes_of(block.values, block.size)
-        pairs, place = _pairs(block, 2, has_changes)
+        # An event is as its label, its track, whether it changes counters and what arrow is at it.
+        kinds = has_changes.astype(np.int64)
+        for flow in block.flows:
+            kinds[flow.place] += _ARROWS[flow.kind] * 2
+        pairs, place = _pairs(block, 6, kinds)
         begins = []
-        size = len(texts[int(has_changes.argmax())]) if len(changes) else 0
+        change_bytes = len(texts[int(has_changes.argmax())]) if changes else 0
         for pair in pairs.tolist():
-            label, track = _unpaired(pair // 2, block.labels)
-            begins.append(_packet(sequence, _event(sequence, SLICE_BEGIN, track, label), size * (pair % 2)))
+            label, track = _unpaired(pair // 6, block.labels)
+            arrow, is_change = divmod(pair % 6, 2)
+            more = change_bytes * is_change + (_ARROW_BYTES if arrow else 0)
+            begins.append(_packet(sequence, _event(sequence, SLICE_BEGIN, track, label), more))
         heads, tails = _picked(begins, place)
         for flow in block.flows:
-            label, track = block.labels[int(block.label[flow.place])], int(block.track[flow.place])
-            arrow = pb.fixed64(48 if flow.kind == "f" else 47, flow.number)
-            content = _event(sequence, SLICE_BEGIN, track, label) + arrow
-            size_there = size * int(has_changes[flow.place])
-            heads[flow.place], tails[flow.place] = _packet(sequence, content, size_there)
+            tails[flow.place] += pb.fixed64(48 if flow.kind == "f" else 47, flow.number)
         tracks, of_track = np.unique(block.track, return_inverse=True)
         ends = [_packet(sequence, _event(sequence, SLICE_END, track, None), 0) for track in tracks.tolist()]
         end_heads, end_tails = _picked(ends, of_track)
@@ -186,9 +193,9 @@ class PerfettoTrace:
         """The counters that slices change, which of the slices, and with which bytes."""
         if values is None:
             return (), np.zeros(size, np.bool_), []
-        is_there = ~np.isnan(values.values)
+        is_there = np.invert(np.isnan(values.values))
         # Where a layer has some of its counters and not all, those of the others are told as not known (NaN).
-        known, any_there = is_there.any(axis=0), is_there.any(axis=1)
+        known, any_there = (np.asarray(is_there.any(axis=axis), np.bool_) for axis in (0, 1))
         names = [name for name, one in zip(values.names, known.tolist(), strict=True) if one]
         changes = tuple(self._counter(Series(values.pid, values.title, name)) for name in names)
         texts = pb.doubles(46, values.values[:, known])
@@ -198,7 +205,7 @@ class PerfettoTrace:
 
     def _instants(self, block: Instants) -> None:
         sequence = self._sequence(self._name_tracks(block.track))
-        pairs, place = _pairs(block, 1)
+        pairs, place = _pairs(block)
         found = [_unpaired(pair, block.labels) for pair in pairs.tolist()]
         packets = [_packet(sequence, _event(sequence, INSTANT, track, label), 0) for label, track in found]
         heads, tails = _picked(packets, place)
@@ -259,12 +266,10 @@ def _packet(sequence: _Sequence, event: bytes, more_bytes: int) -> tuple[bytes, 
 
 
 def _pairs(
-    block: Slices | Instants, width: int, more: NDArray[np.bool_] | None = None
+    block: Slices | Instants, width: int = 1, kinds: NDArray[np.int64] | int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each label and track that there is, with one bit more of each event, and which of these each event has."""
-    pairs = (block.track * len(block.labels) + block.label) * width
-    if more is not None:
-        pairs += more
+    """Each label, track and kind (below `width`) that there is, and which of these each event has."""
+    pairs = (block.track * len(block.labels) + block.label) * width + kinds
     return np.unique(pairs, return_inverse=True)
 
 

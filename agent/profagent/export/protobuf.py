@@ -7,6 +7,7 @@ is around it is made once, and numpy writes the numbers of a block at a time.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ WIDE_BYTES = 8
 _SHIFTS = np.arange(WIDE_BYTES, dtype=np.uint64) * np.uint64(7)
 
 
+@lru_cache(4096)
 def varint(number: int) -> bytes:
     """A whole number that is not negative."""
     found = bytearray()
@@ -30,6 +32,7 @@ def varint(number: int) -> bytes:
     return bytes(found)
 
 
+@lru_cache(256)
 def tag(field: int, wire: int) -> bytes:
     """What stands before a field's value."""
     return varint(field << 3 | wire)
@@ -79,4 +82,4 @@ def doubles(field: int, values: NDArray[np.float64]) -> list[bytes]:
 
 def rows_of(table: NDArray[np.uint8]) -> list[bytes]:
     """The rows of a table of bytes."""
-    return np.ascontiguousarray(table).view(f"V{table.shape[1]}").ravel().tolist()  # type: ignore[no-any-return]
+    return np.ascontiguousarray(table).view(f"V{table.shape[1]}").ravel().tolist()

@@ -55,7 +55,7 @@ CREATE TEMP TABLE executed AS SELECT model, start_us, end_us, pid, tid, name LIK
 FROM ({_CALLS}) WHERE name LIKE 'svp_acl_mdl_execute%'
 """  # noqa: S608 - a constant
 # A call that does not wait for the NPU may end before its inference begins.
-_FLOW_TABLE = "CREATE TEMP TABLE flow (inference INTEGER PRIMARY KEY, start_us, pid, tid)"
+_FLOW_TABLE = "CREATE TEMP TABLE flow (inference INTEGER PRIMARY KEY, start_us INTEGER, pid INTEGER, tid INTEGER)"
 _KEEP_FLOWS = """
 INSERT INTO temp.flow SELECT c.inference, e.start_us, e.pid, e.tid
 FROM temp.chosen c JOIN inference i USING (inference) JOIN temp.executed e ON e.rowid = (

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from profagent.store.database import Row
 
 # What a page should hold, and how many inferences the first one does.
-RECORDS_PER_PAGE = 20_000
+RECORDS_PER_PAGE = 5_000
 FIRST_INFERENCES, MOST_INFERENCES = 20, 2_000
-ROWS_PER_READ = 10_000
+ROWS_PER_READ = 5_000
 
 
 class SpanRow(NamedTuple):
@@ -106,9 +106,7 @@ async def placed_pages(connection: aiosqlite.Connection, *, has_ratios: bool) ->
     while rows := await fetched(connection, _SPANS, (first, count)):
         spans = _of_one_model([SpanRow._make(row) for row in rows])
         keys = {"first": first, "last": spans[-1].position}
-        segments = [
-            PlacedSegment(*row[:2], bool(row[2]), *row[3:]) for row in await fetched(connection, _SEGMENTS, keys)
-        ]
+        segments = [PlacedSegment._make(row) for row in await fetched(connection, _SEGMENTS, keys)]
         numbers = np.array([segment.segment for segment in segments], np.int64)
         page = Page(
             spans,
