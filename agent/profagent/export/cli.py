@@ -23,8 +23,9 @@ from profagent.cli.table import (
     fitted_lines,
     printable,
 )
+from profagent.export.data_cli import parquet, sqlite
 from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
-from profagent.export.merged_cli import perfetto, trace
+from profagent.export.merged_cli import perfetto, speedscope, trace
 from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
 from profagent.store.database import reading
@@ -189,8 +190,8 @@ def command() -> None:
     """
 
 
-command.add_command(trace)
-command.add_command(perfetto)
+for each in (trace, perfetto, speedscope, parquet, sqlite):
+    command.add_command(each)
 
 
 @command.command("timeline")

@@ -50,8 +50,8 @@ class JsonTrace:
         """On an error, nothing of the part that is being written stays."""
         self._opened.__exit__(*error)  # type: ignore[arg-type]
 
-    def write(self, block: Block) -> None:
-        """Write events, behind the names of their processes and tracks in this part."""
+    def write(self, block: Block) -> int:
+        """Write events, behind the names of their processes and tracks in this part; how many."""
         data = _events(block, self._tracks)
         if self._size + len(data) <= self._largest or not (self._named or block.size > 1):
             self._put(self._names(block) + data)
@@ -63,6 +63,7 @@ class JsonTrace:
             self._end_part(self._path(len(self.files) + 1).name)
             self._begin_part()
             self.write(block)
+        return block.events
 
     def end(self, metadata: dict[str, Any]) -> None:
         """End the last part."""

@@ -11,10 +11,11 @@ from profagent.export.blocks import Clock
 from profagent.export.clocks import clock_line
 from profagent.export.json_trace import JsonTrace
 from profagent.export.session_trace import SessionTrace, Wanted
+from profagent.export.told import told_of
 from profagent.export.tracks import Tracks
 from profagent.files import make_directory
 from profagent.store.database import fetched, reading
-from profagent.store.queries import find_session, is_complete, ledger_of, not_final
+from profagent.store.queries import find_session
 from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class Writer(Protocol):
     def __exit__(self, *error: object) -> None:
         """On an error, nothing of what is being written stays."""
 
-    def write(self, block: Block) -> None:
-        """Write some events."""
+    def write(self, block: Block) -> int:
+        """Write some events; how many."""
 
     def end(self, metadata: dict[str, Any]) -> None:
         """Write what is known in the end."""
@@ -101,8 +102,7 @@ async def export_trace(
             for source, line in zip(sources, lines, strict=True):
                 clock = Clock(origin_us, line.offset_at if line else None)
                 async for block in source.trace.blocks(clock, tracks):
-                    out.write(block)
-                    events += block.events
+                    events += out.write(block)
             metadata["unplaced"] = sum(source.trace.unplaced for source in sources)
             out.end(metadata)
         return Merged(out.files, events, metadata["unplaced"], metadata)
@@ -115,15 +115,5 @@ async def _source(stack: AsyncExitStack, operand: Operand, wanted: Wanted) -> _S
     title = f"{session.hostname or session.board[:8]} session {session.session}"
     trace = SessionTrace(connection, session, title, wanted)
     line = clock_line(await fetched(connection, _CLOCKS, (session.session,)))
-    ledger = await ledger_of(connection, session.session)
-    told = {
-        "session": session.session,
-        "board": session.board,
-        "hostname": session.hostname,
-        "simulated": session.simulated,
-        "complete": is_complete(ledger),
-        "clock_offset_us": None if line is None else line._asdict(),
-        "ledger": ledger,
-        "not_final": await not_final(connection, session.session),
-    }
+    told = {**await told_of(connection, session), "clock_offset_us": None if line is None else line._asdict()}
     return _Source(trace, line, await trace.plan(), told)

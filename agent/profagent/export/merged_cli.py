@@ -1,4 +1,4 @@
-"""`profagent export trace` and `profagent export perfetto`."""
+"""`profagent export trace`, `export perfetto` and `export speedscope`: one trace of several sessions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from profagent.export.json_trace import LARGEST_PART_BYTES, JsonTrace
 from profagent.export.merged import Operand, export_trace
 from profagent.export.perfetto import PerfettoTrace
 from profagent.export.session_trace import Wanted
+from profagent.export.speedscope import SpeedscopeFile
 from profagent.importing.job_folder import named_target
 
 if TYPE_CHECKING:
@@ -94,6 +95,19 @@ async def perfetto(*, as_json: bool, **chosen: Any) -> None:
     _tell(await _merged("trace.pftrace", PerfettoTrace, **chosen), "it", as_json=as_json)
 
 
+@click.command("speedscope")
+@_merging("trace.speedscope.json")
+@asynchronous
+async def speedscope(*, as_json: bool, **chosen: Any) -> None:
+    """Write the slices as profiles for speedscope: which layers take the time, over all inferences or in order.
+
+    Example: profagent export speedscope 3 --last 100
+    """
+    _tell(
+        await _merged("trace.speedscope.json", SpeedscopeFile, **chosen), "it", as_json=as_json, on="www.speedscope.app"
+    )
+
+
 async def _merged(  # noqa: PLR0913 - one parameter an option
     name: str,
     writer: Callable[[Path, Tracks, dict[str, Any]], Writer],
@@ -115,7 +129,7 @@ async def _merged(  # noqa: PLR0913 - one parameter an option
     return await export_trace(operands, output or found[0].output("trace") / name, wanted, writer)
 
 
-def _tell(merged: Merged, which: str, *, as_json: bool) -> None:
+def _tell(merged: Merged, which: str, *, as_json: bool, on: str = "ui.perfetto.dev") -> None:
     if merged.unplaced:
         tell(f"{merged.unplaced} records have no known place in time and are left out")
     if merged.metadata["clock"] == "host":
@@ -129,7 +143,7 @@ def _tell(merged: Merged, which: str, *, as_json: bool) -> None:
         return
     for file in merged.files:
         click.echo(str(file))
-    click.echo(f"{merged.events:,} events; drop {which} on ui.perfetto.dev")
+    click.echo(f"{merged.events:,} events; drop {which} on {on}")
 
 
 def _workspace_of(target: str, workspace: Path | None) -> Path | None:

@@ -101,14 +101,15 @@ class PerfettoTrace:
         """On an error, nothing stays."""
         self._opened.__exit__(*error)  # type: ignore[arg-type]
 
-    def write(self, block: Block) -> None:
-        """Write events, behind what has to be known of their tracks."""
+    def write(self, block: Block) -> int:
+        """Write events, behind what has to be known of their tracks; how many."""
         if isinstance(block, Slices):
             self._slices(block)
         elif isinstance(block, Instants):
             self._instants(block)
         else:
             self._changes(block)
+        return block.events
 
     def end(self, metadata: dict[str, Any]) -> None:
         """Tell once more what there is, with what is known only now; end the file."""
