@@ -24,6 +24,7 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/need systemd-nspawn systemd-container
 	@tools/need busybox busybox
 	@tools/need gcc build-essential
+	@tools/need promtool prometheus
 	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
 	@tools/unsynced tools/test_on_39 $(PARALLEL)
 

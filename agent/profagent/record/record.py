@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from profagent.errors import ProfagentError
     from profagent.formats.sampling import Keeping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from profagent.link.credentials import Access
     from profagent.link.messages import JobMeasure, JobStatus, LogEvent, Received
     from profagent.record.beginnings import MadeJobs
+    from profagent.record.exposition import Exposition
     from profagent.record.recording import Acknowledge
     from profagent.store.workspace import Workspace
 
@@ -50,6 +52,7 @@ class RecordOptions:
 
     Deliveries are counted by `consumer` on the board; without it the host's name is in it.
     `from_now`: of JOBs, and other sources, that stand already only what begins after that is taken.
+    `metrics_listen`: where Prometheus finds figures of the capture, HOST:PORT.
     `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
     """
 
@@ -68,6 +71,7 @@ class RecordOptions:
     source: str = "record"
     made: MadeJobs | None = None
     from_now: bool = False
+    metrics_listen: str | None = None
 
 
 def exit_code_of(summary: Mapping[str, Any]) -> int:
@@ -83,15 +87,28 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
     Raises UsageError and StoreError, and of a board that is the only one what ends its capture.
     """
     await _check(options)
-    with options.workspace.locked():
+    with _exposed(options.metrics_listen, tell) as exposition, options.workspace.locked():
         async with Store(options.workspace.database) as store:
-            boards = [BoardRecord(address, options, store, tell) for address in options.addresses]
+            boards = [BoardRecord(address, options, store, tell, exposition) for address in options.addresses]
             await _run(boards, options.for_s, stop)
             database = str(options.workspace.database)
             if len(boards) == 1:
                 return {**await boards[0].summary(), "database": database}
             sessions = [await board.outcome() for board in boards]
     return {"sessions": sessions, "total": _total(sessions), "database": database}
+
+
+@contextmanager
+def _exposed(address: str | None, tell: Callable[[str], None]) -> Iterator[Exposition | None]:
+    """Figures for Prometheus, where they are wanted."""
+    if address is None:
+        yield None
+        return
+    from profagent.record.exposition import exposed  # noqa: PLC0415 - its client is imported only where it is used
+
+    with exposed(address) as (exposition, url):
+        tell(f"metrics for Prometheus: {url}")
+        yield exposition
 
 
 async def _check(options: RecordOptions) -> None:
@@ -168,7 +185,14 @@ class RunRecording(Recording):
 class BoardRecord:
     """Records one of the boards until it has reached its end, or is told to stop."""
 
-    def __init__(self, address: str, options: RecordOptions, store: Store, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        options: RecordOptions,
+        store: Store,
+        tell: Callable[[str], None],
+        exposition: Exposition | None = None,
+    ) -> None:
         self.address = address
         self._options = options
         self._is_alone = len(options.addresses) == 1
@@ -191,6 +215,7 @@ class BoardRecord:
                 beginnings=self._view.beginnings,
             ),
         )
+        self._measured = None if exposition is None else exposition.measured(self._view, address)
         self._error: ProfagentError | None = None
 
     def stop(self) -> None:
@@ -214,6 +239,8 @@ class BoardRecord:
             for task in telling:
                 task.cancel()
             await asyncio.wait(telling)
+            if self._measured is not None:
+                self._measured.ended()
         if self._is_alone and isinstance(self._error, UnreachableError):
             raise self._error
         await self._end()
@@ -309,10 +336,10 @@ class BoardRecord:
             return None
 
     def _capture(self) -> Capture:
-        return Capture(
+        capture = Capture(
             self.address,
             self._recording,
-            self._view,
+            self._measured or self._view,
             wants=self._is_wanted,
             consumer=self._options.consumer or own_consumer(),
             gather_s=GATHER_S,
@@ -320,6 +347,9 @@ class BoardRecord:
             is_patient=not self._is_alone,
             access=self._options.access,
         )
+        if self._measured is not None:
+            self._measured.follow(capture)
+        return capture
 
     def _is_wanted(self, job: JobStatus, listed: bool) -> bool:
         """Whether a JOB is captured: it runs, appears later, was begun by the session before, or is of the backlog."""
