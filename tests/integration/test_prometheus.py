@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from profagent.errors import UsageError
 from profagent.record.exposition import exposed
-from tests.daemon.daemon_process import own_port
+from tests.fakes.ports import own_port
 from tests.integration.board import eventually, running
 from tests.integration.host import Host, profagent, started
 
