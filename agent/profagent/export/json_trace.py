@@ -128,40 +128,35 @@ def _slices(block: Slices, tracks: Tracks) -> bytes:
         tails[flow.place] += _encode({**event, "id": flow.number, "bp": "e"}) + SEPARATOR
     starts = _microseconds(block.start_ns)
     durations = _microseconds(block.end_ns - block.start_ns)
-    columns: list[Sequence[bytes]] = [heads, starts, [b',"dur":'] * block.size, durations, tails]
+    columns = [heads, starts, [b',"dur":'] * block.size, durations, tails]
     if block.values is not None:
-        columns += _change_columns(block.values, starts)
+        columns += _changes(block.values, starts)
     return _woven(columns)
 
 
-def _change_columns(values: Values, starts: Sequence[bytes]) -> list[Sequence[bytes]]:
-    """The counters of slices: pieces of an event behind each, or of none."""
-    is_there = np.invert(np.isnan(values.values))
-    any_there = np.asarray(is_there.any(axis=1), np.bool_)
+def _changes(values: Values, starts: Sequence[bytes]) -> list[list[bytes]]:
+    """The counters of slices: the pieces of an event for each that has some, else nothing."""
     head = _encode({"ph": "C", "name": values.title, "pid": values.pid})[:-1] + b',"ts":'
-    columns: list[Sequence[bytes]] = [
-        _where(any_there, head),
-        [at if one else b"" for at, one in zip(starts, any_there.tolist(), strict=True)],
+    args: list[bytes | None] = [None] * len(starts)
+    is_there = np.invert(np.isnan(values.values))
+    # Which of the counters there are is nearly always the same in all that have some.
+    kinds, kind = np.unique(is_there @ (1 << np.arange(len(values.names))), return_inverse=True)
+    for place, bits in enumerate(kinds.tolist()):
+        there = [at for at in range(len(values.names)) if bits >> at & 1]
+        if there:
+            rows = (kind == place).nonzero()[0]
+            made = msgspec.defstruct("Args", [(values.names[at], float) for at in there])
+            objects = [made(*row) for row in values.values[np.ix_(rows, there)].tolist()]
+            for row, text in zip(rows.tolist(), _encode(objects)[2:-2].split(b"},{"), strict=True):
+                args[row] = text
+    there_are = [text is not None for text in args]
+    return [
+        [head if one else b"" for one in there_are],
+        [at if one else b"" for at, one in zip(starts, there_are, strict=True)],
+        [b',"args":{' if one else b"" for one in there_are],
+        [text or b"" for text in args],
+        [b"}}" + SEPARATOR if one else b"" for one in there_are],
     ]
-    first = np.ones(len(starts), np.bool_)
-    texts = _numbers(np.where(is_there, values.values, 0.0).ravel().tolist())
-    width = len(values.names)
-    for at, name in enumerate(values.names):
-        here = is_there[:, at]
-        text = _encode(name) + b":"
-        opening, following = np.array([b',"args":{' + text, b"," + text], object)
-        columns.append(np.where(here, np.where(first, opening, following), b"").tolist())
-        column = texts[at::width]
-        columns.append(
-            column if here.all() else [each if one else b"" for each, one in zip(column, here.tolist(), strict=True)]
-        )
-        first &= ~here
-    columns.append(_where(any_there, b"}}" + SEPARATOR))
-    return columns
-
-
-def _where(chosen: NDArray[np.bool_], text: bytes) -> list[bytes]:
-    return np.array([b"", text], object)[chosen.astype(np.int64)].tolist()  # type: ignore[no-any-return]
 
 
 def _instants(block: Instants, tracks: Tracks) -> bytes:

@@ -6,6 +6,7 @@ are dropped: a log has one inference, or as many as its model was loaded.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from profagent.store.database import Row
 
 # What a page should hold, and how many inferences the first one does.
-RECORDS_PER_PAGE = 5_000
+RECORDS_PER_PAGE = 10_000
 FIRST_INFERENCES, MOST_INFERENCES = 20, 2_000
 ROWS_PER_READ = 5_000
 
@@ -134,7 +135,9 @@ async def _records(
     tables = []
     while rows := [*await cursor.fetchmany(ROWS_PER_READ)]:
         table = _table(rows)  # type: ignore[arg-type]
-        tables.append(table[np.isin(table[:, 0], segments)] if len(segments) else table[:0])
+        # Of whole numbers this is a look-up each.
+        is_ours = np.isin(table[:, 0].astype(np.int64), segments)
+        tables.append(table if is_ours.all() else table[is_ours])
     whole = np.concatenate(tables) if tables else np.empty((0, 4))
     numbers = whole[:, 0].astype(np.int64)
     if (numbers[1:] < numbers[:-1]).any():
@@ -145,4 +148,8 @@ async def _records(
 
 def _table(rows: list[Row]) -> NDArray[np.float64]:
     """Rows as an array; NULL is NaN."""
-    return np.array(rows, np.float64)
+    try:
+        # It takes two thirds of the time, and no NULL.
+        return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * len(rows[0])).reshape(len(rows), -1)
+    except TypeError:
+        return np.array(rows, np.float64)
