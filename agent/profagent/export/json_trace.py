@@ -6,6 +6,7 @@ Texts that events have in common are made once; what differs is numbers, of whic
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -145,7 +146,7 @@ def _changes(values: Values, starts: Sequence[bytes]) -> list[list[bytes]]:
         there = [at for at in range(len(values.names)) if bits >> at & 1]
         if there:
             rows = (kind == place).nonzero()[0]
-            made = msgspec.defstruct("Args", [(values.names[at], float) for at in there])
+            made = _args_type(tuple(values.names[at] for at in there))
             objects = [made(*row) for row in values.values[np.ix_(rows, there)].tolist()]
             for row, text in zip(rows.tolist(), _encode(objects)[2:-2].split(b"},{"), strict=True):
                 args[row] = text
@@ -157,6 +158,11 @@ def _changes(values: Values, starts: Sequence[bytes]) -> list[list[bytes]]:
         [text or b"" for text in args],
         [b"}}" + SEPARATOR if one else b"" for one in there_are],
     ]
+
+
+@lru_cache
+def _args_type(names: tuple[str, ...]) -> type[msgspec.Struct]:
+    return msgspec.defstruct("Args", [(name, float) for name in names])
 
 
 def _instants(block: Instants, tracks: Tracks) -> bytes:
