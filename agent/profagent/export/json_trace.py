@@ -204,7 +204,7 @@ def _tail(label: Label, more: bytes) -> bytes:
 
 
 def _picked(texts: Sequence[bytes], places: NDArray[np.int64]) -> list[bytes]:
-    return [texts[place] for place in places.tolist()]
+    return np.array(texts, object)[places].tolist()  # type: ignore[no-any-return]
 
 
 def _microseconds(ns: NDArray[np.int64]) -> list[bytes]:

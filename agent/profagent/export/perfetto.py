@@ -279,8 +279,8 @@ def _unpaired(pair: int, labels: Sequence[Label]) -> tuple[Label, int]:
 
 
 def _picked(packets: Sequence[tuple[bytes, bytes]], places: NDArray[np.int64]) -> tuple[list[bytes], list[bytes]]:
-    numbers = places.tolist()
-    return [packets[place][0] for place in numbers], [packets[place][1] for place in numbers]
+    heads, tails = (np.array(column, object) for column in zip(*packets, strict=True))
+    return heads[places].tolist(), tails[places].tolist()
 
 
 def _woven(columns: Sequence[Sequence[bytes]]) -> bytes:

@@ -38,6 +38,7 @@ def tag(field: int, wire: int) -> bytes:
     return varint(field << 3 | wire)
 
 
+@lru_cache(4096)
 def number(field: int, value: int) -> bytes:
     """A field of a whole number; one below zero as an int64 is."""
     return tag(field, VARINT) + varint(value & 0xFFFF_FFFF_FFFF_FFFF)

@@ -112,6 +112,7 @@ class SessionTrace:
         self._from_us = EVER[0] if wanted.from_us is None else wanted.from_us
         self._to_us = EVER[1] if wanted.to_us is None else wanted.to_us
         self._scopes: list[Scope] = []
+        self._chosen: tuple[Scope, Selection] | None = None
 
     async def plan(self) -> float | None:
         """Find what there is; the earliest moment of it by the board's clock, None where there is nothing."""
@@ -120,8 +121,7 @@ class SessionTrace:
         earliest: list[float | None] = []
         ends: list[int] = []
         for scope in self._scopes:
-            selection = await Selection.of(self._connection, scope, self._choice)
-            earliest.append(await selection.earliest_us())
+            earliest.append(await (await self._choose(scope)).earliest_us())
             (end,) = await fetched_one(
                 self._connection, "SELECT max(end_us) FROM temp.chosen JOIN inference USING (inference)"
             )
@@ -170,7 +170,7 @@ class SessionTrace:
                 yield found, [*rows]
 
     async def _inferences(self, scope: Scope, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
-        await Selection.of(self._connection, scope, self._choice)
+        await self._choose(scope)
         layers: dict[int, dict[int, LayerRow]] = {}
         has_ratios = self.session.counter_map is not None
         async for page in placed_pages(self._connection, has_ratios=has_ratios):
@@ -183,6 +183,12 @@ class SessionTrace:
             executed = await self._executed(first.position, last.position)
             for block in found.blocks(tracks, process, executed):
                 yield block
+
+    async def _choose(self, scope: Scope) -> Selection:
+        """The inferences of a JOB; those that were chosen last are there still."""
+        if self._chosen is None or self._chosen[0] != scope:
+            self._chosen = scope, await Selection.of(self._connection, scope, self._choice)
+        return self._chosen[1]
 
     async def _executed(self, first: int, last: int) -> Collection[int]:
         """The inferences of a page that a call is known to have executed; which one is kept in `flow`."""
