@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from profagent.export.merged import Operand, export_trace
+from tests.integration.board import SAMPLES, sample
 from tests.integration.host import profagent
-from tests.integration.perfetto_file import PerfettoFile, read
+from tests.integration.perfetto_file import Found, PerfettoFile, read
 from tests.integration.rows import query
 
 Trace = dict[str, Any]
@@ -223,10 +224,27 @@ def _placed(trace: Trace, phase: str) -> list[tuple[Any, ...]]:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_a_perfetto_file_of_a_sample_has_the_same_events(name: str, tmp_path: Path) -> None:
+    """What the runtime library wrote, with all that is odd in it."""
+    job = sample(tmp_path, name)
+    for kind in ("trace", "perfetto"):
+        ended = profagent("export", kind, job, "--output", tmp_path / kind)
+        assert ended.code == 0, ended.err
+    agree_on_all(json.loads((tmp_path / "trace").read_text()), read(tmp_path / "perfetto"))
+
+
 def test_a_perfetto_file_has_the_same_events(trace: Trace, perfetto: PerfettoFile) -> None:
-    """Of which each was compared with the database above; both ends of each slice to the nanosecond."""
-    assert sorted(map(tuple, perfetto.slices), key=repr) == _placed(trace, "X")
-    assert sorted(map(tuple, perfetto.instants), key=repr) == _placed(trace, "i")
+    """Of which each was compared with the database above."""
+    assert perfetto.flows
+    assert perfetto.counters
+    agree_on_all(trace, perfetto)
+
+
+def agree_on_all(trace: Trace, perfetto: PerfettoFile) -> None:
+    """The same slices, to the nanosecond, instants, counters and arrows."""
+    assert sorted((_as_json(each) for each in perfetto.slices), key=repr) == _placed(trace, "X")
+    assert sorted((_as_json(each) for each in perfetto.instants), key=repr) == _placed(trace, "i")
     processes = {event["pid"]: event["args"]["name"] for event in of(trace, "M") if "tid" not in event}
     counters = [
         (processes[event["pid"]], name, round(event["ts"] * 1000), value)
@@ -241,6 +259,17 @@ def test_a_perfetto_file_has_the_same_events(trace: Trace, perfetto: PerfettoFil
         expected.setdefault(event["id"], []).append(round(event["ts"] * 1000))
     assert arrows == {number: sorted(times) for number, times in expected.items()}
     assert all(max(ends)[1] for ends in perfetto.flows.values())
+
+
+def _as_json(found: Found) -> tuple[Any, ...]:
+    """At the times that are left of it as doubles: a year after the origin these have no ns."""
+    start = _as_double(found.start_ns)
+    end = None if found.end_ns is None else start + _as_double(found.end_ns - found.start_ns)
+    return (*found[:4], start, end, found.args)
+
+
+def _as_double(ns: int) -> int:
+    return round(ns / 1000 * 1000)
 
 
 def _named_values(event: dict[str, Any]) -> list[tuple[str, float]]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VARINT, FIXED64, BYTES = 0, 1, 2
-# 56 bits: two years of ns.
-WIDE_BYTES = 8
+# 63 bits: a clock that is set leaps from 1970.
+WIDE_BYTES = 9
 _SHIFTS = np.arange(WIDE_BYTES, dtype=np.uint64) * np.uint64(7)
 
 
@@ -65,8 +65,8 @@ def text(field: int, value: str) -> bytes:
 
 
 def wide_varints(numbers: NDArray[np.int64]) -> list[bytes]:
-    """Each as a varint of WIDE_BYTES."""
-    groups = (numbers.astype(np.uint64)[:, None] >> _SHIFTS).astype(np.uint8) | np.uint8(0x80)
+    """Each as a varint of WIDE_BYTES; what is below zero is zero."""
+    groups = (np.maximum(numbers, 0).astype(np.uint64)[:, None] >> _SHIFTS).astype(np.uint8) | np.uint8(0x80)
     groups[:, -1] &= 0x7F
     return rows_of(groups)
 
