@@ -28,6 +28,7 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/need fish fish
 	@tools/need chromium chromium
 	@tools/need tmux tmux
+	@tools/need promtool prometheus
 	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
 	@tools/unsynced tools/test_on_39 $(PARALLEL)
 

@@ -44,3 +44,9 @@ def root(tmp_path: Path) -> Path:
 def workspace(tmp_path: Path) -> Path:
     """A workspace that is yet to be made."""
     return tmp_path / "workspace"
+
+
+@pytest.fixture(scope="session")
+def demo_workspace(demo: Demo) -> Path:
+    """The workspace of a demo. Nobody writes to it."""
+    return demo.workspace

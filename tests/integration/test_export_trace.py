@@ -8,24 +8,23 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from profagent.export.merged import Operand, export_trace
+from tests.integration.board import SAMPLES, sample
 from tests.integration.host import profagent
+from tests.integration.perfetto_file import Found, PerfettoFile, read
 from tests.integration.rows import query
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import Demo
 
 Trace = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def workspace(demo: Demo) -> Path:
-    """The workspace of a demo: a session of a simulated board with all four sources."""
-    return demo.workspace
+def workspace(demo_workspace: Path) -> Path:
+    """The workspace of a demo."""
+    return demo_workspace
 
 
 def exported(workspace: Path, file: Path, *more: object) -> Trace:
@@ -200,3 +199,109 @@ def test_two_boards_come_on_the_host_s_clock(workspace: Path, tmp_path: Path) ->
     loss, kept = of(both, "i", "loss")
     assert (kept["name"], kept["args"]["job"], round(kept["ts"] - away)) == ("deleted-undelivered", "OPS-x", 0)
     assert (loss["name"], loss["args"]["detail"], loss["args"]["time"]) == ("disk-full", "gone", "N/A")
+
+
+@pytest.fixture(scope="module")
+def perfetto(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> PerfettoFile:
+    file = tmp_path_factory.mktemp("perfetto") / "trace.pftrace"
+    ended = profagent("export", "perfetto", "1", "--workspace", workspace, "--output", file)
+    assert ended.code == 0, ended.err
+    return read(file)
+
+
+def _placed(trace: Trace, phase: str) -> list[tuple[Any, ...]]:
+    """Slices or instants of a JSON trace, as `PerfettoFile` has them."""
+    names = {(event["pid"], event.get("tid", 0)): event["args"]["name"] for event in of(trace, "M")}
+    return sorted(
+        (
+            (names[event["pid"], 0], names[event["pid"], event["tid"]], event["cat"], event["name"], start, end,
+             tuple(sorted(event.get("args", {}).items())))
+            for event in of(trace, phase)
+            for start in [round(event["ts"] * 1000)]
+            for end in [start + round(event["dur"] * 1000) if "dur" in event else None]
+        ),
+        key=repr,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_a_perfetto_file_of_a_sample_has_the_same_events(name: str, tmp_path: Path) -> None:
+    """What the runtime library wrote, with all that is odd in it."""
+    job = sample(tmp_path, name)
+    for kind in ("trace", "perfetto"):
+        ended = profagent("export", kind, job, "--output", tmp_path / kind)
+        assert ended.code == 0, ended.err
+    agree_on_all(json.loads((tmp_path / "trace").read_text()), read(tmp_path / "perfetto"))
+
+
+def test_a_perfetto_file_has_the_same_events(trace: Trace, perfetto: PerfettoFile) -> None:
+    """Of which each was compared with the database above."""
+    assert perfetto.flows
+    assert perfetto.counters
+    agree_on_all(trace, perfetto)
+
+
+def agree_on_all(trace: Trace, perfetto: PerfettoFile) -> None:
+    """The same slices, to the nanosecond, instants, counters and arrows."""
+    assert sorted((_as_json(each) for each in perfetto.slices), key=repr) == _placed(trace, "X")
+    assert sorted((_as_json(each) for each in perfetto.instants), key=repr) == _placed(trace, "i")
+    processes = {event["pid"]: event["args"]["name"] for event in of(trace, "M") if "tid" not in event}
+    counters = [
+        (processes[event["pid"]], name, round(event["ts"] * 1000), value)
+        for event in of(trace, "C")
+        for name, value in _named_values(event)
+    ]
+    found = [(process, _with_unit(perfetto, name), at, value) for process, name, at, value in perfetto.counters]
+    assert Counter(found) == Counter(counters)
+    arrows = {number: [at for at, _ in sorted(ends)] for number, ends in perfetto.flows.items()}
+    expected: dict[int, list[int]] = {}
+    for event in (*of(trace, "s"), *of(trace, "t"), *of(trace, "f")):
+        expected.setdefault(event["id"], []).append(round(event["ts"] * 1000))
+    assert arrows == {number: sorted(times) for number, times in expected.items()}
+    assert all(max(ends)[1] for ends in perfetto.flows.values())
+
+
+def _as_json(found: Found) -> tuple[Any, ...]:
+    """At the times that are left of it as doubles: a year after the origin these have no ns."""
+    start = _as_double(found.start_ns)
+    end = None if found.end_ns is None else start + _as_double(found.end_ns - found.start_ns)
+    return (*found[:4], start, end, found.args)
+
+
+def _as_double(ns: int) -> int:
+    return round(ns / 1000 * 1000)
+
+
+def _named_values(event: dict[str, Any]) -> list[tuple[str, float]]:
+    if event["name"] != "PMU":
+        return [(event["name"], event["args"]["value"])]
+    return [(f"PMU {name}", value) for name, value in event["args"].items()]
+
+
+def _with_unit(perfetto: PerfettoFile, name: str) -> str:
+    unit = perfetto.units[name]
+    return f"{name} ({unit})" if unit else name
+
+
+def test_a_perfetto_file_has_each_layer_of_the_database(workspace: Path, perfetto: PerfettoFile) -> None:
+    origin_us = perfetto.clocks[1] // 1000
+    found = [
+        (each.name, round(origin_us + each.start_ns / 1000), round(((each.end_ns or 0) - each.start_ns) / 1000))
+        for each in perfetto.slices
+        if each.category == "layer"
+    ]
+    rows = query(workspace / "profagent.db", "SELECT ifnull(layer_name, 'N/A'), start_us, duration_us FROM op_records")
+    agree(sorted(found), rows)
+    ratios = query(workspace / "profagent.db", "SELECT mac_busy FROM op_records WHERE mac_busy IS NOT NULL")
+    zeros = len(query(workspace / "profagent.db", "SELECT 1 FROM inferences WHERE figures = 'final'"))
+    values = [value for _, name, _, value in perfetto.counters if name == "PMU mac_busy"]
+    assert Counter(values) == Counter([*(value for (value,) in ratios), *[0.0] * zeros])
+
+
+def test_a_perfetto_file_tells_where_it_is_from(workspace: Path, trace: Trace, perfetto: PerfettoFile) -> None:
+    ((board,),) = query(workspace / "profagent.db", "SELECT board FROM sessions")
+    told = {name.removeprefix("profagent."): value for name, value in perfetto.attributes.items()}
+    assert (told["session"], told["board"], told["simulated"], told["complete"]) == ("1", board, "true", "true")
+    mine = {name: value for name, value in trace["metadata"].items() if name not in {"part", "goes_on_in"}}
+    assert json.loads(told["metadata"]) == mine
+    assert perfetto.clocks == {1: trace["metadata"]["origin_us"] * 1000, 6: 0}

@@ -194,13 +194,25 @@ def test_the_webhook_is_told(tmp_path: Path) -> None:
     with HTTPServer(("127.0.0.1", 0), Hook) as server:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
-        tell = f'[tell]\nwebhook = "http://127.0.0.1:{server.server_port}/night"\n'
+        sendmail = tmp_path / "sendmail"
+        sendmail.write_text(f'#!/bin/sh\ncat >> "{tmp_path}/mail-$1"\nexit $(test -e "{tmp_path}/broken" && echo 75)\n')
+        sendmail.chmod(0o755)
+        tell = f'[tell]\nwebhook = "http://127.0.0.1:{server.server_port}/night"\nmail = ["a@lab"]\n'
+        tell += f'sendmail = ["{sendmail}", "-t"]\n'
         file = settings(tmp_path, ["127.0.0.1:1"], tell)
         file.write_text(file.read_text("utf-8").replace("attempts = 2", "attempts = 1"), "utf-8")
-        one, other = night(file, "--json"), night(file, "--json")
+        one = night(file, "--json")
+        (tmp_path / "broken").touch()
+        other = night(file, "--json")
         server.shutdown()
         serving.join()
     assert one.code == other.code == 3
     assert [json.loads(body) for body in posted] == [one.document, other.document]
     assert "the webhook was not told" not in one.err
     assert "the webhook was not told: HTTP Error 500" in other.err
+    mails = (tmp_path / "mail--t").read_text("utf-8")
+    assert mails.count("Subject: profagent: AWAY: 127.0.0.1:1\n") == 2
+    assert "sendmail was told, and ended with exit code 75" in other.err
+    pages = sorted((tmp_path / "ws" / "nightly").glob("*.html"))
+    assert f'<a href="{pages[0].name}">' in pages[1].read_text("utf-8")
+    assert [page.with_suffix(".xml").exists() for page in pages] == [True, True]

@@ -13,8 +13,9 @@ import pytest
 
 from profagent.cli import progress
 from profagent.cli.main import group
+from profagent.cli.progress import JobsProgress
 from profagent.record import record
-from profagent.record.record import Backlog, RecordOptions
+from profagent.record.record import RecordOptions
 from profagent.record.record import record as record_boards
 from profagent.store.workspace import Workspace
 from tests.integration.board import running, simulated
@@ -74,14 +75,14 @@ def test_a_backlog_is_told_while_it_is_copied(
 ) -> None:
     """The capture goes on until it was."""
     monkeypatch.setattr(record, "MEASURE_S", 0.01)
-    stop, know = asyncio.Event(), Backlog.know
+    stop, know = asyncio.Event(), JobsProgress.know
 
-    def known(backlog: Backlog, address: str, name: str, copied: int, held: int) -> None:
+    def known(backlog: JobsProgress, address: str, name: str, copied: int, held: int) -> None:
         know(backlog, address, name, copied, held)
         if copied == held and name == job.name:
             stop.set()
 
-    monkeypatch.setattr(Backlog, "know", known)
+    monkeypatch.setattr(JobsProgress, "know", known)
     with running("--root", job.parent) as board, click.Context(click.Command("record")).scope():
         options = RecordOptions((board.address,), Workspace(tmp_path / "ws"), backlog=True)
         summary = asyncio.run(record_boards(options, lambda _: None, stop))
@@ -93,7 +94,7 @@ def test_a_backlog_is_told_while_it_is_copied(
 
 def test_what_boards_held_is_added_up(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_EACH_S", 0.0)
-    backlog = Backlog(progress.Progress("record", progress.BYTES, now_s=lambda: 0.0))
+    backlog = JobsProgress(progress.Progress("record", progress.BYTES, now_s=lambda: 0.0))
     backlog.know("a", "JOB1", 1_000_000, 4_000_000)
     backlog.know("b", "JOB1", 9_000_000, 6_000_000)
     assert capsys.readouterr().err == "record: 1.0 of 4.0 MB\nrecord: 7.0 of 10.0 MB\n"

@@ -89,6 +89,20 @@ class Progress:
         return f"{done:,.0f} of {total:,.0f} {self._unit}{per_s}"
 
 
+class JobsProgress:
+    """How much of what JOBs of several boards held is here, shown as one."""
+
+    def __init__(self, shown: Progress) -> None:
+        self.is_shown = shown.is_shown
+        self._shown = shown
+        self._parts: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def know(self, address: str, job: str, copied: int, held: int) -> None:
+        """So many bytes of a JOB are here, of those that it held."""
+        self._parts[address, job] = (min(copied, held), held)
+        self._shown(*map(sum, zip(*self._parts.values(), strict=True)))
+
+
 def _bar(what: str) -> Bar:
     from rich.console import Console  # noqa: PLC0415 - only a terminal has a bar
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - as above

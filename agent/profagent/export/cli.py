@@ -24,8 +24,9 @@ from profagent.cli.table import (
     printable,
     toned,
 )
+from profagent.export.data_cli import parquet, sqlite
 from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
-from profagent.export.merged_cli import command as trace
+from profagent.export.merged_cli import perfetto, speedscope, trace
 from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
 from profagent.store.database import reading
@@ -193,7 +194,8 @@ def command() -> None:
     """
 
 
-command.add_command(trace)
+for each in (trace, perfetto, speedscope, parquet, sqlite):
+    command.add_command(each)
 
 
 @command.command("timeline")

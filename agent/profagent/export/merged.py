@@ -1,29 +1,32 @@
-"""One trace of all that sessions have, of several boards on one clock."""
+"""One trace of all that sessions have, of several boards on one clock, in the format of a writer."""
 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from profagent import __version__
 from profagent.cli.progress import progress
 from profagent.errors import UsageError
+from profagent.export.blocks import Clock
 from profagent.export.clocks import clock_line
+from profagent.export.json_trace import JsonTrace
 from profagent.export.session_trace import SessionTrace, Wanted
-from profagent.export.slices import LARGEST_PART_BYTES, Clock, PartedFile, Tracks
+from profagent.export.told import told_of
+from profagent.export.tracks import Tracks
 from profagent.files import make_directory
 from profagent.store.database import fetched, reading
-from profagent.store.queries import find_session, ledger_of, not_final
+from profagent.store.queries import find_session
 from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from profagent.export.blocks import Block
     from profagent.export.clocks import ClockLine
 
 EVERYTHING = Wanted()
-EVENTS_PER_LOOK = 1_000
 _CLOCKS = "SELECT host_us, offset_us, round_trip_us FROM clock_sample WHERE session = ? ORDER BY host_us"
 
 
@@ -43,6 +46,24 @@ class Merged(NamedTuple):
     metadata: dict[str, Any]
 
 
+class Writer(Protocol):
+    """Writes a trace; use it as a context manager, with `end` as the last call in it."""
+
+    files: list[Path]
+
+    def __enter__(self) -> Self:
+        """Begin the file."""
+
+    def __exit__(self, *error: object) -> None:
+        """On an error, nothing of what is being written stays."""
+
+    def write(self, block: Block) -> int:
+        """Write some events; how many."""
+
+    def end(self, metadata: dict[str, Any]) -> None:
+        """Write what is known in the end."""
+
+
 class _Source(NamedTuple):
     trace: SessionTrace
     line: ClockLine | None
@@ -51,7 +72,10 @@ class _Source(NamedTuple):
 
 
 async def export_trace(
-    operands: Sequence[Operand], file: Path, wanted: Wanted = EVERYTHING, largest_bytes: int = LARGEST_PART_BYTES
+    operands: Sequence[Operand],
+    file: Path,
+    wanted: Wanted = EVERYTHING,
+    writer: Callable[[Path, Tracks, dict[str, Any]], Writer] = JsonTrace,
 ) -> Merged:
     """Write one trace of all sessions. Raises UsageError, StoreError, and ProfagentError where a file cannot be."""
     make_directory(file.parent)
@@ -67,26 +91,24 @@ async def export_trace(
         ]
         if not begins:
             raise UsageError("there is nothing in that time", hint="leave out --from, --to and --last")
-        origin_us = min(begins)
+        origin_us = int(min(begins))
+        metadata: dict[str, Any] = {
+            "profagent": __version__,
+            "origin_us": origin_us,
+            "clock": "host" if len(boards) > 1 else "board",
+            "sessions": [source.told for source in sources],
+        }
         tracks, events = Tracks(), 0
         total = sum(source.trace.rows for source in sources)
-        with PartedFile(file, tracks, largest_bytes) as parts, progress("export", "rows") as shown:
-            parts.metadata = {
-                "profagent": __version__,
-                "origin_us": int(origin_us),
-                "clock": "host" if len(boards) > 1 else "board",
-                "sessions": [source.told for source in sources],
-            }
+        with writer(file, tracks, metadata) as out, progress("export", "rows") as shown:
             for source, line in zip(sources, lines, strict=True):
                 clock = Clock(origin_us, line.offset_at if line else None)
-                async for event in source.trace.events(clock, tracks):
-                    parts.write(event)
-                    events += 1
-                    if events % EVENTS_PER_LOOK == 0:
-                        shown(sum(source.trace.rows_done for source in sources), total)
-            unplaced = parts.metadata["unplaced"] = sum(source.trace.unplaced for source in sources)
-            parts.end()
-        return Merged(parts.files, events, unplaced, parts.metadata)
+                async for block in source.trace.blocks(clock, tracks):
+                    events += out.write(block)
+                    shown(sum(each.trace.rows_done for each in sources), total)
+            metadata["unplaced"] = sum(source.trace.unplaced for source in sources)
+            out.end(metadata)
+        return Merged(out.files, events, metadata["unplaced"], metadata)
 
 
 async def _source(stack: AsyncExitStack, operand: Operand, wanted: Wanted) -> _Source:
@@ -96,13 +118,5 @@ async def _source(stack: AsyncExitStack, operand: Operand, wanted: Wanted) -> _S
     title = f"{session.hostname or session.board[:8]} session {session.session}"
     trace = SessionTrace(connection, session, title, wanted)
     line = clock_line(await fetched(connection, _CLOCKS, (session.session,)))
-    told = {
-        "session": session.session,
-        "board": session.board,
-        "hostname": session.hostname,
-        "simulated": session.simulated,
-        "clock_offset_us": None if line is None else line._asdict(),
-        "ledger": await ledger_of(connection, session.session),
-        "not_final": await not_final(connection, session.session),
-    }
+    told = {**await told_of(connection, session), "clock_offset_us": None if line is None else line._asdict()}
     return _Source(trace, line, await trace.plan(), told)

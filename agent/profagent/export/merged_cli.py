@@ -1,10 +1,11 @@
-"""`profagent export trace`."""
+"""`profagent export trace`, `export perfetto` and `export speedscope`: one trace of several sessions."""
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -12,29 +13,58 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.running import asynchronous, tell
 from profagent.errors import UsageError
+from profagent.export.json_trace import LARGEST_PART_BYTES, JsonTrace
 from profagent.export.merged import Operand, export_trace
+from profagent.export.perfetto import PerfettoTrace
 from profagent.export.session_trace import Wanted
-from profagent.export.slices import LARGEST_PART_BYTES
+from profagent.export.speedscope import SpeedscopeFile
 from profagent.importing.job_folder import named_target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.export.merged import Merged, Writer
+    from profagent.export.tracks import Tracks
     from profagent.store.counter_maps import CounterMaps
 
+F = TypeVar("F", bound="Callable[..., Any]")
 MB = 1_000_000
 US_PER_S = 1_000_000
 
 
+def _merging(name: str) -> Callable[[F], F]:
+    """The options of a command that writes one trace of several sessions."""
+    options_of = (
+        click.argument(
+            "targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=options.completed("targets")
+        ),
+        options.workspace,
+        click.option(
+            "--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences, and meanwhile."
+        ),
+        click.option(
+            "--from", "from_text", metavar="TIME", help="From then on: s since 1970, or as 2026-11-23T14:00:00 (UTC)."
+        ),
+        click.option("--to", "to_text", metavar="TIME", help="Until then, by the board's clock as well."),
+        click.option(
+            "--output",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help=f"In place of trace/{name}.",
+        ),
+        options.counter_map,
+        options.as_json,
+        options.quiet,
+    )
+
+    def decorate(function: F) -> F:
+        return functools.reduce(lambda made, option: option(made), reversed(options_of), function)
+
+    return decorate
+
+
 @click.command("trace")
-@click.argument("targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=options.completed("targets"))
-@options.workspace
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences, and meanwhile.")
-@click.option(
-    "--from", "from_text", metavar="TIME", help="From then on: s since 1970, or as 2026-11-23T14:00:00 (UTC)."
-)
-@click.option("--to", "to_text", metavar="TIME", help="Until then, by the board's clock as well.")
-@click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="In place of trace/trace.json."
-)
+@_merging("trace.json")
 @click.option(
     "--part-size",
     type=click.IntRange(min=1),
@@ -43,22 +73,8 @@ US_PER_S = 1_000_000
     metavar="MB",
     help="A larger trace is cut into files of this size.",
 )
-@options.counter_map
-@options.as_json
-@options.quiet
 @asynchronous
-async def command(  # noqa: PLR0913 - one parameter an option
-    *,
-    targets: tuple[str, ...],
-    workspace: Path | None,
-    last: int | None,
-    from_text: str | None,
-    to_text: str | None,
-    output: Path | None,
-    part_size: int,
-    maps: CounterMaps,
-    as_json: bool,
-) -> None:
+async def trace(*, part_size: int, as_json: bool, **chosen: Any) -> None:
     """Write one trace of all that sessions have, for Perfetto and chrome://tracing.
 
     Inferences with segments and layers, API calls, ranges and marks, subscribed ops, metrics and PMU ratios, losses.
@@ -67,12 +83,59 @@ async def command(  # noqa: PLR0913 - one parameter an option
     Example: profagent export trace 3 --last 100
     Example: profagent export trace 3 4 --output both.json
     """
+    writer = functools.partial(JsonTrace, largest_bytes=part_size * MB)
+    merged = await _merged("trace.json", writer, **chosen)
+    _tell(merged, "one file" if len(merged.files) > 1 else "it", as_json=as_json)
+
+
+@click.command("perfetto")
+@_merging("trace.pftrace")
+@asynchronous
+async def perfetto(*, as_json: bool, **chosen: Any) -> None:
+    """Write the same trace in Perfetto's own format, for long captures: one file, a third of the size.
+
+    Example: profagent export perfetto 3
+    Example: profagent export perfetto 3 --last 100 --output last.pftrace
+    """
+    _tell(await _merged("trace.pftrace", PerfettoTrace, **chosen), "it", as_json=as_json)
+
+
+@click.command("speedscope")
+@_merging("trace.speedscope.json")
+@asynchronous
+async def speedscope(*, as_json: bool, **chosen: Any) -> None:
+    """Write the slices as profiles for speedscope: which layers take the time, over all inferences or in order.
+
+    Example: profagent export speedscope 3
+    Example: profagent export speedscope 3 --last 100
+    """
+    _tell(
+        await _merged("trace.speedscope.json", SpeedscopeFile, **chosen), "it", as_json=as_json, on="www.speedscope.app"
+    )
+
+
+async def _merged(  # noqa: PLR0913 - one parameter an option
+    name: str,
+    writer: Callable[[Path, Tracks, dict[str, Any]], Writer],
+    *,
+    targets: tuple[str, ...],
+    workspace: Path | None,
+    last: int | None,
+    from_text: str | None,
+    to_text: str | None,
+    output: Path | None,
+    maps: CounterMaps,
+) -> Merged:
+    """What was asked for, in a file of that name unless another is named."""
     if last is not None and (from_text or to_text):
         raise UsageError("--last does not go with --from and --to", hint="leave one of them out")
     found = [await named_target(target, None, _workspace_of(target, workspace), maps) for target in targets]
     wanted = Wanted(last, _time_us(from_text), _time_us(to_text))
     operands = [Operand(target.database, target.session) for target in found]
-    merged = await export_trace(operands, output or found[0].output("trace") / "trace.json", wanted, part_size * MB)
+    return await export_trace(operands, output or found[0].output("trace") / name, wanted, writer)
+
+
+def _tell(merged: Merged, which: str, *, as_json: bool, on: str = "ui.perfetto.dev") -> None:
     if merged.unplaced:
         tell(f"{merged.unplaced} records have no known place in time and are left out")
     if merged.metadata["clock"] == "host":
@@ -86,7 +149,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
         return
     for file in merged.files:
         click.echo(str(file))
-    click.echo(f"{merged.events:,} events; drop {'one file' if len(merged.files) > 1 else 'it'} on ui.perfetto.dev")
+    click.echo(f"{merged.events:,} events; drop {which} on {on}")
 
 
 def _workspace_of(target: str, workspace: Path | None) -> Path | None:

@@ -3,33 +3,50 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
 
 from profagent.cli.table import UNKNOWN
-from profagent.export.slices import NS_PER_US, Event
-from profagent.formats.countermap import RATIOS
+from profagent.export.blocks import (
+    NO_ARGS,
+    Counters,
+    Flow,
+    Instants,
+    Label,
+    Labels,
+    Series,
+    Slices,
+    args_text,
+    integers,
+)
+from profagent.export.inference_blocks import InferencePage
 from profagent.store.database import fetched, fetched_one, pages
+from profagent.store.placed import placed_pages
 from profagent.store.queries import Scope, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
 from profagent.store.sources import views_there
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     import aiosqlite
 
-    from profagent.export.slices import Clock, Tracks
+    from profagent.export.blocks import Block, Clock
+    from profagent.export.tracks import Tracks
+    from profagent.store.database import Row
     from profagent.store.queries import LayerRow, SessionRow
-    from profagent.store.selection import PlacedRow, SpanRow
 
-# A `.done` has whole µs: neighbours may seem to overlap by less than one.
-SLACK_NS = 1000
+Key = TypeVar("Key")
 EVER = (-1, 2**62)
+# CROSS JOIN keeps the order of the loops: parts first, then their records.
 _CALLS = """
 SELECT m.model, ifnull(n.name, 'unknown(' || r.api || ')') AS name, ifnull(n.type, 'N/A') AS type, r.pid, r.tid,
        r.begin_us AS start_us, r.end_us
-FROM part p JOIN log l USING (log) JOIN model m USING (model)
-JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF LEFT JOIN api_name n USING (api)
+FROM part p CROSS JOIN log l USING (log) CROSS JOIN model m USING (model)
+CROSS JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF LEFT JOIN api_name n USING (api)
 WHERE p.session = :session AND l.kind = 'acl_api' AND r.begin_us > 0 AND r.end_us >= :from_us
 AND r.begin_us <= min(:to_us, r.end_us)
 """
@@ -37,10 +54,25 @@ _EXECUTED = f"""
 CREATE TEMP TABLE executed AS SELECT model, start_us, end_us, pid, tid, name LIKE '%async' AS is_async
 FROM ({_CALLS}) WHERE name LIKE 'svp_acl_mdl_execute%'
 """  # noqa: S608 - a constant
-_EXECUTING = """
-SELECT start_us, end_us, pid, tid, is_async FROM temp.executed WHERE model = ? AND start_us <= ?
-ORDER BY start_us DESC LIMIT 1
+# A call that does not wait for the NPU may end before its inference begins.
+_FLOW_TABLE = "CREATE TEMP TABLE flow (inference INTEGER PRIMARY KEY, start_us INTEGER, pid INTEGER, tid INTEGER)"
+_KEEP_FLOWS = """
+INSERT INTO temp.flow SELECT c.inference, e.start_us, e.pid, e.tid
+FROM temp.chosen c JOIN inference i USING (inference) JOIN temp.executed e ON e.rowid = (
+    SELECT x.rowid FROM temp.executed x WHERE x.model = c.model AND x.start_us <= i.start_us
+    ORDER BY x.start_us DESC LIMIT 1)
+WHERE c.position BETWEEN :first AND :last AND (e.is_async OR e.end_us >= i.start_us)
+AND EXISTS (SELECT 1 FROM segment g WHERE g.inference = c.inference)
 """
+_FLOWS = """
+SELECT f.inference FROM temp.flow f JOIN temp.chosen c USING (inference) WHERE c.position BETWEEN :first AND :last
+"""
+_CALLS_WITH_FLOWS = f"""
+SELECT c.*, CASE WHEN name LIKE 'svp_acl_mdl_execute%' THEN (
+    SELECT group_concat(f.inference) FROM temp.flow f
+    WHERE f.start_us = c.start_us AND f.pid = c.pid AND f.tid = c.tid) END
+FROM ({_CALLS}) c
+"""  # noqa: S608 - a constant
 _IN_TIME = " FROM {} WHERE session = :session AND {} >= :from_us AND {} <= :to_us "
 _RANGES = (
     "SELECT process, thread, CASE WHEN kind = 'step' THEN 'steps' WHEN lane = 0 THEN 'spans' WHEN kind = 'range'"
@@ -82,6 +114,7 @@ class SessionTrace:
         self._from_us = EVER[0] if wanted.from_us is None else wanted.from_us
         self._to_us = EVER[1] if wanted.to_us is None else wanted.to_us
         self._scopes: list[Scope] = []
+        self._chosen: tuple[Scope, Selection] | None = None
 
     async def plan(self) -> float | None:
         """Find what there is; the earliest moment of it by the board's clock, None where there is nothing."""
@@ -90,7 +123,7 @@ class SessionTrace:
         earliest: list[float | None] = []
         ends: list[int] = []
         for scope in self._scopes:
-            selection = await Selection.of(self._connection, scope, self._choice)
+            selection = await self._choose(scope)
             earliest.append(await selection.earliest_us())
             self.rows += await selection.count()
             (end,) = await fetched_one(
@@ -103,26 +136,26 @@ class SessionTrace:
         await self._connection.execute("DROP TABLE IF EXISTS temp.executed")
         await self._connection.execute(_EXECUTED, self._parameters)
         await self._connection.execute("CREATE INDEX temp.executed_by ON executed (model, start_us)")
+        await self._connection.execute("DROP TABLE IF EXISTS temp.flow")
+        await self._connection.execute(_FLOW_TABLE)
         queries = [_CALLS, *[_OF_VIEWS[view] for view in await self._views()]]
         begins = [await fetched_one(self._connection, _earliest(query), self._parameters) for query in queries]
         earliest += [begin for begin, _ in begins]
         self.rows += sum(count for _, count in begins)
+        earliest += [row[-1] for row in await self._known_losses()]
         return min((time for time in earliest if time is not None), default=None)
 
-    async def events(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Event]:
+    async def blocks(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         """All events, a track after the other."""
         for scope in self._scopes:
-            async for event in self._inferences(scope, clock, tracks):
-                yield event
-        async for event in self._calls(clock, tracks):
-            yield event
-        views = await self._views()
+            async for block in self._inferences(scope, clock, tracks):
+                yield block
+        await self._connection.execute("CREATE INDEX IF NOT EXISTS temp.flow_by ON flow (start_us, pid, tid)")
         of_views = {"ranges": self._ranges, "op_events": self._ops, "metrics": self._metrics}
-        for view in views:
-            async for event in of_views[view](clock, tracks):
-                yield event
-        for event in await self._losses(clock, tracks):
-            yield event
+        views = await self._views()
+        for source in (self._calls, *(of_views[view] for view in views), self._losses):
+            async for block in source(clock, tracks):
+                yield block
 
     @property
     def _parameters(self) -> dict[str, int]:
@@ -135,180 +168,118 @@ class SessionTrace:
     def _process(self, what: str) -> str:
         return f"{self._title}: {what}"
 
-    async def _rows(self, sql: str) -> AsyncIterator[tuple[Any, ...]]:
+    async def _rows(self, sql: str, key: Callable[[Row], Key]) -> AsyncIterator[tuple[Key, list[Row]]]:
+        """The rows that follow each other with one key, a page of them at most."""
         async for page in pages(self._connection, sql, self._parameters):
-            for row in page:
-                self.rows_done += 1
-                yield row
+            self.rows_done += len(page)
+            for found, rows in groupby(page, key):
+                yield found, [*rows]
 
-    async def _inferences(self, scope: Scope, clock: Clock, tracks: Tracks) -> AsyncIterator[Event]:
-        selection = await Selection.of(self._connection, scope, self._choice)
-        placed = selection.placed()
+    async def _inferences(self, scope: Scope, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
+        await self._choose(scope)
         layers: dict[int, dict[int, LayerRow]] = {}
-        async for page in selection.spans():
-            for span in page:
-                if span.model not in layers:
-                    layers[span.model] = await layers_of(self._connection, span.model)
-                self.rows_done += 1
-                inference = _Inference(span, await placed.at(span.position), layers[span.model], clock)
-                self.unplaced += inference.unplaced
-                process = self._process(f"NPU {span.device_id}, {span.model_name}.{span.model_id}")
-                stream = "" if span.stream_id is None else f"stream {span.stream_id} "
-                for event in inference.events(tracks, process, f"{stream}inferences"):
-                    yield event
-                for event in await self._flow(inference, clock, tracks):
-                    yield event
+        has_ratios = self.session.counter_map is not None
+        async for page in placed_pages(self._connection, has_ratios=has_ratios):
+            self.rows_done += len(page.spans)
+            first, last = page.spans[0], page.spans[-1]
+            if first.model not in layers:
+                layers = {first.model: await layers_of(self._connection, first.model)}
+            found = InferencePage(page, layers[first.model], clock, scope.job.frequency_mhz)
+            self.unplaced += found.unplaced
+            process = self._process(f"NPU {first.device_id}, {first.model_name}.{first.model_id}")
+            executed = await self._executed(first.position, last.position)
+            for block in found.blocks(tracks, process, executed):
+                yield block
 
-    async def _flow(self, inference: _Inference, clock: Clock, tracks: Tracks) -> list[Event]:
-        """An arrow from the call that executed an inference to each of its segments."""
-        span, places = inference.span, inference.segment_places
-        if span.start_us is None or not places:
-            return []
-        found = await fetched(self._connection, _EXECUTING, (span.model, span.start_us))
-        # A call that does not wait for the NPU may end before it begins.
-        if not found or not (found[0][4] or found[0][1] >= span.start_us):
-            return []
-        start_us, _, pid, tid, _ = found[0]
-        caller = tracks.first(self._process(f"process {pid}"), f"thread {tid} calls")
-        points = [(*caller, clock.ns(start_us)), *places]
-        kinds = ["s", *["t"] * (len(places) - 1), "f"]
-        return [
-            Event(kind, "execute", pid, tid, ns / NS_PER_US, cat="execute", id=span.inference, bp="e")  # type: ignore[arg-type]
-            for kind, (pid, tid, ns) in zip(kinds, points, strict=True)
-        ]
+    async def _choose(self, scope: Scope) -> Selection:
+        """The inferences of a JOB; those that were chosen last are there still."""
+        if self._chosen is None or self._chosen[0] != scope:
+            self._chosen = scope, await Selection.of(self._connection, scope, self._choice)
+        return self._chosen[1]
 
-    async def _calls(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Event]:
-        async for _, name, kind, pid, tid, start_us, end_us in self._rows(
-            f"{_CALLS} ORDER BY r.pid, r.tid, r.begin_us, r.end_us DESC"
-        ):
+    async def _executed(self, first: int, last: int) -> Collection[int]:
+        """The inferences of a page that a call is known to have executed; which one is kept in `flow`."""
+        keys = {"first": first, "last": last}
+        await self._connection.execute(_KEEP_FLOWS, keys)
+        return {number for (number,) in await fetched(self._connection, _FLOWS, keys)}
+
+    async def _calls(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
+        query = f"{_CALLS_WITH_FLOWS} ORDER BY pid, tid, start_us, end_us DESC"
+        async for (pid, tid), rows in self._rows(query, itemgetter(3, 4)):
             place = (self._process(f"process {pid}"), f"thread {tid} calls")
-            yield _slice(name, tracks, place, (clock.ns(start_us), clock.ns(end_us)), "call", {"type": kind})
+            labels = [Label(row[1], "call", f'{{"type":"{row[2]}"}}') for row in rows]
+            slices = _slices(tracks, place, clock, labels, [row[5:7] for row in rows])
+            arrows = [(at, row[7].split(",")) for at, row in enumerate(rows) if row[7]]
+            yield slices._replace(flows=tuple(Flow(at, "s", int(each)) for at, found in arrows for each in found))
 
-    async def _ranges(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Event]:
-        query = f"{_RANGES} ORDER BY process, thread, track, start_us, end_us DESC"
-        async for pid, tid, track, kind, name, attributes, start_us, end_us, lane in self._rows(query):
+    async def _ranges(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
+        query = f"{_RANGES} ORDER BY process, thread, track, kind = 'mark', start_us, end_us DESC"
+        async for (pid, tid, track, is_mark), rows in self._rows(query, lambda row: (*row[:3], row[3] == "mark")):
             place = (self._process(f"process {pid}"), f"thread {tid} {track}")
-            args = {**json.loads(attributes), **({"lane": lane} if lane else {})}
-            if kind == "mark":
-                at = tracks.first(*place)
-                yield Event("i", name, *at, clock.ns(start_us) / NS_PER_US, cat=kind, s="t", args=args)
+            labels = [Label(row[4], row[3], _with_lane(row[5], row[8])) for row in rows]
+            if is_mark:
+                yield _instants(tracks.first(*place), clock, labels, [row[6] for row in rows], "t")
             else:
-                yield _slice(name, tracks, place, (clock.ns(start_us), clock.ns(end_us)), kind, args)
+                yield _slices(tracks, place, clock, labels, [row[6:8] for row in rows])
 
-    async def _ops(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Event]:
+    async def _ops(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         query = f"{_OPS} ORDER BY source, model_id, start_us, end_us DESC"
-        async for source, model_id, kind, name, start_us, end_us, _, sequence in self._rows(query):
+        async for (source, model_id), rows in self._rows(query, itemgetter(0, 1)):
             place = (self._process(f"subscription {source}"), f"model {model_id}")
-            args = {"type": kind, "sequence": sequence}
-            yield _slice(name, tracks, place, (clock.ns(start_us), clock.ns(end_us)), "op", args)
+            labels = [Label(row[3], "op", args_text({"type": row[2], "sequence": row[7]})) for row in rows]
+            yield _slices(tracks, place, clock, labels, [row[4:6] for row in rows])
 
-    async def _metrics(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Event]:
+    async def _metrics(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         pid = tracks.process(self._process("metrics"))
-        async for name, unit, time_us, value in self._rows(_METRICS):
-            shown = f"{name} ({unit})" if unit else name
-            yield Event("C", shown, pid, 0, clock.ns(time_us) / NS_PER_US, args={"value": value})
+        async for page in pages(self._connection, _METRICS, self._parameters):
+            self.rows_done += len(page)
+            kinds: dict[tuple[str, str], int] = {}
+            kind = integers([kinds.setdefault(row[:2], len(kinds)) for row in page])
+            series = [(Series(pid, name, "value", unit),) for name, unit in kinds]
+            values = np.array([row[3:] for row in page], np.float64)
+            yield Counters(series, kind, clock.column_ns([row[2] for row in page]), values)
 
-    async def _losses(self, clock: Clock, tracks: Tracks) -> Sequence[Event]:
+    async def _losses(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         """Losses; one whose time is not known stands at the origin, and says so."""
-        events = []
-        for job, log, reason, detail, count, time_us in await fetched(
-            self._connection, _LOSSES, (self.session.session,)
-        ):
+        labels, times_ns = [], []
+        for job, log, reason, detail, count, time_us in await self._known_losses():
             args = {"job": job, "log": log, "detail": detail, "count": count}
             if time_us is None:
                 args["time"] = UNKNOWN
-            elif not self._from_us <= time_us <= self._to_us:
-                continue
-            at_us = 0.0 if time_us is None else clock.ns(time_us) / NS_PER_US
-            at = tracks.first(self._process("ledger"), "losses")
-            events.append(Event("i", reason, *at, at_us, cat="loss", s="g", args=args))
-        return events
+            labels.append(Label(reason, "loss", args_text(args)))
+            times_ns.append(0 if time_us is None else clock.ns(time_us))
+        if labels:
+            track = tracks.first(self._process("ledger"), "losses")
+            columns = np.arange(len(labels)), np.full(len(labels), track), integers(times_ns)
+            yield Instants(labels, *columns, "g")
+
+    async def _known_losses(self) -> list[Row]:
+        """Those whose time is not known, and those in the time that is wanted."""
+        rows = await fetched(self._connection, _LOSSES, (self.session.session,))
+        return [row for row in rows if row[-1] is None or self._from_us <= row[-1] <= self._to_us]
 
 
 def _earliest(query: str) -> str:
     return f"SELECT min(start_us), count(*) FROM ({query})"  # noqa: S608 - a constant
 
 
-def _slice(
-    name: str,
-    tracks: Tracks,
-    place: tuple[str, str],
-    span_ns: tuple[int, int],
-    category: str,
-    args: Mapping[str, Any],
-) -> Event:
-    start_ns, end_ns = span_ns[0], max(span_ns)
-    at = tracks.take(*place, start_ns, end_ns)
-    duration_us = (end_ns - start_ns) / NS_PER_US
-    return Event("X", name, *at, start_ns / NS_PER_US, duration_us, cat=category, args=dict(args))
+def _with_lane(attributes: str, lane: int) -> str:
+    if attributes == NO_ARGS and not lane:
+        return NO_ARGS
+    return args_text({**json.loads(attributes), **({"lane": lane} if lane else {})})
 
 
-class _Segment:
-    """A segment that holds its layers."""
+def _slices(
+    tracks: Tracks, place: tuple[str, str], clock: Clock, labels: Sequence[Label], times: Sequence[tuple[float, float]]
+) -> Slices:
+    found = Labels()
+    label = integers([found.of(each) for each in labels])
+    start_ns, end_ns = (clock.column_ns(column) for column in zip(*times, strict=True))
+    end_ns = np.maximum(start_ns, end_ns)
+    return Slices(found.all, label, tracks.take_all(*place, start_ns, end_ns), start_ns, end_ns)
 
-    def __init__(self, first: PlacedRow) -> None:
-        self.net, self.is_aicpu = first.net, first.is_aicpu
-        self.times = (first.segment_start_us, first.segment_end_us)
-        self.layers: list[tuple[int, int, PlacedRow]] = []
-        self.start_ns = self.end_ns = 0
 
-
-class _Inference:
-    """An inference that holds its segments. Each holds what is in it, also where `.done` files are too coarse."""
-
-    def __init__(self, span: SpanRow, rows: Sequence[PlacedRow], layers: Mapping[int, LayerRow], clock: Clock) -> None:
-        self.span = span
-        self.unplaced = 0
-        self.segment_places: list[tuple[int, int, int]] = []
-        """Process, track and start of each segment, once the events were made."""
-        self._layers = layers
-        self._segments: dict[int, _Segment] = {}
-        for row in rows:
-            if row.start_us is None or row.end_us is None or row.end_us < row.start_us:
-                self.unplaced += 1
-                continue
-            segment = self._segments.setdefault(row.segment, _Segment(row))
-            segment.layers.append((clock.ns(row.start_us), clock.ns(row.end_us), row))
-        self._times = [clock.ns(time) for time in (span.start_us, span.end_us) if time is not None]
-        for segment in self._segments.values():
-            known = [clock.ns(time) for time in segment.times if time is not None]
-            segment.start_ns = min([*known, *(start for start, _, _ in segment.layers)])
-            segment.end_ns = max([*known, *(end for _, end, _ in segment.layers)])
-
-    def events(self, tracks: Tracks, process: str, track: str) -> Iterator[Event]:
-        """The inference, its segments in the order in which they ran, and the layers of each."""
-        segments = sorted(self._segments.values(), key=lambda segment: (segment.start_ns, -segment.end_ns))
-        times = [*self._times, *(each.start_ns for each in segments), *(each.end_ns for each in segments)]
-        if not times:
-            return
-        args = {"current_pic_count": self.span.current_pic_count}
-        yield _slice(
-            f"inference {self.span.current_pic_count}",
-            tracks, (process, track), (min(times), max(times)), "inference", args,
-        )  # fmt: skip
-        before_ns = min(times)
-        for segment in segments:
-            if segment.start_ns < before_ns <= segment.start_ns + SLACK_NS:
-                segment.start_ns = min(before_ns, segment.end_ns)
-            before_ns = segment.end_ns
-            yield from self._segment(segment, tracks, process, track)
-        if any(ratio is not None for segment in segments for _, _, row in segment.layers for ratio in row.ratios):
-            pid = tracks.process(process)
-            yield Event("C", "PMU", pid, 0, max(times) / NS_PER_US, args=dict.fromkeys(RATIOS, 0.0))
-
-    def _segment(self, segment: _Segment, tracks: Tracks, process: str, track: str) -> Iterator[Event]:
-        unit = "CPU" if segment.is_aicpu else "NPU"
-        name, category = f"{unit} segment {segment.net}", "cpu-segment" if segment.is_aicpu else "segment"
-        event = _slice(name, tracks, (process, track), (segment.start_ns, segment.end_ns), category, {})
-        self.segment_places.append((event.pid, event.tid, segment.start_ns))
-        yield event
-        category = "cpu-layer" if segment.is_aicpu else "layer"
-        for start_ns, end_ns, row in segment.layers:
-            layer = None if row.layer_index is None else self._layers.get(row.layer_index)
-            args = {} if layer is None else {"type": layer.type}
-            name = UNKNOWN if layer is None else layer.name
-            begin_ns = max(start_ns, segment.start_ns)
-            yield _slice(name, tracks, (process, track), (begin_ns, end_ns), category, args)
-            ratios = {name: ratio for name, ratio in zip(RATIOS, row.ratios, strict=True) if ratio is not None}
-            if ratios:
-                yield Event("C", "PMU", event.pid, 0, begin_ns / NS_PER_US, args=ratios)
+def _instants(track: int, clock: Clock, labels: Sequence[Label], times_us: Sequence[float], scope: str) -> Instants:
+    found = Labels()
+    label = integers([found.of(each) for each in labels])
+    return Instants(found.all, label, np.full(len(label), track), clock.column_ns(times_us), scope)

@@ -112,6 +112,7 @@ class LinkSession:
         self._pending: list[m.Received] = []
         self._pending_bytes = 0
         self._flush_at: float | None = None
+        self.lag_bytes = 0  # what the board said last
 
     def events_received(self) -> list[m.Event]:
         """What happened, in order; each is given once."""
@@ -305,6 +306,7 @@ class LinkSession:
         self._unlink(error, wait_s, now)
 
     def _lag(self, lag_bytes: int) -> None:
+        self.lag_bytes = lag_bytes
         if self.state is State.FOLLOWING and lag_bytes >= LAGGING_BYTES:
             self.state = State.LAGGING
             self._events.append(m.Remark(f"behind the board: {lag_bytes / 1e6:,.1f} MB are still to come"))

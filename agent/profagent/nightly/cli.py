@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import http.client
 import os
 import shutil
 import subprocess
 import sys
 import time
-import urllib.request
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,11 +22,12 @@ from profagent.cli.options import age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.diff.diff import parse_condition
-from profagent.diff.report import junit_xml
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
-from profagent.nightly.night import Night, example, junit_cases, read_settings, report_lines
+from profagent.nightly.night import Night, example, read_settings, report_lines
+from profagent.nightly.page import junit_of, write_beside
 from profagent.nightly.run import NightRun, PastBoard, measure, past_boards
+from profagent.nightly.telling import tell_night
 from profagent.sessions.clearing import Rules, chosen_sessions, clear
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace
@@ -36,7 +35,7 @@ from profagent.store.workspace import Workspace, default_workspace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from profagent.nightly.night import Nightly, Tell
+    from profagent.nightly.night import Nightly
 
 
 MANAGERS = ("user", "system")
@@ -190,13 +189,13 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
         staying = {each: "of the next night" for each in measures if each is not None}
         night = replace(night, remarks=cleared_after_night(workspace, settings, rules, staying))
         write_atomically(folder / f"{began}.json", [msgspec.json.encode(night.document()), b"\n"], durably=True)
-    for remark in tell_night(night, settings.tell):
+        page = write_beside(folder, night, settings.reports)
+    for remark in tell_night(night, settings.tell, page):
         tell(remark)
     text = "\n".join(report_lines(night, as_markdown=as_markdown))
     click.echo(msgspec.json.encode(night.document()) if as_json else text)
     if junit is not None:
-        plain = "\n".join(report_lines(night, as_markdown=False))
-        write_atomically(junit, [junit_xml("profagent nightly", junit_cases(night), plain)])
+        write_atomically(junit, [junit_of(night)])
     return night.exit_code
 
 
@@ -247,29 +246,3 @@ def cleared_after_night(workspace: Workspace, settings: Nightly, rules: Rules, s
         return [f"clearing up failed: {error}"]
     sessions = sorted(each.session for group in chosen.groups for each in group)
     return [f"deleted the records of sessions {', '.join(map(str, sessions))}"] if sessions else []
-
-
-WEBHOOK_S, COMMAND_S = 30.0, 120.0
-
-
-def tell_night(night: Night, to: Tell) -> Iterator[str]:
-    """Tell whom the settings name; why it could not be told, a line each."""
-    document = msgspec.json.encode(night.document())
-    if to.webhook:
-        try:
-            request = urllib.request.Request(  # noqa: S310 - settings take http:// and https:// only
-                to.webhook, document, {"Content-Type": "application/json"}, method="POST"
-            )
-            urllib.request.urlopen(request, timeout=WEBHOOK_S).close()  # noqa: S310 - as above
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            yield f"the webhook was not told: {error}"
-    if to.command:
-        try:
-            ended = subprocess.run(  # noqa: S603 - the user's own, from the settings
-                to.command, input=document, timeout=COMMAND_S, check=False, stdout=subprocess.DEVNULL
-            )
-        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            yield f"{to.command[0]} was not told: {error}"
-        else:
-            if ended.returncode:
-                yield f"{to.command[0]} was told, and ended with exit code {ended.returncode}"

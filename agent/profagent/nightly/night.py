@@ -26,7 +26,8 @@ EXAMPLE = """\
 # time_limit = "1h"           # for each board, with all its attempts
 # attempts = 3                # a board that is away, or reboots, is tried so often
 # wait = "1m"                 # before the second attempt; twice as long before each later one
-# exports = []                # of each session: "timeline", "summary"
+# exports = []                # of each session: "timeline", "summary", "trace", "perfetto", "parquet", "sqlite"
+# reports = ["page", "junit"] # files beside each night, in the workspace's nightly/: HTML, JUnit XML
 # baseline = ""               # a name of `profagent baseline`, for boards that do not name their own
 # counter_map = ""            # a TOML file that `profagent calibrate` wrote; relative to this file
 fail_if = ["total.median>+3%", "layer.median>+5%"]   # conditions of `profagent diff`
@@ -39,6 +40,9 @@ fail_if = ["total.median>+3%", "layer.median>+5%"]   # conditions of `profagent 
 
 # [tell]                      # beside the exit code
 # webhook = ""                # the verdict is posted there as JSON
+# mail = []                   # addresses that get the verdict, with the page
+# mail_from = ""              # without it, what sendmail takes
+# sendmail = ["/usr/sbin/sendmail", "-t", "-oi"]  # takes the mail on its standard input
 # command = []                # and is on the standard input of this, as JSON
 
 [[boards]]
@@ -52,7 +56,9 @@ record = { for = "10m" }      # or until_finished = true; more = ["--backlog"] a
 # collect = { main = "out/main", project = ".", arguments = ["input.bin"], interval = 1, more = [] }
 """
 
-Export = Literal["timeline", "summary"]
+Export = Literal["timeline", "summary", "trace", "perfetto", "parquet", "sqlite"]
+Reports = Literal["page", "junit"]
+SENDMAIL = ["/usr/sbin/sendmail", "-t", "-oi"]
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True):
@@ -97,6 +103,9 @@ class Tell(msgspec.Struct, forbid_unknown_fields=True):
     """Who is told the verdict."""
 
     webhook: str = ""
+    mail: list[str] = []
+    mail_from: str = ""
+    sendmail: list[str] = msgspec.field(default_factory=lambda: [*SENDMAIL])
     command: list[str] = []
 
 
@@ -110,6 +119,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     attempts: int = 3
     wait: str = "1m"
     exports: list[Export] = []
+    reports: list[Reports] = msgspec.field(default_factory=lambda: ["page", "junit"])
     baseline: str = ""
     counter_map: str = ""
     fail_if: list[str] = []
@@ -145,6 +155,10 @@ def _faults(settings: Nightly) -> list[str]:
         faults.append("attempts is less than 1")
     if settings.tell.webhook and not settings.tell.webhook.startswith(("http://", "https://")):
         faults.append("webhook is no http:// or https:// address")
+    addresses = [each for each in (*settings.tell.mail, settings.tell.mail_from) if each]
+    faults += [f"{each!r} is no mail address" for each in addresses if "@" not in each or not each.isprintable()]
+    if settings.tell.mail and not settings.tell.sendmail:
+        faults.append("mail needs sendmail")
     for board in settings.boards:
         if (board.record is None) == (board.collect is None):
             faults.append(f"board {board.name} needs either record or collect")

@@ -90,6 +90,11 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
     callback=_read_by(_consumer),
     help="Name under which the board counts what this host has (record-HOSTNAME).",
 )
+@click.option(
+    "--metrics-listen",
+    metavar="HOST:PORT",
+    help="Tell Prometheus there how the capture goes: 127.0.0.1:9464. Whoever reaches it can read it.",
+)
 @_keeping
 @options.counter_map
 @options.as_json

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.progress import BYTES, progress
+from profagent.cli.progress import BYTES, JobsProgress, Progress, progress
 from profagent.cli.provenance import inferences_text, keeping_line, not_copied_text
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
 from profagent.formats.names import is_job_name
@@ -23,15 +24,15 @@ from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from profagent.cli.progress import Progress
     from profagent.errors import ProfagentError
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import JobChanges
     from profagent.link.credentials import Access
     from profagent.link.messages import JobMeasure, JobStatus, LogEvent, Received
     from profagent.record.beginnings import MadeJobs
+    from profagent.record.exposition import Exposition
     from profagent.record.recording import Acknowledge
     from profagent.store.workspace import Workspace
 
@@ -54,6 +55,7 @@ class RecordOptions:
 
     Deliveries are counted by `consumer` on the board; without it the host's name is in it.
     `from_now`: of JOBs, and other sources, that stand already only what begins after that is taken.
+    `metrics_listen`: where Prometheus finds figures of the capture, HOST:PORT.
     `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
     """
 
@@ -72,6 +74,7 @@ class RecordOptions:
     source: str = "record"
     made: MadeJobs | None = None
     from_now: bool = False
+    metrics_listen: str | None = None
 
 
 def exit_code_of(summary: Mapping[str, Any]) -> int:
@@ -87,16 +90,30 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
     Raises UsageError and StoreError, and of a board that is the only one what ends its capture.
     """
     await _check(options)
-    with options.workspace.locked(), progress("record", BYTES) as shown:
+    listening = _exposed(options.metrics_listen, tell)
+    with listening as exposition, options.workspace.locked(), progress("record", BYTES) as shown:
         async with Store(options.workspace.database) as store:
-            backlog = Backlog(shown)
-            boards = [BoardRecord(address, options, store, tell, backlog) for address in options.addresses]
+            sides = JobsProgress(shown), exposition
+            boards = [BoardRecord(address, options, store, tell, *sides) for address in options.addresses]
             await _run(boards, options.for_s, stop)
             database = str(options.workspace.database)
             if len(boards) == 1:
                 return {**await boards[0].summary(), "database": database}
             sessions = [await board.outcome() for board in boards]
     return {"sessions": sessions, "total": _total(sessions), "database": database}
+
+
+@contextmanager
+def _exposed(address: str | None, tell: Callable[[str], None]) -> Iterator[Exposition | None]:
+    """Figures for Prometheus, where they are wanted."""
+    if address is None:
+        yield None
+        return
+    from profagent.record.exposition import exposed  # noqa: PLC0415 - its client is imported only where it is used
+
+    with exposed(address) as (exposition, url):
+        tell(f"metrics for Prometheus: {url}")
+        yield exposition
 
 
 async def _check(options: RecordOptions) -> None:
@@ -170,28 +187,20 @@ class RunRecording(Recording):
         return isinstance(event, Loss) and event.id > 0 and event.job_name not in self._directories
 
 
-class Backlog:
-    """What JOBs of all boards held when a capture found them, and how much of that is here."""
-
-    def __init__(self, shown: Progress) -> None:
-        self.is_shown = shown.is_shown
-        self._shown = shown
-        self._parts: dict[tuple[str, str], tuple[int, int]] = {}
-
-    def know(self, address: str, job: str, copied: int, held: int) -> None:
-        """So many bytes of a JOB are here, of those that it held."""
-        self._parts[address, job] = (min(copied, held), held)
-        self._shown(*map(sum, zip(*self._parts.values(), strict=True)))
-
-
 class BoardRecord:
     """Records one of the boards until it has reached its end, or is told to stop."""
 
     def __init__(
-        self, address: str, options: RecordOptions, store: Store, tell: Callable[[str], None], backlog: Backlog
+        self,
+        address: str,
+        options: RecordOptions,
+        store: Store,
+        tell: Callable[[str], None],
+        backlog: JobsProgress | None = None,
+        exposition: Exposition | None = None,
     ) -> None:
         self.address = address
-        self._backlog = backlog
+        self._backlog = backlog or JobsProgress(Progress("record", BYTES, is_shown=False))
         self._held: dict[str, int] = {}
         self._options = options
         self._is_alone = len(options.addresses) == 1
@@ -215,6 +224,7 @@ class BoardRecord:
                 beginnings=self._view.beginnings,
             ),
         )
+        self._measured = None if exposition is None else exposition.measured(self._view, address)
         self._error: ProfagentError | None = None
 
     @property
@@ -244,6 +254,8 @@ class BoardRecord:
             for task in telling:
                 task.cancel()
             await asyncio.wait(telling)
+            if self._measured is not None:
+                self._measured.ended()
         if self._is_alone and isinstance(self._error, UnreachableError):
             raise self._error
         await self._end()
@@ -355,10 +367,10 @@ class BoardRecord:
             return None
 
     def _capture(self) -> Capture:
-        return Capture(
+        capture = Capture(
             self.address,
             self._recording,
-            self._view,
+            self._measured or self._view,
             wants=self._is_wanted,
             consumer=self._options.consumer or own_consumer(),
             gather_s=GATHER_S,
@@ -366,6 +378,9 @@ class BoardRecord:
             is_patient=not self._is_alone,
             access=self._options.access,
         )
+        if self._measured is not None:
+            self._measured.follow(capture)
+        return capture
 
     def _is_wanted(self, job: JobStatus, listed: bool) -> bool:
         """Whether a JOB is captured: it runs, appears later, was begun by the session before, or is of the backlog."""

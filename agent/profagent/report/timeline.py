@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from profagent.formats.records import ticks_to_us
 from profagent.stats.figures import UNITS, UNKNOWN
 from profagent.store.database import fetched, fetched_one
+from profagent.store.placed import chosen_spans, placed_pages
 from profagent.store.queries import layers_of
 from profagent.store.selection import Choice, Selection
 from profagent.store.sources import views_there
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     import aiosqlite
     from numpy.typing import NDArray
 
+    from profagent.store.placed import Page, SpanRow
     from profagent.store.queries import LayerRow, Scope
-    from profagent.store.selection import PlacedRow, SpanRow
 
 # What a page holds of each; with more it gets slow, and larger than 3 MB.
 MOST_INFERENCES = 2_000
@@ -113,28 +115,27 @@ class Timeline:
         return lane.removesuffix(f" {next(iter(self._models))}") if len(self._models) == 1 else lane
 
     async def _inferences(self, connection: aiosqlite.Connection, scope: Scope, *, is_many: bool) -> None:
-        selection = await Selection.of(connection, scope, Choice())
+        await Selection.of(connection, scope, Choice())
         ((total,),) = await fetched(connection, "SELECT count(*) FROM temp.chosen")
         if not total:
             return
         records = await _records_of_one(connection)
         about = f"{scope.job.name}: " if is_many else ""
-        selection = await Selection.of(connection, scope, Choice(spread=MOST_INFERENCES))
-        models = len({span.model for span in [each async for page in selection.spans() for each in page]})
-        async for page in selection.spans():
-            for span in page:
-                self._inference(span)
+        await Selection.of(connection, scope, Choice(spread=MOST_INFERENCES))
+        spans = await chosen_spans(connection)
+        models = len({span.model for span in spans})
+        for span in spans:
+            self._inference(span)
         detailed = max(1, MOST_LAYERS // max(records, 1) // models)
-        selection = await Selection.of(connection, scope, Choice(spread=detailed))
-        placed, layers = selection.placed(), dict[int, "Mapping[int, LayerRow]"]()
+        await Selection.of(connection, scope, Choice(spread=detailed))
+        layers = dict[int, "Mapping[int, LayerRow]"]()
         shown = 0
-        async for page in selection.spans():
-            for span in page:
-                shown += 1
-                self._models.add(span.model_name)
-                if span.model not in layers:
-                    layers[span.model] = await layers_of(connection, span.model)
-                self._layers(span, await placed.at(span.position), layers[span.model])
+        async for page in placed_pages(connection, has_ratios=False):
+            model = page.spans[0].model
+            if model not in layers:
+                layers[model] = await layers_of(connection, model)
+            shown += len(page.spans)
+            self._layers(page, layers[model], scope.job.frequency_mhz)
         if shown < total:
             self.rules.append(
                 f"{about}segments and layers of {shown:,} of {total:,} inferences, evenly taken from each model"
@@ -148,20 +149,19 @@ class Timeline:
             name = f"inference {span.current_pic_count}"
             self._spans.append((lane, span.start_us, max(0, span.end_us - span.start_us), name))
 
-    def _layers(self, span: SpanRow, rows: Sequence[PlacedRow], layers: Mapping[int, LayerRow]) -> None:
-        """The layers of an inference, and around them its segments."""
-        segments: dict[tuple[str, int, int], list[tuple[float, float]]] = defaultdict(list)
-        for row in rows:
-            if row.start_us is None or row.end_us is None or row.end_us < row.start_us:
-                continue
-            unit = UNIT_NAMES[UNITS[row.is_aicpu]]
-            layer = None if row.layer_index is None else layers.get(row.layer_index)
-            name = UNKNOWN if layer is None else layer.name
-            self._spans.append((f"{unit} layers {span.model_name}", row.start_us, row.end_us - row.start_us, name))
-            segments[unit, row.segment, row.net].append((row.start_us, row.end_us))
-        for (unit, _, net), found in segments.items():
+    def _layers(self, page: Page, layers: Mapping[int, LayerRow], frequency_mhz: int | None) -> None:
+        """The layers of inferences of one model, and around them their segments."""
+        model = page.spans[0].model_name
+        self._models.add(model)
+        nets = {segment.segment: segment.net for segment in page.segments}
+        within: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+        for unit, segment, index, start, end in _placed(page, frequency_mhz):
+            name = layers[index].name if index in layers else UNKNOWN
+            self._spans.append((f"{unit} layers {model}", start, end - start, name))
+            within[unit, segment].append((start, end))
+        for (unit, segment), found in within.items():
             start, end = min(start for start, _ in found), max(end for _, end in found)
-            self._spans.append((f"{unit} segments {span.model_name}", start, end - start, f"segment {net}"))
+            self._spans.append((f"{unit} segments {model}", start, end - start, f"segment {nets[segment]}"))
 
     async def _events(self, connection: aiosqlite.Connection, session: int, view: str, what: str, query: str) -> None:
         rows = await fetched(connection, query, (session, MOST_EVENTS))
@@ -179,6 +179,20 @@ class Timeline:
             self._metrics.append((name, unit, thinned(points, POINTS_OF_METRIC)))
         if most > POINTS_OF_METRIC:
             self.rules.append(f"of each metric the lowest and the highest in {POINTS_OF_METRIC // 2} spans of time")
+
+
+def _placed(page: Page, frequency_mhz: int | None) -> Iterator[tuple[str, int, int, float, float]]:
+    """Unit, segment, layer's index, start and end in µs of each record whose place in time is known."""
+    starts = {segment.segment: segment.start_us for segment in page.segments}
+    for is_aicpu, records in enumerate((page.aicore, page.aicpu)):
+        unit = UNIT_NAMES[UNITS[is_aicpu]]
+        columns = (records.segment, records.layer, records.begin, records.end)
+        for segment, index, begin, end in zip(*(column.tolist() for column in columns), strict=True):
+            base = 0.0 if is_aicpu else starts[segment]
+            if base is None or (frequency_mhz is None and not is_aicpu) or end < begin:
+                continue
+            us = 1.0 if frequency_mhz is None or is_aicpu else ticks_to_us(1, frequency_mhz)
+            yield unit, segment, index, base + begin * us, base + end * us
 
 
 def thinned(points: NDArray[np.float64], most: int) -> NDArray[np.float64]:

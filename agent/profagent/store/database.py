@@ -207,7 +207,7 @@ async def _begun(file: Path, count: int) -> list[aiosqlite.Connection]:
         try:
             inode = _inode(file)
             for _ in range(count):
-                connections.append(await _reader(_uri(file)))  # noqa: PERF401 - to close those that opened
+                connections.append(await _reader(read_only(file)))  # noqa: PERF401 - to close those that opened
             before = [await _data_version(connection) for connection in connections]
             for connection in connections:
                 await connection.execute("BEGIN")
@@ -240,7 +240,8 @@ async def _reader(uri: str) -> aiosqlite.Connection:
     return connection
 
 
-def _uri(file: Path) -> str:
+def read_only(file: Path) -> str:
+    """A database's name for SQLite, by which nobody writes to it."""
     return f"{file.absolute().as_uri()}?mode=ro"
 
 

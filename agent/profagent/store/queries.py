@@ -16,7 +16,7 @@ from profagent.link.messages import JOB_SOURCE
 from profagent.store.database import LARGEST_INTEGER, fetched, fetched_named, fetched_one, pages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     import aiosqlite
 
@@ -214,6 +214,11 @@ async def ledger_of(
     ):
         by_grade[grade][reason] = count
     return by_grade
+
+
+def is_complete(ledger: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether nothing that existed is missing, as far as a session's ledger tells."""
+    return not ledger["loss"] and reasons.STOPPED_EARLY not in ledger["note"]
 
 
 async def ledger_entries(

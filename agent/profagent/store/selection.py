@@ -73,36 +73,6 @@ class RecordRow(NamedTuple):
     counters: tuple[float | None, ...]
 
 
-class SpanRow(NamedTuple):
-    """When a chosen inference ran; None where its `.done` does not tell."""
-
-    position: int
-    inference: int
-    device_id: int
-    model: int
-    model_name: str
-    model_id: int
-    stream_id: int | None
-    current_pic_count: int
-    start_us: int | None
-    end_us: int | None
-
-
-class PlacedRow(NamedTuple):
-    """A record with its segment, and when both ran; `ratios` are in the order of RATIOS, None without a counter map."""
-
-    position: int
-    is_aicpu: bool
-    segment: int
-    net: int
-    segment_start_us: int | None
-    segment_end_us: int | None
-    layer_index: int | None
-    start_us: float | None
-    end_us: float | None
-    ratios: tuple[float | None, ...]
-
-
 class TaskRow(NamedTuple):
     """A record of either unit for the timeline; `base_us` is its segment's start, or its own for aicpu."""
 
@@ -169,16 +139,6 @@ UNION ALL
 SELECT c.position, 1, r.layer_index, r.begin_us, 0, 0, r.end_us, r.begin_us, r.record {_OF_AICPU}
 ORDER BY 1, start, record
 """
-_RATIOS = ", ".join(f"r.{name}" for name in RATIOS)
-_PLACED = f"""
-SELECT c.position, 0, g.segment, g.net, g.start_us, g.end_us, r.layer_index,
-       g.start_us + r.ticks_before * 100.0 / :frequency_mhz AS start,
-       g.start_us + (r.ticks_before + r.ticks) * 100.0 / :frequency_mhz, {_RATIOS}, r.record AS record {_OF_AICORE}
-UNION ALL
-SELECT c.position, 1, g.segment, g.net, g.start_us, g.end_us, r.layer_index, r.begin_us, r.end_us,
-       {", ".join(["NULL"] * len(RATIOS))}, r.record {_OF_AICPU}
-ORDER BY 1, start, record
-"""
 _PLACES = f"""
 SELECT c.file, r.layer_index, avg(r.ticks), {_MEANS}, {_MEAN_BYTES} {_OF_AICORE}
 GROUP BY c.file, g.net, r.sequence, r.layer_index ORDER BY c.file, g.net, r.sequence, r.layer_index
@@ -194,11 +154,6 @@ _CHOSEN = """
 SELECT position, file, iter_id, device_id, model, name, model_id, stream_id, batch_num, input_pic_num,
        current_pic_count, load, start_us, cache_hit, cache_miss, ticks
 FROM chosen ORDER BY position
-"""
-_SPANS = """
-SELECT c.position, c.inference, c.device_id, c.model, c.name, c.model_id, c.stream_id, c.current_pic_count, i.start_us,
-       i.end_us
-FROM chosen c JOIN inference i USING (inference) ORDER BY c.position
 """
 # Several inferences as one: what they do not share is not known.
 _GROUPS = """
@@ -260,20 +215,6 @@ class Selection:
         """Records of both units by their start; unknown starts come first."""
         keys = {**self._keys, "frequency_mhz": self._frequency_mhz}
         return ByPosition(pages(self._connection, _TASKS, keys), lambda row: TaskRow(row[0], bool(row[1]), *row[2:7]))
-
-    async def spans(self) -> AsyncIterator[list[SpanRow]]:
-        """The same inferences with their times, a page at a time."""
-        async for page in pages(self._connection, _SPANS):
-            yield [SpanRow._make(row) for row in page]
-
-    def placed(self) -> ByPosition[PlacedRow]:
-        """Records of both units by their start, with their segments."""
-        keys = {**self._keys, "frequency_mhz": self._frequency_mhz}
-        last = len(PlacedRow._fields) - 1
-        return ByPosition(
-            pages(self._connection, _PLACED, keys),
-            lambda row: PlacedRow._make((row[0], bool(row[1]), *row[2:last], row[last:-1])),
-        )
 
     async def earliest_us(self) -> float | None:
         """The first moment that the chosen inferences know of."""

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.ingest import reasons
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_named, fetched_one
-from profagent.store.queries import count_inferences, implausible_of, jobs_of, kept_losses_of, ledger_of, not_final
+from profagent.store.queries import (
+    count_inferences,
+    implausible_of,
+    is_complete,
+    jobs_of,
+    kept_losses_of,
+    ledger_of,
+    not_final,
+)
 from profagent.store.sampling import sampling_of
 from profagent.store.sources import event_counts
 
@@ -62,7 +70,7 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
         "ledger": ledger,
         "kept_losses": await kept_losses_of(connection, session),
         "implausible": await implausible_of(connection, session),
-        "complete": not ledger["loss"] and reasons.STOPPED_EARLY not in ledger["note"],
+        "complete": is_complete(ledger),
         "not_copied": await not_copied(connection, session),
         "not_final": await not_final(connection, session),
     }

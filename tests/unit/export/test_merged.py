@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from profagent.export.blocks import Clock, Label, Slices, integers
 from profagent.export.clocks import clock_line
-from profagent.export.slices import Clock, Event, PartedFile, Tracks
+from profagent.export.json_trace import JsonTrace
+from profagent.export.tracks import Tracks
 
 
 def test_what_does_not_nest_goes_to_another_track() -> None:
     tracks = Tracks()
     spans = [(0, 100), (10, 50), (50, 90), (60, 120), (100, 110), (130, 140)]
-    places = [tracks.take("board", "thread 1", *span)[1] for span in spans]
+    places = [tracks.take("board", "thread 1", *span) for span in spans]
     assert places == [1, 1, 1, 2, 1, 1]
-    names = [event.args["name"] for event in tracks.names({(1, 0), (1, 1), (1, 2)})]
-    assert names == ["board", "thread 1", "thread 1 (2)"]
+    assert (tracks.process_names[1:], tracks.names[1:]) == (["board"], ["thread 1", "thread 1 (2)"])
+    starts, ends = (integers(column) for column in zip(*spans, strict=True))
+    assert Tracks().take_all("board", "thread 1", starts, ends).tolist() == places
+    in_a_row = integers([0, 10, 10, 30]), integers([10, 10, 20, 31])
+    assert tracks.take_all("board", "thread 2", *in_a_row).tolist() == [3, 3, 3, 3]
 
 
 def test_the_clock_line_follows_a_drift_and_tells_how_sure_it_is() -> None:
@@ -39,11 +45,12 @@ def test_the_clock_line_follows_a_drift_and_tells_how_sure_it_is() -> None:
 
 def test_each_part_can_be_opened_by_itself(tmp_path: Path) -> None:
     tracks = Tracks()
-    with PartedFile(tmp_path / "trace.json", tracks, 400) as parts:
-        parts.metadata["clock"] = "board"
-        for number in range(9):
-            parts.write(Event("X", "a", *tracks.take("board", "t", number, number + 1), number / 1000, 0.001))
-        parts.end()
+    metadata = {"clock": "board"}
+    starts = np.arange(9)
+    columns = np.zeros(9, np.int64), tracks.take_all("board", "t", starts, starts + 1), starts, starts + 1
+    with JsonTrace(tmp_path / "trace.json", tracks, metadata, 400) as parts:
+        parts.write(Slices([Label("a", "c")], *columns))
+        parts.end(metadata)
     found = [json.loads(file.read_text()) for file in parts.files]
     assert len(found) > 1
     for number, part in enumerate(found, 1):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+from email import message_from_bytes
+from email.policy import default
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
 import pytest
 
 from profagent.errors import UsageError
-from profagent.nightly.cli import tell_night
 from profagent.nightly.night import (
     EXAMPLE,
     Compared,
@@ -18,6 +24,8 @@ from profagent.nightly.night import (
     read_settings,
     report_lines,
 )
+from profagent.nightly.page import past_nights, report_name, write_beside
+from profagent.nightly.telling import mail, tell_night
 
 
 @pytest.mark.parametrize(
@@ -28,11 +36,12 @@ from profagent.nightly.night import (
         Tell(webhook="http://"),
         Tell(command=["/none/such"]),
         Tell(command=["a\0b"]),
+        Tell(mail=["a@lab"], sendmail=["/none/such"]),
     ],
 )
 def test_whom_nobody_can_tell_is_a_remark(to: Tell) -> None:
     (remark,) = tell_night(Night("now", []), to)
-    assert "was not told: " in remark
+    assert re.search("was not (told|sent): ", remark)
 
 
 BOARD = '[[boards]]\nname = "lab1"\n'
@@ -42,7 +51,21 @@ RECORD = BOARD + 'record = { for = "10m" }\n'
 def test_the_example_is_read_and_its_comments_tell_the_defaults() -> None:
     settings = read_settings(EXAMPLE, "nightly.toml")
     said = EXAMPLE.replace("# workspace", "workspace")
-    for key in ("schedule", "time_limit", "attempts", "wait", "exports", "baseline", "webhook", "command", "labels"):
+    for key in (
+        "schedule",
+        "time_limit",
+        "attempts",
+        "wait",
+        "exports",
+        "baseline",
+        "webhook",
+        "command",
+        "labels",
+        "reports",
+        "mail",
+        "mail_from",
+        "sendmail",
+    ):
         said = said.replace(f"# {key} =", f"{key} =")
     told = read_settings(said.replace("# [tell]", "[tell]"), "nightly.toml")
     assert (told.time_limit, told.attempts, told.wait) == (settings.time_limit, settings.attempts, settings.wait)
@@ -81,6 +104,9 @@ def _is_setting(line: str) -> bool:
         ("attempts = 0\n" + RECORD, "attempts is less than 1"),
         ('attempts = "3"\n' + RECORD, "$.attempts"),
         ('exports = ["pdf"]\n' + RECORD, "$.exports"),
+        ('reports = ["pdf"]\n' + RECORD, "$.reports"),
+        (RECORD + '[tell]\nmail = ["lab"]\n', "'lab' is no mail address"),
+        (RECORD + '[tell]\nmail = ["a@lab"]\nsendmail = []\n', "mail needs sendmail"),
         (RECORD + '[tell]\nwebhook = "file:///etc/passwd"\n', "webhook is no http"),
         ("x = [", "nightly.toml"),
     ],
@@ -170,3 +196,42 @@ def test_test_cases_fail_where_something_is_slower_or_went_wrong() -> None:
     assert cases["fine"] is cases["new"] is None
     assert "layer conv2 +6.0 %" in str(cases["slow"])
     assert cases["gone"] == "cannot reach it"
+
+
+def written(folder: Path, night: Night) -> str:
+    page = write_beside(folder, night, ["page", "junit"])
+    assert page is not None
+    (folder / f"{night.run}.json").write_text(json.dumps(night.document()))
+    return page.read_text("utf-8")
+
+
+def test_the_page_of_a_night_links_to_the_nights_before_and_to_reports(tmp_path: Path) -> None:
+    (tmp_path / "2026-11-20.json").write_text('{"run": "2026-11-20", "verdict": "good"}')  # it has no page
+    (tmp_path / "odd.json").write_text("[")
+    first = written(tmp_path, Night("2026-11-21", [GOOD]))
+    assert re.findall('href="(.*?)"', first) == ["2026-11-20.json"]
+    (tmp_path / report_name("2026-11-22", SLOWER)).write_text("")
+    second = written(tmp_path, Night("2026-11-22", [GOOD, SLOWER, Outcome("<b>\x1b", 5)], ["a & b"]))
+    assert re.findall('href="(.*?)"', second) == ["2026-11-22-session-3.html", "2026-11-21.html", "2026-11-20.json"]
+    assert [past.verdict for past in past_nights(tmp_path)] == ["slower", "good", "good"]
+    assert "SLOWER: slow: layer conv2 +6.0 %" in second
+    assert "&lt;b&gt;\N{REPLACEMENT CHARACTER}" in second
+    assert "a &amp; b" in second
+    suite = ET.parse(tmp_path / "2026-11-22.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+    assert write_beside(tmp_path, Night("2026-11-23", [GOOD]), []) is None
+    assert not (tmp_path / "2026-11-23.xml").exists()
+
+
+def test_a_mail_has_the_verdict_the_report_and_the_page(tmp_path: Path) -> None:
+    night = Night("2026-11-22", [GOOD, Outcome("lab\nBcc: x@y", problems=["überall"])])
+    page = write_beside(tmp_path, night, ["page"])
+    to = Tell(mail=["a@lab", "b@lab"], mail_from="night@lab")
+    found = message_from_bytes(bytes(mail(night, to, page)), policy=default)
+    assert (found["To"], found["From"], found["Bcc"]) == ("a@lab, b@lab", "night@lab", None)
+    assert found["Subject"].startswith("profagent: FAILED: lab")
+    body = found.get_body()
+    assert body is not None
+    assert "überall" in body.get_content()
+    (attached,) = found.iter_attachments()
+    assert (attached.get_filename(), attached.get_content_type()) == ("2026-11-22.html", "text/html")

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.progress import BYTES, Progress
 from profagent.cli.running import retrying
 from profagent.errors import ProfagentError
-from profagent.record.record import Backlog, BoardRecord, RecordOptions
+from profagent.record.record import BoardRecord, RecordOptions
 from profagent.store.marks import add_mark
 from profagent.watch.against import NOTHING
 from profagent.watch.model import BoardModel, LinkState
@@ -144,8 +143,7 @@ class BoardKeeper:
             new=True,
             consumer=f"{own_name()}-save",
         )
-        unshown = Backlog(Progress("record", BYTES, is_shown=False))
-        record = BoardRecord(options.address, chosen, self.store, lambda text: model.note("save", text), unshown)
+        record = BoardRecord(options.address, chosen, self.store, lambda text: model.note("save", text))
         self.savings[model] = _Saving(record, asyncio.create_task(self._run(model, record)))
 
     async def _run(self, model: BoardModel, record: BoardRecord) -> None:

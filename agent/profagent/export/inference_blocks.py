@@ -1,0 +1,212 @@
+"""A page of inferences as slices: each with its segments, and these with their layers, on a track of their stream."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profagent.cli.table import UNKNOWN
+from profagent.export.blocks import (
+    NS_PER_US,
+    Counters,
+    Flow,
+    Label,
+    Labels,
+    Series,
+    Slices,
+    Values,
+    args_text,
+    integers,
+)
+from profagent.formats.countermap import RATIOS
+from profagent.formats.records import CYCLES_PER_TICK
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from profagent.export.blocks import Clock
+    from profagent.export.tracks import Tracks
+    from profagent.store.placed import Page, PlacedSegment
+    from profagent.store.queries import LayerRow
+
+# A `.done` has whole µs: neighbours may seem to overlap by less than one.
+SLACK_NS = 1000
+PMU = "PMU"
+# No clock shows more; a word of a file may.
+LATEST_US = 2.0**53
+
+
+class _Segment:
+    """A segment with the places of its layers, and what holds them all. `is_row`: each ends before the next begins."""
+
+    __slots__ = ("begin", "end", "end_ns", "has_ratios", "is_row", "row", "start_ns")
+
+    def __init__(self, row: PlacedSegment, begin: int, end: int, times: Sequence[int]) -> None:
+        self.row, self.begin, self.end = row, begin, end
+        self.start_ns, self.end_ns = min(times), max(times)
+        self.is_row = self.has_ratios = False
+
+
+class InferencePage:
+    """Makes the blocks of a page. Each slice holds what is in it, also where `.done` files are too coarse."""
+
+    def __init__(self, page: Page, layers: Mapping[int, LayerRow], clock: Clock, frequency_mhz: int | None) -> None:
+        self._page, self._layers, self._clock = page, layers, clock
+        self._rows = {row.segment: row for row in page.segments}
+        bases = [np.nan if row.start_us is None else clock.ns(row.start_us) for row in page.segments]
+        self._numbers = integers([row.segment for row in page.segments])
+        self._bases = np.array(bases, np.float64)
+        self._place(frequency_mhz)
+        self._segments = self._held()
+
+    def _place(self, frequency_mhz: int | None) -> None:
+        """All layers whose place in time is known, by segment and start."""
+        aicore, aicpu = self._page.aicore, self._page.aicpu
+        ns_per_tick = np.nan if frequency_mhz is None else CYCLES_PER_TICK * NS_PER_US / frequency_mhz
+        # Each end is computed as the next start is: neighbours meet.
+        base = self._bases[np.searchsorted(self._numbers, aicore.segment)]
+        known = ~np.isnan(base) & ~np.isnan(ns_per_tick)
+        base_ns = np.where(known, base, 0.0).astype(np.int64)
+        ticks = [np.rint(np.where(known, each * ns_per_tick, 0.0)) for each in (aicore.begin, aicore.end)]
+        starts, ends = (base_ns + each.astype(np.int64) for each in ticks)
+        cpu_known = (aicpu.end >= aicpu.begin) & (aicpu.end < LATEST_US)
+        cpu_starts, cpu_ends = (self._clock.column_ns(each[cpu_known]) for each in (aicpu.begin, aicpu.end))
+        self.unplaced = int((~known).sum() + (~cpu_known).sum())
+        is_cpu = np.repeat([0, 1], [known.sum(), cpu_known.sum()])
+        segment = np.concatenate([aicore.segment[known], aicpu.segment[cpu_known]])
+        start = np.concatenate([starts[known], cpu_starts])
+        order = np.lexsort((start, segment))
+        self._segment, self._start = segment[order], start[order]
+        self._end = np.concatenate([ends[known], cpu_ends])[order]
+        layer = np.concatenate([aicore.layer[known], aicpu.layer[cpu_known]])
+        self._kind = (layer * 2 + is_cpu)[order]
+        none = np.full((int(cpu_known.sum()), aicore.ratios.shape[1]), np.nan)
+        self._ratios = np.concatenate([aicore.ratios[known], none])[order]
+
+    def _held(self) -> dict[int, list[_Segment]]:
+        """Segments that hold a layer, by their inference's position, in the order in which they ran."""
+        if not len(self._segment):
+            return {}
+        begins = np.append(0, (self._segment[1:] != self._segment[:-1]).nonzero()[0] + 1)
+        found = self._segments_at(begins)
+        by_position: dict[int, list[_Segment]] = {}
+        for segment in found:
+            by_position.setdefault(segment.row.position, []).append(segment)
+        for segments in by_position.values():
+            segments.sort(key=lambda segment: (segment.start_ns, -segment.end_ns))
+            _take_slack(segments)
+        # Layers lie within their segments.
+        starts = np.repeat([segment.start_ns for segment in found], np.diff(np.append(begins, len(self._segment))))
+        self._start = np.maximum(self._start, starts)
+        self._end = np.maximum(self._end, self._start)
+        follows = np.append(True, self._start[1:] >= self._end[:-1])
+        follows[begins] = True
+        rows = np.logical_and.reduceat(follows, begins).tolist()
+        ratios = np.logical_or.reduceat(~np.isnan(self._ratios).all(axis=1), begins).tolist()
+        for segment, is_row, has_ratios in zip(found, rows, ratios, strict=True):
+            segment.is_row, segment.has_ratios = is_row, has_ratios
+        return by_position
+
+    def _segments_at(self, begins: NDArray[np.int64]) -> list[_Segment]:
+        """The segments whose layers begin there."""
+        ends = np.append(begins[1:], len(self._segment)).tolist()
+        columns = self._start[begins], np.maximum.reduceat(self._end, begins), self._segment[begins], begins
+        found: list[_Segment] = []
+        for first_ns, last_ns, number, begin in zip(*(column.tolist() for column in columns), strict=True):
+            row = self._rows[number]
+            times = [first_ns, last_ns]
+            times += [self._clock.ns(time) for time in (row.start_us, row.end_us) if time is not None]
+            found.append(_Segment(row, begin, ends[len(found)], times))
+        return found
+
+    def blocks(self, tracks: Tracks, process: str, executed: Collection[int]) -> Iterator[Counters | Slices]:
+        """PMU counters that fall to 0 as their inference ends, and the slices; arrows lead to `executed` ones."""
+        labels, flows = Labels(), []
+        upper: list[tuple[int, int, int, int]] = []
+        ends: list[int] = []
+        layer_track = np.zeros(len(self._segment), np.int64)
+        for span in self._page.spans:
+            segments = self._segments.get(span.position, [])
+            times = [self._clock.ns(time) for time in (span.start_us, span.end_us) if time is not None]
+            times += [time for each in segments for time in (each.start_ns, each.end_ns)]
+            if not times:
+                continue
+            start_ns, end_ns = min(times), max(times)
+            place = process, f"{'' if span.stream_id is None else f'stream {span.stream_id} '}inferences"
+            args = args_text({"current_pic_count": span.current_pic_count})
+            label = labels.of(Label(f"inference {span.current_pic_count}", "inference", args))
+            upper.append((label, tracks.take(*place, start_ns, end_ns), start_ns, end_ns))
+            for segment in segments:
+                track = tracks.take(*place, segment.start_ns, segment.end_ns)
+                upper.append((labels.of(_segment_label(segment.row)), track, segment.start_ns, segment.end_ns))
+                layer_track[segment.begin : segment.end] = self._layer_tracks(segment, track, tracks, place)
+            if span.inference in executed and segments:
+                first = len(upper) - len(segments)
+                flows += [(first + at, "t", span.inference) for at in range(len(segments))]
+                flows[-1] = (len(upper) - 1, "f", span.inference)
+            if any(segment.has_ratios for segment in segments):
+                ends.append(end_ns)
+        pid = tracks.process(process)
+        if ends:
+            zeros = tuple(Series(pid, PMU, name) for name in RATIOS)
+            columns = np.zeros(len(ends), np.int64), integers(ends), np.zeros((len(ends), len(RATIOS)))
+            yield Counters([zeros], *columns)
+        if upper:
+            yield self._slices(labels, upper, layer_track, pid, flows)
+
+    def _layer_tracks(self, segment: _Segment, track: int, tracks: Tracks, place: tuple[str, str]) -> int | list[int]:
+        """The track of a segment is that of its layers, where each ends before the next begins."""
+        if segment.is_row:
+            return track
+        mine = slice(segment.begin, segment.end)
+        pairs = zip(self._start[mine].tolist(), self._end[mine].tolist(), strict=True)
+        return [tracks.take(*place, *pair) for pair in pairs]
+
+    def _slices(
+        self,
+        labels: Labels,
+        upper: Sequence[tuple[int, int, int, int]],
+        layer_track: NDArray[np.int64],
+        pid: int,
+        flows: Sequence[tuple[int, str, int]],
+    ) -> Slices:
+        """All of it by start; what holds others is before them."""
+        kinds, kind = np.unique(self._kind, return_inverse=True)
+        numbers = integers([labels.of(self._layer_label(each)) for each in kinds.tolist()])
+        columns = np.array(upper, np.int64).T
+        layer = numbers[kind] if len(kinds) else kind
+        found = (layer, layer_track, self._start, self._end)
+        label, track, start, end = (np.concatenate(pair) for pair in zip(columns, found, strict=True))
+        order = np.argsort(start, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        values = None
+        if not np.isnan(self._ratios).all():
+            above = np.full((len(upper), len(RATIOS)), np.nan)
+            values = Values(pid, PMU, RATIOS, np.concatenate([above, self._ratios])[order])
+        arrows = tuple(Flow(int(place[at]), what, number) for at, what, number in flows)
+        return Slices(labels.all, label[order], track[order], start[order], end[order], values, arrows)
+
+    def _layer_label(self, kind: int) -> Label:
+        index, is_cpu = divmod(kind, 2)
+        category = "cpu-layer" if is_cpu else "layer"
+        layer = self._layers.get(index)
+        if layer is None:
+            return Label(UNKNOWN, category)
+        return Label(layer.name, category, args_text({"type": layer.type}))
+
+
+def _segment_label(row: PlacedSegment) -> Label:
+    unit, category = ("CPU", "cpu-segment") if row.is_aicpu else ("NPU", "segment")
+    return Label(f"{unit} segment {row.net}", category)
+
+
+def _take_slack(segments: Sequence[_Segment]) -> None:
+    """One that seems to overlap the one before by less than a µs begins where that ends."""
+    for before, segment in pairwise(segments):
+        if segment.start_ns < before.end_ns <= segment.start_ns + SLACK_NS:
+            segment.start_ns = min(before.end_ns, segment.end_ns)

@@ -1,0 +1,133 @@
+"""Sessions as Parquet: a folder for each view, in it one for each board and day (Hive), in that a file a session."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from profagent.errors import UsageError
+from profagent.export.told import session_to_export
+from profagent.files import make_directory, written_atomically
+from profagent.formats.countermap import COUNTER_NAMES
+from profagent.store.database import fetched, fetched_one, pages, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import aiosqlite
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from profagent.store.database import Row
+
+VIEWS = (
+    "inferences",
+    "op_records",
+    "aicpu_records",
+    "api_records",
+    "ranges",
+    "op_events",
+    "metrics",
+    "sessions",
+    "ledger",
+)
+# Rows that are compressed together, and of which as many are in memory.
+ROWS_PER_GROUP = 100_000
+US_PER_S = 1_000_000
+# Columns of the views, by what they hold; others are texts. Times may have fractions.
+_WHOLE = frozenset(
+    "session device_id model_id stream_id batch_num input_pic_num load cache_hit cache_miss complete inference segment"  # noqa: SIM905 - names
+    " sequence layer_index layer_id ticks pid tid process thread lane number simulated jobs inferences losses notes"
+    " sampled due passed_over stopped_early first last count".split()
+)
+_FRACTIONS = frozenset({*COUNTER_NAMES, "value"})
+# It may be 2^64 - 1, which the database has as a text.
+_COUNTS = frozenset({"current_pic_count"})
+# A partition's name says it.
+_PARTITIONED = "board"
+
+
+class Written(NamedTuple):
+    """What was written of a session: rows by view."""
+
+    folder: Path
+    rows: dict[str, int]
+    metadata: dict[str, Any]
+
+
+async def export_parquet(database: Path, folder: Path, session: int | None = None) -> Written:
+    """Write what the views have of a session (None: the newest); an earlier export of it is replaced.
+
+    Raises UsageError where pyarrow is not installed, StoreError, and ProfagentError where a file cannot be written.
+    """
+    try:
+        import pyarrow  # noqa: F401, ICN001, PLC0415 - 50 MB, for this one export
+    except ImportError as error:
+        hint = "pip install 'profagent[parquet]'"
+        raise UsageError("Parquet needs pyarrow, which is not installed", hint=hint) from error
+    async with reading(database) as connection:
+        row, metadata = await session_to_export(connection, session)
+        (started_us,) = await fetched_one(
+            connection, "SELECT started_us FROM sessions WHERE session = ?", (row.session,)
+        )
+        day = datetime.fromtimestamp(started_us / US_PER_S, UTC).date()
+        there = {name for (name,) in await fetched(connection, "SELECT name FROM sqlite_master WHERE type = 'view'")}
+        rows = {}
+        for view in VIEWS:
+            if view in there:
+                place = folder / view / f"board={quote(row.board, safe='')}" / f"date={day}"
+                file = place / f"session-{row.session}.parquet"
+                rows[view] = await _write(connection, view, row.session, file, metadata)
+    return Written(folder, rows, metadata)
+
+
+async def _write(
+    connection: aiosqlite.Connection, view: str, session: int, file: Path, metadata: Mapping[str, Any]
+) -> int:
+    """Write a view's rows, if it has any; how many."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+    from pyarrow import parquet  # noqa: PLC0415 - as above
+
+    columns = [row[1] for row in await fetched(connection, f"PRAGMA table_info({view})") if row[1] != _PARTITIONED]
+    told = {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
+    schema = pa.schema([(name, _type(name)) for name in columns], metadata=told)
+    query = f"SELECT {', '.join(columns)} FROM {view} WHERE session = ?"  # noqa: S608 - names of ours
+    rows = pages(connection, query, (session,))
+    page = await anext(rows, None)
+    if page is None:
+        return 0
+    make_directory(file.parent)
+    count = 0
+    with written_atomically(file) as out, parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+        waiting: list[pa.RecordBatch] = []
+        while page is not None:
+            waiting.append(_batch(page, schema))
+            count += len(page)
+            page = await anext(rows, None)
+            if page is None or sum(each.num_rows for each in waiting) >= ROWS_PER_GROUP:
+                writer.write_table(pa.Table.from_batches(waiting), row_group_size=ROWS_PER_GROUP)
+                waiting = []
+    return count
+
+
+def _type(column: str) -> pa.DataType:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    if column in _WHOLE:
+        return pa.int64()
+    if column in _COUNTS:
+        return pa.uint64()
+    return pa.float64() if column in _FRACTIONS or column.endswith("_us") else pa.string()
+
+
+def _batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    columns: list[Any] = [*zip(*rows, strict=True)]
+    for place, name in enumerate(schema.names):
+        if name in _COUNTS:
+            columns[place] = [int(value) for value in columns[place]]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,119 @@
+"""The slices of a trace as profiles of speedscope (https://www.speedscope.app), one for each track.
+
+Its views add up what has one name: an inference is called so without its number.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from profagent import __version__
+from profagent.export.blocks import NS_PER_US, Slices
+from profagent.files import written_atomically
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from profagent.export.blocks import Block, Label
+    from profagent.export.tracks import Tracks
+
+SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+_encode = msgspec.json.Encoder().encode
+
+
+class _Profile:
+    """The events of a track, which wait in a file of their own; `open` are the frames and ends of open slices."""
+
+    def __init__(self, spool: IO[bytes]) -> None:
+        self.spool = spool
+        self.begin_ns: int | None = None
+        self.end_ns = 0
+        self._open: list[tuple[int, int]] = []
+        self._before = b""
+
+    def add(self, frame: int, start_ns: int, end_ns: int) -> None:
+        """Take a slice, which comes by its start, and lies within those that are open then."""
+        self.close_before(start_ns)
+        if self.begin_ns is None:
+            self.begin_ns = start_ns
+        self._event(b"O", frame, start_ns)
+        self._open.append((frame, end_ns))
+
+    def close_before(self, at_ns: int | None) -> None:
+        """End what has ended by then; None for all."""
+        while self._open and (at_ns is None or self._open[-1][1] <= at_ns):
+            frame, end_ns = self._open.pop()
+            self._event(b"C", frame, end_ns)
+            self.end_ns = max(self.end_ns, end_ns)
+
+    def _event(self, kind: bytes, frame: int, at_ns: int) -> None:
+        at = _encode(at_ns / NS_PER_US)
+        self.spool.write(b'%b{"type":"%b","frame":%d,"at":%b}' % (self._before, kind, frame, at))
+        self._before = b",\n"
+
+
+class SpeedscopeFile:
+    """Writes one file; a writer as of `export_trace`."""
+
+    def __init__(self, file: Path, tracks: Tracks, metadata: dict[str, Any]) -> None:
+        self.files = [file]
+        self._tracks, self._metadata = tracks, metadata
+        self._opened = ExitStack()
+        self._frames: dict[str, int] = {}
+        self._profiles: dict[int, _Profile] = {}
+
+    def __enter__(self) -> Self:
+        """Begin the file."""
+        self._out = self._opened.enter_context(written_atomically(self.files[0]))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """On an error, nothing stays."""
+        self._opened.__exit__(*error)  # type: ignore[arg-type]
+
+    def write(self, block: Block) -> int:
+        """Take slices, a profile has nothing else; how many."""
+        if not isinstance(block, Slices):
+            return 0
+        frames = [self._frame(label) for label in block.labels]
+        columns = (block.label, block.track, block.start_ns, block.end_ns)
+        for label, track, start_ns, end_ns in zip(*(column.tolist() for column in columns), strict=True):
+            if track not in self._profiles:
+                spool = self._opened.enter_context(TemporaryFile())  # noqa: SIM115 - the stack closes it
+                self._profiles[track] = _Profile(spool)
+            self._profiles[track].add(frames[label], start_ns, end_ns)
+        return block.size
+
+    def _frame(self, label: Label) -> int:
+        name = label.category if label.category == "inference" else label.name
+        return self._frames.setdefault(name, len(self._frames))
+
+    def end(self, metadata: dict[str, Any]) -> None:
+        """Put the profiles together, and end the file."""
+        told: dict[str, Any] = {"$schema": SCHEMA, "name": self._name(), "exporter": f"profagent {__version__}"}
+        told |= {"activeProfileIndex": 0, "profagent": metadata}
+        told["shared"] = {"frames": [{"name": name} for name in self._frames]}
+        self._out.write(_encode(told)[:-1] + b',"profiles":[')
+        for place, (track, profile) in enumerate(self._profiles.items()):
+            profile.close_before(None)
+            process = self._tracks.process_names[self._tracks.pids[track]]
+            head = {"type": "evented", "name": f"{process}, {self._tracks.names[track]}", "unit": "microseconds"}
+            times = {"startValue": (profile.begin_ns or 0) / NS_PER_US, "endValue": profile.end_ns / NS_PER_US}
+            self._out.write((b",\n" if place else b"\n") + _encode({**head, **times})[:-1] + b',"events":[\n')
+            profile.spool.seek(0)
+            shutil.copyfileobj(profile.spool, self._out)
+            self._out.write(b"]}")
+        self._out.write(b"\n]}\n")
+        self._opened.close()
+
+    def _name(self) -> str:
+        """The sessions, and that their figures are invented where they are."""
+        return ", ".join(
+            f"session {each['session']}{' [simulated]' if each['simulated'] else ''}"
+            for each in self._metadata["sessions"]
+        )

@@ -1,0 +1,225 @@
+"""What a capture tells Prometheus while it goes on: a page of its figures on an address of this host.
+
+The server has a thread of its own, which ends with the capture; it only reads.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from profagent.errors import UsageError
+from profagent.ingest import reasons
+from profagent.ingest.changes import (
+    ApiRecords,
+    ContentLedger,
+    InferenceTimed,
+    KeptLoss,
+    LinkLedger,
+    SegmentRecords,
+    SourceRows,
+)
+from profagent.link.session import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from profagent.errors import ProfagentError
+    from profagent.ingest.changes import Change, Entry, JobChanges
+    from profagent.link.messages import Board, JobStatus
+    from profagent.link.session import LinkSession
+    from profagent.record.capture import Capture, Observer
+
+US_PER_S = 1_000_000
+# From an inference of half a millisecond to one of ten seconds.
+BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+# A `.done` may speak again of an inference that was just told.
+REMEMBERED_INFERENCES = 4096
+# Logs of metrics whose names are known: a board writes one at a time, and begins another now and then.
+REMEMBERED_LOGS = 16
+
+
+class Exposition:
+    """The figures of all boards of a capture, each by `board`, as it was named."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.info = self._gauge("board_info", "1; who the board is.", "hostname", "identity", "model", "simulated")
+        self.capturing = self._gauge("capturing", "1 while the board is captured.")
+        self.link_up = self._gauge("link_up", "1 while the board's stream is open.")
+        self.link_state = self._gauge("link_state", "1 for the state that the link is in.", "state")
+        self.links_lost = self._counter("links_lost_total", "Streams that were lost.")
+        self.lag_bytes = self._gauge("lag_bytes", "Bytes that the board has and has not sent.")
+        self.arrival_s = self._gauge("arrival_delay_seconds", "From an inference's end to its arrival; the last one's.")
+        self.collections = self._gauge(
+            "collections", "Followed JOBs and spools, by source and state.", "source", "state"
+        )
+        self.records = self._counter("records_total", "Records that came, by kind.", "kind")
+        self.losses = self._gauge("losses", "Losses in the ledger, by reason.", "reason")
+        self.metric = self._gauge("metric", "The last value of a system metric of the board.", "name", "unit")
+        self.inference_s = Histogram(
+            "profagent_inference_seconds",
+            "How long inferences took on the NPU.",
+            ("board", "model"),
+            registry=self.registry,
+            buckets=BUCKETS_S,
+        )
+
+    def measured(self, observer: Observer, board: str) -> Measured:
+        """An observer of a board's capture whose figures these are."""
+        return Measured(observer, self, board)
+
+    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"profagent_{name}", about, ("board", *labels), registry=self.registry)
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"profagent_{name}", about, ("board", *labels), registry=self.registry)
+
+
+@contextmanager
+def exposed(address: str) -> Iterator[tuple[Exposition, str]]:
+    """The figures, and where they are told until the end. Raises UsageError where nobody can listen there."""
+    host, separator, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not separator or not host or not port.isdecimal():
+        raise UsageError(f"{address!r} is no address to listen on", hint="write HOST:PORT, like 127.0.0.1:9464")
+    found = Exposition()
+    try:
+        server, thread = start_http_server(int(port), host, found.registry)
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"nobody can listen on {address}: {error}", hint="name another port or host") from error
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        yield found, f"http://{shown}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _is_in(session: LinkSession, state: State) -> float:
+    return float(session.state is state)
+
+
+class Measured:
+    """An observer that counts, and tells another one."""
+
+    def __init__(self, observer: Observer, exposition: Exposition, board: str) -> None:
+        self._observer, self._to, self._board = observer, exposition, board
+        self._ahead_us = 0
+        self._timed: LRUCache[tuple[str, object, int], bool] = LRUCache(REMEMBERED_INFERENCES)
+        self._names: LRUCache[tuple[str, str], dict[int, tuple[str, str]]] = LRUCache(REMEMBERED_LOGS)
+        self._losses: dict[object, list[tuple[str, int]]] = {}
+        self._link_losses: dict[str, int] = {}
+        self._collections: set[tuple[str, str]] = set()
+        exposition.capturing.labels(board).set(1)
+        exposition.link_up.labels(board).set(0)
+        exposition.links_lost.labels(board)
+
+    def follow(self, capture: Capture) -> None:
+        """Tell of the link of this capture."""
+        session = capture.session
+        self._to.lag_bytes.labels(self._board).set_function(lambda: session.lag_bytes)
+        for state in State:
+            self._to.link_state.labels(self._board, state.value).set_function(partial(_is_in, session, state))
+
+    def ended(self) -> None:
+        """The capture is over."""
+        self._to.capturing.labels(self._board).set(0)
+        self._to.link_up.labels(self._board).set(0)
+
+    def linked(self, board: Board, role: str) -> None:
+        """As of Observer."""
+        self._ahead_us = board.clocks.wall_us - time.time_ns() // 1000
+        simulated = str(board.simulated).lower()
+        self._to.info.labels(self._board, board.hostname, board.identity, board.model, simulated).set(1)
+        self._to.link_up.labels(self._board).set(1)
+        self._observer.linked(board, role)
+
+    def unlinked(self, error: ProfagentError, wait_s: float) -> None:
+        """As of Observer."""
+        self._to.link_up.labels(self._board).set(0)
+        self._to.links_lost.labels(self._board).inc()
+        self._observer.unlinked(error, wait_s)
+
+    def remark(self, text: str) -> None:
+        """As of Observer."""
+        self._observer.remark(text)
+
+    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
+        """As of Observer."""
+        counts: dict[tuple[str, str], int] = {}
+        for job in jobs:
+            counts[job.source, job.state] = counts.get((job.source, job.state), 0) + 1
+        for place in (*self._collections, *counts):
+            self._to.collections.labels(self._board, *place).set(counts.get(place, 0))
+        self._collections = {*self._collections, *counts}
+        self._observer.jobs_changed(jobs)
+
+    def changed(self, changes: Sequence[JobChanges]) -> None:
+        """As of Observer."""
+        for batch in changes:
+            for change in batch.changes:
+                self._count(batch.job, change)
+        self._observer.changed(changes)
+
+    def _count(self, job: str, change: Change) -> None:
+        records = self._to.records
+        match change:
+            case SegmentRecords():
+                records.labels(self._board, change.name.kind.value).inc(len(change.sequence))
+            case ApiRecords():
+                records.labels(self._board, change.name.kind.value).inc(len(change.number))
+            case SourceRows():
+                self._take_rows(job, change)
+            case InferenceTimed():
+                self._time(job, change)
+            case ContentLedger():
+                self._lose((job, change.path), change.entries)
+            case KeptLoss():
+                self._lose(change.number, [change.entry])
+            case LinkLedger() if change.entry.grade == reasons.LOSS:
+                reason = change.entry.reason
+                self._link_losses[reason] = self._link_losses.get(reason, 0) + change.entry.count
+                self._lose(("link", reason), [change.entry], self._link_losses[reason])
+
+    def _take_rows(self, job: str, change: SourceRows) -> None:
+        """Rows of another source; of metrics, the names and the last value of each."""
+        place = job, change.path
+        if change.table == "metric_name":
+            names = self._names.setdefault(place, {})
+            names.update((number, (name, unit)) for number, name, unit in change.rows)
+            return
+        self._to.records.labels(self._board, change.table).inc(len(change.rows))
+        if change.table == "metric":
+            names = self._names.get(place, {})
+            last = {number: value for _, number, _, value in change.rows if number in names}
+            for number, value in last.items():
+                self._to.metric.labels(self._board, *names[number]).set(value)
+
+    def _time(self, job: str, change: InferenceTimed) -> None:
+        place = job, change.name, change.load
+        if change.done is None or not change.done.end_us or place in self._timed:
+            return
+        self._timed[place] = True
+        took_us = change.done.end_us - change.done.start_us
+        if took_us >= 0:
+            self._to.inference_s.labels(self._board, change.name.model).observe(took_us / US_PER_S)
+        board_now_us = time.time_ns() // 1000 + self._ahead_us
+        self._to.arrival_s.labels(self._board).set((board_now_us - change.done.end_us) / US_PER_S)
+
+    def _lose(self, place: object, entries: Iterable[Entry], count: int | None = None) -> None:
+        """Put these losses in the place of those that were told of the same thing before."""
+        found = [(each.reason, count or each.count) for each in entries if each.grade == reasons.LOSS]
+        before = self._losses.pop(place, [])
+        if found:
+            self._losses[place] = found
+        for reason, number in before:
+            self._to.losses.labels(self._board, reason).dec(number)
+        for reason, number in found:
+            self._to.losses.labels(self._board, reason).inc(number)

@@ -1,0 +1,73 @@
+"""What is counted of a capture for Prometheus."""
+
+from __future__ import annotations
+
+import pytest
+
+from profagent.formats.board_files import Done
+from profagent.formats.names import parse_log_name
+from profagent.ingest import reasons
+from profagent.ingest.changes import ContentLedger, InferenceTimed, JobChanges, KeptLoss, LinkLedger, SourceRows
+from profagent.link.messages import JobStatus
+from profagent.record.exposition import Exposition, Measured
+
+NAME = parse_log_name("data/aacore.0.net.3.1.1.1.7")
+LOSS, NOTE = reasons.DISK_FULL, reasons.SEQUENCE_GAP
+
+
+class Nobody:
+    """An observer that is told, and knows nothing."""
+
+    def __getattr__(self, _name: str) -> object:
+        return lambda *_: None
+
+
+@pytest.fixture
+def measured() -> Measured:
+    return Measured(Nobody(), Exposition(), "lab1")  # type: ignore[arg-type]
+
+
+def value(measured: Measured, metric: str, /, **labels: str) -> float | None:
+    return measured._to.registry.get_sample_value(f"profagent_{metric}", {"board": "lab1", **labels})
+
+
+def test_an_inference_that_is_told_twice_counts_once(measured: Measured) -> None:
+    assert NAME is not None
+    done = Done(256, 1_000_000, 1_020_000)
+    for each in (None, done, done):
+        measured.changed([JobChanges("JOBA", "", [InferenceTimed(NAME, 0, each)])])
+    assert value(measured, "inference_seconds_count", model="net") == 1
+    assert value(measured, "inference_seconds_sum", model="net") == pytest.approx(0.02)
+
+
+def test_losses_are_those_that_the_ledger_has_now(measured: Measured) -> None:
+    def tell(*changes: object) -> float | None:
+        measured.changed([JobChanges("JOBA", "", changes)])  # type: ignore[arg-type]
+        return value(measured, "losses", reason=LOSS)
+
+    lost, noted = reasons.entry(LOSS, "x", count=3), reasons.entry(NOTE, "x", count=9)
+    assert (lost.grade, noted.grade) == ("loss", "note")
+    assert tell(ContentLedger("a", (lost, noted))) == 3
+    assert tell(ContentLedger("b", (lost,))) == 6
+    assert tell(ContentLedger("a", ())) == 3
+    assert tell(LinkLedger(None, lost), LinkLedger("c", lost)) == 9
+    assert tell(KeptLoss(5, lost), KeptLoss(5, lost)) == 12
+    assert value(measured, "losses", reason=NOTE) is None
+
+
+def test_a_metric_has_its_last_value(measured: Measured) -> None:
+    names = SourceRows("00000001", "metric_name", [(0, "npu.temperature", "C")])
+    rows = SourceRows("00000001", "metric", [(0, 0, 1_000, 40.0), (1, 0, 2_000, 41.5)])
+    measured.changed([JobChanges("METRICS-x", "", [names, rows])])
+    assert value(measured, "metric", name="npu.temperature", unit="C") == 41.5
+    assert value(measured, "records_total", kind="metric") == 2
+
+
+def test_collections_that_are_gone_count_nothing(measured: Measured) -> None:
+    measured.jobs_changed([JobStatus(1, "JOBA", "/a", "open", False), JobStatus(2, "JOBB", "/b", "open", False)])
+    assert value(measured, "collections", source="job", state="open") == 2
+    measured.jobs_changed([JobStatus(1, "JOBA", "/a", "finished", True)])
+    assert value(measured, "collections", source="job", state="open") == 0
+    assert value(measured, "collections", source="job", state="finished") == 1
+    measured.ended()
+    assert (value(measured, "capturing"), value(measured, "link_up")) == (0, 0)
