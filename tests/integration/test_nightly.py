@@ -41,7 +41,7 @@ workspace = "ws"
 attempts = 2
 wait = "1s"
 time_limit = "2m"
-exports = ["summary"]
+exports = ["summary", "perfetto"]
 fail_if = ["total.median>+3%", "layer.median>+5%"]
 {more}
 """
@@ -115,7 +115,9 @@ def test_two_nights(tmp_path: Path) -> None:
         slower, not_there = document["headlines"]
         assert re.fullmatch(rf"SLOWER: {addresses['slow']}: (total \+3\.\d %, )?layer conv2 \+6\.\d %", slower)
         assert not_there == f"AWAY: {away}"
-    assert (tmp_path / "ws" / "exports" / f"session-{others[0]['boards'][0]['session']}").is_dir()
+    exports = tmp_path / "ws" / "exports" / f"session-{others[0]['boards'][0]['session']}"
+    assert (exports / "trace" / "trace.pftrace").stat().st_size
+    assert [*exports.glob("summary/*/op_summary*")]
     sessions = json.loads(profagent("sessions", "--workspace", tmp_path / "ws", "--json").out)
     assert {session["labels_by_key"]["place"] for session in sessions} == {"lab"}
     assert len({session["labels_by_key"]["nightly"] for session in sessions}) == 2

@@ -66,6 +66,11 @@ def test_a_verb_imports_what_it_needs_and_no_other_verb() -> None:
     assert "profagent.watch.cli" not in modules
 
 
+@pytest.mark.parametrize(("verb", "unwanted"), [("record", "prometheus_client"), ("export", "pyarrow")])
+def test_what_one_option_needs_is_not_imported_without_it(verb: str, unwanted: str) -> None:
+    assert unwanted not in _modules(verb, "--help")
+
+
 def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
