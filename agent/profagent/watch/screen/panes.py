@@ -67,28 +67,32 @@ class Lines(Widget):
 
     def __init__(self, title: str = "", **options: str) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
+        self._lines: list[Line] = []
         self._strips: list[Strip] = []
+        self._width = 0
         if title:
             self.border_title = title
 
     def show(self, lines: Sequence[Line], title: str | None = None) -> None:
         """Have these lines, from the top."""
-        width = self.size.width
-        strips = [paint.strip(line, width) for line in lines[: self.size.height]]
+        size, style = self.size, self.rich_style
         if title is not None and title != self.border_title:
             self.border_title = title
-        for y in range(max(len(strips), len(self._strips))):
-            before, after = self._strips[y : y + 1], strips[y : y + 1]
-            if before != after:
-                self.refresh(Region(0, y, width, 1))
-        self._strips = strips
+        if self._width != size.width:
+            self._lines, self._strips, self._width = [], [], size.width
+        wanted = [*lines[: size.height], *([[]] * (len(self._lines) - min(len(lines), size.height)))]
+        for y, line in enumerate(wanted):
+            if y == len(self._lines):
+                self._lines.append([])
+                self._strips.append(Strip.blank(size.width, style))
+            if line != self._lines[y]:
+                self._lines[y] = line
+                self._strips[y] = paint.strip(line, size.width).adjust_cell_length(size.width).apply_style(style)
+                self.refresh(Region(0, y, size.width, 1))
 
     def render_line(self, y: int) -> Strip:
         """One line of it."""
-        width, style = self.size.width, self.rich_style
-        if y >= len(self._strips):
-            return Strip.blank(width, style)
-        return self._strips[y].adjust_cell_length(width).apply_style(style)
+        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.rich_style)
 
 
 class Doing(NamedTuple):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from profagent.watch.watch import WatchOptions
 
 # What comes within this is drawn together.
-GATHER_S = 0.25
+GATHER_S = 0.4
 BOARD_EACH_S = 1.0
 SESSION_LOOK_S = 0.1
 
