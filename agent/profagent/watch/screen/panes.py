@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # A layer that is slower, or faster, than its baseline by so much stands out.
 NOTED_CHANGE = 0.05
 NAME_COLUMNS = 18
+# So much longer names are worth more than a bar, or the type.
+LONGER_NAME = 8
 BAR_COLUMNS = TREND_COLUMNS = 8
 # Columns of a layer, with the space before them, by how much they matter.
 WIDTHS = {
@@ -159,7 +161,7 @@ def columns_for(width: int, *, has_baseline: bool, has_counters: bool) -> Column
     widths = {name: needed for name, needed in WIDTHS.items() if not left_out.get(name)}
     left, shown = width - NAME_COLUMNS - 2, []
     for name, needed in widths.items():
-        if needed <= left:
+        if needed <= left - (LONGER_NAME if name in ("bar", "type") else 0):
             shown.append(name)
             left -= needed
     return Columns(frozenset(shown), NAME_COLUMNS + max(0, left))
