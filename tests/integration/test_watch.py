@@ -272,5 +272,17 @@ def test_lines_of_several_boards_name_theirs(simulating: Daemon, root: Path) -> 
     assert [" inferences, captured " in line for line in ended.out.splitlines()[-2:]] == [True, True]
 
 
+def test_of_several_boards_one_that_was_never_reached_holds_up_no_other(simulating: Daemon) -> None:
+    with started("watch", "--board", simulating.address, "--board", "127.0.0.1:1", "--json") as host:
+        host.out.until(is_event("inference"))
+        ended = host.interrupt()
+    summaries = [json.loads(line) for line in ended.out.splitlines()[-2:]]
+    assert [(each["board"], each.get("reached")) for each in summaries] == [
+        (simulating.address, None),
+        ("127.0.0.1:1", False),
+    ]
+    assert ended.code == 3
+
+
 def test_an_unreachable_board_is_exit_code_3() -> None:
     assert profagent("watch", "--board", "127.0.0.1:1").code == 3

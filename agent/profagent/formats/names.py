@@ -94,12 +94,17 @@ class LogName(NamedTuple):
     @property
     def inference(self) -> InferenceKey | None:
         """The inference that the log belongs to; None for logs of a model or of the whole JOB."""
-        if self.device is None or self.model is None or self.model_id is None:
-            return None
-        if self.batch_num is None or self.input_pic_num is None or self.current_pic_count is None:
-            return None
-        pictures = (self.batch_num, self.input_pic_num, self.current_pic_count)
-        return InferenceKey(self.device, self.model, self.model_id, self.stream, *pictures)
+        return _inference_of(self)
+
+
+@lru_cache(REMEMBERED_NAMES)  # it is asked for many times while a log comes
+def _inference_of(name: LogName) -> InferenceKey | None:
+    if name.device is None or name.model is None or name.model_id is None:
+        return None
+    if name.batch_num is None or name.input_pic_num is None or name.current_pic_count is None:
+        return None
+    pictures = (name.batch_num, name.input_pic_num, name.current_pic_count)
+    return InferenceKey(name.device, name.model, name.model_id, name.stream, *pictures)
 
 
 def is_collection_name(name: str) -> bool:

@@ -16,7 +16,7 @@ from profagent.cli import options
 from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
 from profagent.cli.running import run_until_stopped, tell
 from profagent.cli.table import UNKNOWN, printable, time_text
-from profagent.errors import UsageError
+from profagent.errors import UnreachableError, UsageError
 from profagent.formats.countermap import bound_mark
 from profagent.formats.figure_states import FigureState
 from profagent.store.workspace import Workspace
@@ -195,7 +195,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     workspace: Path | None,
     maps: CounterMaps,
     as_json: bool,
-) -> None:
+) -> int:
     """Show a board's inferences live, until Ctrl-C.
 
     On a terminal: a screen of layers, inferences, calls, metrics and events, with its keys; q leaves it. In a pipe, or
@@ -224,7 +224,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     if session is not None:
         replayed = Replayed(place, session, speed or 1.0, maps, with_records=with_records)
         run_until_stopped(lambda stop: _replay(replayed, output, against, stop, is_screen=is_screen))
-        return
+        return 0
 
     async def run(reached: Access, stop: asyncio.Event) -> list[Event]:
         wanted = [replace(each, access=reached) for each in chosen]
@@ -234,11 +234,13 @@ def command(  # noqa: PLR0913 - one parameter an option
 
         return await watch_on_screen(wanted, stop, place, against=await against_of(place, against))
 
-    for board, summary in zip(boards, run_on_boards(boards, access, over, run), strict=True):
+    summaries = run_on_boards(boards, access, over, run)
+    for board, summary in zip(boards, summaries, strict=True):
         output.show(board, summary)
         if "session" in summary:
             number, folder = summary["session"], summary["workspace"]
             tell(f"saved as session {number} of {folder}: profagent show --session {number} --workspace {folder}")
+    return 0 if all(summary.get("reached", True) for summary in summaries) else UnreachableError.exit_code
 
 
 class _Output:

@@ -149,6 +149,7 @@ class WatchView:
         self._show = show
         self._tell = tell
         self.kept: Recording | None = None  # what keeps the capture, where something does
+        self.was_linked = False
         self._remarked: set[str] = set()
         self._silence = Silence(time.monotonic)
         self._links = LinkRemarks(time.monotonic)
@@ -164,6 +165,7 @@ class WatchView:
 
     def linked(self, board: Board, role: str) -> None:
         """Say whom we watch, and what is odd about it."""
+        self.was_linked = True
         self.events.simulated |= board.simulated
         self._links.linked()
         mark = " [simulated]" if board.simulated else ""
@@ -355,6 +357,8 @@ async def follow(
     view.show_held()
     view.show_board()
     summary = view.events.summary()
+    if is_patient and not view.was_linked:
+        summary["reached"] = False
     if options.save is not None and view.kept is not None and view.kept.is_begun:
         summary |= {"session": view.kept.session.number, "workspace": str(options.save.root)}
     return summary

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from profagent.watch.against import Against
-from profagent.watch.layers import Sort
+from profagent.watch.layers import ModelLayers, Sort
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import Pace, Replayed
 from profagent.watch.screen.app import BoardScreen, WatchApp
@@ -89,6 +89,7 @@ async def test_the_keys_find_the_slowest_layer_its_distribution_and_what_bounds_
         await pilot.pause()
         assert isinstance(screen.app.screen, LayerScreen)
         assert "model.0.conv+model.0.sigmoid" in screen.text("about")
+        assert "[simulated]" in screen.text("about")
         assert "bound by mac: cube instructions take most of the time" in screen.text("about")
         assert screen.text("histogram").count(" ms ") >= 5
         assert "loading maps (DLD)" in screen.text("counters")
@@ -133,6 +134,16 @@ async def test_boards_are_tabs_and_the_one_that_is_away_stays(stored: Workspace)
         screen.models[1].enter(LinkState.LINKED, "")
         screen.app.tick()
         assert "● linked" in screen.text("header")
+
+
+async def test_models_are_seen_in_turn(screen: Screen) -> None:
+    screen.models[0]._models["other.1"] = ModelLayers()
+    async with screen.app.run_test(size=WIDE) as pilot:
+        await pilot.press("n")
+        assert "yolov5s.0 (2 of 2)" in screen.text("header")
+        await pilot.press("n")
+        assert "other.1 (1 of 2)" in screen.text("header")
+        assert "no inference yet" in screen.text("layers")
 
 
 async def test_a_narrow_screen_has_panes_in_turn_and_every_key(screen: Screen) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from profagent.watch.screen.paint import Line
 
 # Nobody reads faster; a key is answered at once.
-REDRAW_S = 0.5
+REDRAW_S = 1.0
 # Narrower than this, the panes on the right come one at a time.
 WIDE_COLUMNS = 110
 SIDE_PANES = {"calls": "API calls", "metrics": "Metrics", "ranges": "Ranges and ops", "events": "Events"}
@@ -166,7 +166,7 @@ def key_lines(width: int) -> list[Line]:
 
 
 class WatchApp(App[None]):
-    """The screen over the models of some boards. It draws twice a second what has changed, and nothing while paused."""
+    """The screen over the models of some boards. It draws each second what has changed, and nothing while paused."""
 
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None  # keys are the screen's, but while a text is asked for

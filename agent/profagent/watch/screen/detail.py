@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MEANINGS = {
     "cube": "the cube unit works well: only fewer operations make it faster",
     "vector": "the vector unit works well: only fewer operations make it faster",
-    "mac": "cube instructions take most of the time, and few of them do useful work",
+    "mac": "cube instructions take most of the time, and not all of that is effective",
     "vec": "vector instructions take most of the time",
     "Dstr": "storing results in DDR takes most of the time",
     "DLD": "loading feature maps takes most of the time",
@@ -90,10 +90,11 @@ class LayerScreen(Screen[None]):
         about, histogram, counters, history = (
             self.query_one(f"#{name}", Lines) for name in ("about", "histogram", "counters", "history")
         )
-        about.show(about_lines(detail, self.app.model_name, likely, self.size.width - 2))
+        is_simulated = self.app.model.header().is_simulated
+        about.show(about_lines(detail, self.app.model_name, likely, self.size.width - 2, is_simulated=is_simulated))
         histogram.show(
             paint.histogram(detail.times_us, histogram.size.width, histogram.size.height),
-            f"Distribution over the last {len(detail.times_us)} inferences",
+            f"Distribution over the last {len(detail.times_us)} inferences (◂ median)",
         )
         counters.show(counter_lines(detail, counters.size.width, likely))
         history.show(paint.chart(detail.times_us, history.size.width, history.size.height))
@@ -106,12 +107,15 @@ def _key(key: str, about: str) -> Segment:
     return word(f"{key} {about}", TITLE)
 
 
-def about_lines(detail: LayerDetail, model: str, likely: Sequence[str], width: int) -> list[Line]:
+def about_lines(
+    detail: LayerDetail, model: str, likely: Sequence[str], width: int, *, is_simulated: bool
+) -> list[Line]:
     """Which layer, how long it takes, what bounds it."""
     times = detail.times_us
     unit = "CPU" if detail.is_cpu else "NPU"
+    mark = word(" [simulated]" if is_simulated else "", WARN)
     what = word(f"{detail.type or UNKNOWN}, on the {unit}, of {model}", FAINT)
-    names = [[word(paint.shortened(detail.name or UNKNOWN, width), STRONG)], [what]]
+    names = [[word(paint.shortened(detail.name or UNKNOWN, width), STRONG)], [what, mark]]
     if not len(times):
         return [*names, [word("no inference had it lately", FAINT)]]
     median, p95 = np.quantile(times, (0.5, 0.95)).tolist()

@@ -86,7 +86,7 @@ def amount(value: float, unit: str) -> str:
         power = 0
         while abs(value) >= 1024 and power < 4:
             value, power = value / 1024, power + 1
-        return f"{value:.1f} {' KMGT'[power].strip()}{unit}"
+        return f"{value:.1f} {('', 'Ki', 'Mi', 'Gi', 'Ti')[power]}{unit}"
     if unit == "us":
         return duration(value)
     return f"{value:,.1f} {unit}".rstrip() if abs(value) < 100_000 else f"{value:,.0f} {unit}".rstrip()
@@ -141,21 +141,25 @@ def _row(levels: NDArray[np.int64], slow: NDArray[np.bool_], row: int) -> Iterab
 
 
 def histogram(values: NDArray[np.float64], width: int, bins: int) -> list[Line]:
-    """How many values lie between which two times."""
+    """How many values lie between which two times; the median's line has a mark."""
     if not len(values):
         return [[word("nothing yet", FAINT)]]
     counts, edges = np.histogram(values, bins=max(1, min(bins, len(values))))
-    most, room = int(counts.max()), max(1, width - 30)
+    most, room = int(counts.max()), max(1, width - 31)
     middle = float(np.median(values))
-    return [
-        [
-            word(f"{ms(edges[place])} – {ms(edges[place + 1])} ms", INK, 22, right=True),
-            Segment(" ▕", FAINT),
-            Segment(bar(count / most, room), GOOD if edges[place] <= middle <= edges[place + 1] else BAR),
-            word(f"{count}" if count else "", FAINT, 6, right=True),
-        ]
-        for place, count in enumerate(counts.tolist())
-    ]
+    lines = []
+    for place, count in enumerate(counts.tolist()):
+        has_median = edges[place] <= middle <= edges[place + 1]
+        lines.append(
+            [
+                word(f"{ms(edges[place])} – {ms(edges[place + 1])} ms", INK, 22, right=True),
+                Segment(" ▕", FAINT),
+                Segment(bar(count / most, room), GOOD if has_median else BAR),
+                word(f"{count:,}" if count else "", FAINT, 5, right=True),
+                word(" ◂" if has_median else "", GOOD),
+            ]
+        )
+    return lines
 
 
 def strip(line: Line, width: int) -> Strip:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # A layer that is slower, or faster, than its baseline by so much stands out.
 NOTED_CHANGE = 0.05
 NAME_COLUMNS = 18
+# So much longer names are worth more than a bar, or the type.
+LONGER_NAME = 8
 BAR_COLUMNS = TREND_COLUMNS = 8
 # Columns of a layer, with the space before them, by how much they matter.
 WIDTHS = {
@@ -67,28 +69,32 @@ class Lines(Widget):
 
     def __init__(self, title: str = "", **options: str) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
+        self._lines: list[Line] = []
         self._strips: list[Strip] = []
+        self._width = 0
         if title:
             self.border_title = title
 
     def show(self, lines: Sequence[Line], title: str | None = None) -> None:
         """Have these lines, from the top."""
-        width = self.size.width
-        strips = [paint.strip(line, width) for line in lines[: self.size.height]]
+        size, style = self.size, self.rich_style
         if title is not None and title != self.border_title:
             self.border_title = title
-        for y in range(max(len(strips), len(self._strips))):
-            before, after = self._strips[y : y + 1], strips[y : y + 1]
-            if before != after:
-                self.refresh(Region(0, y, width, 1))
-        self._strips = strips
+        if self._width != size.width:
+            self._lines, self._strips, self._width = [], [], size.width
+        wanted = [*lines[: size.height], *([[]] * (len(self._lines) - min(len(lines), size.height)))]
+        for y, line in enumerate(wanted):
+            if y == len(self._lines):
+                self._lines.append([])
+                self._strips.append(Strip.blank(size.width, style))
+            if line != self._lines[y]:
+                self._lines[y] = line
+                self._strips[y] = paint.strip(line, size.width).adjust_cell_length(size.width).apply_style(style)
+                self.refresh(Region(0, y, size.width, 1))
 
     def render_line(self, y: int) -> Strip:
         """One line of it."""
-        width, style = self.size.width, self.rich_style
-        if y >= len(self._strips):
-            return Strip.blank(width, style)
-        return self._strips[y].adjust_cell_length(width).apply_style(style)
+        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.rich_style)
 
 
 class Doing(NamedTuple):
@@ -155,7 +161,7 @@ def columns_for(width: int, *, has_baseline: bool, has_counters: bool) -> Column
     widths = {name: needed for name, needed in WIDTHS.items() if not left_out.get(name)}
     left, shown = width - NAME_COLUMNS - 2, []
     for name, needed in widths.items():
-        if needed <= left:
+        if needed <= left - (LONGER_NAME if name in ("bar", "type") else 0):
             shown.append(name)
             left -= needed
     return Columns(frozenset(shown), NAME_COLUMNS + max(0, left))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from profagent.watch.watch import WatchOptions
 
 # What comes within this is drawn together.
-GATHER_S = 0.25
+GATHER_S = 0.4
 BOARD_EACH_S = 1.0
 SESSION_LOOK_S = 0.1
 
@@ -80,13 +80,17 @@ class _Saving:
 
 @dataclass(slots=True)
 class BoardKeeper:
-    """Keeps marks and sessions of boards in one workspace, which is opened with the first session."""
+    """Keeps marks and sessions of boards in one workspace, whose only writer it is while there are any.
+
+    `store` is that of the workspace where boards are saved from the start.
+    """
 
     workspace: Workspace
     options: Mapping[BoardModel, WatchOptions]
-    stack: AsyncExitStack
-    store: Store | None = None
+    store: Store | None
     savings: dict[BoardModel, _Saving] = field(default_factory=dict)
+    opened: AsyncExitStack = field(default_factory=AsyncExitStack)
+    own_store: Store | None = None
 
     async def mark(self, model: BoardModel, text: str) -> None:
         """In the session that is saved; without one it is to be seen only."""
@@ -102,9 +106,10 @@ class BoardKeeper:
 
     async def save(self, model: BoardModel) -> None:
         """Begin a session of what comes from now on, or end it."""
-        saving = self.savings.pop(model, None)
+        saving = self.savings.get(model)
         if saving is not None:
-            await self._end(model, saving)
+            model.note("save", "ending the session")
+            saving.record.stop()
         elif model.session is not None:
             model.note("save", f"session {model.session} is saved from the start: it ends with the screen")
         else:
@@ -120,19 +125,20 @@ class BoardKeeper:
 
     async def end(self) -> None:
         """End all sessions that go on."""
-        for model, saving in list(self.savings.items()):
-            await self._end(model, saving)
-        self.savings.clear()
+        for saving in list(self.savings.values()):
+            saving.record.stop()
+            await saving.task
 
     async def _begin(self, model: BoardModel) -> None:
         options = self.options[model]
         try:
-            if self.store is None:
-                self.store = await self.stack.enter_async_context(kept_in(self.workspace))
+            if self.store is None and self.own_store is None:
+                self.own_store = await self.opened.enter_async_context(kept_in(self.workspace))
         except ProfagentError as error:
             model.note("away", f"not saved: {error}; {error.hint}")
             return
-        assert self.store is not None, "a workspace has a store"
+        store = self.store or self.own_store
+        assert store is not None, "a workspace has a store"
         chosen = RecordOptions(
             (options.address,),
             self.workspace,
@@ -143,7 +149,7 @@ class BoardKeeper:
             new=True,
             consumer=f"{own_name()}-save",
         )
-        record = BoardRecord(options.address, chosen, self.store, lambda text: model.note("save", text))
+        record = BoardRecord(options.address, chosen, store, lambda text: model.note("save", text))
         self.savings[model] = _Saving(record, asyncio.create_task(self._run(model, record)))
 
     async def _run(self, model: BoardModel, record: BoardRecord) -> None:
@@ -161,13 +167,10 @@ class BoardKeeper:
             if model.session is not None:
                 model.note("save", f"session {model.session} has ended: profagent show --session {model.session}")
             model.session = None
-            self.savings.pop(model, None)
-
-    @staticmethod
-    async def _end(model: BoardModel, saving: _Saving) -> None:
-        model.note("save", "ending the session")
-        saving.record.stop()
-        await saving.task
+            del self.savings[model]
+            if not self.savings:
+                self.own_store = None
+                await self.opened.aclose()
 
 
 async def watch_on_screen(
@@ -185,32 +188,25 @@ async def watch_on_screen(
     wanted = {
         model: replace(each, with_layers=True, with_records=False) for model, each in zip(models, boards, strict=True)
     }
-    async with AsyncExitStack() as stack:
-        keeper = BoardKeeper(workspace, wanted, stack)
-        keeper.store = await stack.enter_async_context(kept_in(boards[0].save))
-        app = WatchApp(models, keeper, against=against)
+    async with kept_in(boards[0].save) as store:
+        keeper = BoardKeeper(workspace, wanted, store)
         following = [
-            asyncio.create_task(_follow(model, options, stop, keeper, is_patient=len(boards) > 1))
+            asyncio.create_task(_follow(model, options, stop, store, is_patient=len(boards) > 1))
             for model, options in wanted.items()
         ]
-        await until_left(app, following, stop)
-        await keeper.end()
-        return [await each for each in following]
+        try:
+            await until_left(WatchApp(models, keeper, against=against), following, stop)
+        finally:
+            await keeper.end()
+            await asyncio.wait(following)
+        return [each.result() for each in following]
 
 
 async def _follow(
-    model: BoardModel, options: WatchOptions, stop: asyncio.Event, keeper: BoardKeeper, *, is_patient: bool
+    model: BoardModel, options: WatchOptions, stop: asyncio.Event, store: Store | None, *, is_patient: bool
 ) -> Event:
     view = ScreenView(options, model)
-    store = keeper.store if options.save is not None else None
-    return await follow(
-        options,
-        view,
-        stop,
-        store,
-        is_patient=is_patient,
-        compared=model.compared,
-    )
+    return await follow(options, view, stop, store, is_patient=is_patient, compared=model.compared)
 
 
 async def until_left(app: WatchApp, following: Sequence[asyncio.Task[Any]], stop: asyncio.Event) -> None:
