@@ -94,7 +94,8 @@ def test_two_nights(tmp_path: Path) -> None:
     with boards(tmp_path, "fine", "slow") as addresses:
         away = "127.0.0.1:1"
         names = [addresses["fine"], away, addresses["slow"]]
-        file = settings(tmp_path, names, f"[tell]\ncommand = {json.dumps(command)}\n[retention]\nkeep_last = 1\n")
+        tell = f"[tell]\ncommand = {json.dumps(command)}\n[retention]\nkeep_last = 1\n"
+        file = settings(tmp_path, names, f'reports = ["page", "junit"]\n{tell}')
         documents = []
         for number in range(2):
             run_programs(tmp_path, number, "slow")
@@ -142,6 +143,11 @@ def test_the_report_and_the_baseline(tmp_path: Path) -> None:
     assert "beside baseline release (session 2): layer conv2 +" in ended.out
     suite = ET.parse(tmp_path / "night.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    pages = sorted((workspace / "nightly").glob("*-session-*.html"))
+    assert [page.stem.rpartition("-")[2] for page in pages] == ["1", "2", "3", "4"]
+    newest = max((workspace / "nightly").glob("*Z.html"))
+    assert f'href="{pages[-1].name}"' in newest.read_text("utf-8")
+    assert "baseline" in pages[-1].read_text("utf-8") or "session 2" in pages[-1].read_text("utf-8")
 
 
 def test_a_second_night_at_a_time_is_refused_and_a_time_limit_holds(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ import click
 from profagent.cli.options import duration_s
 from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
+from profagent.diff.diff import Operand as ReportOperand
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError
 from profagent.export.export import export_summary, export_timeline
 from profagent.export.merged import Operand, export_trace
 from profagent.export.perfetto import PerfettoTrace
 from profagent.record.record import RecordOptions, record
+from profagent.report.report import write_report
 from profagent.store.workspace import Workspace
 from profagent.watch.cli import line_of
 from profagent.watch.watch import WatchOptions, watch
@@ -60,7 +62,8 @@ async def demo(
     await export_timeline(database, folder / "timeline", session=session)
     await export_summary(database, folder / "summary", session=session)
     await export_summary(database, folder / "aggregate", session=session, aggregate=True)
-    return summary, folder
+    shown = await write_report(ReportOperand(str(session), database, session), folder / "report.html")
+    return {**summary, "verdict": shown["verdict"]}, folder
 
 
 async def _lives_through(process: asyncio.subprocess.Process, work: Coroutine[Any, Any, T]) -> T:
@@ -136,7 +139,7 @@ async def _capture(
 @click.option("--rate", type=click.FloatRange(min=0.1, max=1000), default=10.0, show_default=True, metavar="INF_PER_S")
 @click.option("--model", default="yolov5s", show_default=True, metavar="NAME", help="The simulated network.")
 def command(*, for_text: str, rate: float, model: str) -> int:
-    """Show the whole way without a board: simulated board, live lines, a session, all exports, one trace.
+    """Show the whole way without a board: simulated board, live lines, a session, all exports, a trace, a report.
 
     Every figure is simulated: made up by profagentd --simulate.
 
@@ -151,9 +154,11 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     for line in summary_lines(summary):
         click.echo(line)
     click.echo(f"  exports:  {exports}")
-    click.echo("What to look at:")
-    click.echo("  trace/trace.json              all on one page: drop it on ui.perfetto.dev or chrome://tracing")
-    click.echo("  trace/trace.pftrace           the same in Perfetto's own format, a third of the size")
+    click.echo(f"  verdict:  {summary['verdict']}")
+    click.echo("What to look at, in the exports:")
+    click.echo("  report.html                   what to work on, and why: open it in a browser, also offline")
+    click.echo("  trace/trace.pftrace           all on one page: drop it on ui.perfetto.dev")
+    click.echo("  trace/trace.json              the same for chrome://tracing, as JSON")
     click.echo("  timeline/…/task_time_*.json   the vendor's timeline of layers")
     click.echo("  summary/…/op_summary_*.csv    each layer of each inference; aggregate/ has the means")
     click.echo(f"  profagent show --session {summary['session']} --workspace {root}")

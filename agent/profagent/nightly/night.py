@@ -27,7 +27,8 @@ EXAMPLE = """\
 # attempts = 3                # a board that is away, or reboots, is tried so often
 # wait = "1m"                 # before the second attempt; twice as long before each later one
 # exports = []                # of each session: "timeline", "summary", "trace", "perfetto", "parquet", "sqlite"
-# reports = ["page", "junit"] # files beside each night, in the workspace's nightly/: HTML, JUnit XML
+# reports = ["page", "junit", "report"] # files beside each night, in the workspace's nightly/: HTML, JUnit XML, and
+#                              # `profagent report` of each session
 # baseline = ""               # a name of `profagent baseline`, for boards that do not name their own
 # counter_map = ""            # a TOML file that `profagent calibrate` wrote; relative to this file
 fail_if = ["total.median>+3%", "layer.median>+5%"]   # conditions of `profagent diff`
@@ -57,7 +58,7 @@ record = { for = "10m" }      # or until_finished = true; more = ["--backlog"] a
 """
 
 Export = Literal["timeline", "summary", "trace", "perfetto", "parquet", "sqlite"]
-Reports = Literal["page", "junit"]
+Reports = Literal["page", "junit", "report"]
 SENDMAIL = ["/usr/sbin/sendmail", "-t", "-oi"]
 
 
@@ -119,7 +120,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     attempts: int = 3
     wait: str = "1m"
     exports: list[Export] = []
-    reports: list[Reports] = msgspec.field(default_factory=lambda: ["page", "junit"])
+    reports: list[Reports] = msgspec.field(default_factory=lambda: ["page", "junit", "report"])
     baseline: str = ""
     counter_map: str = ""
     fail_if: list[str] = []

@@ -14,6 +14,7 @@ from profagent.cli.options import duration_s
 from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.errors import UNKNOWN_NAME, ProfagentError
 from profagent.nightly.night import Compared, Outcome, Slower, Verdict
+from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
 from profagent.store.workspace import baseline_session
 
@@ -198,6 +199,7 @@ class NightRun:
         if outcome.session is not None:
             await self._exported(outcome.session, outcome, stop)
             outcome.compared = await compared(self.settings, board, self.workspace, outcome.session, self.earlier)
+            await self._reported(outcome.session, outcome, stop)
         outcome.seconds = now() - begun
         return outcome
 
@@ -239,6 +241,18 @@ class NightRun:
             ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
             if ended.code:
                 outcome.problems.append(f"export {kind} failed: {ended.said}")
+
+    async def _reported(self, session: int, outcome: Outcome, stop: asyncio.Event) -> None:
+        """Write the report of a session beside what the night compares it with."""
+        if stop.is_set() or "report" not in self.settings.reports:
+            return
+        call = ["report", str(session), "--workspace", str(self.workspace.root)]
+        bases = [str(each.session) for each in outcome.compared if each.session is not None]
+        call += ["--against", bases[0]] if bases else []
+        call += ["-o", str(self.workspace.root / "nightly" / report_name(self.run, outcome))]
+        ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
+        if ended.code:
+            outcome.problems.append(f"report failed: {ended.said}")
 
 
 async def compared(
