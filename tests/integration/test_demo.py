@@ -32,7 +32,7 @@ def test_a_demo_shows_records_and_exports(demo: Demo) -> None:
     assert "[simulated]: complete" in ended.out
     exports = workspace / "exports" / "session-1"
     assert str(exports) in ended.out
-    assert {folder.name for folder in exports.iterdir()} == {"timeline", "summary", "aggregate", "trace"}
+    assert {folder.name for folder in exports.iterdir()} == {"timeline", "summary", "aggregate", "trace", "report.html"}
     (line, *_) = (line for line in lines if "  board  " in line and "ops/s" in line)
     assert re.search(r"NPU [\d.]+%  [\d.]+ C  profagentd .*  program [\d,]+ ops/s  ", line)
     assert {"preprocess", "infer", "postprocess"} <= set(line.split())

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -211,6 +212,7 @@ def test_the_webhook_is_told(tmp_path: Path) -> None:
         file.write_text(file.read_text("utf-8").replace("attempts = 2", "attempts = 1"), "utf-8")
         one = night(file, "--json")
         (tmp_path / "broken").touch()
+        time.sleep(1)  # a night is named by its second
         other = night(file, "--json")
         server.shutdown()
         serving.join()
