@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from profagent.ingest.decoder import DECODERS
 from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
-from tests.integration.board import content, running
+from tests.daemon.daemon_process import content, running
 
 if TYPE_CHECKING:
     import pytest

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 from pathlib import Path
 
-from tests.integration.board import eventually, running, simulated
+from tests.integration.board import AGE_S, eventually, running, simulated
 from tests.integration.host import profagent, recorded, started
 from tests.integration.rows import query, rows_of
 
@@ -29,6 +31,8 @@ def acl_json(root: Path, interval: int = INTERVAL) -> Path:
     file = root / "acl.json"
     profiler = {"switch": "on", "output": str(root.resolve()), "interval": str(interval), "acl_api": "on"}
     file.write_text(json.dumps({"profiler": profiler}), "utf-8")
+    before_the_job = time.time() - 2 * AGE_S
+    os.utime(file, (before_the_job, before_the_job))
     return file
 
 
