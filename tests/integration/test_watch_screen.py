@@ -34,7 +34,10 @@ class Terminal:
         """Run a command."""
         line = shlex.join(["env", *(f"{name}={value}" for name, value in variables.items()), *map(str, command)])
         size = ("-x", str(columns), "-y", str(rows))
-        self._run("new-session", "-d", *size, f"{line}; echo; echo ended with $?; cat", ";", "set", "status", "off")
+        # On a busy machine the command may begin before its terminal has a size.
+        sized = f'until [ "$(stty size)" = "{rows} {columns}" ]; do sleep 0.05; done'
+        shown = f"{sized}; {line}; echo; echo ended with $?; cat"
+        self._run("new-session", "-d", *size, shown, ";", "set", "status", "off")
 
     def press(self, *keys: str) -> None:
         """Press keys, by their names."""
