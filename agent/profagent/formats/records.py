@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 CYCLES_PER_TICK = 100
+# With such a clock a tick is a nanosecond: durations that another tool told in time, and not in ticks.
+NANOSECOND_CLOCK_MHZ = 100_000
 
 
 @overload

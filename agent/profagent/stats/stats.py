@@ -251,12 +251,13 @@ async def stats(
             return await _kept(connection, found, by, job=job, skip=skip)
         scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
         provenance = [await provenance_of(connection, scope) for scope in scopes]
+        # Beside what was recorded stands what another tool told.
         if by == "step":
             steps = [Row(*row, None) for row in await step_figures(connection, found.session)]
-            return Stats(by, "us", steps, [], provenance)
+            return Stats(by, "us", steps + await _told(connection, found.session, by), [], provenance)
         if by == "api":
             calls = [call for scope in scopes for call in await call_series(connection, scope)]
-            return Stats(by, "us", call_rows(calls), [], provenance)
+            return Stats(by, "us", call_rows(calls) + await _told(connection, found.session, by), [], provenance)
         unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
         in_us, has_layers = not _is_unknown(scopes), by in _OF_AICORE_LAYERS
         rows = JobRows(by, skip)
@@ -274,13 +275,19 @@ async def _kept(
             hint="leave --job and --skip out",
         )
     kept = await figures_of_session(connection, session.session, by)
-    rows = [Row(key, Figures(*figures), share, bound) for _, key, *figures, share, bound in kept]
+    rows = await _told(connection, session.session, by)
     unit: Unit = "ticks" if kept and kept[0][0] == "ticks" else "us"
     left_out = (
         [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by not in NOT_OF_INFERENCES else []
     )
     jobs = await jobs_of(connection, session.session)
     return Stats(by, unit, rows, left_out, [await provenance_of(connection, Scope(session, row)) for row in jobs])
+
+
+async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:
+    """Figures that are kept as they are."""
+    kept = await figures_of_session(connection, session, by)
+    return [Row(key, Figures(*figures), share, bound) for _, key, *figures, share, bound in kept]
 
 
 async def records_of(

@@ -1,0 +1,222 @@
+"""Summaries: CSV read by the thousand rows, its columns found by name."""
+
+from __future__ import annotations
+
+import csv
+import re
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from profagent.ascend.draft import PIPES, Called, Draft, Kernels, encoded
+from profagent.ascend.families import NOT_KNOWN, Family, families, places
+from profagent.errors import ResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+ROWS_PER_BLOCK = 2_000
+# A call stack or the names of fused operators may be long.
+LONGEST_CELL = 16 << 20
+UNKNOWN_NS = -1
+_THOUSANDTHS = re.compile(r"(?:\d+\.\d{3},)*\d+\.\d{3}")
+_SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
+
+Row = list[str]
+
+
+class Sheet(NamedTuple):
+    """The header of a CSV file, and how many bytes of it belong to the mark before it."""
+
+    header: tuple[str, ...]
+    family: Family | None
+
+
+def read_sheet(file: Path) -> Sheet:
+    """What a CSV file is, by its header. Raises ResultError where it has none."""
+    with file.open("r", encoding="utf-8-sig", newline="") as text:
+        try:
+            first = next(csv.reader(text), None)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise _damaged(file, 1, error) from error
+    if not first:
+        raise ResultError(file, 1, "it is empty")
+    header = tuple(name.strip() for name in first)
+    return Sheet(header, families().of_header(header))
+
+
+def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
+    """The rows, without empty lines, in lists of about ROWS_PER_BLOCK, each with the number of the line behind it.
+
+    Raises ResultError at what is damaged, after what came before.
+    """
+    csv.field_size_limit(LONGEST_CELL)
+    with file.open("r", encoding="utf-8-sig", newline="") as text:
+        reader = csv.reader(text, strict=True)
+        next(reader)
+        error: Exception | None = None
+        while error is None:
+            rows: list[Row] = []
+            try:
+                # What came before a damage is in the list.
+                rows.extend(islice(reader, ROWS_PER_BLOCK))
+                if not rows:
+                    return
+            except (UnicodeDecodeError, csv.Error) as damage:
+                error = damage
+            if rows := [row for row in rows if row]:
+                yield rows, reader.line_num + 1
+        raise _damaged(file, reader.line_num, error)
+
+
+def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> int:
+    """Bring the rows into the draft; returns how many. Raises ResultError as `blocks`, and at last for odd rows."""
+    family, width = sheet.family, len(sheet.header)
+    count, into = 0, "" if family is None else family.into
+    at = places(sheet.header, families().columns)
+    odd: list[tuple[int, int]] = []
+    try:
+        for rows, line in blocks(file):
+            draft.add_block(log, count + 1, len(rows), encoded(rows))
+            count += len(rows)
+            if {*map(len, rows)} != {width}:
+                odd += [(line - len(rows) + place, len(row)) for place, row in enumerate(rows) if len(row) != width]
+                rows = [row for row in rows if len(row) == width]  # noqa: PLW2901 - the others mean nothing
+            if rows:
+                columns = list(zip(*rows, strict=True))
+                _take(draft, log, into if into != "kernels" or has_kernels else "", sheet.header, columns, at)
+    finally:
+        draft.end_file(log, "summary", "other" if family is None else family.name, sheet.header, count)
+    if odd:
+        line, cells = odd[0]
+        what = f"{cells} cells, its header {width}"
+        raise ResultError(file, line, f"the row has {what}; {len(odd)} such rows are kept and not counted in")
+    return count
+
+
+def _take(
+    draft: Draft, log: int, into: str, header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]
+) -> None:
+    """What rows of a family mean beside being rows."""
+    if into == "kernels":
+        draft.add_kernels(log, _kernels(header, columns, at))
+    elif into == "calls":
+        for called in _called(header, columns, at):
+            draft.add_calls(called)
+    elif into == "steps":
+        _add_steps(draft, header, columns, at)
+
+
+def times_ns(texts: Sequence[str], scale_ns: int) -> list[int]:
+    """Times as whole nanoseconds, exact where they have so many digits; -1 where one is not known."""
+    joined = ",".join(texts).replace("\t", "").replace(" ", "")
+    if scale_ns == 1_000 and _THOUSANDTHS.fullmatch(joined):
+        exact: list[int] = np.fromstring(joined.replace(".", ""), np.int64, sep=",").tolist()
+        return exact
+    return [_time_ns(text, scale_ns) for text in texts]
+
+
+def numbers(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Numbers; NaN where one is not known."""
+    try:
+        return np.array(texts, np.float64)
+    except ValueError:
+        return np.array([_number(text) for text in texts])
+
+
+def _time_ns(text: str, scale_ns: int) -> int:
+    try:
+        # Decimal, because a float rounds 19 digits.
+        return int((Decimal(text.strip()) * scale_ns).to_integral_value())
+    except (InvalidOperation, ValueError, OverflowError):
+        return UNKNOWN_NS
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _scale_ns(name: str) -> int:
+    return next((scale for unit, scale in _SCALES_NS.items() if unit in name), 1_000)
+
+
+def _kernels(header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]) -> Kernels:
+    count = len(columns[0])
+
+    def of(meaning: str) -> Sequence[str]:
+        return columns[at[meaning]] if meaning in at else ("",) * count
+
+    def time(meaning: str) -> list[int]:
+        if meaning not in at:
+            return [UNKNOWN_NS] * count
+        return times_ns(columns[at[meaning]], _scale_ns(header[at[meaning]]))
+
+    model = [name or number for name, number in zip(of("model_name"), of("model"), strict=True)]
+    step = of("step")
+    if NOT_KNOWN.intersection(step):
+        step = ["" if each in NOT_KNOWN else each for each in step]
+    duration = columns[at["duration"]]
+    durations = _durations(duration, _scale_ns(header[at["duration"]]))
+    pipes = None
+    if any(name in at for name in PIPES):
+        nothing = np.full(count, np.nan)
+        pipes = np.stack([numbers(columns[at[name]]) if name in at else nothing for name in PIPES], axis=1)
+    return Kernels(of("name"), of("type"), time("start"), durations, of("device"), of("stream"), model, step, pipes)
+
+
+def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:
+    """As `times_ns`; a float holds every duration to the nanosecond, whatever its digits."""
+    try:
+        found: list[int] = np.rint(np.array(texts, np.float64) * scale_ns).astype(np.int64).tolist()
+    except ValueError:
+        return times_ns(texts, scale_ns)
+    return found
+
+
+def _called(header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]) -> Iterator[Called]:
+    scale = _scale_ns(header[at["total"]]) / 1_000
+    names, levels = columns[at["call"]], columns[at["level"]] if "level" in at else ("Runtime",) * len(columns[0])
+    figures = (numbers(columns[at[name]]).tolist() for name in ("count", "total", "mean", "most"))
+    for name, level, count, total, mean, most in zip(names, levels, *figures, strict=True):
+        yield Called(name, level, int(count), total * scale, mean * scale, most * scale)
+
+
+# What a step's time is the sum of, where no column tells it.
+_PARTS_OF_STEP = ("Computing", "Communication(Not Overlapped)", "Free")
+_STEP_TIME = "Iteration Time(us)"
+
+
+def _add_steps(draft: Draft, header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]) -> None:
+    parts_at = places(header, families().steps)
+    whole = header.index(_STEP_TIME) if _STEP_TIME in header else None
+    for place, step in enumerate(columns[at["step"]]):
+        parts = {name: _number(columns[column][place]) for name, column in parts_at.items()}
+        known = {name: value for name, value in parts.items() if value == value}  # noqa: PLR0124 - NaN is not itself
+        total = (
+            sum(known.get(name, 0.0) for name in _PARTS_OF_STEP) if whole is None else _number(columns[whole][place])
+        )
+        draft.add_step(f"step {step or 'N/A'}", {"": total, **known})
+
+
+def _damaged(file: Path, line: int, error: Exception) -> ResultError:
+    if isinstance(error, UnicodeDecodeError):
+        return ResultError(file, _line_of_bad_bytes(file), "it is not UTF-8: save it as UTF-8")
+    return ResultError(file, line, f"it is no CSV any more: {error}")
+
+
+def _line_of_bad_bytes(file: Path) -> int:
+    with file.open("rb") as data:
+        for number, line in enumerate(data, 1):
+            try:
+                line.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                return number
+    return 1

@@ -1,0 +1,240 @@
+"""Timelines: a JSON array of events, alone or as `traceEvents`, read piece by piece.
+
+Memory does not grow with the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from profagent.ascend.draft import Called, Draft, Kernels
+from profagent.ascend.families import families
+from profagent.errors import ResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+PIECE_BYTES = 1 << 20
+# No event comes near it: what is longer is no timeline.
+LONGEST_EVENT_BYTES = 64 << 20
+_ARRAY = re.compile(rb'\s*(?:\[|\{(?:.{0,65536}?,)?\s*"traceEvents"\s*:\s*\[)', re.DOTALL)
+_STEP = re.compile(r"ProfilerStep#(\d+)")
+_CALLING_PROCESSES = frozenset({"CANN", "AscendCL", "GE", "Runtime", "Task Scheduler"})
+# By category of a step's event: its part's name, none for the whole.
+_PARTS = {"Iteration Time": "", "FP_BP Time": "FP to BP", "Iteration Refresh": "Iteration Refresh"}
+_HARDWARE = "Ascend Hardware"
+
+
+class Arguments(msgspec.Struct, rename=None):
+    """Those of an event's `args` that tell what it is."""
+
+    name: Any = None
+    task_type: Any = msgspec.field(default=None, name="Task Type")
+    stream: Any = msgspec.field(default=None, name="Stream Id")
+    physical_stream: Any = msgspec.field(default=None, name="Physic Stream Id")
+    model: Any = msgspec.field(default=None, name="Model Id")
+    iteration: Any = msgspec.field(default=None, name="Iteration ID")
+    data_aug: Any = msgspec.field(default=None, name="Data_aug Bound(us)")
+
+
+class Event(msgspec.Struct):
+    """An event as far as it is understood; the file's own text of it is kept beside."""
+
+    name: str = ""
+    ph: str = ""
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    cat: str = ""
+    args: Arguments | None = None
+
+
+_EVENTS: Final = msgspec.json.Decoder(list[Event])
+# Where an event has another shape than all others: nothing of it is understood, and it is kept.
+_ANY: Final = msgspec.json.Decoder(list[Any])
+
+
+def is_timeline(beginning: bytes) -> bool:
+    """Whether a file that begins so is an array of events, or has one."""
+    found = _ARRAY.match(beginning)
+    if found is None:
+        return False
+    rest = beginning[found.end() :].lstrip()
+    return rest[:1] == b"]" or (rest[:1] == b"{" and b'"ph"' in rest[:65536])
+
+
+def pieces(file: Path) -> Iterator[tuple[bytes, list[Event]]]:
+    """Whole events as they stand in the file, a JSON array of about PIECE_BYTES at a time, and decoded.
+
+    Raises ResultError at what is damaged, after what came before.
+    """
+    line = 1
+    with file.open("rb") as data:
+        held = data.read(PIECE_BYTES)
+        start = _ARRAY.match(held)
+        if start is None:
+            raise ResultError(file, 1, "it has no array of events")
+        line += held[: start.end()].count(b"\n")
+        held = held[start.end() :]
+        while True:
+            more = data.read(PIECE_BYTES)
+            cut, events = _whole_events(held, is_last=not more)
+            if cut:
+                yield b"[" + held[:cut] + b"]", events
+                line += held[:cut].count(b"\n")
+                held = held[cut:].lstrip()
+                held = held[1:] if held[:1] == b"," else held
+            if not more:
+                _require_end(file, line, held)
+                return
+            if not cut and len(held) > LONGEST_EVENT_BYTES:
+                raise ResultError(file, line, "what begins here is no event: it has no end")
+            held += more
+
+
+def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str]) -> int:
+    """Bring the events into the draft; returns how many. `wants` is which of kernels, steps and calls to make of them.
+
+    Raises ResultError as `pieces`.
+    """
+    meaning = _Meaning(draft, log, wants)
+    count = 0
+    try:
+        for text, events in pieces(file):
+            draft.add_block(log, count + 1, len(events), text)
+            meaning.take(events)
+            count += len(events)
+    finally:
+        meaning.end()
+        family = families().of_events(meaning.processes.values(), meaning.categories, file.name)
+        draft.end_file(log, "timeline", "other" if family is None else family.name, (), count)
+    return count
+
+
+class _Meaning:
+    """What of a timeline becomes kernels, steps and calls."""
+
+    def __init__(self, draft: Draft, log: int, wants: Sequence[str]) -> None:
+        self.processes: dict[Any, str] = {}
+        self.categories: set[str] = set()
+        self._draft, self._log, self._wants = draft, log, wants
+        self._calls: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+        self._steps: dict[str, dict[str, float]] = defaultdict(dict)
+
+    def take(self, events: Sequence[Event]) -> None:
+        """Further events."""
+        kernels: list[tuple[Any, ...]] = []
+        for event in events:
+            if event.cat:
+                self.categories.add(event.cat)
+            if event.ph == "M":
+                if event.name == "process_name" and event.args is not None:
+                    self.processes[event.pid] = str(event.args.name)
+            elif event.ph == "X":
+                self._take_complete(event, kernels)
+            elif event.args is not None and event.args.data_aug is not None and event.cat == "Data_aug Bound":
+                self._steps[f"step {event.name.split()[-1]}"]["Data Aug Bound"] = _us(event.args.data_aug)
+        if kernels:
+            name, kind, start, duration, stream, model = zip(*kernels, strict=True)
+            nothing = ("",) * len(kernels)
+            self._draft.add_kernels(self._log, Kernels(name, kind, start, duration, nothing, stream, model, nothing))
+
+    def _take_complete(self, event: Event, kernels: list[tuple[Any, ...]]) -> None:
+        about = event.args
+        process = self.processes.get(event.pid)
+        if event.cat in _PARTS and about is not None:
+            self._steps[f"step {about.iteration}"][_PARTS[event.cat]] = _us(event.dur)
+        elif event.name.startswith("ProfilerStep#") and (found := _STEP.match(event.name)):
+            self._steps[f"step {found[1]}"][""] = _us(event.dur)
+        elif about is not None and about.task_type is not None and process in (None, _HARDWARE):
+            if "kernels" in self._wants:
+                stream = about.physical_stream if about.stream is None else about.stream
+                place = event.tid if stream is None else stream
+                model = "" if about.model is None else str(about.model)
+                times = _ns(event.ts), _ns(event.dur)
+                kernels.append((event.name, str(about.task_type), *times, str(place), model))
+        elif process in _CALLING_PROCESSES or (process is None and "@" in event.name):
+            level, at, name = event.name.rpartition("@")
+            known = self._calls[name, level if at else str(process)]
+            duration = _us(event.dur)
+            known[0] += 1
+            known[1] += duration
+            known[2] = max(known[2], duration)
+
+    def end(self) -> None:
+        """All has come."""
+        if "steps" in self._wants:
+            for step, parts in self._steps.items():
+                self._draft.add_step(step, parts)
+        if "calls" in self._wants:
+            for (name, level), (count, total, most) in self._calls.items():
+                self._draft.add_calls(Called(name, level, int(count), total, total / count, most))
+
+
+def _whole_events(held: bytes, *, is_last: bool) -> tuple[int, list[Event]]:
+    """How many bytes at the beginning are whole events, and these. A cut inside of a text or a list does not decode."""
+    if is_last:
+        end = held.rfind(b"]")
+        while end >= 0:
+            if (events := _decoded(held[:end])) is not None:
+                return (end, events) if held[:end].strip() else (0, [])
+            end = held.rfind(b"]", 0, end)
+    for cut in _cuts(held):
+        if (events := _decoded(held[:cut])) is not None:
+            return cut, events
+    return 0, []
+
+
+def _cuts(held: bytes) -> Iterator[int]:
+    """Places behind what may be an event, last first; after some tries what is left must be longer."""
+    end = len(held)
+    for _ in range(64):
+        comma = held.rfind(b"}", 0, end)
+        if comma < 0:
+            return
+        yield comma + 1
+        end = comma
+
+
+def _decoded(text: bytes) -> list[Event] | None:
+    try:
+        return _EVENTS.decode(b"[" + text + b"]")
+    except msgspec.ValidationError:
+        try:
+            return [Event() for _ in _ANY.decode(b"[" + text + b"]")]
+        except msgspec.DecodeError:
+            return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _require_end(file: Path, line: int, held: bytes) -> None:
+    if held.strip()[:1] != b"]":
+        raise ResultError(file, line + held.count(b"\n"), "the array of events ends in the middle of an event")
+
+
+def _us(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _ns(value: Any) -> int:
+    """Whole nanoseconds of a time in µs: of a text every digit counts."""
+    if isinstance(value, str):
+        whole, _, part = value.strip().partition(".")
+        try:
+            return int(whole) * 1000 + int((part + "000")[:3]) if len(part) <= 3 else int(Decimal(value) * 1000)
+        except (ValueError, ArithmeticError):
+            return -1
+    if isinstance(value, (int, float)):
+        return round(value * 1000)
+    return -1
