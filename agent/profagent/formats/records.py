@@ -23,6 +23,11 @@ CYCLES_PER_TICK = 100
 NANOSECOND_CLOCK_MHZ = 100_000
 
 
+def shown_mhz(frequency_mhz: int | None) -> int | None:
+    """The NPU's clock; None where it is not known, or where another tool told durations."""
+    return None if frequency_mhz == NANOSECOND_CLOCK_MHZ else frequency_mhz
+
+
 @overload
 def ticks_to_us(ticks: int, frequency_mhz: int) -> float: ...
 @overload
