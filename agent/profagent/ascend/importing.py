@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import shlex
+import sqlite3
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -14,10 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from profagent.ascend.archive import unpack
 from profagent.ascend.csv_rows import import_sheet
 from profagent.ascend.database import import_database
 from profagent.ascend.draft import Draft
-from profagent.ascend.recognise import Form, Found, Source, recognise, sources
+from profagent.ascend.recognise import Form, Found, Source, is_archive, recognise, sources
 from profagent.ascend.reports import import_report
 from profagent.ascend.timeline import import_timeline
 from profagent.errors import ProfagentError, ResultError, UsageError
@@ -97,30 +100,59 @@ async def import_results(
 
     with workspace.locked():
         async with Store(workspace.database) as store:
-            new = []
-            for source in found:
-                session = None if source.raw else await _session_with(store, content_of(source))
-                if session is None:
-                    new.append(source)
-                else:
-                    note(Taken(source.path, session, None, is_known=True))
-            with drafts_of(new, workspace.root, board) as drafts:
-                while (drafted := await asyncio.to_thread(next, drafts, None)) is not None:
-                    note(await _taken_over(store, drafted))
+            with TemporaryDirectory(prefix=".import-", dir=workspace.root) as scratch:
+                new = []
+                for source in await asyncio.to_thread(_unpacked, found, Path(scratch), note):
+                    session = None if source.raw else await _session_with(store, content_of(source))
+                    if session is None:
+                        new.append(source)
+                    else:
+                        note(Taken(source.address, session, None, is_known=True))
+                with drafts_of(new, Path(scratch), board) as drafts:
+                    while (drafted := await asyncio.to_thread(next, drafts, None)) is not None:
+                        note(await _taken_over(store, drafted))
     return taken
+
+
+def _unpacked(found: Sequence[Source], scratch: Path, failed: Callable[[Taken], None]) -> list[Source]:
+    """The sources, with what is in archives in the place of these."""
+    new: list[Source] = []
+    for number, source in enumerate(found):
+        if not (source.path.is_file() and is_archive(source.path)):
+            new.append(source)
+            continue
+        folder = scratch / f"archive-{number}"
+        try:
+            unpack(source.path, folder)
+            inside = [each for each in sources(folder) if not (each.path.is_file() and is_archive(each.path))]
+            if not inside:
+                raise ResultError(source.path, 1, "the archive has no results that are known")
+            for each in inside:
+                place = str(each.path.relative_to(folder))
+                new.append(each._replace(archive=source.path, inside=place))
+        except (ProfagentError, OSError) as error:
+            failed(Taken(source.path, None, _as_ours(source.path, error)))
+    return new
+
+
+def _as_ours(path: Path, error: Exception) -> ProfagentError:
+    if isinstance(error, ProfagentError):
+        return error
+    hint = "check its permissions, and the free space of the workspace"
+    return ProfagentError(f"cannot read {path}: {error}", hint=hint)
 
 
 async def _taken_over(store: Store, drafted: Drafted) -> Taken:
     draft = drafted.draft
     if draft is None:
-        return Taken(drafted.source.path, None, drafted.error)
+        return Taken(drafted.source.address, None, drafted.error)
     try:
         session = await store.run(lambda connection: take_over(connection, draft))
     except ProfagentError as error:
-        return Taken(drafted.source.path, None, error)
+        return Taken(drafted.source.address, None, error)
     finally:
         draft.unlink(missing_ok=True)
-    return Taken(drafted.source.path, session, None, drafted.rows, drafted.kernels, drafted.entries)
+    return Taken(drafted.source.address, session, None, drafted.rows, drafted.kernels, drafted.entries)
 
 
 async def _session_with(store: Store, content: str) -> int | None:
@@ -132,53 +164,53 @@ async def _session_with(store: Store, content: str) -> int | None:
 def content_of(source: Source) -> str:
     """What a source is now: its files' names, sizes and times."""
     facts = []
-    for file in source.files:
+    # What is unpacked is as new as the import.
+    for file in source.files if source.archive is None else ():
         about = file.stat()
         facts.append((str(file.relative_to(source.path)), about.st_size, about.st_mtime_ns))
+    if source.archive is not None:
+        about = source.archive.stat()
+        facts.append((source.inside, about.st_size, about.st_mtime_ns))
     return hashlib.blake2b(repr((source.path.name, facts)).encode(), digest_size=8).hexdigest()
 
 
 @contextmanager
-def drafts_of(found: Sequence[Source], folder: Path, board: str) -> Iterator[Iterator[Drafted]]:
-    """The drafts of sources as they become ready; in parallel processes where it is worth it."""
-    with TemporaryDirectory(prefix=".import-", dir=folder) as scratch:
-        asked = [(source, Path(scratch) / f"{number}.db", board) for number, source in enumerate(found)]
-        if len(found) < 2 or sum(source.size for source in found) < WORTH_A_PROCESS_BYTES:
-            yield map(_drafted, asked)
-            return
-        # Forking a process that has threads is not safe.
-        with ProcessPoolExecutor(min(MOST_PROCESSES, len(found)), mp_context=get_context("spawn")) as pool:
-            yield pool.map(_drafted, asked)
+def drafts_of(found: Sequence[Source], scratch: Path, board: str) -> Iterator[Iterator[Drafted]]:
+    """The drafts of sources, in their order, as they become ready; in parallel processes where it is worth it."""
+    asked = [(source, scratch / f"{number}.db", board) for number, source in enumerate(found)]
+    if len(found) < 2 or sum(source.size for source in found) < WORTH_A_PROCESS_BYTES:
+        yield map(_drafted, asked)
+        return
+    processes = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(found))
+    # Forking a process that has threads is not safe.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield pool.map(_drafted, asked)
 
 
 def _drafted(asked: tuple[Source, Path, str]) -> Drafted:
     source, file, board = asked
     try:
         return _draft_of(source, file, board)
-    except ProfagentError as error:
+    except (ProfagentError, OSError, sqlite3.Error) as error:
         file.unlink(missing_ok=True)
-        return Drafted(source, None, error)
-    except OSError as error:
-        file.unlink(missing_ok=True)
-        hint = "check its permissions, and the free space of the workspace"
-        return Drafted(source, None, ProfagentError(f"cannot read {source.path}: {error}", hint=hint))
+        return Drafted(source, None, _as_ours(source.address, error))
 
 
 def _draft_of(source: Source, file: Path, board: str) -> Drafted:
     """Raises ResultError where nothing could be read, UsageError for raw slices."""
     if source.raw:
-        where = shlex.quote(str(source.path.absolute()))
+        where = shlex.quote(str(source.address))
         raise UsageError(
-            f"{source.path} has raw slices only, which no public tool reads",
+            f"{source.address} has raw slices only, which no public tool reads",
             hint=f"make results of it where CANN is installed: msprof --export=on --output={where}",
         )
     begun_us = time.time_ns() // 1000
     labels = {CONTENT_LABEL: content_of(source), **_about(source)}
-    draft = Draft(file, source.path.name, str(source.path.absolute()), labels.get("device", "0"))
+    draft = Draft(file, source.path.name, str(source.address), labels.get("device", "0"))
     try:
         _fill(draft, source)
         times_us = begun_us, time.time_ns() // 1000
-        draft.finish(board, "", str(source.path.absolute()), times_us, labels)
+        draft.finish(board, "", str(source.address), times_us, labels)
     except BaseException:
         draft.abandon()
         raise

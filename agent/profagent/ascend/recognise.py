@@ -50,16 +50,36 @@ class Found(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What becomes one session: a directory of results with its files, or one file. `raw` has slices only."""
+    """What becomes one session: a directory of results with its files, or one file. `raw` has slices only.
+
+    `archive` is what it was unpacked from, `inside` where it stood there.
+    """
 
     path: Path
     files: tuple[Path, ...]
     raw: bool = False
+    archive: Path | None = None
+    inside: str = ""
+
+    @property
+    def address(self) -> Path:
+        """Where it is for people."""
+        return self.path.absolute() if self.archive is None else self.archive.absolute() / self.inside
 
     @property
     def size(self) -> int:
         """Bytes of all its files."""
         return sum(file.stat().st_size for file in self.files)
+
+
+def is_archive(file: Path) -> bool:
+    """Whether a file is one that results may be packed in."""
+    with file.open("rb") as data:
+        return _is_packed(data.read(512))
+
+
+def _is_packed(beginning: bytes) -> bool:
+    return beginning[:4] == b"PK\x03\x04" or beginning[:2] == b"\x1f\x8b" or beginning[257:262] == b"ustar"
 
 
 def recognise(file: Path) -> Found:
@@ -70,7 +90,7 @@ def recognise(file: Path) -> Found:
         raise ResultError(file, 1, "it is empty: 0 bytes")
     if is_database(beginning):
         return Found(file, Form.DATABASE)
-    if beginning[:4] == b"PK\x03\x04" or beginning[:2] == b"\x1f\x8b" or beginning[257:262] == b"ustar":
+    if _is_packed(beginning):
         return Found(file, Form.ARCHIVE)
     text = beginning.removeprefix(BYTE_ORDER_MARK).lstrip()
     if text[:1] in (b"[", b"{"):
