@@ -124,9 +124,10 @@ def times_ns(texts: Sequence[str], scale_ns: int) -> list[int]:
 def numbers(texts: Sequence[str]) -> NDArray[np.float64]:
     """Numbers; NaN where one is not known."""
     try:
-        return np.array(texts, np.float64)
-    except ValueError:
-        return np.array([_number(text) for text in texts])
+        found = np.fromstring(",".join(texts).replace("N/A", "nan"), np.float64, sep=",")
+    except (ValueError, DeprecationWarning):
+        found = np.empty(0)
+    return found if len(found) == len(texts) else np.array([_number(text) for text in texts])
 
 
 def _time_ns(text: str, scale_ns: int) -> int:
@@ -174,11 +175,11 @@ def _kernels(header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[s
 
 def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:
     """As `times_ns`; a float holds every duration to the nanosecond, whatever its digits."""
-    try:
-        found: list[int] = np.rint(np.array(texts, np.float64) * scale_ns).astype(np.int64).tolist()
-    except ValueError:
+    found = numbers(texts)
+    if np.isnan(found).any():
         return times_ns(texts, scale_ns)
-    return found
+    exact: list[int] = np.rint(found * scale_ns).astype(np.int64).tolist()
+    return exact
 
 
 def _called(header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]) -> Iterator[Called]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -33,8 +34,11 @@ SINGLE_OPERATORS = "single-op"
 PIPES = ("mac_busy", "vec_busy", "dstr", "dtrans", "dld")
 NS_PER_US = 1000
 _ADD_KERNELS = (
-    "INSERT INTO aicore (record, segment, sequence, layer_index, ticks, ticks_before, mac_busy, vec_busy, dstr, dtrans,"
-    " dld) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO aicore (record, segment, sequence, layer_index, ticks, ticks_before) VALUES (?, ?, ?, ?, ?, ?)"
+)
+_ADD_KERNELS_WITH_PIPES = (
+    f"INSERT INTO aicore (record, segment, sequence, layer_index, ticks, ticks_before, {', '.join(PIPES)})"  # noqa: S608
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -50,6 +54,11 @@ class Kernels(NamedTuple):
     model: Sequence[str]
     step: Sequence[str]
     pipes: NDArray[np.float64] | None = None
+
+    def at(self, places: Sequence[int]) -> Kernels:
+        """Those at these places."""
+        some: list[Any] = [[column[place] for place in places] for column in self[:8]]
+        return self._make([*some, None if self.pipes is None else self.pipes[places]])
 
 
 class Called(NamedTuple):
@@ -69,7 +78,7 @@ class _Model:
     def __init__(self, number: int) -> None:
         self.number = number
         self.layers: dict[tuple[str, str], int] = {}
-        self.times: dict[tuple[str, tuple[str, str]], int] = defaultdict(int)
+        self.times: dict[tuple[str, int], int] = defaultdict(int)
 
 
 class _Segment:
@@ -80,6 +89,16 @@ class _Segment:
         self.begin_ns = start_ns // NS_PER_US * NS_PER_US
         self.end_ns = start_ns
         self.ticks = self.records = 0
+
+    def add(self, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], ticks: int) -> None:
+        """Further kernels; a start of -1 is not known."""
+        self.records += len(start_ns)
+        self.ticks += ticks
+        self.end_ns = max(self.end_ns, int(end_ns.max()))
+        known = start_ns[start_ns >= 0]
+        if len(known):
+            first, inference = int(known.min()), self.inference
+            inference.start_ns = first if inference.start_ns is None else min(inference.start_ns, first)
 
 
 class _Inference:
@@ -100,6 +119,7 @@ class Draft:
         self._models: dict[str, _Model] = {}
         self._inferences: dict[tuple[int, str, str], _Inference] = {}
         self._segments: dict[tuple[str, str, str, str], _Segment] = {}
+        self._by_number: list[_Segment] = []
         self._parts: dict[int, tuple[int, int]] = {}
         self._last_part = 0
         self._steps: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -164,45 +184,77 @@ class Draft:
 
     def add_kernels(self, log: int, kernels: Kernels) -> None:
         """Kernels of a file, in its order; those without a duration stay rows of the file."""
-        rows: list[tuple[int, ...]] = []
-        places: list[int] = []
-        *columns, pipes = kernels
-        for place, (name, kind, start_ns, duration_ns, device, stream, model, step) in enumerate(
-            zip(*columns, strict=True)
-        ):
-            if duration_ns < 0:
-                continue
-            key = (device, stream, model, step)
-            segment = self._segments.get(key)
-            layer = (name, kind)
-            if segment is None or not step:
-                segment, known = self._segment(log, key, layer, start_ns)
-            else:
-                known = self._models[NO_MODEL if model in NOT_KNOWN else model]
-            index = known.layers.setdefault(layer, len(known.layers))
-            before = start_ns - segment.begin_ns if start_ns >= 0 else segment.ticks
-            end_ns = segment.begin_ns + before + duration_ns
-            segment.end_ns = max(segment.end_ns, end_ns)
-            if start_ns >= 0 and (segment.inference.start_ns is None or start_ns < segment.inference.start_ns):
-                segment.inference.start_ns = start_ns
-            rows.append((segment.number, segment.records, index, duration_ns, before))
-            segment.records += 1
-            segment.ticks += duration_ns
-            places.append(place)
-        self._write_kernels(log, rows, None if pipes is None else pipes[places])
+        if kernels.duration_ns and min(kernels.duration_ns) < 0:
+            known = [place for place, duration in enumerate(kernels.duration_ns) if duration >= 0]
+            kernels = kernels.at(known)
+        if not kernels.name:
+            return
+        models = [NO_MODEL if model in NOT_KNOWN else model for model in kernels.model]
+        layers = self._layers(models, kernels.name, kernels.type)
+        steps = self._steps_of(kernels, models, layers)
+        segments = self._segments_of(
+            log, list(zip(kernels.device, kernels.stream, models, steps, strict=True)), kernels
+        )
+        self._write_kernels(log, kernels, layers, segments)
 
-    def _write_kernels(self, log: int, rows: Sequence[tuple[int, ...]], pipes: NDArray[np.float64] | None) -> None:
-        numbers = self._record_numbers(log, len(rows))
-        if pipes is None:
-            nothing = (None,) * len(PIPES)
-            table: Iterable[tuple[Any, ...]] = (
-                (number, *row, *nothing) for number, row in zip(numbers, rows, strict=True)
-            )
-        else:
+    def _layers(self, models: Sequence[str], names: Sequence[str], types: Sequence[str]) -> NDArray[np.int64]:
+        """Each kernel's layer in its model."""
+        keys = list(zip(models, names, types, strict=True))
+        indexes = {}
+        for model, name, kind in dict.fromkeys(keys):
+            known = self._models.get(model)
+            if known is None:
+                known = self._models[model] = _Model(len(self._models) + 1)
+            indexes[model, name, kind] = known.layers.setdefault((name, kind), len(known.layers))
+        return np.fromiter(map(indexes.__getitem__, keys), np.int64, len(keys))
+
+    def _steps_of(self, kernels: Kernels, models: Sequence[str], layers: NDArray[np.int64]) -> Sequence[str]:
+        """Each kernel's step: where none is told, which execution of its graph it is of."""
+        if all(kernels.step):
+            return kernels.step
+        steps = list(kernels.step)
+        for place, (step, device, model, layer) in enumerate(
+            zip(kernels.step, kernels.device, models, layers.tolist(), strict=True)
+        ):
+            if not step:
+                times = self._models[model].times
+                number = times[device, layer]
+                times[device, layer] = number + 1
+                steps[place] = f" {0 if model == NO_MODEL else number}"
+        return steps
+
+    def _segments_of(self, log: int, keys: Sequence[tuple[str, str, str, str]], kernels: Kernels) -> NDArray[np.int64]:
+        """Each kernel's segment, by its number; those that are new begin with their first kernel here."""
+        numbers = {}
+        for key in dict.fromkeys(keys):
+            segment = self._segments.get(key)
+            if segment is None:
+                segment = self._new_segment(log, key, kernels.start_ns[keys.index(key)])
+            numbers[key] = segment.number
+        return np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
+
+    def _write_kernels(self, log: int, kernels: Kernels, layers: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+        """Rows of the kernels; their segments end with the last of them."""
+        start, ticks = np.array(kernels.start_ns, np.int64), np.array(kernels.duration_ns, np.int64)
+        sequence, before = np.empty_like(ticks), np.empty_like(ticks)
+        order = np.argsort(numbers, kind="stable")
+        edges = [0, *((np.diff(numbers[order]) != 0).nonzero()[0] + 1).tolist(), len(order)]
+        for begin, end in pairwise(edges):
+            ours = order[begin:end]
+            segment = self._by_number[int(numbers[ours[0]]) - 1]
+            sequence[ours] = segment.records + np.arange(len(ours))
+            # One whose start is not known stands behind those before it.
+            behind = segment.ticks + np.cumsum(ticks[ours]) - ticks[ours]
+            before[ours] = np.where(start[ours] >= 0, start[ours] - segment.begin_ns, behind)
+            segment.add(start[ours], segment.begin_ns + before[ours] + ticks[ours], int(ticks[ours].sum()))
+        columns = [numbers, sequence, layers, ticks, before]
+        rows: list[Iterable[Any]] = [self._record_numbers(log, len(ticks)), *(column.tolist() for column in columns)]
+        if kernels.pipes is not None:
             # SQLite takes NaN for NULL.
-            table = ((number, *row, *of) for number, row, of in zip(numbers, rows, pipes.tolist(), strict=True))
-        self._connection.executemany(_ADD_KERNELS, table)
-        self.kernels += len(rows)
+            rows += [column.tolist() for column in kernels.pipes.T]
+        sql = _ADD_KERNELS if kernels.pipes is None else _ADD_KERNELS_WITH_PIPES
+        self._connection.executemany(sql, zip(*rows, strict=True))
+        self.kernels += len(ticks)
 
     def _record_numbers(self, log: int, count: int) -> Iterable[int]:
         """Keys of the file's next records: of another part when one is full."""
@@ -215,30 +267,18 @@ class Draft:
         self._parts[log] = part, used + count
         return range(part * RECORDS_PER_PART + used, part * RECORDS_PER_PART + used + count)
 
-    def _segment(
-        self, log: int, key: tuple[str, str, str, str], layer: tuple[str, str], start_ns: int
-    ) -> tuple[_Segment, _Model]:
-        """The segment of a kernel: of the n-th execution of a graph where no step is told."""
+    def _new_segment(self, log: int, key: tuple[str, str, str, str], start_ns: int) -> _Segment:
         device, stream, model, step = key
-        model = NO_MODEL if model in NOT_KNOWN else model
-        known = self._models.get(model)
-        if known is None:
-            known = self._models[model] = _Model(len(self._models) + 1)
-        if not step:
-            number = 0 if model == NO_MODEL else known.times[device, layer]
-            known.times[device, layer] += 1
-            step = f" {number}"
-            key = (device, stream, model, step)
-            if (found := self._segments.get(key)) is not None:
-                return found, known
-        inference = self._inferences.get((known.number, device, step))
+        of = self._models[model].number
+        inference = self._inferences.get((of, device, step))
         if inference is None:
             number = int(step) if step.strip().isdecimal() else len(self._inferences)
-            inference = _Inference(len(self._inferences) + 1, known.number, _number(device or self._device), number)
-            self._inferences[known.number, device, step] = inference
+            inference = _Inference(len(self._inferences) + 1, of, _number(device or self._device), number)
+            self._inferences[of, device, step] = inference
         segment = _Segment(len(self._segments) + 1, log, inference, _number(stream), max(start_ns, 0))
         self._segments[key] = segment
-        return segment, known
+        self._by_number.append(segment)
+        return segment
 
     def finish(
         self, identity: str, hostname: str, address: str, times_us: tuple[int, int], labels: Mapping[str, str]

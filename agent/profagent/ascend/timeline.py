@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from profagent.ascend.draft import Called, Draft, Kernels
+from profagent.ascend.csv_rows import times_ns
+from profagent.ascend.draft import NS_PER_US, Called, Draft, Kernels
 from profagent.ascend.families import families
 from profagent.errors import ResultError
 
@@ -28,7 +28,8 @@ _STEP = re.compile(r"ProfilerStep#(\d+)")
 _CALLING_PROCESSES = frozenset({"CANN", "AscendCL", "GE", "Runtime", "Task Scheduler"})
 # By category of a step's event: its part's name, none for the whole.
 _PARTS = {"Iteration Time": "", "FP_BP Time": "FP to BP", "Iteration Refresh": "Iteration Refresh"}
-_HARDWARE = "Ascend Hardware"
+# A process whose name comes later is known by what its tasks tell.
+_WITH_TASKS = (None, "Ascend Hardware")
 
 
 class Arguments(msgspec.Struct, rename=None):
@@ -130,43 +131,42 @@ class _Meaning:
 
     def take(self, events: Sequence[Event]) -> None:
         """Further events."""
-        kernels: list[tuple[Any, ...]] = []
+        tasks: list[Event] = []
         for event in events:
             if event.cat:
                 self.categories.add(event.cat)
-            if event.ph == "M":
-                if event.name == "process_name" and event.args is not None:
-                    self.processes[event.pid] = str(event.args.name)
-            elif event.ph == "X":
-                self._take_complete(event, kernels)
-            elif event.args is not None and event.args.data_aug is not None and event.cat == "Data_aug Bound":
-                self._steps[f"step {event.name.split()[-1]}"]["Data Aug Bound"] = _us(event.args.data_aug)
-        if kernels:
-            name, kind, start, duration, stream, model = zip(*kernels, strict=True)
-            nothing = ("",) * len(kernels)
-            self._draft.add_kernels(self._log, Kernels(name, kind, start, duration, nothing, stream, model, nothing))
+            if event.ph == "X":
+                process = self.processes.get(event.pid)
+                if event.args is not None and event.args.task_type is not None and process in _WITH_TASKS:
+                    tasks.append(event)
+                elif process in _CALLING_PROCESSES or (process is None and "@" in event.name):
+                    self._take_call(event.name, process, event.dur)
+                else:
+                    self._take_step(event)
+            elif event.args is not None:
+                self._take_other(event, event.args)
+        if tasks and "kernels" in self._wants:
+            self._draft.add_kernels(self._log, _kernels(tasks))
 
-    def _take_complete(self, event: Event, kernels: list[tuple[Any, ...]]) -> None:
-        about = event.args
-        process = self.processes.get(event.pid)
-        if event.cat in _PARTS and about is not None:
-            self._steps[f"step {about.iteration}"][_PARTS[event.cat]] = _us(event.dur)
+    def _take_step(self, event: Event) -> None:
+        if event.cat in _PARTS and event.args is not None:
+            self._steps[f"step {event.args.iteration}"][_PARTS[event.cat]] = _us(event.dur)
         elif event.name.startswith("ProfilerStep#") and (found := _STEP.match(event.name)):
             self._steps[f"step {found[1]}"][""] = _us(event.dur)
-        elif about is not None and about.task_type is not None and process in (None, _HARDWARE):
-            if "kernels" in self._wants:
-                stream = about.physical_stream if about.stream is None else about.stream
-                place = event.tid if stream is None else stream
-                model = "" if about.model is None else str(about.model)
-                times = _ns(event.ts), _ns(event.dur)
-                kernels.append((event.name, str(about.task_type), *times, str(place), model))
-        elif process in _CALLING_PROCESSES or (process is None and "@" in event.name):
-            level, at, name = event.name.rpartition("@")
-            known = self._calls[name, level if at else str(process)]
-            duration = _us(event.dur)
-            known[0] += 1
-            known[1] += duration
-            known[2] = max(known[2], duration)
+
+    def _take_other(self, event: Event, about: Arguments) -> None:
+        if event.ph == "M" and event.name == "process_name":
+            self.processes[event.pid] = str(about.name)
+        elif about.data_aug is not None and event.cat == "Data_aug Bound":
+            self._steps[f"step {event.name.split()[-1]}"]["Data Aug Bound"] = _us(about.data_aug)
+
+    def _take_call(self, full_name: str, process: str | None, duration: Any) -> None:
+        level, at, name = full_name.rpartition("@")
+        known = self._calls[name, level if at else str(process)]
+        duration_us = _us(duration)
+        known[0] += 1
+        known[1] += duration_us
+        known[2] = max(known[2], duration_us)
 
     def end(self) -> None:
         """All has come."""
@@ -176,6 +176,23 @@ class _Meaning:
         if "calls" in self._wants:
             for (name, level), (count, total, most) in self._calls.items():
                 self._draft.add_calls(Called(name, level, int(count), total, total / count, most))
+
+
+def _kernels(tasks: Sequence[Event]) -> Kernels:
+    """Tasks of the device; where no stream is told it is the row that they are shown in."""
+    about = [task.args or Arguments() for task in tasks]
+    streams = [each.physical_stream if each.stream is None else each.stream for each in about]
+    nothing = ("",) * len(tasks)
+    return Kernels(
+        [task.name for task in tasks],
+        [str(each.task_type) for each in about],
+        _times_ns([task.ts for task in tasks]),
+        _times_ns([task.dur for task in tasks]),
+        nothing,
+        [str(task.tid if stream is None else stream) for task, stream in zip(tasks, streams, strict=True)],
+        ["" if each.model is None else str(each.model) for each in about],
+        nothing,
+    )
 
 
 def _whole_events(held: bytes, *, is_last: bool) -> tuple[int, list[Event]]:
@@ -227,14 +244,14 @@ def _us(value: Any) -> float:
         return 0.0
 
 
+def _times_ns(values: Sequence[Any]) -> list[int]:
+    """Whole nanoseconds of times in µs: of texts every digit counts. -1 where one is not known."""
+    if all(isinstance(value, str) for value in values):
+        return times_ns(values, NS_PER_US)
+    return [_ns(value) for value in values]
+
+
 def _ns(value: Any) -> int:
-    """Whole nanoseconds of a time in µs: of a text every digit counts."""
-    if isinstance(value, str):
-        whole, _, part = value.strip().partition(".")
-        try:
-            return int(whole) * 1000 + int((part + "000")[:3]) if len(part) <= 3 else int(Decimal(value) * 1000)
-        except (ValueError, ArithmeticError):
-            return -1
     if isinstance(value, (int, float)):
-        return round(value * 1000)
-    return -1
+        return round(value * NS_PER_US)
+    return times_ns([str(value)], NS_PER_US)[0]
