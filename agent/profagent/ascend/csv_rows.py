@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.ascend.draft import PIPES, Called, Draft, Kernels, encoded
+from profagent.ascend.draft import Draft, encoded
 from profagent.ascend.families import NOT_KNOWN, Family, families, places
+from profagent.ascend.kernels import PIPES, Called, Kernels
 from profagent.errors import ResultError
 
 if TYPE_CHECKING:

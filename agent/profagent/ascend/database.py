@@ -6,8 +6,9 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from profagent.ascend.draft import Called, Draft, Kernels, encoded
+from profagent.ascend.draft import Draft, encoded
 from profagent.ascend.families import families
+from profagent.ascend.kernels import Called, Kernels
 from profagent.errors import ResultError
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN
+from profagent.ascend.kernels import NS_PER_US, PIPES, Called, Inference, Kernels, Model, Segment
 from profagent.formats.names import display_text
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ
 from profagent.store.database import RECORDS_PER_PART
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 # The session, JOB and board of a draft.
 ONE = 1
 SINGLE_OPERATORS = "single-op"
-PIPES = ("mac_busy", "vec_busy", "dstr", "dtrans", "dld")
-NS_PER_US = 1000
 _ADD_KERNELS = (
     "INSERT INTO aicore (record, segment, sequence, layer_index, ticks, ticks_before) VALUES (?, ?, ?, ?, ?, ?)"
 )
@@ -42,84 +41,16 @@ _ADD_KERNELS_WITH_PIPES = (
 )
 
 
-class Kernels(NamedTuple):
-    """Executed operators, as columns; -1 is a time that is not known. `pipes` has a column for each of PIPES."""
-
-    name: Sequence[str]
-    type: Sequence[str]
-    start_ns: Sequence[int]
-    duration_ns: Sequence[int]
-    device: Sequence[str]
-    stream: Sequence[str]
-    model: Sequence[str]
-    step: Sequence[str]
-    pipes: NDArray[np.float64] | None = None
-
-    def at(self, places: Sequence[int]) -> Kernels:
-        """Those at these places."""
-        some: list[Any] = [[column[place] for place in places] for column in self[:8]]
-        return self._make([*some, None if self.pipes is None else self.pipes[places]])
-
-
-class Called(NamedTuple):
-    """All calls of a function together; times in µs."""
-
-    name: str
-    level: str
-    times: int
-    total: float
-    mean: float
-    most: float
-
-
-class _Model:
-    """A model: its layers, and how often each device executed them."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.layers: dict[tuple[str, str], int] = {}
-        self.times: dict[tuple[str, int], int] = defaultdict(int)
-
-
-class _Segment:
-    """Kernels of one step on one stream."""
-
-    def __init__(self, number: int, log: int, inference: _Inference, net: int, start_ns: int) -> None:
-        self.number, self.log, self.inference, self.net = number, log, inference, net
-        self.begin_ns = start_ns // NS_PER_US * NS_PER_US
-        self.end_ns = start_ns
-        self.ticks = self.records = 0
-
-    def add(self, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], ticks: int) -> None:
-        """Further kernels; a start of -1 is not known."""
-        self.records += len(start_ns)
-        self.ticks += ticks
-        self.end_ns = max(self.end_ns, int(end_ns.max()))
-        known = start_ns[start_ns >= 0]
-        if len(known):
-            first, inference = int(known.min()), self.inference
-            inference.start_ns = first if inference.start_ns is None else min(inference.start_ns, first)
-
-
-class _Inference:
-    """A step of a model on a device."""
-
-    def __init__(self, number: int, model: int, device: int, step: int) -> None:
-        self.number, self.model, self.device, self.step = number, model, device, step
-        self.start_ns: int | None = None
-        self.end_ns = 0
-
-
 class Draft:
     """One source on its way into the store."""
 
     def __init__(self, file: Path, name: str, directory: str, device: str) -> None:
         self._connection = new_draft(file)
         self._device = device
-        self._models: dict[str, _Model] = {}
-        self._inferences: dict[tuple[int, str, str], _Inference] = {}
-        self._segments: dict[tuple[str, str, str, str], _Segment] = {}
-        self._by_number: list[_Segment] = []
+        self._models: dict[str, Model] = {}
+        self._inferences: dict[tuple[int, str, str], Inference] = {}
+        self._segments: dict[tuple[str, str, str, str], Segment] = {}
+        self._by_number: list[Segment] = []
         self._parts: dict[int, tuple[int, int]] = {}
         self._last_part = 0
         self._steps: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -204,7 +135,7 @@ class Draft:
         for model, name, kind in dict.fromkeys(keys):
             known = self._models.get(model)
             if known is None:
-                known = self._models[model] = _Model(len(self._models) + 1)
+                known = self._models[model] = Model(len(self._models) + 1)
             indexes[model, name, kind] = known.layers.setdefault((name, kind), len(known.layers))
         return np.fromiter(map(indexes.__getitem__, keys), np.int64, len(keys))
 
@@ -267,15 +198,15 @@ class Draft:
         self._parts[log] = part, used + count
         return range(part * RECORDS_PER_PART + used, part * RECORDS_PER_PART + used + count)
 
-    def _new_segment(self, log: int, key: tuple[str, str, str, str], start_ns: int) -> _Segment:
+    def _new_segment(self, log: int, key: tuple[str, str, str, str], start_ns: int) -> Segment:
         device, stream, model, step = key
         of = self._models[model].number
         inference = self._inferences.get((of, device, step))
         if inference is None:
             number = int(step) if step.strip().isdecimal() else len(self._inferences)
-            inference = _Inference(len(self._inferences) + 1, of, _number(device or self._device), number)
+            inference = Inference(len(self._inferences) + 1, of, _number(device or self._device), number)
             self._inferences[of, device, step] = inference
-        segment = _Segment(len(self._segments) + 1, log, inference, _number(stream), max(start_ns, 0))
+        segment = Segment(len(self._segments) + 1, log, inference, _number(stream), max(start_ns, 0))
         self._segments[key] = segment
         self._by_number.append(segment)
         return segment

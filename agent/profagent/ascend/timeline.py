@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from profagent.ascend.csv_rows import times_ns
-from profagent.ascend.draft import NS_PER_US, Called, Draft, Kernels
+from profagent.ascend.draft import Draft
 from profagent.ascend.families import families
+from profagent.ascend.kernels import NS_PER_US, Called, Kernels
 from profagent.errors import ResultError
 
 if TYPE_CHECKING:
