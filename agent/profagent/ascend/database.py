@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ROWS_PER_BLOCK = 5_000
 BUSY_MS = 2_000
 MAGIC = b"SQLite format 3\0"
+# In its header: how it is written.
+WAL_PLACE, WAL_MODE = 18, b"\x02"
 # What another tool, or SQLite itself, keeps there for itself.
 _OWN_TABLES = frozenset({"status_info", "connectionCats", "sqlite_sequence"})
 # By a word of each database: any of these tables makes it one of a profiler.
@@ -64,9 +66,11 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
 
 
 def _opened(file: Path) -> sqlite3.Connection:
-    # SQLite makes files beside a database with a write-ahead log, even to read it. Where there is none it is told that
-    # nobody writes; what another program writes meanwhile is not seen half.
-    is_still = not file.with_name(f"{file.name}-wal").exists()
+    # SQLite makes files beside a database of this mode, even to read it. Where nobody has it open they are not there,
+    # and it is told that nothing changes; else what another program writes meanwhile is not seen half.
+    with file.open("rb") as data:
+        has_write_ahead_log = data.read(WAL_PLACE + 1)[WAL_PLACE:] == WAL_MODE
+    is_still = has_write_ahead_log and not file.with_name(f"{file.name}-wal").exists()
     uri = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")

@@ -30,8 +30,9 @@ class Kernels(NamedTuple):
 
     def at(self, places: Sequence[int]) -> Kernels:
         """Those at these places."""
-        columns: Any = [[column[place] for place in places] for column in self[:8]]
-        return Kernels(*columns, pipes=None if self.pipes is None else self.pipes[places])
+        columns = dict(zip(self._fields[:-1], self[:-1], strict=True))
+        some: dict[str, Any] = {name: [column[place] for place in places] for name, column in columns.items()}
+        return Kernels(**some, pipes=None if self.pipes is None else self.pipes[places])
 
 
 class Called(NamedTuple):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from profagent.ascend.csv_rows import times_ns
-from profagent.ascend.draft import Draft
 from profagent.ascend.families import families
 from profagent.ascend.kernels import NS_PER_US, Called, Kernels
 from profagent.errors import ResultError
@@ -20,6 +19,8 @@ from profagent.errors import ResultError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from profagent.ascend.draft import Draft
 
 PIECE_BYTES = 1 << 20
 # No event comes near it: what is longer is no timeline.

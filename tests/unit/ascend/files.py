@@ -202,6 +202,7 @@ def timeline(file: Path, events: Sequence[Any]) -> Path:
 
 def database(file: Path) -> Path:
     """One of msprof with two tasks of two steps."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(file)) as connection:
         connection.executescript(f"""
             CREATE TABLE STRING_IDS (id INTEGER PRIMARY KEY, value TEXT);

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from profagent.ascend import database, importing
+from profagent.ascend.csv_rows import blocks
 from profagent.ascend.importing import found_sources
+from profagent.ascend.timeline import pieces
 from profagent.errors import UsageError
 from profagent.importing.importing import command as import_command
 from profagent.stats.cli import command as stats_command
@@ -226,6 +230,54 @@ def test_a_database_that_another_has_locked_or_altered_is_an_error(tmp_path: Pat
         connection.execute("CREATE TABLE something (x)")
     (two,) = taken(workspace, other)
     assert "of no profiler: something" in str(two.error)
+
+
+def test_a_database_that_another_writes_is_an_error_and_nothing_is_made_beside_it(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_MS", 10)
+    file = files.database(tmp_path / "in" / "msprof_1.db")
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        (locked,) = taken(workspace, file)
+        assert "locked" in str(locked.error)
+        connection.execute("ROLLBACK")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("INSERT INTO STRING_IDS VALUES (9, 'new')")
+        connection.commit()
+        assert taken(workspace, file)[0].error is None
+    texts = rows(workspace, "SELECT rows FROM ascend_files WHERE family = 'STRING_IDS'")
+    assert texts == [(5,)]
+    again = file.rename(tmp_path / "in" / "msprof_2.db")
+    assert taken(workspace, again)[0].error is None
+    assert [each.name for each in (tmp_path / "in").iterdir()] == ["msprof_2.db"]
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.json"])
+def test_memory_does_not_grow_with_the_file(name: str, tmp_path: Path) -> None:
+    peaks = []
+    for times in (3_000, 12_000):
+        if name == "x.csv":
+            file = summary(tmp_path / name, OP_SUMMARY, *[kernel()] * times)
+        else:
+            file = timeline(tmp_path / name, files.TIMELINES["msprof"] * times)
+        tracemalloc.start()
+        for _ in blocks(file) if name == "x.csv" else pieces(file):
+            pass
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_processes_side_by_side_bring_the_same(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "WORTH_A_PROCESS_BYTES", 0)
+    inputs = [summary(tmp_path / f"{number}.csv", OP_SUMMARY, *[kernel()] * number) for number in (1, 2)]
+    bad = write(tmp_path / "bad.csv", f"{OP_SUMMARY}\n{kernel()[:50]}")
+    found = taken(workspace, inputs[0], bad, inputs[1])
+    assert [each.kernels for each in found] == [1, 0, 2]
+    assert [each.entries for each in found] == [0, 1, 0]
 
 
 def test_one_that_fails_stops_no_other_and_the_exit_code_says_it(tmp_path: Path, workspace: Path) -> None:
