@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from decimal import Decimal, InvalidOperation
 from itertools import islice
@@ -14,6 +15,7 @@ from profagent.ascend.draft import Draft, encoded
 from profagent.ascend.families import NOT_KNOWN, Family, families, places
 from profagent.ascend.kernels import PIPES, Called, Kernels
 from profagent.errors import ResultError
+from profagent.store.database import LARGEST_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +27,7 @@ ROWS_PER_BLOCK = 2_000
 # A call stack or the names of fused operators may be long.
 LONGEST_CELL = 16 << 20
 UNKNOWN_NS = -1
-_THOUSANDTHS = re.compile(r"(?:\d+\.\d{3},)*\d+\.\d{3}")
+_THOUSANDTHS = re.compile(r"(?:(?:\d{1,15}|[1-8]\d{15})\.\d{3},)*(?:\d{1,15}|[1-8]\d{15})\.\d{3}")
 _SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
 
 Row = list[str]
@@ -58,8 +60,9 @@ def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
     """
     csv.field_size_limit(LONGEST_CELL)
     with file.open("r", encoding="utf-8-sig", newline="") as text:
+        # The header was read before.
+        next(csv.reader(text))
         reader = csv.reader(text, strict=True)
-        next(reader)
         error: Exception | None = None
         while error is None:
             rows: list[Row] = []
@@ -71,8 +74,8 @@ def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
             except (UnicodeDecodeError, csv.Error) as damage:
                 error = damage
             if rows := [row for row in rows if row]:
-                yield rows, reader.line_num + 1
-        raise _damaged(file, reader.line_num, error)
+                yield rows, reader.line_num + 2
+        raise _damaged(file, reader.line_num + 1, error)
 
 
 def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> int:
@@ -134,7 +137,8 @@ def numbers(texts: Sequence[str]) -> NDArray[np.float64]:
 def _time_ns(text: str, scale_ns: int) -> int:
     try:
         # Decimal, because a float rounds 19 digits.
-        return int((Decimal(text.strip()) * scale_ns).to_integral_value())
+        time_ns = int((Decimal(text.strip()) * scale_ns).to_integral_value())
+        return time_ns if abs(time_ns) <= LARGEST_INTEGER else UNKNOWN_NS
     except (InvalidOperation, ValueError, OverflowError):
         return UNKNOWN_NS
 
@@ -177,7 +181,7 @@ def _kernels(header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[s
 def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:
     """As `times_ns`; a float holds every duration to the nanosecond, whatever its digits."""
     found = numbers(texts)
-    if np.isnan(found).any():
+    if not (np.abs(found) * scale_ns < LARGEST_INTEGER).all():
         return times_ns(texts, scale_ns)
     exact: list[int] = np.rint(found * scale_ns).astype(np.int64).tolist()
     return exact
@@ -186,11 +190,16 @@ def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:
 def _called(header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]) -> Iterator[Called]:
     scale = _scale_ns(header[at["total"]]) / 1_000
     names, levels = columns[at["call"]], columns[at["level"]] if "level" in at else ("Runtime",) * len(columns[0])
-    figures = (numbers(columns[at[name]]).tolist() for name in ("count", "total", "mean", "most"))
-    for name, level, count, total, mean, most in zip(names, levels, *figures, strict=True):
-        yield Called(name, level, int(count), total * scale, mean * scale, most * scale)
+    unknown = [math.nan] * len(names)
+    figures = (numbers(columns[at[name]]).tolist() if name in at else unknown for name in _FIGURES)
+    for name, level, *values in zip(names, levels, *figures, strict=True):
+        # What has no number stays a row of the file.
+        if all(map(math.isfinite, values)):
+            count, total, mean, most = values
+            yield Called(name, level, int(count), total * scale, mean * scale, most * scale)
 
 
+_FIGURES = ("count", "total", "mean", "most")
 # What a step's time is the sum of, where no column tells it.
 _PARTS_OF_STEP = ("Computing", "Communication(Not Overlapped)", "Free")
 _STEP_TIME = "Iteration Time(us)"

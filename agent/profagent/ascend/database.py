@@ -12,7 +12,7 @@ from profagent.ascend.kernels import Called, Kernels
 from profagent.errors import ResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 ROWS_PER_BLOCK = 5_000
@@ -25,10 +25,8 @@ _OWN_TABLES = frozenset({"status_info", "connectionCats", "sqlite_sequence"})
 # By a word of each database: any of these tables makes it one of a profiler.
 _KNOWN_TABLES = frozenset({"STRING_IDS", "TASK", "CANN_API", "StepTraceTime", "CommAnalyzerTime", "SESSION_TIME_INFO"})
 _TASKS = (
-    "SELECT ifnull(n.value, ifnull(k.value, 'N/A')), ifnull(y.value, ifnull(k.value, 'N/A')), t.startNs,"
-    " t.endNs - t.startNs, CAST(t.deviceId AS TEXT), CAST(t.streamId AS TEXT), CAST(t.modelId AS TEXT){step}"
-    " FROM TASK t JOIN COMPUTE_TASK_INFO c USING (globalTaskId) LEFT JOIN STRING_IDS n ON n.id = c.name"
-    " LEFT JOIN STRING_IDS y ON y.id = c.opType LEFT JOIN STRING_IDS k ON k.id = c.taskType"
+    "SELECT c.name, c.opType, c.taskType, t.startNs, t.endNs - t.startNs, t.deviceId, t.streamId, t.modelId{step}"
+    " FROM TASK t CROSS JOIN COMPUTE_TASK_INFO c ON c.globalTaskId = t.globalTaskId"
 )
 _STEP = ", ifnull((SELECT CAST(s.id AS TEXT) FROM STEP_TIME s WHERE t.startNs BETWEEN s.startNs AND s.endNs), '')"
 _CALLS = (
@@ -93,9 +91,27 @@ def _import_table(
     draft.end_file(log, "table", name if family is None else family.name, header, count)
     if is_tasks and _has(connection, "COMPUTE_TASK_INFO"):
         step = _STEP if _has(connection, "STEP_TIME") else ", ''"
+        # As a join it takes several times as long.
+        texts: dict[int | None, str] = dict(connection.execute("SELECT id, value FROM STRING_IDS"))
         for rows in _fetched(connection.execute(_TASKS.format(step=step))):
-            names, types, starts, durations, devices, streams, models, steps = zip(*rows, strict=True)
-            draft.add_kernels(log, Kernels(names, types, starts, durations, devices, streams, models, steps))
+            draft.add_kernels(log, _kernels(rows, texts))
+
+
+def _kernels(rows: Sequence[tuple[Any, ...]], texts: Mapping[int | None, str]) -> Kernels:
+    """Rows of the tasks, with names in the place of their numbers; a name that is missing is that of the unit."""
+    names, types, units, starts, durations, devices, streams, models, steps = zip(*rows, strict=True)
+    numbers = {number: str(number) for number in {*devices, *streams, *models}}
+    unit_of = [texts.get(unit, "N/A") for unit in units]
+    return Kernels(
+        [texts.get(name, unit) for name, unit in zip(names, unit_of, strict=True)],
+        [texts.get(kind, unit) for kind, unit in zip(types, unit_of, strict=True)],
+        starts,
+        durations,
+        [numbers[device] for device in devices],
+        [numbers[stream] for stream in streams],
+        [numbers[model] for model in models],
+        steps,
+    )
 
 
 def _add_meaning(draft: Draft, connection: sqlite3.Connection, tables: set[str]) -> list[str]:

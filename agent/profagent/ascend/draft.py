@@ -18,7 +18,7 @@ from profagent.ascend.families import NO_MODEL, NOT_KNOWN
 from profagent.ascend.kernels import NS_PER_US, PIPES, Called, Inference, Kernels, Model, Segment
 from profagent.formats.names import display_text
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ
-from profagent.store.database import RECORDS_PER_PART
+from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART
 from profagent.store.drafts import new_draft
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class Draft:
         )
         return int(cursor.lastrowid or 0)
 
-    def add_block(self, log: int, first: int, rows: int, cells: bytes) -> None:
+    def add_block(self, log: int, first: int, rows: int, cells: str) -> None:
         """Keep rows as they are: a JSON array of them."""
-        self._put("INSERT INTO ascend_block VALUES (?, 1, ?, ?, ?)", (log, first, rows, cells.decode()))
+        self._put("INSERT INTO ascend_block VALUES (?, 1, ?, ?, ?)", (log, first, rows, cells))
         self.rows += rows
 
     def end_file(self, log: int, kind: str, family: str, header: Sequence[str], rows: int) -> None:
@@ -120,7 +120,9 @@ class Draft:
             kernels = kernels.at(known)
         if not kernels.name:
             return
-        models = [NO_MODEL if model in NOT_KNOWN else model for model in kernels.model]
+        models = kernels.model
+        if NOT_KNOWN.intersection(models):
+            models = [NO_MODEL if model in NOT_KNOWN else model for model in models]
         layers = self._layers(models, kernels.name, kernels.type)
         steps = self._steps_of(kernels, models, layers)
         segments = self._segments_of(
@@ -141,8 +143,11 @@ class Draft:
 
     def _steps_of(self, kernels: Kernels, models: Sequence[str], layers: NDArray[np.int64]) -> Sequence[str]:
         """Each kernel's step: where none is told, which execution of its graph it is of."""
-        if all(kernels.step):
+        told = {*kernels.step}
+        if "" not in told:
             return kernels.step
+        if told == {""} and {*models} == {NO_MODEL}:
+            return (" 0",) * len(models)
         steps = list(kernels.step)
         for place, (step, device, model, layer) in enumerate(
             zip(kernels.step, kernels.device, models, layers.tolist(), strict=True)
@@ -203,7 +208,7 @@ class Draft:
         of = self._models[model].number
         inference = self._inferences.get((of, device, step))
         if inference is None:
-            number = int(step) if step.strip().isdecimal() else len(self._inferences)
+            number = int(step) if _is_number(step) else len(self._inferences)
             inference = Inference(len(self._inferences) + 1, of, _number(device or self._device), number)
             self._inferences[of, device, step] = inference
         segment = Segment(len(self._segments) + 1, log, inference, _number(stream), max(start_ns, 0))
@@ -241,7 +246,7 @@ class Draft:
 
     def _write_models(self) -> None:
         for name, model in self._models.items():
-            number = int(name) if name.isdecimal() else int(NO_MODEL)
+            number = int(name) if _is_number(name) else int(NO_MODEL)
             shown = SINGLE_OPERATORS if name == NO_MODEL else f"model {name}" if name.isdecimal() else name
             self._put(
                 "INSERT INTO model (model, job, name, model_id, aicore) VALUES (?, 1, ?, ?, 1)",
@@ -325,11 +330,15 @@ class Draft:
         self._connection.executemany(sql, rows)
 
 
-def encoded(rows: Sequence[Any]) -> bytes:
+def encoded(rows: Sequence[Any]) -> str:
     """Rows as the JSON of a block."""
-    return msgspec.json.encode(rows)
+    return msgspec.json.encode(rows).decode()
 
 
 def _number(text: str) -> int:
-    """A device or stream; 0 where it has no number."""
-    return int(text) if text.strip().isdecimal() else 0
+    """A device or stream; 0 where it has no number that the store holds."""
+    return int(text) if _is_number(text) else 0
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().isdecimal() and int(text) <= LARGEST_INTEGER

@@ -198,6 +198,11 @@ def _drafted(asked: tuple[Source, Path, str]) -> Drafted:
     except (ProfagentError, OSError, sqlite3.Error) as error:
         file.unlink(missing_ok=True)
         return Drafted(source, None, _as_ours(source.address, error))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Values that no known file has must not stop the other sources.
+        file.unlink(missing_ok=True)
+        odd = ResultError(source.address, 1, f"it has values that no known file of its family has: {error}")
+        return Drafted(source, None, odd)
     finally:
         if was_on:
             gc.enable()

@@ -15,6 +15,7 @@ from profagent.ascend.csv_rows import times_ns
 from profagent.ascend.families import families
 from profagent.ascend.kernels import NS_PER_US, Called, Kernels
 from profagent.errors import ResultError
+from profagent.store.database import LARGEST_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from profagent.ascend.draft import Draft
 
 PIECE_BYTES = 1 << 20
+_BETWEEN = b" \t\r\n,"
 # No event comes near it: what is longer is no timeline.
 LONGEST_EVENT_BYTES = 64 << 20
 _ARRAY = re.compile(rb'\s*(?:\[|\{(?:.{0,65536}?,)?\s*"traceEvents"\s*:\s*\[)', re.DOTALL)
@@ -73,7 +75,7 @@ def is_timeline(beginning: bytes) -> bool:
     return rest[:1] == b"]" or (rest[:1] == b"{" and b'"ph"' in rest[:65536])
 
 
-def pieces(file: Path) -> Iterator[tuple[bytes, list[Event]]]:
+def pieces(file: Path) -> Iterator[tuple[str, list[Event]]]:
     """Whole events as they stand in the file, a JSON array of about PIECE_BYTES at a time, and decoded.
 
     Raises ResultError at what is damaged, after what came before.
@@ -88,12 +90,15 @@ def pieces(file: Path) -> Iterator[tuple[bytes, list[Event]]]:
         held = held[start.end() :]
         while True:
             more = data.read(PIECE_BYTES)
+            # The comma before an event may come with the piece behind it.
+            bare = held.lstrip(_BETWEEN)
+            line += held[: len(held) - len(bare)].count(b"\n")
+            held = bare
             cut, events = _whole_events(held, is_last=not more)
             if cut:
-                yield b"[" + held[:cut] + b"]", events
+                yield f"[{_text(file, line, held[:cut])}]", events
                 line += held[:cut].count(b"\n")
-                held = held[cut:].lstrip()
-                held = held[1:] if held[:1] == b"," else held
+                held = held[cut:]
             if not more:
                 _require_end(file, line, held)
                 return
@@ -222,6 +227,15 @@ def _cuts(held: bytes) -> Iterator[int]:
         end = comma
 
 
+def _text(file: Path, line: int, events: bytes) -> str:
+    try:
+        return events.decode()
+    except UnicodeDecodeError as error:
+        raise ResultError(
+            file, line + events[: error.start].count(b"\n"), "it is not UTF-8: save it as UTF-8"
+        ) from error
+
+
 def _decoded(text: bytes) -> list[Event] | None:
     try:
         return _EVENTS.decode(b"[" + text + b"]")
@@ -254,6 +268,6 @@ def _times_ns(values: Sequence[Any]) -> list[int]:
 
 
 def _ns(value: Any) -> int:
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float)) and abs(value) < LARGEST_INTEGER // NS_PER_US:
         return round(value * NS_PER_US)
     return times_ns([str(value)], NS_PER_US)[0]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from profagent.ascend import database, importing
+from profagent.ascend import csv_rows, database, importing
+from profagent.ascend import timeline as timelines
 from profagent.ascend.csv_rows import blocks
 from profagent.ascend.importing import found_sources
 from profagent.ascend.timeline import pieces
@@ -253,10 +254,20 @@ def test_a_database_that_another_writes_is_an_error_and_nothing_is_made_beside_i
     assert [each.name for each in (tmp_path / "in").iterdir()] == ["msprof_2.db"]
 
 
+@pytest.mark.parametrize("size", [50, 51, 100, 333])
+def test_events_are_the_same_in_pieces_of_any_size(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = files.TIMELINES["msprof"] * 3
+    file = write(tmp_path / "x.json", json.dumps(events, indent=1))
+    monkeypatch.setattr(timelines, "PIECE_BYTES", size)
+    assert [event for text, _ in pieces(file) for event in json.loads(text)] == events
+
+
 @pytest.mark.parametrize("name", ["x.csv", "x.json"])
-def test_memory_does_not_grow_with_the_file(name: str, tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_rows, "ROWS_PER_BLOCK", 500)
+    monkeypatch.setattr(timelines, "PIECE_BYTES", 128 << 10)
     peaks = []
-    for times in (3_000, 12_000):
+    for times in (2_000, 8_000):
         if name == "x.csv":
             file = summary(tmp_path / name, OP_SUMMARY, *[kernel()] * times)
         else:
