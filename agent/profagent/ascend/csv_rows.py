@@ -7,6 +7,7 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-ROWS_PER_BLOCK = 2_000
+ROWS_PER_BLOCK = 1_000
 # A call stack or the names of fused operators may be long.
 LONGEST_CELL = 16 << 20
 UNKNOWN_NS = -1
@@ -31,6 +32,21 @@ _THOUSANDTHS = re.compile(r"(?:(?:\d{1,15}|[1-8]\d{15})\.\d{3},)*(?:\d{1,15}|[1-
 _SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
 
 Row = list[str]
+
+
+class Columns:
+    """Rows seen by column: most columns of a kernel are never asked for."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self._rows)
+
+    def __getitem__(self, place: int) -> list[str]:
+        """A column."""
+        return list(map(itemgetter(place), self._rows))
 
 
 class Sheet(NamedTuple):
@@ -92,8 +108,7 @@ def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernel
                 odd += [(line - len(rows) + place, len(row)) for place, row in enumerate(rows) if len(row) != width]
                 rows = [row for row in rows if len(row) == width]  # noqa: PLW2901 - the others mean nothing
             if rows:
-                columns = list(zip(*rows, strict=True))
-                _take(draft, log, into if into != "kernels" or has_kernels else "", sheet.header, columns, at)
+                _take(draft, log, into if into != "kernels" or has_kernels else "", sheet.header, Columns(rows), at)
     finally:
         draft.end_file(log, "summary", "other" if family is None else family.name, sheet.header, count)
     if odd:
@@ -103,9 +118,7 @@ def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernel
     return count
 
 
-def _take(
-    draft: Draft, log: int, into: str, header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]
-) -> None:
+def _take(draft: Draft, log: int, into: str, header: Sequence[str], columns: Columns, at: dict[str, int]) -> None:
     """What rows of a family mean beside being rows."""
     if into == "kernels":
         draft.add_kernels(log, _kernels(header, columns, at))
@@ -154,8 +167,8 @@ def _scale_ns(name: str) -> int:
     return next((scale for unit, scale in _SCALES_NS.items() if unit in name), 1_000)
 
 
-def _kernels(header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]) -> Kernels:
-    count = len(columns[0])
+def _kernels(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Kernels:
+    count = len(columns)
 
     def of(meaning: str) -> Sequence[str]:
         return columns[at[meaning]] if meaning in at else ("",) * count
@@ -187,9 +200,9 @@ def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:
     return exact
 
 
-def _called(header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]) -> Iterator[Called]:
+def _called(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Iterator[Called]:
     scale = _scale_ns(header[at["total"]]) / 1_000
-    names, levels = columns[at["call"]], columns[at["level"]] if "level" in at else ("Runtime",) * len(columns[0])
+    names, levels = columns[at["call"]], columns[at["level"]] if "level" in at else ("Runtime",) * len(columns)
     unknown = [math.nan] * len(names)
     figures = (numbers(columns[at[name]]).tolist() if name in at else unknown for name in _FIGURES)
     for name, level, *values in zip(names, levels, *figures, strict=True):
@@ -205,16 +218,14 @@ _PARTS_OF_STEP = ("Computing", "Communication(Not Overlapped)", "Free")
 _STEP_TIME = "Iteration Time(us)"
 
 
-def _add_steps(draft: Draft, header: Sequence[str], columns: Sequence[Sequence[str]], at: dict[str, int]) -> None:
-    parts_at = places(header, families().steps)
-    whole = header.index(_STEP_TIME) if _STEP_TIME in header else None
+def _add_steps(draft: Draft, header: Sequence[str], columns: Columns, at: dict[str, int]) -> None:
+    known = {name: numbers(columns[place]).tolist() for name, place in places(header, families().steps).items()}
+    wholes = numbers(columns[header.index(_STEP_TIME)]).tolist() if _STEP_TIME in header else None
     for place, step in enumerate(columns[at["step"]]):
-        parts = {name: _number(columns[column][place]) for name, column in parts_at.items()}
-        known = {name: value for name, value in parts.items() if value == value}  # noqa: PLR0124 - NaN is not itself
-        total = (
-            sum(known.get(name, 0.0) for name in _PARTS_OF_STEP) if whole is None else _number(columns[whole][place])
-        )
-        draft.add_step(f"step {step or 'N/A'}", {"": total, **known})
+        parts = {name: values[place] for name, values in known.items() if math.isfinite(values[place])}
+        total = sum(parts.get(name, 0.0) for name in _PARTS_OF_STEP) if wholes is None else wholes[place]
+        if math.isfinite(total):
+            draft.add_step(f"step {step or 'N/A'}", {"": total, **parts})
 
 
 def _damaged(file: Path, line: int, error: Exception) -> ResultError:
