@@ -7,6 +7,7 @@ import gc
 import hashlib
 import json
 import os
+import re
 import shlex
 import sqlite3
 import time
@@ -297,6 +298,7 @@ def _what_each_makes(found: Sequence[Found]) -> dict[Path, tuple[str, ...]]:
     return makes
 
 
+_DEVICE = re.compile(r"(?:^|/)device_(\d+)/")
 _ANALYSIS = ("analysis", "communication_analyzer")
 
 
@@ -305,6 +307,9 @@ def _about(source: Source) -> dict[str, str]:
     labels = {"source": "ascend"}
     folder = source.path if source.path.is_dir() else source.path.parent
     folder = folder.parent if folder.name in ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output") else folder
+    devices = {found[1] for file in source.files if (found := _DEVICE.search(str(file.relative_to(source.path))))}
+    if len(devices) == 1:
+        labels["device"] = devices.pop()
     for file in sorted(folder.glob("profiler_info*.json")) if source.path.is_dir() else ():
         try:
             facts: dict[str, Any] = json.loads(file.read_text("utf-8-sig"))
