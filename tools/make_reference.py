@@ -21,6 +21,7 @@ import click
 
 from profagent.advise.advise import LACKS, MEANS
 from profagent.advise.rules import SEVERITIES, own_rules
+from profagent.ascend.families import families as ascend_families
 from profagent.ascend_options.rules import all_rules
 from profagent.cli.main import EXIT_CODES, GROUPS, VERBS, group
 from profagent.ingest.decoder import schemas
@@ -240,6 +241,57 @@ def _rule_line(rule: Rule) -> str:
     return f"- {'✗' if rule.mark == 'bad' else '?'} {'/'.join(rule.of)}: {rule.text} [{rule.source}]"
 
 
+# By what a family of the Ascend frameworks becomes beside rows.
+_PLACES = {
+    "kernels": "kernels: `op_records`, `stats` by layer, type, model and segment",
+    "steps": "`stats --by step`",
+    "calls": "`stats --by api`",
+}
+_MEANINGS = {
+    **dict.fromkeys(("name", "type"), "name and type of a layer"),
+    **dict.fromkeys(("start", "duration"), "start and ticks of a record, whole nanoseconds"),
+    "device": "device of an inference",
+    "stream": "segment",
+    "model": "model; 4294967295 or N/A is `single-op`",
+    "model_name": "model, before its number",
+    "step": "inference; without it each execution of a graph is one",
+    **dict.fromkeys(("mac_busy", "vec_busy"), "the counter of that name"),
+    **dict.fromkeys(("dtrans", "dld", "dstr"), "the counter of that name, as likely: pipes differ from those of SS928"),
+    **dict.fromkeys(("call", "level", "count", "total", "mean", "most"), "`stats --by api`"),
+}
+_KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
+_ONLY_ROW = "only in its row"
+
+
+def ascend_page() -> str:
+    """Families of files and the meanings of their columns, from the aliases."""
+    known = ascend_families()
+    lines = [NOTICE.format("agent/profagent/ascend/families.toml"), "# Results of the Ascend family", ""]
+    lines += ["What `profagent import` takes, and where it goes: [how to](../howto/ascend.md).", ""]
+    lines += ["Every row of every file is in the view `ascend_values`, cell by cell, as it is written there."]
+    lines += [
+        "What else becomes of it is in the third column. A file is known by the columns, processes or words named."
+    ]
+    for kind, title in _KINDS.items():
+        lines += ["", f"## {title}", ""]
+        lines += ["| family | what it is | goes to | known by | tried with |", "|---|---|---|---|---|"]
+        for family in known.family:
+            if family.kind == kind:
+                into = "; ".join(_PLACES[each] for each in family.into.split(", ") if each) or _ONLY_ROW
+                marks = [*family.needs, *family.processes, *family.categories, *family.keys, *family.names]
+                by = ", ".join(f"`{mark}`".replace("|", "` or `") for mark in marks) or "its name"
+                tried = "real sample" if family.sample else "documented columns only"
+                lines.append(f"| {family.name} | {family.about} | {into} | {by} | {tried} |")
+    lines += ["", "All other tables of a database are kept row by row as well.", "", "## Columns", ""]
+    lines += ["| meaning | headers | goes to |", "|---|---|---|"]
+    for meaning, headers in known.columns.items():
+        shown = ", ".join(f"`{header}`" for header in headers)
+        lines.append(f"| {meaning} | {shown} | {_MEANINGS.get(meaning, _ONLY_ROW)} |")
+    for part, headers in known.steps.items():
+        lines.append(f"| part of a step: {part} | {', '.join(f'`{each}`' for each in headers)} | `stats --by step` |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "rules.md": rules_page,
     "commands.md": commands_page,
@@ -247,6 +299,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "database.md": database_page,
     "settings.md": settings_page,
     "options.md": options_page,
+    "ascend.md": ascend_page,
 }
 
 

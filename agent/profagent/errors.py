@@ -9,6 +9,7 @@ ProfagentError            1  the answer is 'no', or something went wrong
 │   └── RefusedError         it can, and does not take our credentials, or we not its own
 ├── IncompleteError       4  data that existed is missing
 ├── FormatError           1  bytes that are not what their file's format says
+├── ResultError           1  a file of results of another tool is damaged, or none
 └── StoreError            1  the database cannot be used
     ├── DiskFullError        the disk takes no more; a capture waits for room
     └── WorkspaceBusyError   another process writes to the workspace
@@ -108,6 +109,14 @@ class FormatError(ProfagentError):
         self.offset = offset
         self.expected = expected
         self.found = found
+
+
+class ResultError(ProfagentError):
+    """A file that another tool wrote cannot be read from a line on."""
+
+    def __init__(self, file: object, line: int, what: str, *, hint: str = "") -> None:
+        super().__init__(f"{file}: line {line}: {what}", hint=hint or "write it anew, or import the others without it")
+        self.line = line
 
 
 class StoreError(ProfagentError):

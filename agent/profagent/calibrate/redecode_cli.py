@@ -15,11 +15,12 @@ from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import printable
 from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content
+from profagent.formats.records import NANOSECOND_CLOCK_MHZ
 from profagent.importing.job_folder import alone_in_job, job_database, named_target, new_database
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.counters import exchange_counters
 from profagent.store.database import reading
-from profagent.store.queries import find_session
+from profagent.store.queries import find_session, jobs_of
 from profagent.store.sessions import require_records
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
@@ -73,6 +74,11 @@ async def _redecoded(
     async with reading(database) as connection:
         found = await find_session(connection, session)
         await require_records(connection, found.session)
+        if any(job.frequency_mhz == NANOSECOND_CLOCK_MHZ for job in await jobs_of(connection, found.session)):
+            raise UsageError(
+                f"session {found.session} has results of another tool, which no counter map is about",
+                hint="its counters are those that the tool wrote",
+            )
     counter_map = maps.of(simulated=found.simulated, sdk=found.sdk_version)
     if counter_map is None:
         raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
 from profagent.cli.table import UNKNOWN, printable, time_text
+from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
 from profagent.ingest.decoder import source_named
 from profagent.link.messages import JOB_SOURCE
@@ -75,6 +76,11 @@ UNVERIFIED = (
     "an aicore segment is placed after the one before it; the board does not store when a layer began",
 )
 _OF_SESSION = ("session", "source", "board", "hostname", "simulated", "daemon_version", "sdk_version")
+# Of what another tool's files told.
+TOLD = {
+    "told_by": "another tool",
+    "unverified": ["times are those that another tool wrote for another Ascend device; nothing here was measured"],
+}
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
@@ -90,7 +96,7 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
         **{name: getattr(session, name) for name in _OF_SESSION},
         "job": job.name,
         "job_state": job.state,
-        "frequency_mhz": job.frequency_mhz,
+        "frequency_mhz": shown_mhz(job.frequency_mhz),
         "counter_map": session.counter_map,
         "counter_map_digest": session.counter_map_digest,
         "likely_counters": likely,
@@ -101,12 +107,14 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
         "not_final": await not_final(connection, session.session, job.job),
         "pmu": _pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
+        **(TOLD if job.frequency_mhz == NANOSECOND_CLOCK_MHZ else {}),
     }
 
 
 def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
     """How well a JOB was sampled, its losses and notes, and that nothing is missing where nothing is."""
-    yield from sampling_lines(provenance["sampling"])
+    if "told_by" not in provenance:
+        yield from sampling_lines(provenance["sampling"])
     yield from map(printable, not_final_lines(provenance["not_final"]))
     if not provenance["ledger"]["loss"]:
         yield "loss: none"

@@ -111,6 +111,11 @@ class Run:
         return any(job["simulated"] for job in self.provenance)
 
     @property
+    def is_told(self) -> bool:
+        """Whether its figures are another tool's, of another device."""
+        return any("told_by" in job for job in self.provenance)
+
+    @property
     def losses(self) -> int:
         """What its ledger has."""
         return sum(sum(job["ledger"]["loss"].values()) for job in self.provenance)
@@ -152,11 +157,14 @@ class Diff:
 _FACTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "figures": lambda job: "simulated" if job["simulated"] else "measured",
     "board": lambda job: None if job["board"] == "import" else job["hostname"] or job["board"],
+    "device": lambda job: "another Ascend device" if "told_by" in job else "SS928",
     "frequency": lambda job: f"{job['frequency_mhz']} MHz" if job["frequency_mhz"] else None,
     "interval": lambda job: job["sampling"]["interval"],
     "sdk": lambda job: job["sdk_version"] or None,
     "counter map": lambda job: job["counter_map"] or "none",
 }
+# What files of another device do not tell.
+_NOT_TOLD = ("sampling", "NPU clock", "DDR bytes", "effective shares of cube and vector")
 _WANTED = ("figures", "frequency", "interval")
 
 
@@ -169,7 +177,9 @@ def unfair(base: Run, new: Run, models: Iterable[tuple[ModelRun, ModelRun]]) -> 
     for side, run, facts in (("BASE", base, ones), ("NEW", new, others)):
         if run.losses:
             yield f"{side} is incomplete: its ledger has losses of {run.losses:,}"
-        if missing := [name for name in _WANTED if not facts[name]]:
+        if run.is_told:
+            yield f"{side} has no {', '.join(_NOT_TOLD)}: these are not compared"
+        elif missing := [name for name in _WANTED if not facts[name]]:
             yield f"{side} does not tell: {', '.join(missing)}"
     for one, other in models:
         if one.pictures and other.pictures and one.pictures != other.pictures:

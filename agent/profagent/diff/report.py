@@ -27,6 +27,8 @@ COLUMNS = (
 )
 # What a narrow terminal does without, first of all.
 LESS = ("p", "change(us)", "BASE(us)", "NEW(us)")
+# Of runs on two devices all layers are shown, with what bounds each.
+BOUNDS = (Column("BASE bound"), Column("NEW bound"))
 OTHER_KINDS = ("moved", "renamed", "fused", "split", "inserted", "removed")
 FAILED = "FAILED"
 # The column that says slower or faster.
@@ -82,24 +84,36 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def _layer_rows(model: ModelDiff, likely: Collection[str] = ()) -> list[tuple[Cell, ...]]:
-    """Rows of COLUMNS: layers that are slower, faster or others, in their order; `likely` counters are marked."""
+def _layer_rows(
+    model: ModelDiff, likely: Collection[str] = (), *, across_devices: bool = False
+) -> list[tuple[Cell, ...]]:
+    """Rows of COLUMNS: layers that are slower, faster or others, in their order; `likely` counters are marked.
+
+    Across devices they are all layers, with BOUNDS.
+    """
     rows: list[tuple[Cell, ...]] = []
     for at, match in enumerate(model.matches):
         change = model.changes.get(at)
+        bounds = _bounds(model, match) if across_devices else ()
         if change is None:
-            rows.append(_alone(model, match))
-        elif change.is_significant or match.kind != "same":
+            rows.append((*_alone(model, match), *bounds))
+        elif change.is_significant or match.kind != "same" or across_devices:
             figures = (change.base.median, change.new.median, change.difference, change.percent, change.p)
-            rows.append((_names(model, match), _what(match, change, likely), *figures))
+            rows.append((_names(model, match), _what(match, change, likely), *figures, *bounds))
     return rows
 
 
-def _markdown_table(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    yield f"| {' | '.join(column.title for column in COLUMNS)} |"
-    yield f"|{'|'.join('---' if column.decimals is None else '---:' for column in COLUMNS)}|"
+def _bounds(model: ModelDiff, match: Match) -> tuple[Cell, ...]:
+    """What bounds each side; of several layers none is told."""
+    sides = ((model.base, match.base), (model.new, match.new))
+    return tuple(run.bound_of(places[0]) if len(places) == 1 else None for run, places in sides)
+
+
+def _markdown_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    yield f"| {' | '.join(column.title for column in columns)} |"
+    yield f"|{'|'.join('---' if column.decimals is None else '---:' for column in columns)}|"
     for row in rows:
-        cells = (markdown(cell_text(*each)) for each in zip(COLUMNS, row, strict=True))
+        cells = (markdown(cell_text(*each)) for each in zip(columns, row, strict=True))
         yield f"| {' | '.join(cells)} |"
 
 
@@ -145,12 +159,14 @@ def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[
     for model in found.models:
         yield ""
         yield from map(shown, _model_lines(model))
-        if rows := _layer_rows(model, _likely(found)):
+        across_devices = found.base.is_told or found.new.is_told
+        columns = (*COLUMNS, *BOUNDS) if across_devices else COLUMNS
+        if rows := _layer_rows(model, _likely(found), across_devices=across_devices):
             yield ""
             if as_markdown:
-                yield from _markdown_table(rows)
+                yield from _markdown_table(columns, rows)
             else:
-                yield from fitted_lines(COLUMNS, rows, width, less=LESS, tones=[_tone(row) for row in rows])
+                yield from fitted_lines(columns, rows, width, less=LESS, tones=[_tone(row) for row in rows])
 
 
 def _line(line: str, width: int) -> str:
@@ -168,7 +184,10 @@ def _remarks(found: Diff) -> Iterator[str]:
         yield _outcome_line(*outcome)
     for side, run in (("BASE", found.base), ("NEW", found.new)):
         mark = f"  {SIMULATED}" if run.is_simulated else ""
-        sampling = "; ".join(f"{job['job']}: {sampling_line(job['sampling'])}" for job in run.provenance)
+        told = [job for job in run.provenance if "told_by" in job]
+        sampling = "; ".join(
+            job["job"] if job in told else f"{job['job']}: {sampling_line(job['sampling'])}" for job in run.provenance
+        )
         yield f"{side} is {run.called}{mark}{': ' if sampling else ''}{sampling}"
     yield from (f"unfair: {line}" for line in found.unfair)
     if likely := _likely(found):
@@ -231,7 +250,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
         "base": _run(found.base),
         "new": _run(found.new),
         "total": _change(found.total),
-        "models": [_model(model) for model in found.models],
+        "models": [_model(model, has_bounds=found.base.is_told or found.new.is_told) for model in found.models],
         "only": [{"in": side, "model": name} for side, name in found.only],
         "calls": [_change(change) for change in found.calls],
     }
@@ -241,7 +260,7 @@ def _run(run: Run) -> dict[str, Any]:
     return {"called": run.called, "simulated": run.is_simulated, "jobs": run.provenance}
 
 
-def _model(model: ModelDiff) -> dict[str, Any]:
+def _model(model: ModelDiff, *, has_bounds: bool) -> dict[str, Any]:
     return {
         "model": model.name,
         "base_inferences": len(model.base.times),
@@ -253,6 +272,7 @@ def _model(model: ModelDiff) -> dict[str, Any]:
                 "base": [model.base.layers[place]._asdict() for place in match.base],
                 "new": [model.new.layers[place]._asdict() for place in match.new],
                 "change": _change(model.changes[at]) if at in model.changes else None,
+                **({"bounds": _bounds(model, match)} if has_bounds else {}),
             }
             for at, match in enumerate(model.matches)
         ],

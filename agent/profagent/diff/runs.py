@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profagent.errors import UsageError
+from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
 from profagent.stats.figures import UNITS, UNKNOWN, left_out, warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -57,6 +58,15 @@ class ModelRun:
     pictures: frozenset[tuple[int, int]] = frozenset()
     left_out: int = 0
     counters: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    bound: Callable[[NDArray[np.float64]], str | None] = bound_by
+
+    def bound_of(self, place: int) -> str | None:
+        """What bounds a layer; None where it is not known."""
+        found = self.counters.get(place)
+        if found is None or not len(found):
+            return None
+        ratios = found[:, : len(RATIOS)]
+        return self.bound(mean_ratios(ratios, np.ones(len(ratios))))
 
     def totals(self) -> NDArray[np.float64]:
         """Each inference's time; a layer that it has no record of counts with its median."""
@@ -146,10 +156,13 @@ def _model_run(job: JobRecords, model: int, name: str, keeps: NDArray[np.bool_])
         ),
         times[~np.isnan(times).all(axis=1)],
         frozenset(
-            (row.batch_num, row.input_pic_num) for row, keep in zip(series.inferences, kept, strict=True) if keep
+            (row.batch_num, row.input_pic_num)
+            for row, keep in zip(series.inferences, kept, strict=True)
+            if keep and row.batch_num
         ),
         int((is_ours & ~keeps).sum()),
         _counters(series, kept, {layer: place for place, (_, layer, unit) in enumerate(keys) if unit == UNITS[0]}),
+        job.bound,
     )
 
 

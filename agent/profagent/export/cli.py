@@ -28,6 +28,7 @@ from profagent.export.data_cli import parquet, sqlite
 from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
 from profagent.export.merged_cli import perfetto, speedscope, trace
 from profagent.export.tables import acl_statistic_rows, inference_tables
+from profagent.formats.records import shown_mhz
 from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
 from profagent.store.database import reading
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
@@ -126,7 +127,7 @@ async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choi
         rows = await acl_statistic_rows(calls(connection, scope, log.log))
         tables.append(ShownTable("Acl statistic", about, ACL_STATISTIC, rows))
     devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
-    frequency = [(device, scope.job.frequency_mhz) for device in devices]
+    frequency = [(device, shown_mhz(scope.job.frequency_mhz)) for device in devices]
     tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
     known = await count_inferences(connection, scope.job.job, scope.session.session)
     events = await event_counts(connection, scope.session.session)

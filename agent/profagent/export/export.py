@@ -15,6 +15,7 @@ from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY, sheet_p
 from profagent.export.tables import acl_statistic_rows, inference_tables, mean_tables
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
 from profagent.files import make_directory, write_atomically, written_atomically
+from profagent.formats.records import shown_mhz
 from profagent.store.database import reading
 from profagent.store.queries import Scope, call_logs, calls, earliest_call_us, find_session, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
@@ -99,10 +100,12 @@ async def export_summary(
         selection = await Selection.of(connection, output.scope, choice)
         make_tables = mean_tables if aggregate else inference_tables
         total = len(await selection.groups()) if aggregate else await selection.count()
+        mhz = shown_mhz(output.scope.job.frequency_mhz)
         with progress("export", "tables") as shown:
             async for row, op_summary, op_statistic in make_tables(connection, output.scope, selection):
-                name = op_summary_name(row, output.scope.job.frequency_mhz, is_aggregate=aggregate)
-                output.write_sheet(name, OP_SUMMARY, op_summary, sheet_format)
+                output.write_sheet(
+                    op_summary_name(row, mhz, is_aggregate=aggregate), OP_SUMMARY, op_summary, sheet_format
+                )
                 name = op_statistic_name(row, is_aggregate=aggregate)
                 output.write_sheet(name, OP_STATISTIC, op_statistic, sheet_format)
                 shown(row.position + 1, total)

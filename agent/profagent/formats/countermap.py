@@ -202,6 +202,22 @@ def bound_by(ratios: NDArray[np.float64]) -> str | None:
     return "unexplained" if ratios.max() < UNEXPLAINED else _largest_of(ratios)
 
 
+def largest_pipe(ratios: NDArray[np.float64]) -> str | None:
+    """Which pipe of another Ascend device takes most of the time: `mac`, `vec`, `Dstr`, `Dtrans` or `DLD`.
+
+    `unexplained`: none takes a half. None where none is known: thresholds of SS928 say nothing about it.
+    """
+    mac, _, vec, _, dstr, dtrans, dld, _ = ratios
+    known = [(each, name) for each, name in zip((mac, vec, dstr, dtrans, dld), _PIPES, strict=True) if each >= 0]
+    if not known:
+        return None
+    most, name = max(known)
+    return "unexplained" if most < UNEXPLAINED else name
+
+
+_PIPES = ("mac", "vec", "Dstr", "Dtrans", "DLD")
+
+
 def _largest_of(ratios: NDArray[np.float64]) -> str:
     mac_busy, _, vec_busy, vec_ppen, dstr, dtrans, dld, wld = ratios
     most, transfer = max((dstr, "Dstr"), (dld, "DLD"), (wld, "WLD"))

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 
 CYCLES_PER_TICK = 100
+# With such a clock a tick is a nanosecond: durations that another tool told in time, and not in ticks.
+NANOSECOND_CLOCK_MHZ = 100_000
+
+
+def shown_mhz(frequency_mhz: int | None) -> int | None:
+    """The NPU's clock; None where it is not known, or where another tool told durations."""
+    return None if frequency_mhz == NANOSECOND_CLOCK_MHZ else frequency_mhz
 
 
 @overload

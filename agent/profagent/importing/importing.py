@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from profagent.cli import options
 from profagent.cli.progress import progress
 from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
+from profagent.cli.table import printable
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
@@ -36,6 +38,7 @@ from profagent.store.workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from profagent.ascend.importing import Taken
     from profagent.cli.progress import Progress
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change, Step
@@ -273,12 +276,14 @@ SESSION = 1
 
 
 @click.command("import")
-@options.job_directory()
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
+@options.job_directory(required=False)
 @click.option(
     "--workspace",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Copy the JOB into this workspace as a session, in place of the JOB's own database.",
+    help="With -dir: copy the JOB into this workspace as a session, in place of the JOB's own database. With PATH: the"
+    " workspace ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
 )
 @click.option(
     "--board",
@@ -292,7 +297,8 @@ SESSION = 1
 @options.quiet
 def command(
     *,
-    directory: Path,
+    paths: tuple[Path, ...],
+    directory: Path | None,
     workspace: Path | None,
     board: str | None,
     maps: CounterMaps,
@@ -307,9 +313,20 @@ def command(
     already is not copied again. Exit code 4: records that existed are missing; the summary says which. Exit code 1 also
     where there is no record at all: it says why.
 
+    Each PATH is a JOB, or has results of msprof, torch_npu, MindSpore or TensorFlow: a PROF_…, …_ascend_pt or
+    …_ascend_ms directory, one of their CSV, JSON or .db files, an archive of such, or a folder of many. Each result
+    becomes a session of a workspace.
+
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --workspace lab --board euler
+    Example: profagent import runs/rank0_ascend_pt runs/PROF_000001_20260823165326062_AB
     """
+    if (directory is None) == (not paths):
+        raise UsageError("name either a JOB directory or what to import", hint="-dir JOB…, or PATH…")
+    if directory is None and len(paths) == 1 and source_named(paths[0].resolve().name):
+        directory = paths[0]
+    if directory is None:
+        return run_to_the_end(lambda: _results(paths, Workspace.at(workspace), identity_of(board), as_json=as_json))
     profiling = None if acl_json is None else read_acl_json(acl_json)
     if workspace is None:
         if board is not None:
@@ -340,6 +357,42 @@ def identity_of(board: str | None) -> str:
         return NO_BOARD
     entry = BoardsFile().entries().get(board)
     return entry.uuid if entry is not None and entry.uuid else board
+
+
+async def _results(paths: Sequence[Path], workspace: Workspace, board: str, *, as_json: bool) -> int:
+    """Results of other tools, a session each; the exit code."""
+    from profagent.ascend.importing import found_sources, import_results  # noqa: PLC0415 - a JOB needs none of it
+
+    found = await asyncio.to_thread(found_sources, paths)
+    with click.progressbar(length=len(found), label="importing", file=sys.stderr) as bar:
+        taken = await import_results(found, workspace, board, lambda _: bar.update(1))
+    if as_json:
+        click.echo(msgspec.json.encode([_result_document(each) for each in taken]))
+    else:
+        for each in taken:
+            click.echo(printable(_result_line(each)))
+        click.echo(f"database: {workspace.database}")
+    for each in taken:
+        if each.error is not None:
+            tell(f"{each.path}: {each.error}")
+            tell(f"  {each.error.hint}")
+    if any(each.error is not None for each in taken):
+        return ProfagentError.exit_code
+    return IncompleteError.exit_code if any(each.entries for each in taken) else 0
+
+
+def _result_line(taken: Taken) -> str:
+    if taken.session is None:
+        return f"not imported: {taken.path}"
+    if taken.is_known:
+        return f"session {taken.session}: {taken.path}: nothing new"
+    entries = f", {taken.entries} in its ledger" if taken.entries else ""
+    return f"session {taken.session}: {taken.path}: {taken.rows:,} rows, {taken.kernels:,} kernels{entries}"
+
+
+def _result_document(taken: Taken) -> dict[str, Any]:
+    error = None if taken.error is None else str(taken.error)
+    return {**taken._asdict(), "path": str(taken.path), "error": error}
 
 
 async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling | None, *, as_json: bool) -> int:

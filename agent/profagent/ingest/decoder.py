@@ -26,6 +26,8 @@ DECODERS = {
     "marks": "profagent.ingest.marks:MarksDecoder",
     "metrics": "profagent.ingest.metrics:MetricsDecoder",
 }
+# Tables of what no board sends: they are filled by an import alone.
+IMPORTED_SCHEMAS = ("profagent.ingest.ascend:SCHEMA",)
 # What is read of a small file: no file of the runtime that is read whole comes near it, and a larger one is none.
 LARGEST_CONTENT_BYTES = 4 << 20
 
@@ -123,7 +125,8 @@ def decoder_of(source: str) -> type[Decoder]:
 
 def schemas() -> Iterator[str]:
     """The SQL of all sources."""
-    return (schema for source in DECODERS if (schema := decoder_of(source).schema))
+    yield from (schema for source in DECODERS if (schema := decoder_of(source).schema))
+    yield from map(pkgutil.resolve_name, IMPORTED_SCHEMAS)
 
 
 def without_rows(source: str, changes: Iterable[Change]) -> list[Change]:

@@ -263,6 +263,12 @@ MALFORMED = _reason(
     "Run `profagent doctor JOB`; send a kit.",
 )
 FOREIGN_FILE = _reason("foreign-file", NOTE, "A file that the runtime did not make. It is copied and not read.")
+DAMAGED_RESULT = _reason(
+    "damaged-result",
+    LOSS,
+    "A file of another tool's results is damaged or cut off. What stands before that place is here, the rest is not.",
+    "Export it anew, then import it again.",
+)
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from profagent.formats.countermap import bound_by
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -69,11 +71,15 @@ def warm_up(times: NDArray[np.float64]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JobRecords:
-    """A JOB's records, the layers of its models, and how long a tick is (None: durations stay in ticks)."""
+    """A JOB's records, the layers of its models, and how long a tick is (None: durations stay in ticks).
+
+    `bound` gives the word for what bounds a layer, from its ratios.
+    """
 
     series: JobSeries
     layers: Mapping[int, Mapping[int, LayerRow]]
     us_per_tick: float | None
+    bound: Callable[[NDArray[np.float64]], str | None] = bound_by
 
     def times(self) -> NDArray[np.float64]:
         """Each inference's time, the sum over its layers: on both units in µs, on the NPU alone in ticks."""

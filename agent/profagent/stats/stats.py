@@ -13,8 +13,8 @@ import numpy as np
 
 from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
-from profagent.formats.countermap import bound_by, mean_ratios
-from profagent.formats.records import ticks_to_us
+from profagent.formats.countermap import bound_by, largest_pipe, mean_ratios
+from profagent.formats.records import NANOSECOND_CLOCK_MHZ, ticks_to_us
 from profagent.stats.figures import UNITS, UNKNOWN, Figures, JobRecords, LeftOut, figures_of, left_out, loads_of, sums
 from profagent.stats.steps import step_figures
 from profagent.store.database import readings
@@ -23,7 +23,7 @@ from profagent.store.series import READERS, call_series, read_series
 from profagent.store.sessions import figures_of_session, is_cleared, left_out_of, require_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import aiosqlite
@@ -159,9 +159,12 @@ class JobRows:
         self._times: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
         self._counters: dict[Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
         self._left_out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        # All JOBs of a session are of one device.
+        self._bound: Callable[[NDArray[np.float64]], str | None] = bound_by
 
     def add(self, job: JobRecords) -> None:
         """Take a JOB in."""
+        self._bound = job.bound
         keeps, found = left_out(job, self._skip)
         for model, inferences, number in found:
             self._left_out[model][0] += inferences
@@ -176,7 +179,7 @@ class JobRows:
         bounds = {}
         for key, parts in self._counters.items():
             ratios, ticks = (np.concatenate(column) for column in zip(*parts, strict=True))
-            bounds[key] = bound_by(mean_ratios(ratios, ticks))
+            bounds[key] = self._bound(mean_ratios(ratios, ticks))
         return _with_shares({key: figures_of(np.concatenate(parts)) for key, parts in self._times.items()}, bounds)
 
     def left_out(self) -> list[LeftOut]:
@@ -251,12 +254,13 @@ async def stats(
             return await _kept(connection, found, by, job=job, skip=skip)
         scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
         provenance = [await provenance_of(connection, scope) for scope in scopes]
+        # Beside what was recorded stands what another tool told.
         if by == "step":
             steps = [Row(*row, None) for row in await step_figures(connection, found.session)]
-            return Stats(by, "us", steps, [], provenance)
+            return Stats(by, "us", steps + await _told(connection, found.session, by), [], provenance)
         if by == "api":
             calls = [call for scope in scopes for call in await call_series(connection, scope)]
-            return Stats(by, "us", call_rows(calls), [], provenance)
+            return Stats(by, "us", call_rows(calls) + await _told(connection, found.session, by), [], provenance)
         unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
         in_us, has_layers = not _is_unknown(scopes), by in _OF_AICORE_LAYERS
         rows = JobRows(by, skip)
@@ -274,13 +278,19 @@ async def _kept(
             hint="leave --job and --skip out",
         )
     kept = await figures_of_session(connection, session.session, by)
-    rows = [Row(key, Figures(*figures), share, bound) for _, key, *figures, share, bound in kept]
+    rows = await _told(connection, session.session, by)
     unit: Unit = "ticks" if kept and kept[0][0] == "ticks" else "us"
     left_out = (
         [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by not in NOT_OF_INFERENCES else []
     )
     jobs = await jobs_of(connection, session.session)
     return Stats(by, unit, rows, left_out, [await provenance_of(connection, Scope(session, row)) for row in jobs])
+
+
+async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:
+    """Figures that are kept as they are."""
+    kept = await figures_of_session(connection, session, by)
+    return [Row(key, Figures(*figures), share, bound) for _, key, *figures, share, bound in kept]
 
 
 async def records_of(
@@ -294,7 +304,9 @@ async def records_of(
     series = await read_series(readers, scope, has_layers=has_layers)
     layers = {model: await layers_of(readers[0], model) for model in {row.model for row in series.inferences}}
     frequency_mhz = scope.job.frequency_mhz
-    return JobRecords(series, layers, ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None)
+    us_per_tick = ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None
+    bound = largest_pipe if frequency_mhz == NANOSECOND_CLOCK_MHZ else bound_by
+    return JobRecords(series, layers, us_per_tick, bound)
 
 
 def _is_unknown(scopes: Sequence[Scope]) -> bool:

@@ -18,6 +18,7 @@ from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, fitted_lines, printable, sparkline, time_text
 from profagent.errors import UsageError
+from profagent.formats.records import shown_mhz
 from profagent.stats.figures import MAD_TO_SIGMA
 from profagent.stats.stats import stats
 from profagent.store.database import reading
@@ -163,7 +164,8 @@ async def _night(
 
 async def _facts(connection: aiosqlite.Connection, session: Mapping[str, Any]) -> dict[str, str]:
     """What may explain a change, as text: versions, the clock, the interval, labels."""
-    frequencies = {str(job.frequency_mhz) for job in await jobs_of(connection, session["session"]) if job.frequency_mhz}
+    clocks = {shown_mhz(job.frequency_mhz) for job in await jobs_of(connection, session["session"])}
+    frequencies = {str(clock) for clock in clocks if clock}
     known = {name: str(session[name]) for name in _FACTS if session[name]}
     interval = (await sampling_of(connection, session["session"]))["interval"]
     if interval is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent.formats.records import shown_mhz
 from profagent.ingest import reasons
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_named, fetched_one
 from profagent.store.queries import (
@@ -109,7 +110,7 @@ async def _frequencies(connection: aiosqlite.Connection, session: int) -> list[i
         " WHERE session = ? AND frequency_mhz IS NOT NULL ORDER BY frequency_mhz",
         (session,),
     )
-    return [mhz for (mhz,) in rows]
+    return [mhz for (mhz,) in rows if shown_mhz(mhz)]
 
 
 async def all_sessions(connection: aiosqlite.Connection) -> list[dict[str, Any]]:

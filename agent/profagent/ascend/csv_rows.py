@@ -1,0 +1,244 @@
+"""Summaries: CSV read by the thousand rows, its columns found by name."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from profagent.ascend.draft import Draft, encoded
+from profagent.ascend.families import NOT_KNOWN, Family, families, places
+from profagent.ascend.kernels import PIPES, Called, Kernels
+from profagent.errors import ResultError
+from profagent.store.database import LARGEST_INTEGER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+ROWS_PER_BLOCK = 1_000
+# A call stack or the names of fused operators may be long.
+LONGEST_CELL = 16 << 20
+UNKNOWN_NS = -1
+_THOUSANDTHS = re.compile(r"(?:(?:\d{1,15}|[1-8]\d{15})\.\d{3},)*(?:\d{1,15}|[1-8]\d{15})\.\d{3}")
+_SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
+
+Row = list[str]
+
+
+class Columns:
+    """Rows seen by column: most columns of a kernel are never asked for."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self._rows)
+
+    def __getitem__(self, place: int) -> list[str]:
+        """A column."""
+        return list(map(itemgetter(place), self._rows))
+
+
+class Sheet(NamedTuple):
+    """The header of a CSV file, and how many bytes of it belong to the mark before it."""
+
+    header: tuple[str, ...]
+    family: Family | None
+
+
+def read_sheet(file: Path) -> Sheet:
+    """What a CSV file is, by its header. Raises ResultError where it has none."""
+    with file.open("r", encoding="utf-8-sig", newline="") as text:
+        try:
+            first = next(csv.reader(text), None)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise _damaged(file, 1, error) from error
+    if not first:
+        raise ResultError(file, 1, "it is empty")
+    header = tuple(name.strip() for name in first)
+    return Sheet(header, families().of_header(header))
+
+
+def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
+    """The rows, without empty lines, in lists of about ROWS_PER_BLOCK, each with the number of the line behind it.
+
+    Raises ResultError at what is damaged, after what came before.
+    """
+    csv.field_size_limit(LONGEST_CELL)
+    with file.open("r", encoding="utf-8-sig", newline="") as text:
+        # The header was read before.
+        next(csv.reader(text))
+        reader = csv.reader(text, strict=True)
+        error: Exception | None = None
+        while error is None:
+            rows: list[Row] = []
+            try:
+                # What came before a damage is in the list.
+                rows.extend(islice(reader, ROWS_PER_BLOCK))
+                if not rows:
+                    return
+            except (UnicodeDecodeError, csv.Error) as damage:
+                error = damage
+            if rows := [row for row in rows if row]:
+                yield rows, reader.line_num + 2
+        raise _damaged(file, reader.line_num + 1, error)
+
+
+def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> int:
+    """Bring the rows into the draft; returns how many. Raises ResultError as `blocks`, and at last for odd rows."""
+    family, width = sheet.family, len(sheet.header)
+    count, into = 0, "" if family is None else family.into
+    at = places(sheet.header, families().columns)
+    odd: list[tuple[int, int]] = []
+    try:
+        for rows, line in blocks(file):
+            draft.add_block(log, count + 1, len(rows), encoded(rows))
+            count += len(rows)
+            if {*map(len, rows)} != {width}:
+                odd += [(line - len(rows) + place, len(row)) for place, row in enumerate(rows) if len(row) != width]
+                rows = [row for row in rows if len(row) == width]  # noqa: PLW2901 - the others mean nothing
+            if rows:
+                _take(draft, log, into if into != "kernels" or has_kernels else "", sheet.header, Columns(rows), at)
+    finally:
+        draft.end_file(log, "summary", "other" if family is None else family.name, sheet.header, count)
+    if odd:
+        line, cells = odd[0]
+        what = f"{cells} cells, its header {width}"
+        raise ResultError(file, line, f"the row has {what}; {len(odd)} such rows are kept and not counted in")
+    return count
+
+
+def _take(draft: Draft, log: int, into: str, header: Sequence[str], columns: Columns, at: dict[str, int]) -> None:
+    """What rows of a family mean beside being rows."""
+    if into == "kernels":
+        draft.add_kernels(log, _kernels(header, columns, at))
+    elif into == "calls":
+        for called in _called(header, columns, at):
+            draft.add_calls(called)
+    elif into == "steps":
+        _add_steps(draft, header, columns, at)
+
+
+def times_ns(texts: Sequence[str], scale_ns: int) -> list[int]:
+    """Times as whole nanoseconds, exact where they have so many digits; -1 where one is not known."""
+    joined = ",".join(texts).replace("\t", "").replace(" ", "")
+    if scale_ns == 1_000 and _THOUSANDTHS.fullmatch(joined):
+        exact: list[int] = np.fromstring(joined.replace(".", ""), np.int64, sep=",").tolist()
+        return exact
+    return [_time_ns(text, scale_ns) for text in texts]
+
+
+def numbers(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Numbers; NaN where one is not known."""
+    try:
+        found = np.fromstring(",".join(texts).replace("N/A", "nan"), np.float64, sep=",")
+    except (ValueError, DeprecationWarning):
+        found = np.empty(0)
+    return found if len(found) == len(texts) else np.array([_number(text) for text in texts])
+
+
+def _time_ns(text: str, scale_ns: int) -> int:
+    try:
+        # Decimal, because a float rounds 19 digits.
+        time_ns = int((Decimal(text.strip()) * scale_ns).to_integral_value())
+        return time_ns if abs(time_ns) <= LARGEST_INTEGER else UNKNOWN_NS
+    except (InvalidOperation, ValueError, OverflowError):
+        return UNKNOWN_NS
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _scale_ns(name: str) -> int:
+    return next((scale for unit, scale in _SCALES_NS.items() if unit in name), 1_000)
+
+
+def _kernels(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Kernels:
+    count = len(columns)
+
+    def of(meaning: str) -> Sequence[str]:
+        return columns[at[meaning]] if meaning in at else ("",) * count
+
+    def time(meaning: str) -> list[int]:
+        if meaning not in at:
+            return [UNKNOWN_NS] * count
+        return times_ns(columns[at[meaning]], _scale_ns(header[at[meaning]]))
+
+    model = [name or number for name, number in zip(of("model_name"), of("model"), strict=True)]
+    step = of("step")
+    if NOT_KNOWN.intersection(step):
+        step = ["" if each in NOT_KNOWN else each for each in step]
+    duration = columns[at["duration"]]
+    durations = _durations(duration, _scale_ns(header[at["duration"]]))
+    pipes = None
+    if any(name in at for name in PIPES):
+        nothing = np.full(count, np.nan)
+        pipes = np.stack([numbers(columns[at[name]]) if name in at else nothing for name in PIPES], axis=1)
+    return Kernels(of("name"), of("type"), time("start"), durations, of("device"), of("stream"), model, step, pipes)
+
+
+def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:
+    """As `times_ns`; a float holds every duration to the nanosecond, whatever its digits."""
+    found = numbers(texts)
+    if not (np.abs(found) * scale_ns < LARGEST_INTEGER).all():
+        return times_ns(texts, scale_ns)
+    exact: list[int] = np.rint(found * scale_ns).astype(np.int64).tolist()
+    return exact
+
+
+def _called(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Iterator[Called]:
+    scale = _scale_ns(header[at["total"]]) / 1_000
+    names, levels = columns[at["call"]], columns[at["level"]] if "level" in at else ("Runtime",) * len(columns)
+    unknown = [math.nan] * len(names)
+    figures = (numbers(columns[at[name]]).tolist() if name in at else unknown for name in _FIGURES)
+    for name, level, *values in zip(names, levels, *figures, strict=True):
+        # What has no number stays a row of the file.
+        if all(map(math.isfinite, values)):
+            count, total, mean, most = values
+            yield Called(name, level, int(count), total * scale, mean * scale, most * scale)
+
+
+_FIGURES = ("count", "total", "mean", "most")
+# What a step's time is the sum of, where no column tells it.
+_PARTS_OF_STEP = ("Computing", "Communication(Not Overlapped)", "Free")
+_STEP_TIME = "Iteration Time(us)"
+
+
+def _add_steps(draft: Draft, header: Sequence[str], columns: Columns, at: dict[str, int]) -> None:
+    known = {name: numbers(columns[place]).tolist() for name, place in places(header, families().steps).items()}
+    wholes = numbers(columns[header.index(_STEP_TIME)]).tolist() if _STEP_TIME in header else None
+    for place, step in enumerate(columns[at["step"]]):
+        parts = {name: values[place] for name, values in known.items() if math.isfinite(values[place])}
+        total = sum(parts.get(name, 0.0) for name in _PARTS_OF_STEP) if wholes is None else wholes[place]
+        if math.isfinite(total):
+            draft.add_step(f"step {step or 'N/A'}", {"": total, **parts})
+
+
+def _damaged(file: Path, line: int, error: Exception) -> ResultError:
+    if isinstance(error, UnicodeDecodeError):
+        return ResultError(file, _line_of_bad_bytes(file), "it is not UTF-8: save it as UTF-8")
+    return ResultError(file, line, f"it is no CSV any more: {error}")
+
+
+def _line_of_bad_bytes(file: Path) -> int:
+    with file.open("rb") as data:
+        for number, line in enumerate(data, 1):
+            try:
+                line.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                return number
+    return 1

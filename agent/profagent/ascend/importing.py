@@ -1,0 +1,329 @@
+"""Importing results of the Ascend family: each source a draft, made where it is, taken over as one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import json
+import os
+import re
+import shlex
+import sqlite3
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from profagent.ascend.archive import unpack
+from profagent.ascend.csv_rows import import_sheet
+from profagent.ascend.database import import_database
+from profagent.ascend.draft import Draft
+from profagent.ascend.recognise import Form, Found, Source, is_archive, recognise, sources
+from profagent.ascend.reports import import_report
+from profagent.ascend.timeline import import_timeline
+from profagent.errors import ProfagentError, ResultError, UsageError
+from profagent.ingest import reasons
+from profagent.store.database import fetched
+from profagent.store.drafts import take_over
+from profagent.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from profagent.store.workspace import Workspace
+
+# Below so many bytes a process of its own costs more than it saves.
+WORTH_A_PROCESS_BYTES = 32 << 20
+MOST_PROCESSES = 8
+CONTENT_LABEL = "content"
+# Which file tells kernels, steps and calls where several do: a summary has counters, a timeline has what nothing else.
+_ORDER = (Form.SUMMARY, Form.DATABASE, Form.TIMELINE)
+# Of several timelines with the same events one kind is taken.
+_WHOLE_TIMELINES = ("msprof", "trace_view")
+_MAKES = ("kernels", "steps", "calls")
+
+
+class Drafted(NamedTuple):
+    """A draft that is whole, or why there is none."""
+
+    source: Source
+    draft: Path | None
+    error: ProfagentError | None
+    rows: int = 0
+    kernels: int = 0
+    entries: int = 0
+
+
+class Taken(NamedTuple):
+    """What became of a source: its session, or why it has none."""
+
+    path: Path
+    session: int | None
+    error: ProfagentError | None
+    rows: int = 0
+    kernels: int = 0
+    entries: int = 0
+    is_known: bool = False
+
+
+def found_sources(paths: Sequence[Path]) -> list[Source]:
+    """All that there is to import at these paths. Raises UsageError where one has nothing."""
+    found: list[Source] = []
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"there is no {path}", hint="name a JOB directory, a directory of results, or a file")
+        here = list(sources(path))
+        if not here:
+            raise UsageError(
+                f"{path} has no results that are known",
+                hint="name a PROF_…, …_ascend_pt or …_ascend_ms directory, a CSV, JSON or .db file of one, an archive,"
+                " or a JOB directory with -dir",
+            )
+        found += here
+    return found
+
+
+async def import_results(
+    found: Sequence[Source], workspace: Workspace, board: str, done: Callable[[Taken], None]
+) -> list[Taken]:
+    """Bring sources into the workspace, a session each; `done` is told of each. One that fails stops no other.
+
+    What is there already, and has not changed, is not brought again. Raises StoreError where nothing can be.
+    """
+    taken: list[Taken] = []
+
+    def note(each: Taken) -> None:
+        taken.append(each)
+        done(each)
+
+    with workspace.locked():
+        async with Store(workspace.database) as store:
+            with TemporaryDirectory(prefix=".import-", dir=workspace.root) as scratch:
+                new = []
+                for source in await asyncio.to_thread(_unpacked, found, Path(scratch), note):
+                    session = None if source.raw else await _session_with(store, content_of(source))
+                    if session is None:
+                        new.append(source)
+                    else:
+                        note(Taken(source.address, session, None, is_known=True))
+                with drafts_of(new, Path(scratch), board) as drafts:
+                    while (drafted := await asyncio.to_thread(next, drafts, None)) is not None:
+                        note(await _taken_over(store, drafted))
+    return taken
+
+
+def _unpacked(found: Sequence[Source], scratch: Path, failed: Callable[[Taken], None]) -> list[Source]:
+    """The sources, with what is in archives in the place of these."""
+    new: list[Source] = []
+    for number, source in enumerate(found):
+        if not (source.path.is_file() and is_archive(source.path)):
+            new.append(source)
+            continue
+        folder = scratch / f"archive-{number}"
+        try:
+            unpack(source.path, folder)
+            inside = [each for each in sources(folder) if not (each.path.is_file() and is_archive(each.path))]
+            if not inside:
+                raise ResultError(source.path, 1, "the archive has no results that are known")
+            for each in inside:
+                place = str(each.path.relative_to(folder))
+                new.append(each._replace(archive=source.path, inside=place))
+        except (ProfagentError, OSError) as error:
+            failed(Taken(source.path, None, _as_ours(source.path, error)))
+    return new
+
+
+def _as_ours(path: Path, error: Exception) -> ProfagentError:
+    if isinstance(error, ProfagentError):
+        return error
+    hint = "check its permissions, and the free space of the workspace"
+    return ProfagentError(f"cannot read {path}: {error}", hint=hint)
+
+
+async def _taken_over(store: Store, drafted: Drafted) -> Taken:
+    draft = drafted.draft
+    if draft is None:
+        return Taken(drafted.source.address, None, drafted.error)
+    try:
+        session = await store.run(lambda connection: take_over(connection, draft))
+    except ProfagentError as error:
+        return Taken(drafted.source.address, None, error)
+    finally:
+        draft.unlink(missing_ok=True)
+    return Taken(drafted.source.address, session, None, drafted.rows, drafted.kernels, drafted.entries)
+
+
+async def _session_with(store: Store, content: str) -> int | None:
+    query = "SELECT session FROM session_label WHERE key = ? AND value = ?"
+    rows = await store.run(lambda connection: fetched(connection, query, (CONTENT_LABEL, content)))
+    return rows[0][0] if rows else None
+
+
+def content_of(source: Source) -> str:
+    """What a source is now: its files' names, sizes and times."""
+    facts = []
+    # What is unpacked is as new as the import.
+    for file in source.files if source.archive is None else ():
+        about = file.stat()
+        facts.append((str(file.relative_to(source.path)), about.st_size, about.st_mtime_ns))
+    if source.archive is not None:
+        about = source.archive.stat()
+        facts.append((source.inside, about.st_size, about.st_mtime_ns))
+    return hashlib.blake2b(repr((source.path.name, facts)).encode(), digest_size=8).hexdigest()
+
+
+@contextmanager
+def drafts_of(found: Sequence[Source], scratch: Path, board: str) -> Iterator[Iterator[Drafted]]:
+    """The drafts of sources, in their order, as they become ready; in parallel processes where it is worth it."""
+    asked = [(source, scratch / f"{number}.db", board) for number, source in enumerate(found)]
+    if len(found) < 2 or sum(source.size for source in found) < WORTH_A_PROCESS_BYTES:
+        yield map(_drafted, asked)
+        return
+    processes = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(found))
+    # Forking a process that has threads is not safe.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield pool.map(_drafted, asked)
+
+
+def _drafted(asked: tuple[Source, Path, str]) -> Drafted:
+    source, file, board = asked
+    # Rows are many objects and no cycles: looking for these takes a third of the time.
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return _draft_of(source, file, board)
+    except (ProfagentError, OSError, sqlite3.Error) as error:
+        file.unlink(missing_ok=True)
+        return Drafted(source, None, _as_ours(source.address, error))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Values that no known file has must not stop the other sources.
+        file.unlink(missing_ok=True)
+        odd = ResultError(source.address, 1, f"it has values that no known file of its family has: {error}")
+        return Drafted(source, None, odd)
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _draft_of(source: Source, file: Path, board: str) -> Drafted:
+    """Raises ResultError where nothing could be read, UsageError for raw slices."""
+    if source.raw:
+        where = shlex.quote(str(source.address))
+        raise UsageError(
+            f"{source.address} has raw slices only, which no public tool reads",
+            hint=f"make results of it where CANN is installed: msprof --export=on --output={where}",
+        )
+    begun_us = time.time_ns() // 1000
+    labels = {CONTENT_LABEL: content_of(source), **_about(source)}
+    draft = Draft(file, source.path.name, str(source.address), labels.get("device", "0"))
+    try:
+        _fill(draft, source)
+        times_us = begun_us, time.time_ns() // 1000
+        draft.finish(board, "", str(source.address), times_us, labels)
+    except BaseException:
+        draft.abandon()
+        raise
+    return Drafted(source, file, None, draft.rows, draft.kernels, draft.entries)
+
+
+def _fill(draft: Draft, source: Source) -> None:
+    """Bring every file in. What is damaged becomes a loss of the ledger, unless there is nothing else."""
+    found: list[Found] = []
+    errors: list[ResultError] = []
+    for file in source.files:
+        path = _path_in(source, file)
+        try:
+            found.append(recognise(file))
+        except ResultError as error:
+            errors.append(error)
+            draft.note(draft.begin_file(path, file.stat().st_size), reasons.entry(reasons.DAMAGED_RESULT, str(error)))
+    makes = _what_each_makes(found)
+    # Summaries come first, then databases: what they tell of steps and calls nothing else tells again.
+    for each in sorted(found, key=lambda each: _ORDER.index(each.form) if each.form in _ORDER else len(_ORDER)):
+        log = None
+        path, size = _path_in(source, each.file), each.file.stat().st_size
+        try:
+            if each.form is Form.DATABASE:
+                import_database(draft, each.file, path, has_kernels="kernels" in makes[each.file])
+                continue
+            log = draft.begin_file(path, size, has_kernels="kernels" in makes[each.file])
+            _import(draft, log, each, makes[each.file])
+        except ResultError as error:
+            errors.append(error)
+            log = draft.begin_file(path, size) if log is None else log
+            draft.note(log, reasons.entry(reasons.DAMAGED_RESULT, str(error)))
+    if not draft.rows:
+        raise errors[0] if errors else ResultError(source.path, 1, "none of its files has a row")
+
+
+def _import(draft: Draft, log: int, found: Found, makes: Sequence[str]) -> None:
+    if found.sheet is not None:
+        import_sheet(draft, log, found.file, found.sheet, has_kernels="kernels" in makes)
+    elif found.form is Form.TIMELINE:
+        import_timeline(draft, log, found.file, wants=makes)
+    elif found.form is Form.REPORT:
+        import_report(draft, log, found.file)
+    else:
+        draft.note(log, reasons.entry(reasons.FOREIGN_FILE, f"{found.file.name}: no result that is known"))
+
+
+def _what_each_makes(found: Sequence[Found]) -> dict[Path, tuple[str, ...]]:
+    """Which of kernels, steps and calls is taken from which file: each from one kind of file only."""
+    summaries = {each.file: each.sheet.family for each in found if each.sheet is not None}
+    makes: dict[Path, tuple[str, ...]] = {}
+    told = {name for family in summaries.values() if family is not None for name in (family.into,) if name}
+    is_database = any(each.form is Form.DATABASE and not each.file.name.startswith(_ANALYSIS) for each in found)
+    whole = [each for each in found if each.form is Form.TIMELINE and each.file.name.startswith(_WHOLE_TIMELINES)]
+    steps = [each for each in found if each.form is Form.TIMELINE and each.file.name.startswith("step_trace")]
+    for each in found:
+        wanted: set[str] = set()
+        family = summaries.get(each.file)
+        if family is not None:
+            wanted = {family.into}
+        elif each.form is Form.DATABASE:
+            wanted = {*_MAKES} - told
+        elif each.form is Form.TIMELINE:
+            wanted = {*_MAKES} - told
+            if is_database:
+                wanted -= {"kernels", "calls"}
+            if whole and each not in whole:
+                wanted -= {"kernels", "calls"}
+            if steps and each not in steps:
+                wanted.discard("steps")
+        makes[each.file] = tuple(name for name in _MAKES if name in wanted)
+    return makes
+
+
+_DEVICE = re.compile(r"(?:^|/)device_(\d+)/")
+_ANALYSIS = ("analysis", "communication_analyzer")
+
+
+def _about(source: Source) -> dict[str, str]:
+    """What the files beside the results tell: framework, version, rank and device."""
+    labels = {"source": "ascend"}
+    folder = source.path if source.path.is_dir() else source.path.parent
+    folder = folder.parent if folder.name in ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output") else folder
+    devices = {found[1] for file in source.files if (found := _DEVICE.search(str(file.relative_to(source.path))))}
+    if len(devices) == 1:
+        labels["device"] = devices.pop()
+    for file in sorted(folder.glob("profiler_info*.json")) if source.path.is_dir() else ():
+        try:
+            facts: dict[str, Any] = json.loads(file.read_text("utf-8-sig"))
+        except (OSError, ValueError):
+            continue
+        known = {
+            "framework": "MindSpore" if "ms_version" in facts else "PyTorch" if "config" in facts else None,
+            "cann": facts.get("cann_version"),
+            "rank": facts.get("rank_id", facts.get("ms_profiler_info", {}).get("rank_id")),
+            "device": facts.get("ms_profiler_info", {}).get("device_id"),
+        }
+        labels |= {name: str(value)[:256] for name, value in known.items() if value is not None}
+    return labels
+
+
+def _path_in(source: Source, file: Path) -> str:
+    return file.name if file == source.path else str(file.relative_to(source.path))

@@ -1,0 +1,167 @@
+"""What lies at a path: results of msprof, torch_npu, MindSpore or TensorFlow, told by what is in the files."""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from profagent.ascend.csv_rows import Sheet, read_sheet
+from profagent.ascend.database import is_database
+from profagent.ascend.families import families
+from profagent.ascend.timeline import is_timeline
+from profagent.errors import ResultError
+from profagent.ingest.decoder import source_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BEGINNING_BYTES = 256 << 10
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+RESULTS = "ASCEND_PROFILER_OUTPUT"
+EXPORTED = "mindstudio_profiler_output"
+# Of 2023 and before: in each device's directory.
+OLDER = ("summary", "timeline")
+_DEVICE = re.compile(r"(?:device|host)(?:_\d+)?")
+_SLICES = re.compile(r".*\.slice_\d+|.*\.data\..*")
+_MSPROF_DATABASE = "msprof_*.db"
+
+
+class Form(Enum):
+    """How a file is read."""
+
+    SUMMARY = "summary"
+    TIMELINE = "timeline"
+    REPORT = "report"
+    DATABASE = "database"
+    ARCHIVE = "archive"
+    # Nothing that is known: in a directory of results it is noted.
+    FOREIGN = "foreign"
+
+
+class Found(NamedTuple):
+    """A file, and how it is read; a summary has its header."""
+
+    file: Path
+    form: Form
+    sheet: Sheet | None = None
+
+
+class Source(NamedTuple):
+    """What becomes one session: a directory of results with its files, or one file. `raw` has slices only.
+
+    `archive` is what it was unpacked from, `inside` where it stood there.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    raw: bool = False
+    archive: Path | None = None
+    inside: str = ""
+
+    @property
+    def address(self) -> Path:
+        """Where it is for people."""
+        return self.path.absolute() if self.archive is None else self.archive.absolute() / self.inside
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(file.stat().st_size for file in self.files)
+
+
+def is_archive(file: Path) -> bool:
+    """Whether a file is one that results may be packed in."""
+    with file.open("rb") as data:
+        return _is_packed(data.read(512))
+
+
+def _is_packed(beginning: bytes) -> bool:
+    return beginning[:4] == b"PK\x03\x04" or beginning[:2] == b"\x1f\x8b" or beginning[257:262] == b"ustar"
+
+
+def recognise(file: Path) -> Found:
+    """What a file is, by its content. Raises ResultError where it is empty or no text of that kind."""
+    with file.open("rb") as data:
+        beginning = data.read(BEGINNING_BYTES)
+    if not beginning:
+        raise ResultError(file, 1, "it is empty: 0 bytes")
+    if is_database(beginning):
+        return Found(file, Form.DATABASE)
+    if _is_packed(beginning):
+        return Found(file, Form.ARCHIVE)
+    text = beginning.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if text[:1] in (b"[", b"{"):
+        if is_timeline(text):
+            return Found(file, Form.TIMELINE)
+        return Found(file, Form.FOREIGN if families().of_report(text) is None else Form.REPORT)
+    if file.suffix.lower() != ".csv" and (b"," not in text.partition(b"\n")[0] or b"\0" in beginning):
+        return Found(file, Form.FOREIGN)
+    return Found(file, Form.SUMMARY, read_sheet(file))
+
+
+def sources(path: Path) -> Iterator[Source]:
+    """What there is to import at a path, and below it. JOB directories of SS928 are left out."""
+    if path.is_file():
+        yield Source(path, (path,))
+        return
+    found = _directory(path)
+    if found is not None:
+        yield found
+        return
+    if source_named(path.name):
+        return
+    for entry in sorted(path.iterdir()):
+        if entry.is_symlink():
+            continue
+        if entry.is_dir():
+            yield from sources(entry)
+        elif entry.is_file() and _is_known(entry):
+            yield Source(entry, (entry,))
+
+
+def _directory(path: Path) -> Source | None:
+    """A directory that one profiler's run has written; None for any other."""
+    if path.name in (RESULTS, EXPORTED):
+        return Source(path, _files(path))
+    if (path / RESULTS).is_dir():
+        return Source(path, _files(path / RESULTS))
+    devices = [entry for entry in sorted(path.iterdir()) if entry.is_dir() and _DEVICE.fullmatch(entry.name)]
+    folders = [path / EXPORTED, *(device / name for device in devices for name in OLDER)]
+    files = [file for folder in folders if folder.is_dir() for file in _files(folder)]
+    files += sorted(path.glob(_MSPROF_DATABASE))
+    if files:
+        return Source(path, tuple(files))
+    if any(_has_slices(device / "data") or _has_slices(device) for device in devices) or _has_slices(path / "data"):
+        return Source(path, (), raw=not source_named(path.name))
+    return None
+
+
+# What SQLite keeps beside a database.
+_OF_DATABASE = ("-wal", "-shm", "-journal")
+
+
+def _files(folder: Path) -> tuple[Path, ...]:
+    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.is_symlink())
+    return tuple(file for file in files if not file.name.endswith(_OF_DATABASE))
+
+
+def _has_slices(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    with os.scandir(folder) as entries:
+        return any(_SLICES.fullmatch(entry.name) for entry in entries)
+
+
+def _is_known(file: Path) -> bool:
+    try:
+        found = recognise(file)
+    except ResultError:
+        # A result that is damaged is told of, not passed over.
+        return file.suffix.lower() in (".csv", ".json", ".db") and file.stat().st_size > 0
+    if found.form is Form.SUMMARY:
+        assert found.sheet is not None, "a summary has a header"
+        return found.sheet.family is not None
+    return found.form is not Form.FOREIGN

@@ -1,0 +1,48 @@
+"""Tables for results of the Ascend family: every row of every file, as it is written there."""
+
+from __future__ import annotations
+
+from profagent.ingest.spools import table
+
+_COLUMNS = """
+            rows  INTEGER NOT NULL,      -- below, a JSON array of these: texts by place, or an event's object
+            cells TEXT NOT NULL"""
+
+SCHEMA = f"""
+{table("ascend_block", _COLUMNS)}
+        CREATE TABLE IF NOT EXISTS ascend_file (
+            log     INTEGER PRIMARY KEY REFERENCES log,
+            session INTEGER NOT NULL REFERENCES session,
+            kind    TEXT NOT NULL,      -- summary, timeline, report or table
+            family  TEXT NOT NULL,
+            columns TEXT NOT NULL,      -- a JSON array, empty where rows are objects
+            rows    INTEGER NOT NULL
+        );
+        CREATE TRIGGER IF NOT EXISTS ascend_file_of_log AFTER DELETE ON log
+        BEGIN DELETE FROM ascend_file WHERE log = old.log; END;
+        CREATE TRIGGER IF NOT EXISTS ascend_file_of_cleared_log
+        AFTER UPDATE OF generation ON log WHEN new.generation = 0
+        BEGIN DELETE FROM ascend_file WHERE log = old.log; END;
+-- One row for each file that was imported from another framework, and for each table of such a database.
+--   file     its path in the imported directory
+--   kind     `summary`, `timeline`, `report` or `table`
+--   family   what it is: see the page on the Ascend family
+--   columns  its header: a JSON array, empty where each row is an object
+--   rows     how many rows or events it has
+CREATE VIEW IF NOT EXISTS ascend_files AS
+SELECT f.session, j.name AS job, l.shown_path AS file, f.kind, f.family, f.columns, f.rows
+FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job);
+
+-- One row for each cell of these files, as it is written there.
+--   file         its path in the imported directory
+--   family       what the file is
+--   row          counts the rows of the file, from 1
+--   column_name  its header, or its key in an event
+--   value        the text as it is in the file; of an event's `args` a JSON object
+CREATE VIEW IF NOT EXISTS ascend_values AS
+SELECT f.session, j.name AS job, l.shown_path AS file, f.family, t.number + r.key AS row,
+       CASE WHEN typeof(v.key) = 'integer' THEN json_extract(f.columns, '$[' || v.key || ']') ELSE v.key END
+       AS column_name, v.value
+FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job) JOIN ascend_block t ON t.log = f.log
+JOIN json_each(t.cells) r JOIN json_each(r.value) v;
+"""  # noqa: S608 - constants

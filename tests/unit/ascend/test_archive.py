@@ -1,0 +1,83 @@
+"""Archives of results, and those that are made to do harm."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from profagent.ascend import archive
+from profagent.ascend.archive import unpack
+from profagent.errors import ResultError
+from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken
+
+NAME = "PROF_1/mindstudio_profiler_output/op_summary_1.csv"
+
+
+def _tar(file: Path, names: dict[str, bytes]) -> Path:
+    with tarfile.open(file, "w:gz") as tape:
+        for name, data in names.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tape.addfile(member, io.BytesIO(data))
+    return file
+
+
+def _zip(file: Path, names: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, data in names.items():
+            packed.writestr(name, data)
+    return file
+
+
+@pytest.mark.parametrize("make", [_tar, _zip])
+def test_results_in_an_archive_are_a_session(make: object, tmp_path: Path) -> None:
+    assert callable(make)
+    packed = make(tmp_path / "runs.archive", {NAME: f"{OP_SUMMARY}\n{kernel()}\n".encode(), "notes.txt": b"x"})
+    workspace = tmp_path / "workspace"
+    assert taken(workspace, packed)[0].kernels == 1
+    assert rows(workspace, "SELECT address FROM session") == [(f"{packed}/PROF_1",)]
+    assert taken(workspace, packed)[0].is_known
+    assert not [*workspace.glob(".import-*")]
+
+
+@pytest.mark.parametrize("make", [_tar, _zip])
+@pytest.mark.parametrize("name", ["../out.csv", "/out.csv", "a/../../out.csv", "a\\..\\..\\out.csv"])
+def test_a_name_that_leads_out_is_refused(make: object, name: str, tmp_path: Path) -> None:
+    assert callable(make)
+    with pytest.raises(ResultError, match="leads out"):
+        unpack(make(tmp_path / "x", {name: b"x"}), tmp_path / "in" / "side")
+    assert not [*tmp_path.rglob("out.csv")]
+
+
+def test_links_are_passed_over(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as tape:
+        link = tarfile.TarInfo("link.csv")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tape.addfile(link)
+    unpack(tmp_path / "x.tar.gz", tmp_path / "inside")
+    assert not [*tmp_path.rglob("link.csv")]
+
+
+@pytest.mark.parametrize("make", [_tar, _zip])
+def test_a_bomb_is_refused_before_it_fills_the_disk(
+    make: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert callable(make)
+    monkeypatch.setattr(archive, "ALWAYS_ALLOWED_BYTES", 1000)
+    bomb = make(tmp_path / "x", {"a.csv": bytes(20 << 20)})
+    with pytest.raises(ResultError, match="times its size"):
+        unpack(bomb, tmp_path / "inside")
+    assert sum(file.stat().st_size for file in (tmp_path / "inside").rglob("*")) < 20 << 20
+
+
+def test_an_archive_that_is_cut_off_is_an_error_and_stops_no_other(tmp_path: Path) -> None:
+    whole = _tar(tmp_path / "whole.tar.gz", {NAME: f"{OP_SUMMARY}\n{kernel()}\n".encode() * 50})
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(whole.read_bytes()[:-40])
+    found = taken(tmp_path / "workspace", cut, summary(tmp_path / "a.csv", OP_SUMMARY, kernel()))
+    assert [each.session for each in found] == [None, 1]
+    assert "cannot be read" in str(found[0].error)

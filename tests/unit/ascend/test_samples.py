@@ -1,0 +1,85 @@
+"""Real results of other tools, where they lie beside the checkout: rows and sums are those of the files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.unit.ascend.files import rows, taken
+
+SAMPLES = next(
+    (
+        found
+        for above in Path(__file__).parents[3:6]
+        if (found := above / "shared" / "reference" / "ascend" / "samples").is_dir()
+    ),
+    Path("not there"),
+)
+pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="../shared is not there")
+RESULTS = sorted(file for file in SAMPLES.rglob("*") if file.suffix in (".csv", ".json", ".db"))
+FILES = [file for file in RESULTS if not file.name.startswith(("profiler_info", "profiler_metadata", "info."))]
+DURATIONS = ("Duration(us)", "Task Duration(us)")
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    workspace = tmp_path_factory.mktemp("samples") / "workspace"
+    assert all(each.error is None for each in taken(workspace, SAMPLES))
+    return workspace
+
+
+def _of(workspace: Path, file: Path) -> tuple[int, int]:
+    """A file's number, and how many rows it has: sessions have its directory, files their paths in it."""
+    sql = "SELECT f.log, f.rows FROM ascend_file f JOIN log l USING (log) JOIN session s USING (session)"
+    ((log, count),) = rows(workspace, f"{sql} WHERE '{file}' IN (s.address, s.address || '/' || l.shown_path)")
+    return log, count
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".csv"], ids=lambda file: file.name)
+def test_rows_and_sums_of_a_summary(file: Path, workspace: Path) -> None:
+    with file.open(encoding="utf-8", newline="") as text:
+        header, *lines = list(csv.reader(text))
+    log, count = _of(workspace, file)
+    assert count == len(lines)
+    cells = rows(workspace, f"SELECT cells FROM ascend_block WHERE log = {log} ORDER BY number")
+    assert [row for (block,) in cells for row in json.loads(block)] == lines
+    at = [place for place, name in enumerate(header) if name in DURATIONS]
+    if at and len({*map(len, lines)}) == 1:
+        sums = f"SELECT sum(r.ticks), count(*) FROM aicore r JOIN segment USING (segment) WHERE log = {log}"
+        ((ticks, kernels),) = rows(workspace, sums)
+        if kernels:
+            whole = sum(float(row[at[0]]) * 1000 for row in lines)
+            assert kernels == len(lines)
+            assert ticks == pytest.approx(whole, abs=len(lines) / 2)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".json"], ids=lambda file: file.name)
+def test_events_of_a_timeline(file: Path, workspace: Path) -> None:
+    content = json.loads(file.read_text("utf-8"))
+    log, count = _of(workspace, file)
+    if not isinstance(content, list):
+        assert count == sum(len(operators) for kinds in content.values() for operators in kinds.values())
+        return
+    cells = rows(workspace, f"SELECT cells FROM ascend_block WHERE log = {log} ORDER BY number")
+    assert [event for (block,) in cells for event in json.loads(block)] == content
+    assert count == len(content)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".db"], ids=lambda file: file.name)
+def test_rows_of_a_database(file: Path, workspace: Path) -> None:
+    with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        counts = {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names}
+        whole = "SELECT sum(endNs - startNs), count(*) FROM TASK JOIN COMPUTE_TASK_INFO USING (globalTaskId)"
+        kernels = connection.execute(whole).fetchone() if "TASK" in names else (None, 0)
+    found = rows(workspace, f"SELECT family, rows FROM ascend_files WHERE file LIKE '%{file.name}/%'")
+    assert dict(found) == {name: count for name, count in counts.items() if name in dict(found)}
+    assert counts.keys() - dict(found).keys() <= {"status_info", "connectionCats", "sqlite_sequence"}
+    if kernels[1]:
+        sums = "SELECT sum(r.ticks), count(*) FROM aicore r JOIN segment s USING (segment) JOIN log l USING (log)"
+        assert rows(workspace, f"{sums} WHERE l.shown_path LIKE '%{file.name}/TASK'") == [kernels]
