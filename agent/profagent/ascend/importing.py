@@ -158,7 +158,10 @@ async def _taken_over(store: Store, drafted: Drafted) -> Taken:
 
 
 async def _session_with(store: Store, content: str) -> int | None:
-    query = "SELECT session FROM session_label WHERE key = ? AND value = ?"
+    query = (
+        "SELECT session FROM session_label WHERE key = ? AND value = ?"
+        " AND session NOT IN (SELECT session FROM cleared_session)"
+    )
     rows = await store.run(lambda connection: fetched(connection, query, (CONTENT_LABEL, content)))
     return rows[0][0] if rows else None
 

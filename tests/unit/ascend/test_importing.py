@@ -18,6 +18,7 @@ from profagent.ascend.importing import found_sources
 from profagent.ascend.timeline import pieces
 from profagent.errors import UsageError
 from profagent.importing.importing import command as import_command
+from profagent.sessions.clearing import command as gc_command
 from profagent.stats.cli import command as stats_command
 from tests.unit.ascend import files
 from tests.unit.ascend.files import OP_SUMMARY, START_NS, event, kernel, process, rows, summary, taken, timeline, write
@@ -170,6 +171,31 @@ def test_steps_of_timelines_are_told(tmp_path: Path, workspace: Path) -> None:
         (1, '["step 1", "Data Aug Bound"]', 2.5),
         (2, '["step 7", ""]', 15.0),
     ]
+
+
+def test_directories_of_mindspore_and_of_2023_are_known(tmp_path: Path, workspace: Path) -> None:
+    mindspore = tmp_path / "in" / "host_1_20260101_ascend_ms"
+    facts = {"ms_version": "2.10.0", "ms_profiler_info": {"rank_id": 3, "device_id": 1}, "cann_version": "9.0"}
+    write(mindspore / "profiler_info_3.json", json.dumps(facts))
+    row = "7,conv1,Conv2D,AI_CORE,1.5,2.5,0,8"
+    summary(mindspore / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv", files.KERNEL_DETAILS, row)
+    older = tmp_path / "in" / "older" / "device_2"
+    without_device = [line.partition(",")[2] for line in (OP_SUMMARY, kernel())]
+    summary(older / "summary" / "op_summary_2_1_1.csv", *without_device)
+    timeline(older / "timeline" / "step_trace_2_1_1.json", files.TIMELINES["step_trace"])
+    assert [each.rows for each in taken(workspace, tmp_path / "in")] == [1, 1 + len(files.TIMELINES["step_trace"])]
+    labels = dict(rows(workspace, "SELECT key, value FROM session_label WHERE session = 1 AND key <> 'content'"))
+    assert labels == {"source": "ascend", "framework": "MindSpore", "cann": "9.0", "rank": "3", "device": "1"}
+    assert [row[6] for row in rows(workspace, _KERNELS)] == [1, 2]
+
+
+def test_what_gc_has_cleared_is_brought_again(tmp_path: Path, workspace: Path) -> None:
+    file = summary(tmp_path / "x.csv", OP_SUMMARY, kernel())
+    taken(workspace, file)
+    answer = CliRunner().invoke(gc_command, ["--keep-last", "0", "--workspace", str(workspace)])
+    assert answer.exit_code == 0
+    assert rows(workspace, "SELECT count(*) FROM ascend_values") == [(0,)]
+    assert taken(workspace, file)[0].session == 2
 
 
 def test_raw_slices_get_the_command_that_makes_results(tmp_path: Path, workspace: Path) -> None:
