@@ -275,3 +275,29 @@ def _unreadable(file: Path, error: Exception) -> StoreError:
             f"SQLite writes beside a database that it reads: copy {file.parent} to where you may write, name the copy"
         )
     return StoreError(f"cannot read the database {file}: {error}", hint=hint)
+
+
+_ADD_JOB = "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')"
+_SIMULATED_BEFORE = (
+    "UPDATE session SET simulated = 1, (counter_map, counter_map_digest, counter_map_likely) ="
+    " (SELECT s.counter_map, s.counter_map_digest, s.counter_map_likely"
+    " FROM session s LEFT JOIN session_job j ON j.session = s.session AND job = ?2"
+    " WHERE s.session = ?1 AND s.counter_map IS NOT NULL OR j.job IS NOT NULL AND s.simulated"
+    " ORDER BY s.counter_map IS NULL, s.session <> ?1, s.counter_map DESC LIMIT 1) WHERE session = ?1"
+    " AND EXISTS (SELECT 1 FROM log WHERE job = ?2 AND path = 'simulated' AND complete > 0)"
+)
+
+
+async def join_job(connection: aiosqlite.Connection, session: int, board: int, name: str, directory: str) -> int:
+    """Have a JOB, and have it be one of the session's, which is simulated where the JOB is; gives its number."""
+    query = "SELECT job, EXISTS (SELECT 1 FROM session_job s WHERE s.session = ? AND s.job = job.job) FROM job"
+    query, about = f"{query} WHERE board = ? AND name = ?", (session, board, name)
+    found = await fetched(connection, query, about)
+    if not found:
+        await connection.execute(_ADD_JOB, (board, name, directory))
+        found = await fetched(connection, query, about)
+    ((job, is_joined),) = found
+    if not is_joined:
+        await connection.execute("INSERT INTO session_job VALUES (?, ?)", (session, job))
+        await connection.execute(_SIMULATED_BEFORE, (session, job))
+    return int(job)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import PEAK_MEMORY_RATE
-from profagent.store.database import RECORDS_PER_PART, fetched, put, transaction
-from profagent.store.writer import join_job
+from profagent.store.database import RECORDS_PER_PART, fetched, join_job, put, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -38,7 +38,7 @@ from profagent.ingest.changes import (
     SourceRows,
 )
 from profagent.link.messages import ENDED_STATES
-from profagent.store.database import fetched, fetched_of, put
+from profagent.store.database import fetched, fetched_of, join_job, put
 from profagent.store.records import RecordRows, file_key, inferences_of
 from profagent.store.rows import UNITS, LedgerRows, LogRows, Numbers, path_from_sql, path_to_sql
 
@@ -69,15 +69,6 @@ _FINAL_OF_MODEL = _UNKNOWN.format("= 'final' AND i.model = ?")
 _CLOCK = (
     "SELECT frequency_mhz, EXISTS (SELECT 1 FROM log WHERE job = ?1 AND path = 'info.json.0' AND complete = 1)"
     " FROM job WHERE job = ?1"
-)
-_ADD_JOB = "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')"
-_SIMULATED_BEFORE = (
-    "UPDATE session SET simulated = 1, (counter_map, counter_map_digest, counter_map_likely) ="
-    " (SELECT s.counter_map, s.counter_map_digest, s.counter_map_likely"
-    " FROM session s LEFT JOIN session_job j ON j.session = s.session AND job = ?2"
-    " WHERE s.session = ?1 AND s.counter_map IS NOT NULL OR j.job IS NOT NULL AND s.simulated"
-    " ORDER BY s.counter_map IS NULL, s.session <> ?1, s.counter_map DESC LIMIT 1) WHERE session = ?1"
-    " AND EXISTS (SELECT 1 FROM log WHERE job = ?2 AND path = 'simulated' AND complete > 0)"
 )
 # A stream that begins anew tells an ended JOB again before it has looked at it: what had come, had come.
 _ENTER = (
@@ -340,21 +331,6 @@ def _state(aicore: Has, aicpu: Has, clock: Has) -> list[Any]:
     parts = {Part.AICORE: aicore, Part.AICPU: aicpu}
     time = state_of(Figure.TIME, {**parts, Part.CLOCK: clock})
     return [int(state_of(Figure.RECORDS, parts).state is FigureState.FINAL), time.state.value, time.why]
-
-
-async def join_job(connection: aiosqlite.Connection, session: int, board: int, name: str, directory: str) -> int:
-    """Have a JOB, and have it be one of the session's, which is simulated where the JOB is; gives its number."""
-    query = "SELECT job, EXISTS (SELECT 1 FROM session_job s WHERE s.session = ? AND s.job = job.job) FROM job"
-    query, about = f"{query} WHERE board = ? AND name = ?", (session, board, name)
-    found = await fetched(connection, query, about)
-    if not found:
-        await connection.execute(_ADD_JOB, (board, name, directory))
-        found = await fetched(connection, query, about)
-    ((job, is_joined),) = found
-    if not is_joined:
-        await connection.execute("INSERT INTO session_job VALUES (?, ?)", (session, job))
-        await connection.execute(_SIMULATED_BEFORE, (session, job))
-    return int(job)
 
 
 async def write_batches(
