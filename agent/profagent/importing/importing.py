@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from profagent.cli import options
 from profagent.cli.progress import progress
 from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.cli.table import printable
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
@@ -38,7 +36,6 @@ from profagent.store.workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from profagent.ascend.importing import Taken
     from profagent.cli.progress import Progress
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change, Step
@@ -326,7 +323,11 @@ def command(
     if directory is None and len(paths) == 1 and source_named(paths[0].resolve().name):
         directory = paths[0]
     if directory is None:
-        return run_to_the_end(lambda: _results(paths, Workspace.at(workspace), identity_of(board), as_json=as_json))
+        from profagent.importing.results import imported_results  # noqa: PLC0415 - a JOB needs none of it
+
+        return run_to_the_end(
+            lambda: imported_results(paths, Workspace.at(workspace), identity_of(board), as_json=as_json)
+        )
     profiling = None if acl_json is None else read_acl_json(acl_json)
     if workspace is None:
         if board is not None:
@@ -357,42 +358,6 @@ def identity_of(board: str | None) -> str:
         return NO_BOARD
     entry = BoardsFile().entries().get(board)
     return entry.uuid if entry is not None and entry.uuid else board
-
-
-async def _results(paths: Sequence[Path], workspace: Workspace, board: str, *, as_json: bool) -> int:
-    """Results of other tools, a session each; the exit code."""
-    from profagent.ascend.importing import found_sources, import_results  # noqa: PLC0415 - a JOB needs none of it
-
-    found = await asyncio.to_thread(found_sources, paths)
-    with click.progressbar(length=len(found), label="importing", file=sys.stderr) as bar:
-        taken = await import_results(found, workspace, board, lambda _: bar.update(1))
-    if as_json:
-        click.echo(msgspec.json.encode([_result_document(each) for each in taken]))
-    else:
-        for each in taken:
-            click.echo(printable(_result_line(each)))
-        click.echo(f"database: {workspace.database}")
-    for each in taken:
-        if each.error is not None:
-            tell(f"{each.path}: {each.error}")
-            tell(f"  {each.error.hint}")
-    if any(each.error is not None for each in taken):
-        return ProfagentError.exit_code
-    return IncompleteError.exit_code if any(each.entries for each in taken) else 0
-
-
-def _result_line(taken: Taken) -> str:
-    if taken.session is None:
-        return f"not imported: {taken.path}"
-    if taken.is_known:
-        return f"session {taken.session}: {taken.path}: nothing new"
-    entries = f", {taken.entries} in its ledger" if taken.entries else ""
-    return f"session {taken.session}: {taken.path}: {taken.rows:,} rows, {taken.kernels:,} kernels{entries}"
-
-
-def _result_document(taken: Taken) -> dict[str, Any]:
-    error = None if taken.error is None else str(taken.error)
-    return {**taken._asdict(), "path": str(taken.path), "error": error}
 
 
 async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling | None, *, as_json: bool) -> int:
