@@ -34,10 +34,7 @@ class Terminal:
         """Run a command."""
         line = shlex.join(["env", *(f"{name}={value}" for name, value in variables.items()), *map(str, command)])
         size = ("-x", str(columns), "-y", str(rows))
-        # On a busy machine the command may begin before its terminal has a size.
-        sized = f'until [ "$(stty size)" = "{rows} {columns}" ]; do sleep 0.05; done'
-        shown = f"{sized}; {line}; echo; echo ended with $?; cat"
-        self._run("new-session", "-d", *size, shown, ";", "set", "status", "off")
+        self._run("new-session", "-d", *size, f"{line}; echo; echo ended with $?; cat", ";", "set", "status", "off")
 
     def press(self, *keys: str) -> None:
         """Press keys, by their names."""
@@ -74,7 +71,9 @@ class Terminal:
         self._run("kill-server", check=False)
 
     def _run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        environment = {**ENVIRONMENT, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        # A worker of the suite has a size in its environment, which would be taken for the terminal's.
+        environment = {name: value for name, value in ENVIRONMENT.items() if name not in {"COLUMNS", "LINES"}}
+        environment |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         command = [*self._tmux, *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=check, timeout=PATIENCE_S)
 
