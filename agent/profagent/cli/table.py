@@ -12,6 +12,7 @@ import unicodedata
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from itertools import accumulate, islice
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
@@ -175,7 +176,7 @@ def fitted_lines(
     chosen = [(columns[place].title, is_number[place], [row[place] for row in texts]) for place in places]
     yield from _rendered(chosen, tones or [None] * len(rows), width)
     if left_out:
-        yield f"(not shown in {width} columns: {', '.join(left_out)}; --wide shows all)"
+        yield from wrap(f"(not shown in {width} columns: {', '.join(left_out)}; --wide shows all)", width)
 
 
 def _least_widths(columns: Sequence[Column], texts: Sequence[Sequence[str]], is_number: Sequence[bool]) -> list[int]:
