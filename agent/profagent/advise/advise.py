@@ -7,6 +7,7 @@ those of `stats`: final inferences without warm-up.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from profagent.store.series import RecordSeries
 
 US_PER_MS = 1000.0
+# So long a query of a rule may take; SQLite asks after so many of its own steps.
+LONGEST_QUERY_S = 30.0
+STEPS_BETWEEN_LOOKS = 100_000
 # Of a row, what a finding says by itself.
 _NOT_EVIDENCE = ("model",)
 LACKS: dict[Need, str] = {
@@ -180,18 +184,24 @@ class _Runner:
     is_likely: bool
 
     async def findings(self, rule: Rule) -> list[Finding]:
-        """A finding for each model that the rule's rows name."""
+        """A finding for each model that the rule's rows name, and each value of what it tells apart."""
+        begun_s = time.monotonic()
+        await self.connection.set_progress_handler(
+            lambda: time.monotonic() - begun_s > LONGEST_QUERY_S, STEPS_BETWEEN_LOOKS
+        )
         try:
             named = {"session": self.session, **rule.thresholds}
             rows = await fetched_named(self.connection, rule.sql, named)
         except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            raise rule.wrong(f"sql: {error}") from error
+            is_late = time.monotonic() - begun_s > LONGEST_QUERY_S
+            why = f"it takes more than {LONGEST_QUERY_S:g} s" if is_late else str(error)
+            raise rule.wrong(f"sql: {why}") from error
         if not all(isinstance(row.get("gain_us", ""), int | float | None) for row in rows):
             raise rule.wrong("sql: each row needs a number gain_us; write NULL AS gain_us where it is not known")
-        by_model: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
+        by_model: dict[tuple[str | None, Any], list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
-            by_model[row.get("model")].append(row)
-        return [self._finding(rule, model, found) for model, found in by_model.items()]
+            by_model[row.get("model"), row.get(rule.each)].append(row)
+        return [self._finding(rule, model, found) for (model, _), found in by_model.items()]
 
     def _finding(self, rule: Rule, model: str | None, rows: list[dict[str, Any]]) -> Finding:
         gains = [row["gain_us"] for row in rows]

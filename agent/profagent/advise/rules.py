@@ -41,7 +41,7 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule. Each row of `sql` is evidence; those of one `model` are a finding together.
+    """One rule. Each row of `sql` is evidence; those of one `model`, and one value of the column `each`, are a finding.
 
     `gain_us` of a row is what it could bring at most in an inference; NULL is 'not known'.
     """
@@ -55,6 +55,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sql: str
     en: Words
     zh: Words
+    each: str = ""
     file: str = ""
 
     def __post_init__(self) -> None:

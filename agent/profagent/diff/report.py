@@ -47,7 +47,9 @@ def _verdict(found: Diff) -> str:
     others = [f"{kinds.count(kind)} {kind}" for kind in OTHER_KINDS if kind in kinds]
     totals = [f"{model.name} {_change_text(model.total)}" for model in found.models if model.total.is_significant]
     layers = f"layers: {', '.join(parts)}" if parts else "no layer is slower or faster by more than the noise"
-    return failed + "; ".join([layers, *([", ".join(others)] if others else []), *totals])
+    said = [layers, *([", ".join(others)] if others else [])]
+    # Of layers that were changed for others the whole alone tells.
+    return failed + "; ".join([*said, *totals] if parts else [*totals, *said])
 
 
 def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: str) -> str:

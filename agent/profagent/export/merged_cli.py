@@ -92,7 +92,7 @@ async def trace(*, part_size: int, as_json: bool, **chosen: Any) -> None:
 @_merging("trace.pftrace")
 @asynchronous
 async def perfetto(*, as_json: bool, **chosen: Any) -> None:
-    """Write the same trace in Perfetto's own format, for long captures: one file, a third of the size.
+    """Write the same trace in Perfetto's own format, for long captures: one file, less than half the size.
 
     Example: profagent export perfetto 3
     Example: profagent export perfetto 3 --last 100 --output last.pftrace

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from profagent.record.capture import Capture, Observer
 
 US_PER_S = 1_000_000
-# From an inference of half a millisecond to one of ten seconds.
-BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+# From half a millisecond to some ten seconds, each a sixth above the one before: so exact a quantile is.
+BUCKETS_S = tuple(round(0.0005 * 10 ** (step / 15), 6) for step in range(65))
 # A `.done` may speak again of an inference that was just told.
 REMEMBERED_INFERENCES = 4096
 # Logs of metrics whose names are known: a board writes one at a time, and begins another now and then.

@@ -180,3 +180,29 @@ def test_a_folder_that_cannot_be_made_is_said(job: Path, tmp_path: Path) -> None
     ended = profagent("advise", job, "-o", tmp_path / "file" / "out")
     assert ended.code == 1
     assert "Traceback" not in ended.err
+
+
+def test_a_rule_tells_the_values_of_a_column_apart(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As split-activation does: two activations of a network are two findings."""
+    apart = GOOD.replace('needs = ["times"]', 'needs = ["times"]\neach = "layer_name"')
+    apart = apart.replace("GROUP BY model HAVING layers > :most", "GROUP BY model, layer_name HAVING :most")
+    (workspace / "mine.toml").write_text(apart.replace("model, count(*)", "model, layer_name, count(*)"), "utf-8")
+    assert run(["advise", "1", "--workspace", str(workspace), "--rules", str(workspace), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["findings"]
+    names = [[row["layer_name"] for row in each["evidence"]] for each in found if each["rule"] == "many-layers"]
+    assert sorted(names) == [["conv0"], ["pool0"]]
+    assert RULES["split-activation"].each == "activation"
+
+
+def test_a_query_without_end_is_named(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("profagent.advise.advise.LONGEST_QUERY_S", 0.05)
+    rule = GOOD.replace(
+        '"SELECT model', '"WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT model'
+    )
+    (workspace / "mine.toml").write_text(rule.replace("FROM layer_means", "FROM layer_means, r"), "utf-8")
+    assert run(["advise", "1", "--workspace", str(workspace), "--rules", str(workspace)]) == 2
+    said = capsys.readouterr().err
+    assert "mine.toml" in said
+    assert "takes more than" in said
