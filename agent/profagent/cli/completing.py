@@ -116,6 +116,9 @@ PATHS = {"targets": "dir", "operands": "file"}
 class Bash(BashComplete):
     """As click's, but that a word may have a colon, at which bash parts words, and what a shell would read."""
 
+    # Who presses Ctrl-C meanwhile reads no traceback.
+    source_template = BashComplete.source_template.replace("bash_complete $1)", "bash_complete $1 2>/dev/null)")
+
     def get_completion_args(self) -> tuple[list[str], str]:
         """The words before, and the one to complete."""
         before, last = super().get_completion_args()
