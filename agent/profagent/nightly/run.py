@@ -174,6 +174,9 @@ def captured(board: str, ended: Ended) -> Outcome:
         return Outcome(
             board, session, problems=[problem or f"the program ended with exit code {code}"], is_lost=is_lost
         )
+    summary = found if isinstance(found, dict) else document
+    if not any(summary["records"].values()):
+        return Outcome(board, session, problems=["no record of a program came: did it run, and was profiling on?"])
     return Outcome(board, session)
 
 

@@ -141,7 +141,9 @@ def test_collect() -> None:
 
 
 def test_what_came_of_it() -> None:
-    assert captured("lab1", Ended(0, {"session": 3}, "")) == Outcome("lab1", 3)
+    assert captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 1, "aicpu": 0}}, "")) == Outcome("lab1", 3)
+    (problem,) = captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 0, "aicpu": 0}}, "")).problems
+    assert "no record" in problem
     assert captured("lab1", Ended(3, None, "cannot reach it")) == Outcome(
         "lab1", None, problems=["cannot reach it"], is_away=True
     )
@@ -155,7 +157,9 @@ def test_what_came_of_it() -> None:
 
 
 def test_what_came_of_a_program() -> None:
-    assert captured("lab1", Ended(0, {"session": {"session": 3}, "causes": []}, "")) == Outcome("lab1", 3)
+    assert captured(
+        "lab1", Ended(0, {"session": {"session": 3, "records": {"aicore": 1}}, "causes": []}, "")
+    ) == Outcome("lab1", 3)
     crashed = {"session": {"session": 3}, "causes": [{"text": "it was ended by SIGSEGV"}, {"text": "its tail is lost"}]}
     assert captured("lab1", Ended(139, crashed, "")) == Outcome(
         "lab1", 3, problems=["it was ended by SIGSEGV; its tail is lost"]
