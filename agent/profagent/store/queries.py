@@ -178,7 +178,7 @@ async def calls(connection: aiosqlite.Connection, scope: Scope, log: int) -> Asy
     rows = pages(
         connection,
         "SELECT ifnull(n.name, 'unknown(' || r.api || ')'), ifnull(n.type, 'N/A'), nullif(r.begin_us, 0), r.end_us,"
-        " r.pid, r.tid FROM part p JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF"
+        " r.pid, r.tid FROM part p CROSS JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF"
         " LEFT JOIN api_name n USING (api) WHERE p.log = ? AND p.session = ? ORDER BY r.record",
         (log, scope.session.session),
     )
@@ -191,7 +191,7 @@ async def earliest_call_us(connection: aiosqlite.Connection, scope: Scope) -> in
     (earliest,) = await fetched_one(
         connection,
         "SELECT min(nullif(r.begin_us, 0)) FROM log l JOIN part p USING (log)"
-        " JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF"
+        " CROSS JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF"
         " WHERE l.job = ? AND l.kind = 'acl_api' AND p.session = ?",
         (scope.job.job, scope.session.session),
     )

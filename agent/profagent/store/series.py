@@ -64,7 +64,7 @@ WHERE record BETWEEN ? AND ?
 _CALLS = """
 SELECT ifnull(n.name, 'unknown(' || r.api || ')'), ifnull(n.type, 'N/A'), group_concat(r.end_us - r.begin_us)
        FILTER (WHERE r.begin_us <> 0), count(*)
-FROM log l JOIN part p USING (log) JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
+FROM log l JOIN part p USING (log) CROSS JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
 LEFT JOIN api_name n USING (api) WHERE l.job = :job AND l.kind = 'acl_api' AND p.session = :session
 GROUP BY r.api ORDER BY r.api
 """

@@ -55,9 +55,11 @@ SELECT e.job, l.path, e.grade, e.reason, e.detail, e.first, e.last, e.count, k.t
 FROM ledger_entry e LEFT JOIN log l USING (log) LEFT JOIN kept_loss k ON k.entry = e.entry
 WHERE e.session = ? ORDER BY e.entry
 """
+# CROSS JOIN keeps SQLite from scanning all calls for each part.
 _CALLS = """
 SELECT l.job, r.end_us, l.path, r.api, r.begin_us, r.pid, r.tid
-FROM part p JOIN log l USING (log) JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
+FROM part p CROSS JOIN log l USING (log) CROSS JOIN api r
+  ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
 WHERE p.session = ? AND l.kind = 'acl_api' ORDER BY r.end_us
 """
 # By table: when a row came, in µs, and its columns behind `log` and `session`.
