@@ -200,6 +200,23 @@ async def test_help_has_every_key(screen: Screen) -> None:
             assert text[:40] in screen.text("help")
 
 
+@pytest.mark.parametrize("key", ["escape", "question_mark", "enter"])
+async def test_help_closes_and_opens_again(screen: Screen, key: str) -> None:
+    async with screen.app.run_test(size=NARROW) as pilot:
+        for _ in range(2):
+            await pilot.press("question_mark")
+            assert isinstance(screen.app.screen, HelpScreen)
+            await pilot.press(key)
+            assert isinstance(screen.app.screen, BoardScreen)
+
+
+async def test_the_screen_can_be_left_from_help(screen: Screen) -> None:
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.press("question_mark", "q")
+        await pilot.pause()
+        assert not screen.app.is_running
+
+
 SNAPSHOTS = {"wide": (WIDE, ()), "narrow": (NARROW, ("v", "v", "v")), "layer": (WIDE, ("enter",))}
 
 
