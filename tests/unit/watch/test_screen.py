@@ -16,6 +16,7 @@ from profagent.watch.screen.app import BoardScreen, WatchApp
 from profagent.watch.screen.detail import HelpScreen, LayerScreen
 from profagent.watch.screen.panes import KEYS, Lines
 from profagent.watch.screen.replaying import play_into
+from tests.unit.record.link import board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -134,6 +135,10 @@ async def test_boards_are_tabs_and_the_one_that_is_away_stays(stored: Workspace)
         screen.models[1].enter(LinkState.LINKED, "")
         screen.app.tick()
         assert "● linked" in screen.text("header")
+        screen.models[1].linked(board())
+        screen.app.tick()
+        assert "board 1 (euler)  ● linked" in screen.text("header")
+        assert "2 ● board 1" in screen.text("tabs")
 
 
 async def test_models_are_seen_in_turn(screen: Screen) -> None:
@@ -144,6 +149,17 @@ async def test_models_are_seen_in_turn(screen: Screen) -> None:
         await pilot.press("n")
         assert "other.1 (1 of 2)" in screen.text("header")
         assert "no inference yet" in screen.text("layers")
+
+
+async def test_large_losses_leave_room_for_lag_and_cost(screen: Screen) -> None:
+    found = screen.models[0].summary()
+    ledger = {"loss": 12_533_760, "note": 4}
+    screen.models[0].summary = lambda: {**found, "ledger": ledger, "sampling": {"sampled": 1234, "due": 9999}}
+    screen.models[0]._models[f"{'a-long-name' * 5}.1"] = ModelLayers()
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        assert "…" in screen.text("header")
+        assert " (1 of 2)  lag N/A  profagentd 3.0 %  losses 12.5M  captured" in screen.text("header")
 
 
 async def test_a_narrow_screen_has_panes_in_turn_and_every_key(screen: Screen) -> None:

@@ -92,6 +92,16 @@ def amount(value: float, unit: str) -> str:
     return f"{value:,.1f} {unit}".rstrip() if abs(value) < 100_000 else f"{value:,.0f} {unit}".rstrip()
 
 
+def compact(number: int) -> str:
+    """A count; a large one in thousands, millions or more."""
+    if number < 10_000:
+        return f"{number:,}"
+    value, power = number / 1000, 0
+    while value >= 999.95 and power < 3:
+        value, power = value / 1000, power + 1
+    return f"{value:.1f}{'kMGT'[power]}"
+
+
 def bar(share: float, width: int) -> str:
     """A bar of eighths for a share of the width."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
