@@ -114,6 +114,16 @@ async def test_a_filter_works_as_it_is_typed(screen: Screen) -> None:
         assert "model.0.conv+2" in screen.text("layers")
 
 
+@pytest.mark.parametrize("key", ["slash", "m"])
+async def test_while_a_text_is_asked_for_only_its_keys_are_told(screen: Screen, key: str) -> None:
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.press(key)
+        assert screen.text("keys").strip() == "enter keep esc drop"
+        await pilot.press("q", "escape")
+        assert "q quit" in screen.text("keys")
+        assert not screen.keeper.asked
+
+
 async def test_marks_saving_and_pausing_are_the_keepers(screen: Screen) -> None:
     async with screen.app.run_test(size=WIDE) as pilot:
         await pilot.press("m", *"now", "enter", "w", "space")
