@@ -42,10 +42,10 @@ class LinkState(Enum):
 
 
 class Header(NamedTuple):
-    """What is always to be seen of a board; None is not known."""
+    """What is always to be seen of a board; None is not known. `board` is the name that the person gave."""
 
     board: str
-    address: str
+    hostname: str
     link: LinkState
     link_text: str
     is_simulated: bool
@@ -58,6 +58,11 @@ class Header(NamedTuple):
     daemon_cpu: float | None
     session: int | None
     likely: tuple[str, ...]
+
+    @property
+    def who(self) -> str:
+        """The board's name, and what it calls itself where that is another."""
+        return self.board if self.hostname in {"", self.board} else f"{self.board} ({self.hostname})"
 
 
 class CallLine(NamedTuple):
@@ -117,7 +122,7 @@ class BoardModel:
         self._now_us = now_us
         # The board's clock minus this host's.
         self._offset_us: int | None = None
-        self._address = name
+        self._hostname = ""
         self._link, self._link_text = link, ""
         self._is_simulated = False
         self._newest_us = 0
@@ -154,18 +159,17 @@ class BoardModel:
             case "job":
                 self.note("job", f"{event['job']} is {event['state']}")
 
-    def linked(self, board: Board, address: str) -> None:
+    def linked(self, board: Board) -> None:
         """The link stands; one way of the message is taken for no time."""
         self.version += 1
-        self.name = board.hostname or address
-        self._address, self._is_simulated = address, self._is_simulated or board.simulated
+        self._hostname, self._is_simulated = board.hostname, self._is_simulated or board.simulated
         self.compared(board.clocks.wall_us - self._now_us())
         self.enter(LinkState.LINKED, "")
-        self.note("link", f"linked to {self.name} at {address}")
+        self.note("link", f"linked to {self.header().who}")
 
     def replays(self, board: str, session: str, speed: float) -> None:
         """It is a stored session, at so many times its pace."""
-        self.name, self._address = board, session
+        self.name = board
         self.enter(LinkState.REPLAYED, f"of {session}, speed {speed:g}")
 
     def compared(self, offset_us: int) -> None:
@@ -200,7 +204,7 @@ class BoardModel:
         is_live = self._link in {LinkState.LINKED, LinkState.AWAY} and self._newest_us and self._offset_us is not None
         return Header(
             self.name,
-            self._address,
+            self._hostname,
             self._link,
             self._link_text,
             self._is_simulated,

@@ -6,7 +6,7 @@ written, and nothing is kept in memory for each inference.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,16 @@ from profagent.errors import UsageError
 from profagent.files import content
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, parse_log_name
 from profagent.formats.records import API_DTYPE
-from profagent.ingest.changes import ApiRecords, ContentLedger, Entry, JobChanges, LinkLedger, LogAnnounced, SourceRows
+from profagent.ingest.changes import (
+    ApiRecords,
+    ContentLedger,
+    Entry,
+    JobChanges,
+    KeptLoss,
+    LinkLedger,
+    LogAnnounced,
+    SourceRows,
+)
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.mirror import digest_of
 from profagent.store.counter_maps import simulated_map
@@ -50,8 +59,15 @@ FROM inference i JOIN segment g USING (inference) JOIN log l USING (log)
 WHERE i.session = ? GROUP BY l.log ORDER BY at IS NULL, at, l.job, l.path
 """
 _SMALL = "SELECT path FROM log WHERE job = ? AND (kind IN ('info_json', 'net_info', 'layer_info') OR path = ?)"
+# `has_inference`: whether the log, or that of a `.done`, has records of one in this session.
 _LEDGER = """
-SELECT e.job, l.path, e.grade, e.reason, e.detail, e.first, e.last, e.count, k.to_us
+SELECT e.job, l.path, EXISTS (
+         SELECT 1 FROM log o JOIN segment g USING (log) JOIN inference i USING (inference)
+         WHERE o.job = e.job AND i.session = e.session
+           AND o.path = iif(substr(l.path, -5) = '.done', substr(l.path, 1, length(l.path) - 5), l.path)
+       ) AS has_inference,
+       k.id, k.job_name, k.lost_logs, k.lost_bytes, k.from_us, k.to_us,
+       e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN log l USING (log) LEFT JOIN kept_loss k ON k.entry = e.entry
 WHERE e.session = ? ORDER BY e.entry
 """
@@ -167,12 +183,17 @@ class StoredSession:
         self._counter_map = counter_map
         self._jobs = {each.job: each for each in jobs}
         self._mirrored: dict[int, _Mirrored] = {}
-        self._last: list[Moment] = []  # what the ledger says of no certain moment
+        self._kept_losses: list[Moment] = []
+        # What the ledger says of no certain moment, by JOB; None is the board.
+        self._untimed: dict[int | None, list[LinkLedger]] = {}
 
     async def moments(self) -> AsyncIterator[Moment]:
         """All that there is, by time. Raises UsageError where the mirror is not there."""
         await self._read_ledger()
-        streams = [self._marks(), self._calls(), self._logs(), *[each async for each in self._sources()]]
+        for moment in self._entries_of(None):
+            yield moment
+        streams = [self._losses(), self._marks(), self._calls(), self._logs()]
+        streams += [each async for each in self._sources()]
         heads = [(await anext(stream, None), stream) for stream in streams]
         waiting = [(head, stream) for head, stream in heads if head is not None]
         while waiting:
@@ -184,24 +205,41 @@ class StoredSession:
                 del waiting[place]
             else:
                 waiting[place] = following, stream
-        for moment in self._last:
-            yield moment
         for job in self._jobs.values():
+            for moment in self._entries_of(job.job):
+                yield moment
             yield Moment(None, JobChanges(job.name, "", (), job.state, caught_up=True))
 
     async def _read_ledger(self) -> None:
-        for number, stored, *about, to_us in await fetched(self._connection, _LEDGER, (self._session,)):
-            entry = Entry(*about)
+        for number, stored, has_inference, *kept, entry in await self._ledger():
             job = self._jobs.get(number)
             path = None if stored is None else path_from_sql(stored)
-            log = None if path is None else path.removesuffix(DONE_SUFFIX)
-            name = None if log is None else parse_log_name(log)
-            if log is not None and job is not None and name is not None and name.inference is not None:
+            loss_number, lost_of, *figures = kept
+            if loss_number is not None:
+                loss = KeptLoss(int(loss_number, 16), entry, lost_of or "", *figures)
+                batch = JobChanges("", "", (loss,))
+                self._kept_losses.append(Moment(loss.to_us or loss.from_us, batch))
+            elif path is not None and job is not None and has_inference:
                 mirrored = await self._of(job)
-                mirrored.entries.setdefault(log, []).append(entry)
+                mirrored.entries.setdefault(path.removesuffix(DONE_SUFFIX), []).append(entry)
             else:
-                batch = JobChanges("" if job is None else job.name, "", (LinkLedger(path, entry),))
-                self._last.append(Moment(to_us, batch))
+                self._untimed.setdefault(None if job is None else number, []).append(LinkLedger(path, entry))
+
+    async def _ledger(self) -> list[tuple[Any, ...]]:
+        """Its rows, each with its Entry as the last column."""
+        rows = await fetched(self._connection, _LEDGER, (self._session,))
+        return [(*row[:9], Entry(*row[9:])) for row in rows]
+
+    async def _losses(self) -> AsyncIterator[Moment]:
+        """What the board's daemon keeps; those without a time come last."""
+        for moment in sorted(self._kept_losses, key=lambda each: (each.time_us is None, each.time_us or 0)):
+            yield moment
+
+    def _entries_of(self, number: int | None, time_us: int | None = None) -> Iterable[Moment]:
+        """What the ledger says of a JOB, or of the board, and of no certain moment: once."""
+        entries = self._untimed.pop(number, None)
+        if entries is not None:
+            yield Moment(time_us, JobChanges("" if number is None else self._jobs[number].name, "", entries))
 
     async def _of(self, job: StoredJob) -> _Mirrored:
         if job.job not in self._mirrored:
@@ -226,6 +264,8 @@ class StoredSession:
                 begun.add(number)
                 small = await fetched(self._connection, _SMALL, (number, SIMULATED_MARKER))
                 yield Moment(time_us, mirrored.begin([path_from_sql(path) for (path,) in small]))
+                for moment in self._entries_of(number, time_us):
+                    yield moment
             yield Moment(time_us, mirrored.logs([path_from_sql(row[2]) for row in rows]))
 
     async def _calls(self) -> AsyncIterator[Moment]:

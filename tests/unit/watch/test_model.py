@@ -122,7 +122,7 @@ def test_calls_are_told_apart_by_name_and_thread(job: WatchedJob) -> None:
 
 def test_the_header_tells_link_lag_and_losses(job: WatchedJob) -> None:
     assert job.model.header().link is LinkState.CONNECTING
-    job.model.linked(board("euler"), "euler:1")
+    job.model.linked(board("euler"))
     job.model.compared(1_000_000)  # the board's clock is a second ahead
     job.infer(700, 350, 350)
     header = job.model.header()
@@ -130,6 +130,13 @@ def test_the_header_tells_link_lag_and_losses(job: WatchedJob) -> None:
     assert header.age_s == pytest.approx((NOW_US + 1_000_000 - START_US - 900) / 1_000_000)
     job.model.enter(LinkState.AWAY, "refused; retrying in 1 s")
     assert job.model.header().link_text == "refused; retrying in 1 s"
+
+
+@pytest.mark.parametrize(("name", "who"), [("euler", "euler"), ("10.0.0.7", "10.0.0.7 (euler)")])
+def test_a_board_keeps_the_name_that_it_was_given(name: str, who: str) -> None:
+    model = BoardModel(name, lambda: NOW_US)
+    model.linked(board())
+    assert (model.name, model.header().who) == (name, who)
 
 
 def test_what_is_told_again_and_again_is_one_event(job: WatchedJob) -> None:

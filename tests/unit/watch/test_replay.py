@@ -103,6 +103,50 @@ def test_a_loss_comes_with_its_inference(stored: Workspace, tmp_path: Path) -> N
     assert shown[-1]["ledger"]["loss"] == 1
 
 
+def test_losses_without_an_inference_come_with_the_first_of_their_job(stored: Workspace, tmp_path: Path) -> None:
+    workspace = Workspace(Path(shutil.copytree(stored.root, tmp_path / "other")))
+    entries = "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, count)"
+    with closing(sqlite3.connect(workspace.database)) as database, database:
+        ((job, name),) = database.execute("SELECT job, name FROM job WHERE name LIKE 'JOB%'").fetchall()
+        cursor = database.execute(
+            "INSERT INTO log (job, path, shown_path, kind, generation, offset, complete)"
+            " SELECT job, replace(path, '.20', '.999'), 'gone', kind, 1, 0, 2 FROM log"
+            " WHERE kind = 'aicore' AND path LIKE '%.20' RETURNING log, path"
+        )
+        ((log, path),) = cursor.fetchall()
+        for number, reason in ((log, "deleted-undelivered"), (None, "ring-full")):
+            database.execute(f"{entries} VALUES (1, ?, ?, 'link', 'loss', ?, 'made up', 1)", (job, number, reason))
+    shown, _ = replayed(workspace)
+    ledger = [event for event in shown if event["event"] == "ledger" and event["grade"] == "loss"]
+    assert [(event["job"], event["log"], event["reason"]) for event in ledger] == [
+        (name, path, "deleted-undelivered"),
+        (name, None, "ring-full"),
+    ]
+    first = next(place for place, event in enumerate(shown) if event["event"] == "inference")
+    assert shown.index(ledger[-1]) < first
+    assert shown[-1]["ledger"]["loss"] == 2
+
+
+def test_a_loss_that_the_daemon_keeps_comes_at_its_time(stored: Workspace, tmp_path: Path) -> None:
+    workspace = Workspace(Path(shutil.copytree(stored.root, tmp_path / "other")))
+    with closing(sqlite3.connect(workspace.database)) as database, database:
+        ((entry,),) = database.execute(
+            "INSERT INTO ledger_entry (session, origin, grade, reason, detail, count)"
+            " VALUES (1, 'board', 'loss', 'deleted-undelivered', 'made up', 7) RETURNING entry"
+        ).fetchall()
+        database.execute(
+            "INSERT INTO kept_loss (board, id, entry, job_name, lost_logs, to_us)"
+            " SELECT board, '00000000000000ff', ?, 'JOB_GONE', 3, ? FROM session",
+            (entry, START_US + MARKED_US),
+        )
+    shown, _ = replayed(workspace)
+    (place,) = [place for place, event in enumerate(shown) if event["event"] == "kept_loss"]
+    assert (shown[place]["job"], shown[place]["lost_logs"]) == ("JOB_GONE", 3)
+    before = [event["current_pic_count"] for event in shown[:place] if event["event"] == "inference"]
+    assert abs(len(before) - MARKED_US // PERIOD_US) <= 1
+    assert shown[-1]["ledger"]["loss"] == 7
+
+
 def test_it_keeps_the_recorded_pace_times_the_speed(stored: Workspace) -> None:
     clock = Clock()
 

@@ -16,6 +16,7 @@ from profagent.watch.screen.app import BoardScreen, WatchApp
 from profagent.watch.screen.detail import HelpScreen, LayerScreen
 from profagent.watch.screen.panes import KEYS, Lines
 from profagent.watch.screen.replaying import play_into
+from tests.unit.record.link import board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -113,6 +114,16 @@ async def test_a_filter_works_as_it_is_typed(screen: Screen) -> None:
         assert "model.0.conv+2" in screen.text("layers")
 
 
+@pytest.mark.parametrize("key", ["slash", "m"])
+async def test_while_a_text_is_asked_for_only_its_keys_are_told(screen: Screen, key: str) -> None:
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.press(key)
+        assert screen.text("keys").strip() == "enter keep esc drop"
+        await pilot.press("q", "escape")
+        assert "q quit" in screen.text("keys")
+        assert not screen.keeper.asked
+
+
 async def test_marks_saving_and_pausing_are_the_keepers(screen: Screen) -> None:
     async with screen.app.run_test(size=WIDE) as pilot:
         await pilot.press("m", *"now", "enter", "w", "space")
@@ -134,6 +145,10 @@ async def test_boards_are_tabs_and_the_one_that_is_away_stays(stored: Workspace)
         screen.models[1].enter(LinkState.LINKED, "")
         screen.app.tick()
         assert "● linked" in screen.text("header")
+        screen.models[1].linked(board())
+        screen.app.tick()
+        assert "board 1 (euler)  ● linked" in screen.text("header")
+        assert "2 ● board 1" in screen.text("tabs")
 
 
 async def test_models_are_seen_in_turn(screen: Screen) -> None:
@@ -144,6 +159,17 @@ async def test_models_are_seen_in_turn(screen: Screen) -> None:
         await pilot.press("n")
         assert "other.1 (1 of 2)" in screen.text("header")
         assert "no inference yet" in screen.text("layers")
+
+
+async def test_large_losses_leave_room_for_lag_and_cost(screen: Screen) -> None:
+    found = screen.models[0].summary()
+    ledger = {"loss": 12_533_760, "note": 4}
+    screen.models[0].summary = lambda: {**found, "ledger": ledger, "sampling": {"sampled": 1234, "due": 9999}}
+    screen.models[0]._models[f"{'a-long-name' * 5}.1"] = ModelLayers()
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        assert "…" in screen.text("header")
+        assert " (1 of 2)  lag N/A  profagentd 3.0 %  losses 12.5M  captured" in screen.text("header")
 
 
 async def test_a_narrow_screen_has_panes_in_turn_and_every_key(screen: Screen) -> None:
@@ -198,6 +224,23 @@ async def test_help_has_every_key(screen: Screen) -> None:
         assert isinstance(screen.app.screen, HelpScreen)
         for _, _, text in KEYS:
             assert text[:40] in screen.text("help")
+
+
+@pytest.mark.parametrize("key", ["escape", "question_mark", "enter"])
+async def test_help_closes_and_opens_again(screen: Screen, key: str) -> None:
+    async with screen.app.run_test(size=NARROW) as pilot:
+        for _ in range(2):
+            await pilot.press("question_mark")
+            assert isinstance(screen.app.screen, HelpScreen)
+            await pilot.press(key)
+            assert isinstance(screen.app.screen, BoardScreen)
+
+
+async def test_the_screen_can_be_left_from_help(screen: Screen) -> None:
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.press("question_mark", "q")
+        await pilot.pause()
+        assert not screen.app.is_running
 
 
 SNAPSHOTS = {"wide": (WIDE, ()), "narrow": (NARROW, ("v", "v", "v")), "layer": (WIDE, ("enter",))}

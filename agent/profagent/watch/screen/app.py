@@ -37,6 +37,10 @@ REDRAW_S = 1.0
 WIDE_COLUMNS = 110
 SIDE_PANES = {"calls": "API calls", "metrics": "Metrics", "ranges": "Ranges and ops", "events": "Events"}
 
+KEYS = tuple((key, about) for key, about, _ in panes.KEYS)
+# While a text is asked for, all other keys are part of it.
+ASKING = (("enter", "keep"), ("esc", "drop"))
+
 
 class Keeper(Protocol):
     """Who keeps what the person at the screen wants kept."""
@@ -116,7 +120,7 @@ class BoardScreen(Screen[None]):
         inferences = self.pane("inferences")
         inferences.show(panes.inference_lines(layers.inferences(), inferences.size.width, inferences.size.height))
         self._draw_side(model)
-        self.pane("keys").show(key_lines(width))
+        self.pane("keys").show(key_lines(width, ASKING if app.asked else KEYS))
 
     def _draw_layers(self, likely: Sequence[str]) -> None:
         app, pane = self.app, self.pane("layers")
@@ -153,11 +157,11 @@ def side_lines(model: BoardModel, name: str, width: int, height: int) -> list[Li
     return panes.series_lines(model.series(name), width, height)
 
 
-def key_lines(width: int) -> list[Line]:
+def key_lines(width: int, keys: Sequence[tuple[str, str]]) -> list[Line]:
     """The keys and what they do; in two lines where one has no room for them."""
     lines: list[Line] = [[]]
     gap = "  " if width >= WIDE_COLUMNS - 2 else " "
-    for key, about, _ in panes.KEYS:
+    for key, about in keys:
         parts = [word(key, TITLE), word(f" {about}{gap}", FAINT)]
         if sum(part.cell_length for part in [*lines[-1], *parts]) > width:
             lines.append([])
@@ -204,7 +208,7 @@ class WatchApp(App[None]):
         self._model_names: dict[int, str] = {}
         self._first = 0
         self._is_paused = False
-        self._asked = ""
+        self.asked = ""
         self._now_s = now_s
         self._drawn: tuple[object, ...] = ()
 
@@ -334,7 +338,7 @@ class WatchApp(App[None]):
     def action_all(self) -> None:
         """Back from a layer; without a filter again."""
         if isinstance(self.screen, BoardScreen):
-            self.text = self.text if self._asked == "mark" else ""
+            self.text = self.text if self.asked == "mark" else ""
             self.end_asking()
         else:
             self.pop_screen()
@@ -356,22 +360,23 @@ class WatchApp(App[None]):
         """Ask for a text: of a filter, or of a mark."""
         if not isinstance(self.screen, BoardScreen):
             return
-        self._asked = what
+        self.asked = what
         prompt = self.screen.query_one(Input)
         prompt.placeholder = "text in a layer's name or type" if what == "filter" else "what happens just now"
         prompt.value = self.text if what == "filter" else ""
         prompt.display = True
         prompt.focus()
+        self.redraw()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """A filter works as it is typed."""
-        if self._asked == "filter":
+        if self.asked == "filter":
             self.text = event.value
             self.redraw()
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """The text is whole."""
-        is_mark = self._asked == "mark"
+        is_mark = self.asked == "mark"
         self.end_asking()
         if is_mark:
             await self._keeper.mark(self.model, event.value.strip() or "mark")
@@ -379,7 +384,7 @@ class WatchApp(App[None]):
 
     def end_asking(self) -> None:
         """Keys are keys again."""
-        self._asked = ""
+        self.asked = ""
         prompt = self.screen.query_one(Input)
         prompt.display = False
         self.screen.set_focus(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from rich.segment import Segment
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from profagent.watch.layers import LayerDetail
     from profagent.watch.screen.app import WatchApp
@@ -157,6 +158,11 @@ class HelpScreen(ModalScreen[None]):
 
     app: WatchApp
 
+    # None of the app's own keys reaches a modal screen.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,question_mark,enter,space", "app.all", ""),
+        ("q,ctrl+c", "app.quit", ""),
+    ]
     CSS = """
     HelpScreen { align: center middle; }
     #help { width: 86; max-width: 100%; height: 22; max-height: 100%; border: round $primary; padding: 0 1;

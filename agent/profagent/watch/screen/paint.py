@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,7 @@ LEVELS = " ▁▂▃▄▅▆▇█"
 # A chart whose least value is above so much of the highest does not begin at 0.
 FLAT = 0.5
 LEVEL = 0.1
+ROUNDING_US = 1e-6
 # An inference that took so many medians stands out.
 SLOW = 1.25
 
@@ -92,6 +94,16 @@ def amount(value: float, unit: str) -> str:
     return f"{value:,.1f} {unit}".rstrip() if abs(value) < 100_000 else f"{value:,.0f} {unit}".rstrip()
 
 
+def compact(number: int) -> str:
+    """A count; a large one in thousands, millions or more."""
+    if number < 10_000:
+        return f"{number:,}"
+    value, power = number / 1000, 0
+    while value >= 999.95 and power < 3:
+        value, power = value / 1000, power + 1
+    return f"{value:.1f}{'kMGT'[power]}"
+
+
 def bar(share: float, width: int) -> str:
     """A bar of eighths for a share of the width."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
@@ -144,12 +156,13 @@ def histogram(values: NDArray[np.float64], width: int, bins: int) -> list[Line]:
     """How many values lie between which two times; the median's line has a mark."""
     if not len(values):
         return [[word("nothing yet", FAINT)]]
-    counts, edges = np.histogram(values, bins=max(1, min(bins, len(values))))
+    counts, edges = np.histogram(values, bins=bin_edges(values, bins))
     most, room = int(counts.max()), max(1, width - 31)
-    middle = float(np.median(values))
+    # A value at an edge is counted behind it, but at the last one.
+    median_place = min(int(np.searchsorted(edges, float(np.median(values)), "right")) - 1, len(counts) - 1)
     lines = []
     for place, count in enumerate(counts.tolist()):
-        has_median = edges[place] <= middle <= edges[place + 1]
+        has_median = place == median_place
         lines.append(
             [
                 word(f"{ms(edges[place])} – {ms(edges[place + 1])} ms", INK, 22, right=True),
@@ -160,6 +173,22 @@ def histogram(values: NDArray[np.float64], width: int, bins: int) -> list[Line]:
             ]
         )
     return lines
+
+
+def bin_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+    """Edges of at most so many bins of one width, which are whole µs, as they are shown.
+
+    No bin is narrower than the least step between two values: a clock's tick makes no gaps.
+    """
+    known = np.unique(values)
+    steps = np.diff(known)
+    # What differs by less is rounding.
+    steps = steps[steps > ROUNDING_US]
+    tick = math.ceil(steps.min()) if len(steps) else 1
+    least, most = math.floor(known[0]), math.floor(known[-1]) + 1
+    wanted = math.ceil((most - least) / max(1, min(bins, len(values))))
+    each = max(tick, wanted)
+    return np.arange(least, most + each, each, dtype=np.float64)[: math.ceil((most - least) / each) + 1]
 
 
 def strip(line: Line, width: int) -> Strip:

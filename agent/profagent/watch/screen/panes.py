@@ -10,7 +10,6 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from profagent.cli.provenance import share_text
 from profagent.cli.table import UNKNOWN, time_text
 from profagent.formats.countermap import bound_mark
 from profagent.watch.model import LinkState
@@ -29,6 +28,8 @@ NOTED_CHANGE = 0.05
 NAME_COLUMNS = 18
 # So much longer names are worth more than a bar, or the type.
 LONGER_NAME = 8
+# The least that a model's name has in the header.
+MODEL_COLUMNS = 20
 BAR_COLUMNS = TREND_COLUMNS = 8
 # Columns of a layer, with the space before them, by how much they matter.
 WIDTHS = {
@@ -114,29 +115,36 @@ def header_lines(header: Header, doing: Doing, width: int) -> list[Line]:
     detail = f": {header.link_text}" if header.link_text else ""
     first = joined(
         [
-            word(header.board, STRONG),
-            word(f"at {header.address}", FAINT) if header.address != header.board and width > 90 else None,
+            word(paint.shortened(header.who, width // 2), STRONG),
             word(link + detail, styles.get(header.link, WARN)),
             word("[simulated]", WARN) if header.is_simulated else None,
             word(f"saving as session {header.session}", GOOD) if header.session is not None else None,
             word("PAUSED", BAD) if doing.is_paused else None,
         ]
     )
+    return [first, _seen_line(header, doing, width)]
+
+
+def _seen_line(header: Header, doing: Doing, width: int) -> Line:
+    """The model and its figures; what is worth most comes first, and the model's name takes what these leave."""
     age = UNKNOWN if header.age_s is None else f"{header.age_s:.1f} s"
     cpu = UNKNOWN if header.daemon_cpu is None else f"{header.daemon_cpu:.1f} %"
-    which = f" ({doing.place} of {doing.models})" if doing.models > 1 else ""
-    second = joined(
+    due = UNKNOWN if header.due is None else paint.compact(header.due)
+    figures = joined(
         [
-            word((doing.model or "no model yet") + which, TITLE),
-            word(f"captured {share_text(header.sampled, header.due)}", INK),
-            word(f"losses {header.losses:,}", BAD if header.losses else GOOD),
-            word(f"notes {header.notes:,}", FAINT) if width > 90 else None,
             word(f"lag {age}", INK),
             word(f"profagentd {cpu}", INK),
+            word(f"losses {paint.compact(header.losses)}", BAD if header.losses else GOOD),
+            word(f"captured {paint.compact(header.sampled)} of {due} due", INK),
+            word(f"notes {paint.compact(header.notes)}", FAINT) if width > 90 else None,
             word(f"against {doing.against}", FAINT) if doing.against and width > 90 else None,
         ]
     )
-    return [first, second]
+    which = f" ({doing.place} of {doing.models})" if doing.models > 1 else ""
+    room = max(MODEL_COLUMNS, width - 2 - sum(part.cell_length for part in figures)) - len(which)
+    return (
+        joined([word(paint.shortened(doing.model or "no model yet", room) + which, TITLE), *figures[:1]]) + figures[1:]
+    )
 
 
 def tab_line(names: Sequence[tuple[str, LinkState]], chosen: int) -> Line:

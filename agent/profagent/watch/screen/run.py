@@ -43,7 +43,7 @@ class ScreenView(WatchView):
 
     def __init__(self, options: WatchOptions, model: BoardModel) -> None:
         super().__init__(options, model.take, lambda text: model.note("remark", text))
-        self._model, self._at = model, options.address
+        self._model = model
         model.summary = self.events.summary
 
     def changed(self, changes: Sequence[JobChanges]) -> None:
@@ -58,7 +58,7 @@ class ScreenView(WatchView):
 
     def linked(self, board: Board, role: str) -> None:
         """The link stands."""
-        self._model.linked(board, self._at)
+        self._model.linked(board)
         if self.kept is not None:
             self._model.session = self.kept.session.number
         super().linked(board, role)
