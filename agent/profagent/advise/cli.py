@@ -77,7 +77,7 @@ rules_folders = click.option(
 
 
 @click.command("advise")
-@click.argument("target", metavar="SESSION|JOB")
+@options.target
 @options.workspace
 @click.option("--job", metavar="NAME", help="Only this JOB of the session, for what is about layers.")
 @options.counter_map

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import numpy as np
 
-from profagent.export.blocks import FLOW, NO_ARGS, NS_PER_US, Instants, Slices
+from profagent.export.blocks import FLOW, NO_ARGS, NS_PER_US, Instants, Slices, woven
 from profagent.files import written_atomically
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _slices(block: Slices, tracks: Tracks) -> bytes:
     columns = [heads, starts, [b',"dur":'] * block.size, durations, tails]
     if block.values is not None:
         columns += _changes(block.values, starts)
-    return _woven(columns)
+    return woven(columns)
 
 
 def _changes(values: Values, starts: Sequence[bytes]) -> list[list[bytes]]:
@@ -167,7 +167,7 @@ def _args_type(names: tuple[str, ...]) -> type[msgspec.Struct]:
 
 def _instants(block: Instants, tracks: Tracks) -> bytes:
     heads, tails = _by_label(block, tracks, "i", f',"s":"{block.scope}"'.encode())
-    return _woven([heads, _microseconds(block.at_ns), tails])
+    return woven([heads, _microseconds(block.at_ns), tails])
 
 
 def _counters(block: Counters) -> bytes:
@@ -181,7 +181,7 @@ def _counters(block: Counters) -> bytes:
         opening = b"," if at else b',"args":{'
         names = [opening + _encode(series[at].name) + b":" for series in block.series]
         columns += [_picked(names, block.kind), texts[at::width]]
-    return _woven([*columns, [b"}}" + SEPARATOR] * block.size])
+    return woven([*columns, [b"}}" + SEPARATOR] * block.size])
 
 
 def _by_label(
@@ -213,12 +213,3 @@ def _microseconds(ns: NDArray[np.int64]) -> list[bytes]:
 
 def _numbers(values: list[float]) -> list[bytes]:
     return _encode(values)[1:-1].split(b",")
-
-
-def _woven(columns: Sequence[Sequence[bytes]]) -> bytes:
-    """The pieces of the first event, then those of the next one."""
-    width = len(columns)
-    pieces: list[bytes] = [b""] * (width * len(columns[0]))
-    for at, column in enumerate(columns):
-        pieces[at::width] = column
-    return b"".join(pieces)

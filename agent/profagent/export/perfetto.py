@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from profagent.export import protobuf as pb
-from profagent.export.blocks import Instants, Series, Slices
+from profagent.export.blocks import Instants, Series, Slices, woven
 from profagent.export.protobuf import WIDE_BYTES, wide_varints
 from profagent.files import written_atomically
 
@@ -188,7 +188,7 @@ class PerfettoTrace:
         self._out.write(sequence.news(changes))
         columns = [heads, wide_varints(block.start_ns), tails]
         columns += [texts] if changes else []
-        self._out.write(_woven([*columns, end_heads, wide_varints(block.end_ns), end_tails]))
+        self._out.write(woven([*columns, end_heads, wide_varints(block.end_ns), end_tails]))
 
     def _changes_of(self, values: Values | None, size: int) -> tuple[tuple[int, ...], NDArray[np.bool_], list[bytes]]:
         """The counters that slices change, which of the slices, and with which bytes."""
@@ -211,7 +211,7 @@ class PerfettoTrace:
         packets = [_packet(sequence, _event(sequence, INSTANT, track, label), 0) for label, track in found]
         heads, tails = _picked(packets, place)
         self._out.write(sequence.news(()))
-        self._out.write(_woven([heads, wide_varints(block.at_ns), tails]))
+        self._out.write(woven([heads, wide_varints(block.at_ns), tails]))
 
     def _changes(self, block: Counters) -> None:
         """A packet for each value."""
@@ -224,7 +224,7 @@ class PerfettoTrace:
             heads, tails = _picked([_packet(sequence, each, value_size) for each in counters], block.kind)
             columns += [heads, times, tails, pb.doubles(44, block.values[:, at : at + 1])]
         self._out.write(sequence.news(()))
-        self._out.write(_woven(columns))
+        self._out.write(woven(columns))
 
 
 def _event(sequence: _Sequence, kind: int, track: int, label: Label | None) -> bytes:
@@ -281,15 +281,6 @@ def _unpaired(pair: int, labels: Sequence[Label]) -> tuple[Label, int]:
 def _picked(packets: Sequence[tuple[bytes, bytes]], places: NDArray[np.int64]) -> tuple[list[bytes], list[bytes]]:
     heads, tails = (np.array(column, object) for column in zip(*packets, strict=True))
     return heads[places].tolist(), tails[places].tolist()
-
-
-def _woven(columns: Sequence[Sequence[bytes]]) -> bytes:
-    """The pieces of the first event, then those of the next one."""
-    width = len(columns)
-    pieces: list[bytes] = [b""] * (width * len(columns[0]))
-    for at, column in enumerate(columns):
-        pieces[at::width] = column
-    return b"".join(pieces)
 
 
 def _shown(value: Any) -> str:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 @click.command("report")
-@click.argument("target", metavar="SESSION|JOB")
+@options.target
 @options.workspace
-@click.option("--job", metavar="NAME", help="Only this JOB of the session.")
+@options.job
 @options.counter_map
 @click.option("--against", metavar="BASE", help="Compare with this run: a session, a JOB, baseline:NAME, as `diff`.")
 @click.option(
