@@ -74,11 +74,7 @@ screenshot: .venv/ready ## take the README's picture of a report anew
 protos: .venv-protoc/ready ## generate the wire's code anew
 	@$(PROTOC) tools/generate_protos.py
 
-check-screenshot: .venv/ready ## take the README's picture of a report anew
-	@tools/need chromium chromium
-	@$(BIN)/python tools/make_screenshot.py
-
-protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
+check-protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
 	@$(PROTOC) tools/generate_protos.py --check
 
 bench: .venv/ready .venv-bench/ready ## measure, and print the figures

@@ -19,6 +19,7 @@ from profagent.ingest.local import LocalJob, list_collection
 from profagent.store.marks import add_mark
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
+from profagent.watch.against import NOTHING
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import Pace, Replayed
 from profagent.watch.screen.app import WatchApp
@@ -101,7 +102,7 @@ async def replayed_app(workspace: Workspace, session: int = 1) -> WatchApp:
     pace = Pace(float("inf"), stop)
     model = BoardModel("replay", lambda: START_US, LinkState.REPLAYED)
     await play_into(model, replayed, pace, stop)
-    return WatchApp([model], ReplayKeeper(pace), now_s=lambda: 0.0)
+    return WatchApp([model], ReplayKeeper(pace), against=NOTHING, now_s=lambda: 0.0)
 
 
 if __name__ == "__main__":

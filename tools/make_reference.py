@@ -227,7 +227,7 @@ def _option_line(key: Key) -> str:
     if not what and key.most is not None:
         what = f"{key.least} to {key.most}"
     elif not what:
-        what = f"at least {key.least}" if key.type == "int" else key.type
+        what = f"at least {key.least}" if key.type == "int" else key.enum if key.type == "made" else key.type
     default = "" if key.default is None else f"; default `{_plain(key.default)}`"
     since = f"; since {key.since}" if key.since else ""
     return f"- `{key.name}` ({what}{default}{since}): {key.text} [{key.source}]"
@@ -250,6 +250,7 @@ _PLACES = {
 _MEANINGS = {
     **dict.fromkeys(("name", "type"), "name and type of a layer"),
     **dict.fromkeys(("start", "duration"), "start and ticks of a record, whole nanoseconds"),
+    "unit": "type of a layer, where it is `AI_CPU`",
     "device": "device of an inference",
     "stream": "segment",
     "model": "model; 4294967295 or N/A is `single-op`",
@@ -277,7 +278,8 @@ def ascend_page() -> str:
         lines += ["| family | what it is | goes to | known by | tried with |", "|---|---|---|---|---|"]
         for family in known.family:
             if family.kind == kind:
-                into = "; ".join(_PLACES[each] for each in family.into.split(", ") if each) or _ONLY_ROW
+                places = ["`export trace`"] if kind == "timeline" else []
+                into = "; ".join(places + [_PLACES[each] for each in family.into.split(", ") if each]) or _ONLY_ROW
                 marks = [*family.needs, *family.processes, *family.categories, *family.keys, *family.names]
                 by = ", ".join(f"`{mark}`".replace("|", "` or `") for mark in marks) or "its name"
                 tried = "real sample" if family.sample else "documented columns only"

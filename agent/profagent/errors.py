@@ -17,6 +17,8 @@ ProfagentError            1  the answer is 'no', or something went wrong
 
 from __future__ import annotations
 
+from typing import Any
+
 UNKNOWN_NAME = "no host of that name is found"
 
 
@@ -28,6 +30,16 @@ class ProfagentError(Exception):
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it comes from another process: what it was made of is in its words."""
+        return _said_again, (type(self), self.args, self.__dict__)
+
+
+def _said_again(kind: type[ProfagentError], words: tuple[Any, ...], known: dict[str, Any]) -> ProfagentError:
+    error = kind.__new__(kind, *words)
+    error.__dict__.update(known)
+    return error
 
 
 class UsageError(ProfagentError):
@@ -112,10 +124,11 @@ class FormatError(ProfagentError):
 
 
 class ResultError(ProfagentError):
-    """A file that another tool wrote cannot be read from a line on."""
+    """A file that another tool wrote cannot be read from a line on, or as a whole: line 0."""
 
     def __init__(self, file: object, line: int, what: str, *, hint: str = "") -> None:
-        super().__init__(f"{file}: line {line}: {what}", hint=hint or "write it anew, or import the others without it")
+        where = f"{file}: line {line}" if line else f"{file}"
+        super().__init__(f"{where}: {what}", hint=hint or "write it anew, or import the others without it")
         self.line = line
 
 

@@ -11,11 +11,11 @@ import shutil
 import sqlite3
 import stat
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from profagent.errors import DiskFullError, ProfagentError
+from profagent.errors import DiskFullError, ProfagentError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -197,6 +197,9 @@ def alone_in(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+_DATABASE = b"SQLite format 3\0"
+
+
 def write_atomically(target: Path, pieces: Iterable[bytes], *, durably: bool = False) -> None:
     """Write the pieces as a file, as `written_atomically`."""
     with written_atomically(target, durably=durably) as file:
@@ -204,11 +207,14 @@ def write_atomically(target: Path, pieces: Iterable[bytes], *, durably: bool = F
 
 
 @contextmanager
-def written_atomically(target: Path, *, durably: bool = False) -> Iterator[BinaryIO]:
+def written_atomically(target: Path, *, durably: bool = False, over_database: bool = False) -> Iterator[BinaryIO]:
     """A file beside `target` that takes its name in the end; the old file stays on any error. Raises ProfagentError.
 
-    `durably`: once this has returned, the new file is there after a loss of power, too.
+    `durably`: once this has returned, the new file is there after a loss of power, too. A device, a pipe and a database
+    are not replaced: UsageError.
     """
+    target = target.resolve()
+    _require_replaceable(target, over_database=over_database)
     temporary = target.parent / f".{secrets.token_hex(8)}.part"
     try:
         try:
@@ -225,6 +231,17 @@ def written_atomically(target: Path, *, durably: bool = False) -> Iterator[Binar
             raise
     except OSError as error:
         raise _not_written(target, error) from error
+
+
+def _require_replaceable(target: Path, *, over_database: bool) -> None:
+    with suppress(FileNotFoundError, PermissionError):
+        kind = target.stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise UsageError(f"{target} is no regular file", hint="name a file")
+        if stat.S_ISREG(kind) and not over_database:
+            with target.open("rb") as file:
+                if file.read(len(_DATABASE)) == _DATABASE:
+                    raise UsageError(f"{target} is a database", hint="name another file")
 
 
 def write_folder_atomically(target: Path, files: Mapping[str, bytes]) -> None:
@@ -271,4 +288,7 @@ def _sync_directory(directory: Path) -> None:
 def _not_written(target: Path, error: OSError) -> ProfagentError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     shown = os.fsencode(target).decode("utf-8", "backslashreplace")
-    return ProfagentError(f"cannot write {shown}: {reason}", hint="check the permissions and the free space there")
+    hint = "check the permissions and the free space there"
+    if error.errno == errno.ENOENT and not target.parent.exists():
+        hint = "there is no such directory: make it first, or name another"
+    return ProfagentError(f"cannot write {shown}: {reason}", hint=hint)

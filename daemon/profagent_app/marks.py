@@ -33,7 +33,6 @@ RUN_DIRECTORY = "/run/profagent"
 # Fields of one word are put together first: each argument of `pack` costs a hundredth of a mark.
 RECORD = struct.Struct("<QQQQQQ208s")
 MAGIC, VERSION = 0x4B52414D, 1
-_HEAD = MAGIC | VERSION << 32
 TEXT_BYTES = 208
 RETRY_NS = 1_000_000_000
 
@@ -51,6 +50,8 @@ class Kind(enum.IntEnum):
 _pack, _write = RECORD.pack, os.write
 _loop: Callable[[], Any] = asyncio._get_running_loop  # noqa: SLF001 - the public form raises, which costs a microsecond
 _MARK, _SPAN = int(Kind.MARK), int(Kind.SPAN)
+# The first eight bytes by kind and bytes of the text: numbers of 64 bits take long to put together.
+_HEADS = [[MAGIC | VERSION << 32 | kind << 40 | size << 48 for size in range(TEXT_BYTES + 1)] for kind in Kind]
 
 
 class MarkWriter:
@@ -67,15 +68,17 @@ class MarkWriter:
 
     def write(self, kind: int, text: bytes, begin_ns: int, end_ns: int, lane: int = 0, attributes: bytes = b"") -> bool:
         """Whether the record reached the FIFO. Text and attributes are cut at 208 bytes together."""
-        if len(text) + len(attributes) > TEXT_BYTES:
-            text, attributes = _shortened(text), b""  # half of a JSON object is none
+        content = text + attributes
+        if len(content) > TEXT_BYTES:
+            content = text = _shortened(text)
+            attributes = b""  # half of a JSON object is none
         try:
             writer = self._own.writer
         except AttributeError:
             writer = self._own.writer = os.getpid() | threading.get_native_id() << 32
-        head = _HEAD | kind << 40 | len(text) << 48
-        tail = lane | len(attributes) << 32
-        record = _pack(head, writer, begin_ns, end_ns, next(self._numbers), tail, text + attributes)
+        if attributes:
+            lane |= len(attributes) << 32
+        record = _pack(_HEADS[kind][len(text)], writer, begin_ns, end_ns, next(self._numbers), lane, content)
         if self._fifo < 0 and not self._opened(end_ns):
             return False
         try:

@@ -37,7 +37,7 @@ def mark(
     )  # fmt: skip
 
 
-def sweeps(*values: tuple[int, float], names: Sequence[str] = ("npu.utilization",)) -> bytes:
+def sweeps(*values: tuple[int, float], names: Sequence[str] = ("npu.hw_utilization",)) -> bytes:
     """Sweeps at times, with the same value for all names."""
     lines = [f"n {number} % {name}" for number, name in enumerate(names)]
     for time_us, value in values:

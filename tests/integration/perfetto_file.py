@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as messages  # type: ignore[import-untyped]
 
+from profagent.export.perfetto import ALMOST_ZERO
+
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 NAMES = {1: "event_categories", 2: "event_names", 3: "debug_annotation_names", 29: "debug_annotation_string_values"}
 
@@ -67,8 +69,10 @@ class _Reader:
         if not packet.HasField("track_event"):
             return None
         event = packet.track_event
-        extra = [*zip(self._extra.get(sequence, ()), event.extra_double_counter_values, strict=False)]
-        assert len(extra) == len(event.extra_double_counter_values)
+        values = [0.0 if value == ALMOST_ZERO else value for value in event.extra_double_counter_values]
+        extra = [*zip(self._extra.get(sequence, ()), values, strict=False)]
+        assert len(extra) == len(values)
+        assert 0.0 not in event.extra_double_counter_values
         return packet.timestamp, event, self._label(sequence, event), extra
 
     def _label(self, sequence: int, event: Any) -> tuple[str, str, tuple[tuple[str, Any], ...]]:
@@ -77,11 +81,18 @@ class _Reader:
 
         category = name(1, event.category_iids[0]) if event.category_iids else "".join(event.categories)
         title = name(2, event.name_iid) if event.name_iid else event.name
-        args = []
-        for each in event.debug_annotations:
-            value = getattr(each, str(each.WhichOneof("value")))
-            value = name(29, value) if each.WhichOneof("value") == "string_value_iid" else value
-            args.append((name(3, each.name_iid) if each.name_iid else each.name, value))
+
+        def named(each: Any) -> tuple[str, Any]:
+            return name(3, each.name_iid) if each.name_iid else each.name, valued(each)
+
+        def valued(each: Any) -> Any:
+            kind = each.WhichOneof("value")
+            if kind is None:
+                return dict(map(named, each.dict_entries)) or [*map(valued, each.array_values)]
+            value = getattr(each, kind)
+            return name(29, value) if kind == "string_value_iid" else value
+
+        args = map(named, event.debug_annotations)
         return category, title, tuple(sorted(args))
 
     def event(self, at_ns: int, event: Any, label: Any, extra: list[tuple[int, float]]) -> None:
@@ -108,8 +119,12 @@ class _Reader:
         self.found.counters.append((process, name, at_ns, value))
 
     def _place(self, uuid: int) -> tuple[str, str]:
-        track = self._tracks[uuid]
-        return self._tracks[track.parent_uuid].process.process_name, track.name
+        """The process of a track, and its name behind those of the tracks that hold it."""
+        track, names = self._tracks[uuid], list[str]()
+        while not track.HasField("process"):
+            names.insert(0, track.name)
+            track = self._tracks[track.parent_uuid]
+        return track.process.process_name, " ".join(names)
 
     def check_end(self) -> None:
         """Every slice has ended."""

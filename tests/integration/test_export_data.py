@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
 import sys
 from contextlib import closing
@@ -13,6 +15,7 @@ import duckdb
 import pytest
 
 from profagent.export.parquet import _COUNTS, _FRACTIONS, _WHOLE, VIEWS
+from tests.integration.board import simulated
 from tests.integration.host import profagent
 from tests.integration.rows import query
 
@@ -115,6 +118,20 @@ def test_a_session_as_a_database_of_its_own(demo_workspace: Path, tmp_path: Path
     assert profagent("stats", "1", "--workspace", one.parent, "--json").out == theirs
 
 
+def test_a_workspace_is_never_replaced_by_an_export(demo_workspace: Path, tmp_path: Path) -> None:
+    workspace = shutil.copytree(demo_workspace, tmp_path / "workspace")
+    database = workspace / "profagent.db"
+    before = database.read_bytes()
+    for form in ("sqlite", "trace", "speedscope"):
+        ended = profagent("export", form, "1", "--workspace", workspace, "--output", database)
+        assert ended.code == 2, form
+        assert "name another file" in ended.err
+    assert database.read_bytes() == before
+    for _ in range(2):
+        ended = profagent("export", "sqlite", "1", "--workspace", workspace, "--output", tmp_path / "one.db")
+        assert ended.code == 0, ended.err
+
+
 def test_a_speedscope_profile_has_each_slice(demo_workspace: Path, tmp_path: Path) -> None:
     """One profile for each track, whose opened and closed events are the slices of the trace."""
     file = tmp_path / "trace.speedscope.json"
@@ -152,3 +169,27 @@ def test_a_speedscope_profile_has_each_slice(demo_workspace: Path, tmp_path: Pat
 
 def _frame(event: dict[str, Any]) -> str:
     return "inference" if event["cat"] == "inference" else str(event["name"])
+
+
+def test_a_job_that_is_imported_anew_leaves_no_file_of_its_earlier_export(tmp_path: Path) -> None:
+    job = simulated(tmp_path / "board", 2, model="mobilenetv2")
+    ran("parquet", job, "--output", tmp_path / "lake")
+    before = {file.relative_to(tmp_path) for file in tmp_path.glob("lake/**/*.parquet")}
+    stale = tmp_path / "lake" / "metrics" / "board=import" / "date=2020-01-01" / next(iter(before)).name
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"")
+    other = simulated(tmp_path / "other", 2, model="mobilenetv2", seed=7)
+    for again in (other, job):
+        os.utime(again / "info.json.0")
+        ran("parquet", again, "--output", tmp_path / "lake")
+    files = {file.relative_to(tmp_path) for file in tmp_path.glob("lake/**/*.parquet")}
+    assert before < files
+    assert len(files) == 2 * len(before)
+
+
+def test_copied_jobs_are_told_apart_by_their_names(tmp_path: Path) -> None:
+    jobs = [simulated(tmp_path / name, 2, model="mobilenetv2", seed=seed) for seed, name in enumerate("ab")]
+    for form, file in (("trace", tmp_path / "trace.json"), ("speedscope", tmp_path / "trace.speedscope.json")):
+        ran(form, *jobs, "--output", file)
+        for job in jobs:
+            assert f"{job.name} [simulated]" in file.read_text()

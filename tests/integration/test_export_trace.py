@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from profagent.export.merged import Operand, export_trace
+from profagent.store import page_reader, placed
 from tests.integration.board import SAMPLES, sample
 from tests.integration.host import profagent
 from tests.integration.perfetto_file import Found, PerfettoFile, read
@@ -113,8 +116,8 @@ def test_slices_lie_within_each_other_and_each_track_has_a_name(trace: Trace) ->
             open_ends.pop()
         assert not open_ends or end <= open_ends[-1], event
         open_ends.append(end)
-    names = {event["args"]["name"] for event in of(trace, "M")}
-    assert any("[simulated]: NPU 0, resnet50.0" in name for name in names), names
+    names = {event["args"]["name"] for event in of(trace, "M") if "name" in event["args"]}
+    assert any(name.startswith("NPU 0, resnet50.0 (") and name.endswith("[simulated])") for name in names), names
     # All of an inference is on one track.
     layers = {(event["pid"], event["tid"]) for event in of(trace, "X", "layer")}
     assert layers == {(event["pid"], event["tid"]) for event in of(trace, "X", "inference")}
@@ -146,6 +149,67 @@ def test_a_part_of_the_time_alone(workspace: Path, tmp_path: Path) -> None:
     assert len(of(some, "X", "inference")) in {5, 6}
 
 
+@pytest.fixture
+def in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small pages, all but the first read in other processes."""
+    monkeypatch.setattr(page_reader, "WORTH_PROCESSES_BYTES", 0)
+    monkeypatch.setattr(page_reader, "FIRST_INFERENCES", 2)
+    monkeypatch.setattr(placed, "RECORDS_PER_PAGE", 200)
+
+
+@pytest.mark.parametrize("form", ["trace", "perfetto"])
+@pytest.mark.usefixtures("in_processes")
+def test_pages_that_processes_read_give_the_same_file(
+    form: str, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    for worth in (1 << 40, 0):
+        monkeypatch.setattr(page_reader, "WORTH_PROCESSES_BYTES", worth)
+        ended = profagent("export", form, "1", "--workspace", workspace, "--output", tmp_path / f"{form}-{worth}")
+        assert ended.code == 0, ended.err
+        made.append((tmp_path / f"{form}-{worth}").read_bytes())
+    assert made[0] == made[1]
+
+
+@pytest.mark.usefixtures("in_processes")
+def test_once_somebody_writes_pages_are_read_by_who_sees_the_state_before(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(workspace, tmp_path / "copy")
+    database = tmp_path / "copy" / "profagent.db"
+    before = exported(tmp_path / "copy", tmp_path / "before.json")
+    read_here = []
+
+    async def plan_then_write(connection: Any, first: int, *more: Any, **named: Any) -> placed.PagePlan | None:
+        if first == 2:
+            with closing(sqlite3.connect(database)) as other, other:
+                other.execute("UPDATE aicore SET ticks = 1, mac_busy = 0.5")
+        return await placed.plan_page(connection, first, *more, **named)
+
+    async def read_page(connection: Any, plan: placed.PagePlan) -> placed.Page:
+        read_here.append(plan.first)
+        return await placed.read_page(connection, plan)
+
+    monkeypatch.setattr(page_reader, "plan_page", plan_then_write)
+    monkeypatch.setattr(page_reader, "read_page", read_page)
+    assert exported(tmp_path / "copy", tmp_path / "meanwhile.json") == before
+    assert len(read_here) > 2
+
+
+def _dies(_plan: object, _make: object) -> None:
+    os._exit(1)
+
+
+@pytest.mark.usefixtures("in_processes")
+def test_a_process_that_ends_leaves_no_file(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_reader, "_made", _dies)
+    ended = profagent("export", "trace", "1", "--workspace", workspace, "--output", tmp_path / "trace.json")
+    assert ended.code != 0
+    assert "a process that reads" in ended.err
+    assert "--last N" in ended.err
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_large_trace_is_cut_and_says_so(workspace: Path, trace: Trace, tmp_path: Path) -> None:
     first = exported(workspace, tmp_path / "trace.json", "--part-size", 1)
     parts = [first]
@@ -157,6 +221,8 @@ def test_a_large_trace_is_cut_and_says_so(workspace: Path, trace: Trace, tmp_pat
     assert [event for part in parts for event in part["traceEvents"] if event["ph"] != "M"] == whole
     assert [part["metadata"]["part"] for part in parts] == [*range(1, len(parts) + 1)]
     assert len(parts) > 1 or (tmp_path / "trace.json").stat().st_size < 1_000_000
+    twice = profagent("export", "trace", "1", "1", "--workspace", workspace, "--output", tmp_path / "trace.json")
+    assert (twice.code, "named twice" in twice.err) == (2, True)
     for part in parts:
         named = {(event["pid"], event.get("tid", 0)) for event in of(part, "M")}
         assert {(event["pid"], 0) for event in part["traceEvents"]} <= named
@@ -191,11 +257,13 @@ def test_two_boards_come_on_the_host_s_clock(workspace: Path, tmp_path: Path) ->
     # What happened at the same moment of both clocks is 5 s apart on the host's.
     starts: dict[str, float] = {}
     for event in of(both, "M"):
-        if event["name"] == "process_name" and ": NPU" in event["args"]["name"]:
+        if event["name"] == "process_name" and event["args"]["name"].startswith("NPU "):
             first = min(each["ts"] for each in of(both, "X", "inference") if each["pid"] == event["pid"])
-            starts[event["args"]["name"].split(" ")[0]] = first
-    away = starts.pop("another")
-    assert round((next(iter(starts.values())) - away) / 1e6, 2) == 5.0
+            starts["another" if "(another " in event["args"]["name"] else "first"] = first
+    arrows = [event["id"] for event in of(both, "s")]
+    assert len(arrows) == len({*arrows})
+    away = starts["another"]
+    assert round((starts["first"] - away) / 1e6, 2) == 5.0
     loss, kept = of(both, "i", "loss")
     assert (kept["name"], kept["args"]["job"], round(kept["ts"] - away)) == ("deleted-undelivered", "OPS-x", 0)
     assert (loss["name"], loss["args"]["detail"], loss["args"]["time"]) == ("disk-full", "gone", "N/A")
@@ -211,7 +279,8 @@ def perfetto(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> Perfe
 
 def _placed(trace: Trace, phase: str) -> list[tuple[Any, ...]]:
     """Slices or instants of a JSON trace, as `PerfettoFile` has them."""
-    names = {(event["pid"], event.get("tid", 0)): event["args"]["name"] for event in of(trace, "M")}
+    named = [event for event in of(trace, "M") if "name" in event["args"]]
+    names = {(event["pid"], event.get("tid", 0)): event["args"]["name"] for event in named}
     return sorted(
         (
             (names[event["pid"], 0], names[event["pid"], event["tid"]], event["cat"], event["name"], start, end,
@@ -245,7 +314,7 @@ def agree_on_all(trace: Trace, perfetto: PerfettoFile) -> None:
     """The same slices, to the nanosecond, instants, counters and arrows."""
     assert sorted((_as_json(each) for each in perfetto.slices), key=repr) == _placed(trace, "X")
     assert sorted((_as_json(each) for each in perfetto.instants), key=repr) == _placed(trace, "i")
-    processes = {event["pid"]: event["args"]["name"] for event in of(trace, "M") if "tid" not in event}
+    processes = {event["pid"]: event["args"]["name"] for event in of(trace, "M") if event["name"] == "process_name"}
     counters = [
         (processes[event["pid"]], name, round(event["ts"] * 1000), value)
         for event in of(trace, "C")

@@ -115,7 +115,9 @@ def test_two_nights(tmp_path: Path) -> None:
         assert layer["percent"] == pytest.approx(100 * (SLOWER - 1), abs=1.5)
         assert slow["compared"][0]["session"] == first["boards"][2]["session"], "a slower night is no measure"
         slower, not_there = document["headlines"]
-        assert re.fullmatch(rf"SLOWER: {addresses['slow']}: (total \+3\.\d %, )?layer conv2 \+6\.\d %", slower)
+        assert re.fullmatch(
+            rf"SLOWER: {addresses['slow']} \[simulated\]: (total \+3\.\d %, )?layer conv2 \+6\.\d %", slower
+        )
         assert not_there == f"AWAY: {away}"
     exports = tmp_path / "ws" / "exports" / f"session-{others[0]['boards'][0]['session']}"
     assert (exports / "trace" / "trace.pftrace").stat().st_size

@@ -190,7 +190,10 @@ def test_every_chart_is_drawn_and_the_comparison_tells_the_cure(opened: Opened) 
     for chart in ("layers-chart", "histogram-chart", "course-chart", "spread-chart"):
         assert opened.is_drawn(chart), chart
     assert "yolov4 +64" in opened.text("#compared-verdict")
+    assert "yolov4 slower, +64" in opened.text("#sentence")
     assert "loss: none" in opened.text("#caveats")
+    assert "rows; counts are of records, files, bytes or calls" in opened.text("#caveats")
+    assert "inferences sampled: 12 of 12 due" in opened.text("#tiles")
 
 
 def test_it_is_light_and_dark_and_fits_a_phone(opened: Opened) -> None:

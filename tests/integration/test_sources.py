@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +208,8 @@ def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(tmp
     assert query(workspace / "profagent.db", "SELECT (SELECT count(*) FROM op_event)") == [(0,)]
 
 
-def test_from_now_leaves_out_what_other_sources_wrote_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("age_s", [0.0, 3600.0], ids=["open", "quiet"])
+def test_from_now_leaves_out_what_other_sources_wrote_before(age_s: float, tmp_path: Path) -> None:
     root, workspace = tmp_path / "root", tmp_path / "workspace"
     data, old = PIPES[0].read_bytes(), sweeps((START_US, 1))
     for directory, before in (
@@ -216,6 +219,8 @@ def test_from_now_leaves_out_what_other_sources_wrote_before(tmp_path: Path) -> 
     ):
         spooled(directory, before, before, is_over=False)
         (directory / "00000001.done").write_text(f"bytes:{len(before)}\n")
+        for path in (*directory.iterdir(), directory):
+            os.utime(path, (time.time() - age_s,) * 2)
 
     def written(numbers: bytes, sweep: str, ops: bytes) -> None:
         for directory, new in ((root / MARKS, numbers), (root / METRICS, sweep.encode()), (root / OPS, ops)):

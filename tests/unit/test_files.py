@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.errors import ProfagentError
+from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically, write_folder_atomically
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ def test_an_error_half_way_leaves_the_old_file_and_nothing_beside_it(tmp_path: P
 def test_a_missing_folder_is_told_with_the_file_s_name(tmp_path: Path) -> None:
     with pytest.raises(ProfagentError, match=r"absent/a: No such file") as caught:
         write_atomically(tmp_path / "absent" / "a", [b"x"])
-    assert "free space" in caught.value.hint
+    assert "make it first" in caught.value.hint
 
 
 def test_a_target_that_is_a_folder_is_told(tmp_path: Path) -> None:
@@ -42,6 +45,22 @@ def test_a_target_that_is_a_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(ProfagentError, match="cannot write"):
         write_atomically(tmp_path / "a", [b"x"])
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with closing(sqlite3.connect(tmp_path / "there.db")) as database:
+        database.execute("CREATE TABLE kept (number INTEGER)")
+    before = (tmp_path / "there.db").read_bytes()
+    for name in ("pipe", "there.db"):
+        with pytest.raises(UsageError, match=name):
+            write_atomically(tmp_path / name, [b"new"])
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "there.db").read_bytes() == before
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    write_atomically(tmp_path / "link", [b"new"])
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_a_folder_comes_whole_and_for_its_owner_alone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ those of `stats`: final inferences without warm-up.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections import defaultdict
@@ -17,15 +18,15 @@ import numpy as np
 from profagent.advise.rules import SEVERITIES, Need
 from profagent.cli.provenance import likely_counters, provenance_of
 from profagent.formats.countermap import LARGEST_RATIO, RATIOS, bound_by, mean_ratios
+from profagent.formats.records import US_PER_MS
 from profagent.stats.figures import UNITS, UNKNOWN, left_out
 from profagent.stats.stats import records_of, split
-from profagent.store.database import fetched_named, fetched_one, put, readings
+from profagent.store.database import fetched_named, fetched_one, put, readings, views_there
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
 from profagent.store.series import READERS
-from profagent.store.sources import views_there
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import aiosqlite
@@ -36,17 +37,19 @@ if TYPE_CHECKING:
     from profagent.store.queries import SessionRow
     from profagent.store.series import RecordSeries
 
-US_PER_MS = 1000.0
 # So long a query of a rule may take; SQLite asks after so many of its own steps.
 LONGEST_QUERY_S = 30.0
 STEPS_BETWEEN_LOOKS = 100_000
+# Behind it stands what a rule judges by; before it, what it shows.
+_CONDITION = re.compile(r"\b(?:WHERE|HAVING)\b", re.IGNORECASE)
 # Of a row, what a finding says by itself.
 _NOT_EVIDENCE = ("model",)
 LACKS: dict[Need, str] = {
     "times": "nobody knows how long a tick takes: the JOB has no info.json, or no layer was recorded",
-    "counters": "no counter map says which word of a record is which counter",
-    "calls": 'no API call was recorded: "acl_api" of acl.json must be exactly "on"',
+    "counters": "no counter map says which word of a record is which counter, or another tool's files have no counters",
+    "calls": 'no single API call is known: "acl_api" of acl.json must be exactly "on"; other tools tell sums only',
     "metrics": "no system metric was recorded",
+    "ss928": "it is about what an SS928's NPU computes, and these results are of another device",
 }
 # What the rules read beside the views; the comments are the documentation (tools/make_reference.py).
 MEANS = f"""
@@ -145,6 +148,8 @@ async def advise(
                 means.add(await records_of(readers, scope, in_us=True))
         await means.put_into(connection)
         there = await _there(connection, found, has_times=bool(means.inferences))
+        if not any("told_by" in each for each in provenance):
+            there.add("ss928")
         runner = _Runner(connection, found.session, means.model_us(), language, bool(likely_counters(provenance)))
         findings: list[Finding] = []
         quiet: list[str] = []
@@ -152,9 +157,12 @@ async def advise(
         for rule in rules:
             if lacking := [LACKS[need] for need in rule.needs if need not in there]:
                 untold.append(Untold(rule.id, lacking[0]))
-            elif of_rule := await runner.findings(rule):
-                findings += of_rule
-            else:
+                continue
+            of_rule = await runner.findings(rule)
+            findings += of_rule
+            if unknown := await _unknown(connection, rule):
+                untold.append(Untold(rule.id, unknown))
+            elif not of_rule:
                 quiet.append(rule.id)
     findings.sort(key=lambda each: (SEVERITIES.index(each.severity), -(each.gain_us or 0.0), each.rule))
     return Advice(found.session, findings, quiet, untold, provenance)
@@ -171,6 +179,19 @@ async def _there(connection: aiosqlite.Connection, session: SessionRow, *, has_t
     if has_view and (await fetched_one(connection, _HAS_METRICS, (session.session,)))[0]:
         found.add("metrics")
     return found
+
+
+async def _unknown(connection: aiosqlite.Connection, rule: Rule) -> str:
+    """Of how many layers the counters that a rule judges by are not known: what it says is of the others."""
+    condition = _CONDITION.split(rule.sql, 1)[-1]
+    read = [name for name in (*RATIOS, "bound") if re.search(rf"\b{name}\b", condition)]
+    if "counters" not in rule.needs or not read:
+        return ""
+    counts = [f"count(*) - count({name})" for name in read]
+    query = f"SELECT count(*), {', '.join(counts)} FROM layer_means WHERE unit = 'AA_CORE'"  # noqa: S608 - our names
+    layers, *unknown = await fetched_one(connection, query)
+    names = [f"{name} ({count})" for name, count in zip(read, unknown, strict=True) if count]
+    return f"of {layers} layers on the NPU these are not known: {', '.join(names)}" if names else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +255,7 @@ class _Means:
         self._sums: dict[_Key, float] = defaultdict(float)
         self._places: dict[_Key, int] = {}
         self._counters: dict[_Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
+        self._bound: Callable[[NDArray[np.float64]], str | None] = bound_by
 
     def add(self, job: JobRecords) -> None:
         """Take a JOB in, without its warm-up."""
@@ -245,7 +267,7 @@ class _Means:
             for key, place, durations in _by_layer(job, keeps, records, unit, records.duration * factor):
                 self._sums[key] += float(durations.sum())
                 self._places[key] = min(place, self._places.get(key, place))
-        counters = job.series.counters
+        counters, self._bound = job.series.counters, job.bound
         if counters is not None:
             numbers = np.arange(len(counters.values))
             for key, _, found in _by_layer(job, keeps, counters.records, UNITS[0], numbers):
@@ -269,7 +291,7 @@ class _Means:
             model, unit, segment, name, kind = key
             us = total / self.inferences[model]
             ratios = self._ratios(key)
-            bound = None if ratios is None else bound_by(ratios)
+            bound = None if ratios is None else self._bound(ratios)
             shown: list[float | None] = [None] * len(RATIOS) if ratios is None else _known(ratios)
             share = us / model_us[model] * 100 if model_us[model] else None
             yield (model, unit, segment, self._places[key], name, kind, us, share, bound, *shown)

@@ -20,15 +20,18 @@ if TYPE_CHECKING:
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 # What a session may lack; of a rule that needs it nobody can tell then.
-Need = Literal["times", "counters", "calls", "metrics"]
+Need = Literal["times", "counters", "calls", "metrics", "ss928"]
 SEVERITIES = ("high", "medium", "low", "info")
 # What the vendor's tools call the kinds of advice (CANN 8.5).
 Kind = Literal[
     "Computation", "Memory", "Operator Schedule", "Operator Processing", "Operator Metrics", "Model Bottleneck Analysis"
 ]
 SUFFIX = ".toml"
+# In a workspace, the user's own rules.
+RULES_FOLDER = "rules"
 PAGE = "docs/howto/advice.md"
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_KEY = re.compile(r"`\$\.(\w+)")
 _QUERY = re.compile(r"\s*(SELECT|WITH|VALUES)\b", re.IGNORECASE)
 
 
@@ -120,6 +123,15 @@ def rules_with(folders: Iterable[Path]) -> list[Rule]:
     return list(found.values())
 
 
+def all_rules(database: Path, session: int | None, named: tuple[Path, ...] = ()) -> list[Rule]:
+    """Our rules, the workspace's, and those of folders that the user names.
+
+    Without a session the database is in a JOB, which may be somebody else's: no rule is read there.
+    """
+    own = database.parent / RULES_FOLDER
+    return rules_with([*([own] if session is not None and own.is_dir() else []), *named])
+
+
 def _read(files: Iterable[Traversable]) -> Iterator[Rule]:
     for file in sorted(files, key=lambda each: each.name):
         if file.name.endswith(SUFFIX):
@@ -133,7 +145,15 @@ def _rule(file: Traversable) -> Rule:
     except OSError as error:
         raise UsageError(f"cannot read the rule {file}: {error.strerror}", hint="check its permissions") from error
     except (ValueError, RecursionError) as error:
-        raise _wrong(file, str(error)[:200]) from error
+        raise _wrong(file, str(error)[:200] + _allowed(str(error))) from error
+
+
+def _allowed(error: str) -> str:
+    """The values of the key that an error is about, where it takes only some."""
+    key = _KEY.search(error)
+    about = msgspec.json.schema(Rule)["$defs"]["Rule"]["properties"].get(key[1], {}) if key else {}
+    values = about.get("enum") or about.get("items", {}).get("enum")
+    return f"; write {' or '.join(map(repr, values))}" if values else ""
 
 
 def _wrong(file: object, found: str) -> UsageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 import zipfile
 import zlib
@@ -21,7 +22,7 @@ PIECE_BYTES = 1 << 20
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack the regular files of a .tar, .tar.gz or .zip into a folder.
+    """Unpack the regular files of a .tar, .tar.gz, .zip or .gz into a folder.
 
     Raises ResultError where it is damaged, names lead out of the folder, or it is larger than any real one.
     """
@@ -29,15 +30,15 @@ def unpack(archive: Path, folder: Path) -> None:
     try:
         for count, (name, data) in enumerate(_members(archive), 1):
             if count > MOST_FILES:
-                raise ResultError(archive, 1, f"it has more than {MOST_FILES:,} files")
+                raise ResultError(archive, 0, f"it has more than {MOST_FILES:,} files")
             allowed -= _write(_inside(archive, folder, name), data, allowed)
             if allowed < 0:
-                raise ResultError(archive, 1, f"{name}: it unpacks to more than {MOST_TIMES} times its size")
+                raise ResultError(archive, 0, f"{name}: it unpacks to more than {MOST_TIMES} times its size")
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        raise ResultError(archive, 1, f"the archive cannot be read: {error}", hint="pack or copy it anew") from error
+        raise ResultError(archive, 0, f"the archive cannot be read: {error}", hint="pack or copy it anew") from error
 
 
-def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | gzip.GzipFile]]:
     """Names and content of its regular files; links and devices are passed over."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
@@ -47,6 +48,10 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 if not entry.is_dir() and not is_link:
                     with packed.open(entry) as data:
                         yield entry.filename, data
+        return
+    if not tarfile.is_tarfile(archive):
+        with gzip.open(archive) as alone:
+            yield archive.stem, alone
         return
     # As a stream: an index of a hostile archive would be read first.
     with tarfile.open(archive, "r|*") as tape:
@@ -58,13 +63,13 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _inside(archive: Path, folder: Path, name: str) -> Path:
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or not parts.parts or "\0" in name or ":" in parts.parts[0]:
-        raise ResultError(archive, 1, f"the name {name!r} leads out of the folder", hint="unpack it by hand and look")
+        raise ResultError(archive, 0, f"the name {name!r} leads out of the folder", hint="unpack it by hand and look")
     file = folder.joinpath(*parts.parts)
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 
 
-def _write(file: Path, data: IO[bytes], allowed: int) -> int:
+def _write(file: Path, data: IO[bytes] | gzip.GzipFile, allowed: int) -> int:
     """Write a member, no more of it than is allowed; returns its size, or more than is allowed."""
     size = 0
     with file.open("wb") as out:

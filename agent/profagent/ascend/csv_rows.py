@@ -4,49 +4,31 @@ from __future__ import annotations
 
 import csv
 import math
-import re
-from decimal import Decimal, InvalidOperation
 from itertools import islice
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.ascend.draft import Draft, encoded
 from profagent.ascend.families import NOT_KNOWN, Family, families, places
-from profagent.ascend.kernels import PIPES, Called, Kernels
+from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
+from profagent.ascend.texts import UNKNOWN_NS, encoded, numbers, times_ns
 from profagent.errors import ResultError
+from profagent.formats.records import AI_CPU
 from profagent.store.database import LARGEST_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
+    from profagent.ascend.draft import Draft
 
 ROWS_PER_BLOCK = 1_000
 # A call stack or the names of fused operators may be long.
 LONGEST_CELL = 16 << 20
-UNKNOWN_NS = -1
-_THOUSANDTHS = re.compile(r"(?:(?:\d{1,15}|[1-8]\d{15})\.\d{3},)*(?:\d{1,15}|[1-8]\d{15})\.\d{3}")
 _SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
 
 Row = list[str]
-
-
-class Columns:
-    """Rows seen by column: most columns of a kernel are never asked for."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-        return len(self._rows)
-
-    def __getitem__(self, place: int) -> list[str]:
-        """A column."""
-        return list(map(itemgetter(place), self._rows))
+Columns = list[tuple[str, ...]]
 
 
 class Sheet(NamedTuple):
@@ -97,7 +79,7 @@ def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
 def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> int:
     """Bring the rows into the draft; returns how many. Raises ResultError as `blocks`, and at last for odd rows."""
     family, width = sheet.family, len(sheet.header)
-    count, into = 0, "" if family is None else family.into
+    count, into = 0, "" if family is None or (family.into == "kernels" and not has_kernels) else family.into
     at = places(sheet.header, families().columns)
     odd: list[tuple[int, int]] = []
     try:
@@ -107,10 +89,10 @@ def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernel
             if {*map(len, rows)} != {width}:
                 odd += [(line - len(rows) + place, len(row)) for place, row in enumerate(rows) if len(row) != width]
                 rows = [row for row in rows if len(row) == width]  # noqa: PLW2901 - the others mean nothing
-            if rows:
-                _take(draft, log, into if into != "kernels" or has_kernels else "", sheet.header, Columns(rows), at)
+            if rows and into:
+                _take(draft, log, into, sheet.header, list(zip(*rows, strict=True)), at)
     finally:
-        draft.end_file(log, "summary", "other" if family is None else family.name, sheet.header, count)
+        draft.end_file(log, "summary", None if family is None else family.name, sheet.header, count)
     if odd:
         line, cells = odd[0]
         what = f"{cells} cells, its header {width}"
@@ -126,41 +108,7 @@ def _take(draft: Draft, log: int, into: str, header: Sequence[str], columns: Col
         for called in _called(header, columns, at):
             draft.add_calls(called)
     elif into == "steps":
-        _add_steps(draft, header, columns, at)
-
-
-def times_ns(texts: Sequence[str], scale_ns: int) -> list[int]:
-    """Times as whole nanoseconds, exact where they have so many digits; -1 where one is not known."""
-    joined = ",".join(texts).replace("\t", "").replace(" ", "")
-    if scale_ns == 1_000 and _THOUSANDTHS.fullmatch(joined):
-        exact: list[int] = np.fromstring(joined.replace(".", ""), np.int64, sep=",").tolist()
-        return exact
-    return [_time_ns(text, scale_ns) for text in texts]
-
-
-def numbers(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Numbers; NaN where one is not known."""
-    try:
-        found = np.fromstring(",".join(texts).replace("N/A", "nan"), np.float64, sep=",")
-    except (ValueError, DeprecationWarning):
-        found = np.empty(0)
-    return found if len(found) == len(texts) else np.array([_number(text) for text in texts])
-
-
-def _time_ns(text: str, scale_ns: int) -> int:
-    try:
-        # Decimal, because a float rounds 19 digits.
-        time_ns = int((Decimal(text.strip()) * scale_ns).to_integral_value())
-        return time_ns if abs(time_ns) <= LARGEST_INTEGER else UNKNOWN_NS
-    except (InvalidOperation, ValueError, OverflowError):
-        return UNKNOWN_NS
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+        _add_steps(draft, log, header, columns, at)
 
 
 def _scale_ns(name: str) -> int:
@@ -168,7 +116,7 @@ def _scale_ns(name: str) -> int:
 
 
 def _kernels(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Kernels:
-    count = len(columns)
+    count = len(columns[0])
 
     def of(meaning: str) -> Sequence[str]:
         return columns[at[meaning]] if meaning in at else ("",) * count
@@ -184,16 +132,27 @@ def _kernels(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Ker
         step = ["" if each in NOT_KNOWN else each for each in step]
     duration = columns[at["duration"]]
     durations = _durations(duration, _scale_ns(header[at["duration"]]))
-    pipes = None
+    pipes: list[list[float]] = []
     if any(name in at for name in PIPES):
-        nothing = np.full(count, np.nan)
-        pipes = np.stack([numbers(columns[at[name]]) if name in at else nothing for name in PIPES], axis=1)
-    return Kernels(of("name"), of("type"), time("start"), durations, of("device"), of("stream"), model, step, pipes)
+        pipes = [_largest(header, columns, families().columns[name]) for name in PIPES]
+    types, units = of("type"), of("unit")
+    if AI_CPU in units:
+        types = list(map(type_on, units, types))
+    return Kernels(of("name"), types, time("start"), durations, of("device"), of("stream"), model, step, pipes)
+
+
+def _largest(header: Sequence[str], columns: Columns, names: Sequence[str]) -> list[float]:
+    """The largest of several columns: a kernel of the vector core has 0 or N/A in those of the cube core."""
+    found = [numbers(columns[header.index(name)]) for name in names if name in header]
+    if not found:
+        return [math.nan] * len(columns[0])
+    largest: list[float] = np.fmax.reduce(np.array(found)).tolist() if len(found) > 1 else found[0]
+    return largest
 
 
 def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:
     """As `times_ns`; a float holds every duration to the nanosecond, whatever its digits."""
-    found = numbers(texts)
+    found = np.array(numbers(texts))
     if not (np.abs(found) * scale_ns < LARGEST_INTEGER).all():
         return times_ns(texts, scale_ns)
     exact: list[int] = np.rint(found * scale_ns).astype(np.int64).tolist()
@@ -202,9 +161,10 @@ def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:
 
 def _called(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Iterator[Called]:
     scale = _scale_ns(header[at["total"]]) / 1_000
-    names, levels = columns[at["call"]], columns[at["level"]] if "level" in at else ("Runtime",) * len(columns)
+    names = columns[at["call"]]
+    levels = columns[at["level"]] if "level" in at else ("Runtime",) * len(names)
     unknown = [math.nan] * len(names)
-    figures = (numbers(columns[at[name]]).tolist() if name in at else unknown for name in _FIGURES)
+    figures = (numbers(columns[at[name]]) if name in at else unknown for name in _FIGURES)
     for name, level, *values in zip(names, levels, *figures, strict=True):
         # What has no number stays a row of the file.
         if all(map(math.isfinite, values)):
@@ -218,14 +178,16 @@ _PARTS_OF_STEP = ("Computing", "Communication(Not Overlapped)", "Free")
 _STEP_TIME = "Iteration Time(us)"
 
 
-def _add_steps(draft: Draft, header: Sequence[str], columns: Columns, at: dict[str, int]) -> None:
-    known = {name: numbers(columns[place]).tolist() for name, place in places(header, families().steps).items()}
-    wholes = numbers(columns[header.index(_STEP_TIME)]).tolist() if _STEP_TIME in header else None
+def _add_steps(draft: Draft, log: int, header: Sequence[str], columns: Columns, at: dict[str, int]) -> None:
+    known = {name: numbers(columns[place]) for name, place in places(header, families().steps).items()}
+    wholes = numbers(columns[header.index(_STEP_TIME)]) if _STEP_TIME in header else None
+    nothing = ("",) * len(columns[0])
+    models, devices = (columns[at[name]] if name in at else nothing for name in ("model", "device"))
     for place, step in enumerate(columns[at["step"]]):
         parts = {name: values[place] for name, values in known.items() if math.isfinite(values[place])}
         total = sum(parts.get(name, 0.0) for name in _PARTS_OF_STEP) if wholes is None else wholes[place]
         if math.isfinite(total):
-            draft.add_step(f"step {step or 'N/A'}", {"": total, **parts})
+            draft.add_step(log, step or "N/A", {"": total, **parts}, models[place], devices[place])
 
 
 def _damaged(file: Path, line: int, error: Exception) -> ResultError:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.ascend.draft import Draft, encoded
-from profagent.ascend.families import families
-from profagent.ascend.kernels import Called, Kernels
+import numpy as np
+
+from profagent.ascend.families import NO_MODEL, families
+from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
+from profagent.ascend.texts import ODD_VALUES, encoded
 from profagent.errors import ResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from profagent.ascend.draft import Draft
 
 ROWS_PER_BLOCK = 5_000
 BUSY_MS = 2_000
@@ -25,10 +32,29 @@ _OWN_TABLES = frozenset({"status_info", "connectionCats", "sqlite_sequence"})
 # By a word of each database: any of these tables makes it one of a profiler.
 _KNOWN_TABLES = frozenset({"STRING_IDS", "TASK", "CANN_API", "StepTraceTime", "CommAnalyzerTime", "SESSION_TIME_INFO"})
 _TASKS = (
-    "SELECT c.name, c.opType, c.taskType, t.startNs, t.endNs - t.startNs, t.deviceId, t.streamId, t.modelId{step}"
+    "SELECT c.name, c.opType, c.taskType, t.startNs, t.endNs - t.startNs, t.deviceId, t.streamId, t.modelId,"
+    " t.globalTaskId{step}"
     " FROM TASK t CROSS JOIN COMPUTE_TASK_INFO c ON c.globalTaskId = t.globalTaskId"
 )
+# An operator of communication stands for its tasks, as in a summary, and in the order in which all began.
+_COMMUNICATION = (
+    " UNION ALL SELECT t.opName, {kind}, NULL, t.startNs, t.endNs - t.startNs, {device}, 'N/A', {model}, -1{step}"
+    " FROM COMMUNICATION_OP t ORDER BY 4"
+)
 _STEP = ", ifnull((SELECT CAST(s.id AS TEXT) FROM STEP_TIME s WHERE t.startNs BETWEEN s.startNs AND s.endNs), '')"
+_STEP_TIMES = "SELECT id, (endNs - startNs) / 1000.0 FROM STEP_TIME ORDER BY startNs"
+_STEP_PARTS = (
+    "SELECT s.id, o.type, sum(o.endNs - o.startNs) / 1000.0 FROM STEP_TIME s"
+    " JOIN OVERLAP_ANALYSIS o ON o.startNs BETWEEN s.startNs AND s.endNs GROUP BY s.id, o.type ORDER BY s.id, o.type"
+)
+# By type of OVERLAP_ANALYSIS.
+_OVERLAPS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
+_COUNTERS = "SELECT s.value, s.id FROM STRING_IDS s WHERE s.id IN (SELECT name FROM TASK_PMU_INFO)"
+# What a task has twice is of several executions of it: of which is not told.
+_PIPES = (
+    "SELECT globalTaskId{columns} FROM TASK_PMU_INFO WHERE name IN ({wanted})"
+    " GROUP BY globalTaskId HAVING count(*) = count(DISTINCT name) ORDER BY globalTaskId"
+)
 _CALLS = (
     "SELECT ifnull(s.value, 'N/A'), ifnull(e.name, 'N/A'), count(*), total(endNs - startNs) / 1000,"
     " avg(endNs - startNs) / 1000, max(endNs - startNs) / 1000.0 FROM CANN_API a"
@@ -41,11 +67,13 @@ def is_database(beginning: bytes) -> bool:
     return beginning.startswith(MAGIC)
 
 
-def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -> list[str]:
-    """Bring its tables into the draft, each as a file of its own; returns those with kernels, steps or calls.
+def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -> None:
+    """Bring its tables into the draft, each as a file of its own.
 
-    Raises ResultError where it cannot be read, or is no profiler's.
+    Raises ResultError where it cannot be read or is no profiler's, and at last for tables that are not as they should.
     """
+    hint = "close what else has it open, or copy it; a damaged one is exported anew with `msprof --export=on`"
+    odd: list[str] = []
     try:
         with closing(_opened(file)) as connection:
             names = [
@@ -54,13 +82,22 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
             ]
             tables = [name for name in names if name not in _OWN_TABLES]
             if not _KNOWN_TABLES & {*tables}:
-                raise ResultError(file, 1, f"its tables are of no profiler: {', '.join(tables[:5]) or 'none'}")
+                raise ResultError(file, 0, f"its tables are of no profiler: {', '.join(tables[:5]) or 'none'}")
             for name in tables:
-                _import_table(draft, connection, file, f"{path}/{name}", name, has_kernels=has_kernels)
-            return _add_meaning(draft, connection, {*tables})
+                try:
+                    log = draft.begin_file(
+                        f"{path}/{name}",
+                        file.stat().st_size if name == "TASK" else 0,
+                        has_kernels=has_kernels and name == "TASK",
+                    )
+                    _import_table(draft, log, connection, name, has_kernels=has_kernels)
+                except (sqlite3.Error, *ODD_VALUES) as error:
+                    odd.append(f"{name}: {error}")
     except sqlite3.Error as error:
-        hint = "close what else has it open, or copy it; a damaged one is exported anew with `msprof --export=on`"
-        raise ResultError(file, 1, f"the database cannot be read: {error}", hint=hint) from error
+        raise ResultError(file, 0, f"the database cannot be read: {error}", hint=hint) from error
+    if odd:
+        what = f"tables that cannot be read, or not understood: {'; '.join(odd)}; what else it has is here"
+        raise ResultError(file, 0, what, hint=hint)
 
 
 def _opened(file: Path) -> sqlite3.Connection:
@@ -76,58 +113,82 @@ def _opened(file: Path) -> sqlite3.Connection:
     return connection
 
 
-def _import_table(
-    draft: Draft, connection: sqlite3.Connection, file: Path, path: str, name: str, *, has_kernels: bool
-) -> None:
+def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: str, *, has_kernels: bool) -> None:
     family = families().of_table(name)
-    is_tasks = has_kernels and name == "TASK"
-    log = draft.begin_file(path, file.stat().st_size if name == "STRING_IDS" else 0, has_kernels=is_tasks)
     cursor = connection.execute(f'SELECT * FROM "{name}"')  # noqa: S608 - a table's name
     header = [column[0] for column in cursor.description]
     count = 0
-    for rows in _fetched(cursor):
-        draft.add_block(log, count + 1, len(rows), encoded(rows))
-        count += len(rows)
-    draft.end_file(log, "table", name if family is None else family.name, header, count)
-    if is_tasks and _has(connection, "COMPUTE_TASK_INFO"):
-        step = _STEP if _has(connection, "STEP_TIME") else ", ''"
-        # As a join it takes several times as long.
-        texts: dict[int | None, str] = dict(connection.execute("SELECT id, value FROM STRING_IDS"))
-        for rows in _fetched(connection.execute(_TASKS.format(step=step))):
-            draft.add_kernels(log, _kernels(rows, texts))
+    try:
+        for rows in _fetched(cursor):
+            draft.add_block(log, count + 1, len(rows), encoded(rows))
+            count += len(rows)
+    finally:
+        draft.end_file(log, "table", name if family is None else family.name, header, count)
+    if has_kernels and name == "TASK" and _has(connection, "COMPUTE_TASK_INFO"):
+        step = _STEP if _has(connection, "STEP_TIME") else ""
+        named = _Named(connection.execute("SELECT id, value FROM STRING_IDS"))
+        pipes = _pipes(connection)
+        tasks = _TASKS.format(step=step) + _communication(connection, step)
+        for rows in _fetched(connection.execute(tasks)):
+            draft.add_kernels(log, _kernels(rows, named, pipes))
+    elif name == "CANN_API" and "calls" not in draft.told():
+        for row in connection.execute(_CALLS):
+            draft.add_calls(Called(*row))
+    elif name == "StepTraceTime" and "steps" not in draft.told():
+        _add_steps(draft, log, connection)
+    elif name == "STEP_TIME" and "steps" not in draft.told() and not _has(connection, "StepTraceTime"):
+        _add_timed_steps(draft, log, connection)
 
 
-def _kernels(rows: Sequence[tuple[Any, ...]], texts: Mapping[int | None, str]) -> Kernels:
-    """Rows of the tasks, with names in the place of their numbers; a name that is missing is that of the unit."""
-    names, types, units, starts, durations, devices, streams, models, steps = zip(*rows, strict=True)
-    numbers = {number: str(number) for number in {*devices, *streams, *models}}
-    unit_of = [texts.get(unit, "N/A") for unit in units]
+def _communication(connection: sqlite3.Connection, step: str) -> str:
+    """What adds the operators of communication to the query of the tasks; nothing where there are none."""
+    columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(COMMUNICATION_OP)")}
+    if not columns:
+        return ""
+    kind = "t.opType" if "opType" in columns else "NULL"
+    # Older ones do not tell the device, and are of one.
+    device = "t.deviceId" if "deviceId" in columns else "(SELECT deviceId FROM TASK LIMIT 1)"
+    return _COMMUNICATION.format(kind=kind, device=device, model=NO_MODEL, step=step)
+
+
+class _Named(dict[tuple[Any, ...], tuple[str, str]]):
+    """Name and type of a kernel, by their numbers and its unit's: what is missing is the unit.
+
+    As a join it takes several times as long.
+    """
+
+    def __init__(self, texts: Iterable[tuple[int, str]]) -> None:
+        super().__init__()
+        self._texts = dict(texts)
+
+    def __missing__(self, key: tuple[Any, ...]) -> tuple[str, str]:
+        """Look it up."""
+        name, kind, unit = key
+        unit_text = self._texts.get(unit, "N/A")
+        type_text = type_on(unit_text, self._texts.get(kind, unit_text))
+        found = self[key] = self._texts.get(name, unit_text), type_text
+        return found
+
+
+def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named, pipes: _Pipes | None) -> Kernels:
+    """Rows of the tasks, with names in the place of their numbers."""
+    names, types, units, starts, durations, devices, streams, models, tasks, *steps = zip(*rows, strict=True)
+    texts = {number: str(number) for number in {*devices, *streams, *models}}.__getitem__
+    name_texts, type_texts = zip(*map(named.__getitem__, zip(names, types, units, strict=True)), strict=True)
     return Kernels(
-        [texts.get(name, unit) for name, unit in zip(names, unit_of, strict=True)],
-        [texts.get(kind, unit) for kind, unit in zip(types, unit_of, strict=True)],
+        name_texts,
+        type_texts,
         starts,
         durations,
-        [numbers[device] for device in devices],
-        [numbers[stream] for stream in streams],
-        [numbers[model] for model in models],
-        steps,
+        list(map(texts, devices)),
+        list(map(texts, streams)),
+        list(map(texts, models)),
+        steps[0] if steps else ("",) * len(rows),
+        () if pipes is None else pipes.of(tasks).T.tolist(),
     )
 
 
-def _add_meaning(draft: Draft, connection: sqlite3.Connection, tables: set[str]) -> list[str]:
-    found = []
-    if "CANN_API" in tables and not draft.has_calls():
-        for row in connection.execute(_CALLS):
-            draft.add_calls(Called(*row))
-        found.append("calls")
-    if "StepTraceTime" in tables and not draft.has_steps():
-        for step, parts in _steps(connection):
-            draft.add_step(step, parts)
-        found.append("steps")
-    return found
-
-
-def _steps(connection: sqlite3.Connection) -> Iterator[tuple[str, dict[str, float]]]:
+def _add_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> None:
     """Steps of `analysis.db`, in µs."""
     cursor = connection.execute("SELECT * FROM StepTraceTime")
     header = [column[0].lower() for column in cursor.description]
@@ -142,8 +203,22 @@ def _steps(connection: sqlite3.Connection) -> Iterator[tuple[str, dict[str, floa
     for row in cursor:
         values = dict(zip(header, row, strict=True))
         parts = {name: float(values[key]) for key, name in names.items() if values.get(key) is not None}
-        whole = sum(parts.get(name, 0.0) for name in ("Computing", "Communication(Not Overlapped)", "Free"))
-        yield f"step {values.get('step')}", {"": whole, **parts}
+        device = str(values.get("deviceid", ""))
+        draft.add_step(log, str(values["step"] or "N/A"), {"": _whole(parts), **parts}, device=device)
+
+
+def _add_timed_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> None:
+    """Steps by when they began and ended, in µs; one whose parts are known is as long as these, as in `analysis.db`."""
+    parts: dict[Any, dict[str, float]] = defaultdict(dict)
+    for number, kind, time_us in connection.execute(_STEP_PARTS) if _has(connection, "OVERLAP_ANALYSIS") else ():
+        if kind < len(_OVERLAPS):
+            parts[number][_OVERLAPS[kind]] = time_us
+    for number, time_us in connection.execute(_STEP_TIMES):
+        draft.add_step(log, str(number), {"": _whole(parts[number]) or time_us, **parts[number]})
+
+
+def _whole(parts: Mapping[str, float]) -> float:
+    return sum(parts.get(name, 0.0) for name in ("Computing", "Communication(Not Overlapped)", "Free"))
 
 
 def _fetched(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
@@ -154,3 +229,34 @@ def _fetched(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
 def _has(connection: sqlite3.Connection, table: str) -> bool:
     found: Sequence[Any] | None = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
     return found is not None
+
+
+class _Pipes(NamedTuple):
+    """Shares of PIPES by task; tasks rise."""
+
+    task: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    def of(self, tasks: Sequence[int]) -> NDArray[np.float64]:
+        """Those of these tasks; NaN where none are known."""
+        wanted = np.array(tasks, np.int64)
+        place = np.minimum(np.searchsorted(self.task, wanted), len(self.task) - 1)
+        return np.where((self.task[place] == wanted)[:, np.newaxis], self.values[place], np.nan)
+
+
+def _pipes(connection: sqlite3.Connection) -> _Pipes | None:
+    """The shares of pipes, found by the names that columns of a summary have; None where there are none."""
+    if not _has(connection, "TASK_PMU_INFO"):
+        return None
+    there: dict[str, int] = dict(connection.execute(_COUNTERS))
+    aliases = families().columns
+    # Of several the largest: a kernel of the vector core has 0 in those of the cube core.
+    known = [", ".join(str(there[name]) for name in aliases[pipe] if name in there) for pipe in PIPES]
+    columns = "".join(f", max(value) FILTER (WHERE name IN ({each}))" for each in known)
+    wanted = ", ".join(filter(None, known))
+    tasks: list[NDArray[np.int64]] = []
+    values: list[NDArray[np.float64]] = []
+    for rows in _fetched(connection.execute(_PIPES.format(columns=columns, wanted=wanted))):
+        tasks.append(np.array([row[0] for row in rows], np.int64))
+        values.append(np.array([row[1:] for row in rows], np.float64))
+    return _Pipes(np.concatenate(tasks), np.concatenate(values)) if tasks else None

@@ -7,19 +7,33 @@ a record. Times are whole nanoseconds: the clock of these JOBs makes a tick of e
 from __future__ import annotations
 
 import json
+import math
+import re
+import sqlite3
 from collections import defaultdict
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN
-from profagent.ascend.kernels import NS_PER_US, PIPES, Called, Inference, Kernels, Model, Segment
+from profagent.ascend.kernels import (
+    NS_PER_US,
+    PIPES,
+    Called,
+    Inference,
+    Kernels,
+    Layers,
+    Models,
+    Segment,
+    Step,
+    step_names,
+)
 from profagent.formats.names import display_text
-from profagent.formats.records import NANOSECOND_CLOCK_MHZ
-from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART
-from profagent.store.drafts import new_draft
+from profagent.formats.records import NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
+from profagent.ingest import reasons
+from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, refused
+from profagent.store.drafts import COUNTED, DRAFT, STORE, last_numbers, new_draft, take_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,33 +43,39 @@ if TYPE_CHECKING:
 
     from profagent.ingest.changes import Entry
 
+Key = tuple[int, str, str, str, str]
+DEVICE_FOLDER = re.compile(r"(?:^|/)device_(\d+)/")
 # The session, JOB and board of a draft.
 ONE = 1
-SINGLE_OPERATORS = "single-op"
-_ADD_KERNELS = (
-    "INSERT INTO aicore (record, segment, sequence, layer_index, ticks, ticks_before) VALUES (?, ?, ?, ?, ?, ?)"
-)
-_ADD_KERNELS_WITH_PIPES = (
-    f"INSERT INTO aicore (record, segment, sequence, layer_index, ticks, ticks_before, {', '.join(PIPES)})"  # noqa: S608
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_KERNEL = ("record", "segment", "sequence", "layer_index", "ticks", "ticks_before")
+# A statement with many rows takes half of the time of as many statements.
+ROWS_PER_STATEMENT = 50
 
 
 class Draft:
-    """One source on its way into the store."""
+    """One source on its way into the store. What SQLite refuses raises StoreError."""
 
-    def __init__(self, file: Path, name: str, directory: str, device: str) -> None:
-        self._connection = new_draft(file)
-        self._device = device
-        self._models: dict[str, Model] = {}
+    def __init__(self, file: Path, store: Path | None, name: str, directory: str, device: str) -> None:
+        """With `store` it is in the store when it is finished, else it is a file to be taken over."""
+        self._file, self._store, self._device = file, store, device
+        self._connection = new_draft(file, store)
+        # Of what goes into the store at once: the numbers there that ours come behind.
+        self._before = dict.fromkeys(COUNTED, 0) if store is None else last_numbers(self._connection)
+        self._rows_in = DRAFT if store is None else STORE
+        self._models = Models()
+        self._layers = Layers(self._models)
         self._inferences: dict[tuple[int, str, str], Inference] = {}
-        self._segments: dict[tuple[str, str, str, str], Segment] = {}
-        self._by_number: list[Segment] = []
+        self._segments: list[Segment] = []
+        self._devices: dict[int, str] = {}
+        # By file, device, stream, model and step: a file's records are those of its own segments.
+        self._numbers: dict[Key, int] = {}
         self._parts: dict[int, tuple[int, int]] = {}
         self._last_part = 0
-        self._steps: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._steps: dict[tuple[Step, str], list[float]] = defaultdict(list)
+        self._step_files: dict[tuple[Step, str], int] = {}
         self._calls: dict[tuple[str, str], Called] = {}
-        self.rows = self.kernels = self.entries = 0
+        self._has_pipes = False
+        self.rows = self.kernels = self.entries = self.losses = 0
         self._put(
             "INSERT INTO job (job, board, name, directory, state, frequency_mhz, caught_up) VALUES (1, 1, ?, ?,"
             " 'finished', ?, 1)",
@@ -65,43 +85,49 @@ class Draft:
 
     def begin_file(self, path: str, size: int, *, has_kernels: bool = False) -> int:
         """Note a file, or a table of a database; returns its number."""
-        cursor = self._connection.execute(
+        cursor = self._put(
             "INSERT INTO log (job, path, shown_path, kind, generation, offset, complete) VALUES (1, ?, ?, ?, 1, ?, 1)",
             (path, display_text(path), "aicore" if has_kernels else "ascend", size),
         )
-        return int(cursor.lastrowid or 0)
+        log = int(cursor.lastrowid or 0)
+        found = DEVICE_FOLDER.search(path)
+        self._devices[log] = self._device if found is None else found[1]
+        return log
 
     def add_block(self, log: int, first: int, rows: int, cells: str) -> None:
         """Keep rows as they are: a JSON array of them."""
-        self._put("INSERT INTO ascend_block VALUES (?, 1, ?, ?, ?)", (log, first, rows, cells))
+        of = self._before["log"] + log, self._before["session"] + ONE
+        self._put(f"INSERT INTO {self._rows_in}.ascend_block VALUES (?, ?, ?, ?, ?)", (*of, first, rows, cells))  # noqa: S608
         self.rows += rows
 
-    def end_file(self, log: int, kind: str, family: str, header: Sequence[str], rows: int) -> None:
-        """All of the file has come."""
+    def end_file(self, log: int, kind: str, family: str | None, header: Sequence[str], rows: int) -> None:
+        """All of the file has come; a family that is not known is None."""
         columns = json.dumps(header, ensure_ascii=False)
-        self._put("INSERT INTO ascend_file VALUES (?, 1, ?, ?, ?, ?)", (log, kind, family, columns, rows))
+        self._put("INSERT INTO ascend_file VALUES (?, 1, ?, ?, ?, ?)", (log, kind, family or "other", columns, rows))
+        if family is None:
+            self.note(log, reasons.entry(reasons.UNKNOWN_FAMILY, f"{rows:,} rows of a {kind}"))
 
     def note(self, log: int | None, entry: Entry) -> None:
         """Keep an entry of the ledger."""
         self.entries += 1
+        self.losses += entry.grade == reasons.LOSS
         self._put(
             "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, first, last, count)"
             " VALUES (1, 1, ?, 'content', ?, ?, ?, ?, ?, ?)",
             (log, entry.grade, entry.reason, display_text(entry.detail), entry.first, entry.last, entry.count),
         )
 
-    def add_step(self, step: str, parts: Mapping[str, float]) -> None:
+    def add_step(self, log: int, number: str, parts: Mapping[str, float], model: str = "", device: str = "") -> None:
         """A step's time and those of its parts, in µs; the step itself has no name."""
+        step = Step(number, "" if model in NOT_KNOWN else model, device or self._devices[log])
         for name, time_us in parts.items():
-            self._steps[step, name].append(time_us)
+            # A tool that exports iterations one by one writes all steps beside each.
+            if self._step_files.setdefault((step, name), log) == log:
+                self._steps[step, name].append(time_us)
 
-    def has_steps(self) -> bool:
-        """Whether any step is known."""
-        return bool(self._steps)
-
-    def has_calls(self) -> bool:
-        """Whether any call is known."""
-        return bool(self._calls)
+    def told(self) -> list[str]:
+        """Which of steps and calls are known."""
+        return [name for name, known in (("steps", self._steps), ("calls", self._calls)) if known]
 
     def add_calls(self, called: Called) -> None:
         """Calls of a function; further ones of the same are added."""
@@ -120,26 +146,17 @@ class Draft:
             kernels = kernels.at(known)
         if not kernels.name:
             return
+        if "" in kernels.device:
+            kernels = kernels._replace(device=[device or self._devices[log] for device in kernels.device])
         models = kernels.model
         if NOT_KNOWN.intersection(models):
             models = [NO_MODEL if model in NOT_KNOWN else model for model in models]
-        layers = self._layers(models, kernels.name, kernels.type)
+        keys = zip(models, kernels.name, kernels.type, strict=True)
+        layers = np.fromiter(map(self._layers.__getitem__, keys), np.int64, len(models))
         steps = self._steps_of(kernels, models, layers)
-        segments = self._segments_of(
-            log, list(zip(kernels.device, kernels.stream, models, steps, strict=True)), kernels
-        )
+        keys_of = zip(repeat(log), kernels.device, kernels.stream, models, steps, strict=False)
+        segments = self._segments_of(log, list(keys_of), kernels)
         self._write_kernels(log, kernels, layers, segments)
-
-    def _layers(self, models: Sequence[str], names: Sequence[str], types: Sequence[str]) -> NDArray[np.int64]:
-        """Each kernel's layer in its model."""
-        keys = list(zip(models, names, types, strict=True))
-        indexes = {}
-        for model, name, kind in dict.fromkeys(keys):
-            known = self._models.get(model)
-            if known is None:
-                known = self._models[model] = Model(len(self._models) + 1)
-            indexes[model, name, kind] = known.layers.setdefault((name, kind), len(known.layers))
-        return np.fromiter(map(indexes.__getitem__, keys), np.int64, len(keys))
 
     def _steps_of(self, kernels: Kernels, models: Sequence[str], layers: NDArray[np.int64]) -> Sequence[str]:
         """Each kernel's step: where none is told, which execution of its graph it is of."""
@@ -159,15 +176,15 @@ class Draft:
                 steps[place] = f" {0 if model == NO_MODEL else number}"
         return steps
 
-    def _segments_of(self, log: int, keys: Sequence[tuple[str, str, str, str]], kernels: Kernels) -> NDArray[np.int64]:
+    def _segments_of(self, log: int, keys: Sequence[Key], kernels: Kernels) -> NDArray[np.int64]:
         """Each kernel's segment, by its number; those that are new begin with their first kernel here."""
-        numbers = {}
-        for key in dict.fromkeys(keys):
-            segment = self._segments.get(key)
-            if segment is None:
-                segment = self._new_segment(log, key, kernels.start_ns[keys.index(key)])
-            numbers[key] = segment.number
-        return np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
+        try:
+            return np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
+        except KeyError:
+            for key in dict.fromkeys(keys):
+                if key not in self._numbers:
+                    self._new_segment(log, key, kernels.start_ns[keys.index(key)])
+            return np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
 
     def _write_kernels(self, log: int, kernels: Kernels, layers: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         """Rows of the kernels; their segments end with the last of them."""
@@ -177,22 +194,33 @@ class Draft:
         edges = [0, *((np.diff(numbers[order]) != 0).nonzero()[0] + 1).tolist(), len(order)]
         for begin, end in pairwise(edges):
             ours = order[begin:end]
-            segment = self._by_number[int(numbers[ours[0]]) - 1]
+            segment = self._segments[int(numbers[ours[0]]) - 1]
             sequence[ours] = segment.records + np.arange(len(ours))
             # One whose start is not known stands behind those before it.
             behind = segment.ticks + np.cumsum(ticks[ours]) - ticks[ours]
             before[ours] = np.where(start[ours] >= 0, start[ours] - segment.begin_ns, behind)
             segment.add(start[ours], segment.begin_ns + before[ours] + ticks[ours], int(ticks[ours].sum()))
-        columns = [numbers, sequence, layers, ticks, before]
-        rows: list[Iterable[Any]] = [self._record_numbers(log, len(ticks)), *(column.tolist() for column in columns)]
-        if kernels.pipes is not None:
-            # SQLite takes NaN for NULL.
-            rows += [column.tolist() for column in kernels.pipes.T]
-        sql = _ADD_KERNELS if kernels.pipes is None else _ADD_KERNELS_WITH_PIPES
-        self._connection.executemany(sql, zip(*rows, strict=True))
+        columns = (column.tolist() for column in (numbers + self._before["segment"], sequence, layers, ticks, before))
+        # SQLite takes NaN for NULL.
+        self._insert_kernels([self._record_numbers(log, len(ticks)), *columns, *kernels.pipes])
+        self._has_pipes = self._has_pipes or not all(map(math.isnan, chain(*kernels.pipes)))
         self.kernels += len(ticks)
 
-    def _record_numbers(self, log: int, count: int) -> Iterable[int]:
+    def _insert_kernels(self, columns: Sequence[Sequence[Any]]) -> None:
+        width, count = len(columns), len(columns[0])
+        values: list[Any] = [None] * (width * count)
+        for place, column in enumerate(columns):
+            values[place::width] = column
+        begin = 0
+        for rows in (ROWS_PER_STATEMENT, 1):
+            end = begin + (count - begin) // rows * rows
+            row = f"({', '.join('?' * width)})"
+            into = f"{self._rows_in}.aicore ({', '.join((*_KERNEL, *PIPES)[:width])})"
+            sql = f"INSERT INTO {into} VALUES {', '.join([row] * rows)}"  # noqa: S608
+            self._many(sql, (values[at * width : (at + rows) * width] for at in range(begin, end, rows)))
+            begin = end
+
+    def _record_numbers(self, log: int, count: int) -> Sequence[int]:
         """Keys of the file's next records: of another part when one is full."""
         part, used = self._parts.get(log, (0, RECORDS_PER_PART))
         if used + count > RECORDS_PER_PART:
@@ -201,26 +229,25 @@ class Draft:
             self._put("INSERT INTO part VALUES (?, ?, 1, ?)", (part, log, first))
             used = 0
         self._parts[log] = part, used + count
-        return range(part * RECORDS_PER_PART + used, part * RECORDS_PER_PART + used + count)
+        first = (self._before["part"] + part) * RECORDS_PER_PART + used
+        return range(first, first + count)
 
-    def _new_segment(self, log: int, key: tuple[str, str, str, str], start_ns: int) -> Segment:
-        device, stream, model, step = key
+    def _new_segment(self, log: int, key: Key, start_ns: int) -> None:
+        _, device, stream, model, step = key
         of = self._models[model].number
         inference = self._inferences.get((of, device, step))
         if inference is None:
             number = int(step) if _is_number(step) else len(self._inferences)
-            inference = Inference(len(self._inferences) + 1, of, _number(device or self._device), number)
+            inference = Inference(len(self._inferences) + 1, of, _number(device), number)
             self._inferences[of, device, step] = inference
-        segment = Segment(len(self._segments) + 1, log, inference, _number(stream), max(start_ns, 0))
-        self._segments[key] = segment
-        self._by_number.append(segment)
-        return segment
+        number = self._numbers[key] = len(self._segments) + 1
+        self._segments.append(Segment(number, log, inference, _number(stream), max(start_ns, 0)))
 
     def finish(
         self, identity: str, hostname: str, address: str, times_us: tuple[int, int], labels: Mapping[str, str]
-    ) -> None:
-        """Write what follows from all of it, and make it a draft."""
-        counter_map = "Ascend pipes" if self._has_pipes() else None
+    ) -> int | None:
+        """Write what follows from all of it, and make it a draft, or the session of the store that is returned."""
+        counter_map = "Ascend pipes" if self._has_pipes else None
         self._put("INSERT INTO board (board, identity, hostname, model) VALUES (1, ?, ?, '')", (identity, hostname))
         self._put(
             "INSERT INTO session (session, board, source, address, started_us, ended_us, simulated, daemon_version,"
@@ -237,8 +264,10 @@ class Draft:
         self._write_models()
         self._write_inferences()
         self._many("INSERT INTO figure VALUES (1, ?, ?, ?, 'us', ?, ?, ?, ?, ?, ?, ?, ?, NULL)", self._figures())
-        self._connection.execute("COMMIT")
+        session = None if self._store is None else take_over(self._connection)
+        self._put("COMMIT")
         self._connection.close()
+        return session
 
     def abandon(self) -> None:
         """Let go of it."""
@@ -259,7 +288,7 @@ class Draft:
         self._put("UPDATE log SET model = (SELECT min(model) FROM model) WHERE kind = 'aicore'")
 
     def _write_inferences(self) -> None:
-        for segment in self._segments.values():
+        for segment in self._segments:
             segment.inference.end_ns = max(segment.inference.end_ns, segment.end_ns)
         self._many(
             "INSERT INTO inference (inference, session, model, device_id, batch_num, input_pic_num, current_pic_count,"
@@ -289,13 +318,14 @@ class Draft:
                     -(-each.end_ns // NS_PER_US) if each.inference.start_ns is not None else None,
                     each.ticks,
                 )
-                for each in self._segments.values()
+                for each in self._segments
             ),
         )
 
     def _figures(self) -> Iterable[tuple[Any, ...]]:
         """Of steps and calls, as `stats` tells them."""
         wholes = {step: sum(times) for (step, name), times in self._steps.items() if not name}
+        names = step_names({step for step, _ in self._steps})
         for place, ((step, name), times) in enumerate(self._steps.items()):
             values = np.array(times)
             middle = float(np.median(values))
@@ -303,7 +333,7 @@ class Draft:
             yield (
                 "step",
                 place,
-                json.dumps([step, name]),
+                json.dumps([names[step], name]),
                 len(values),
                 float(values.sum()),
                 float(values.mean()),
@@ -319,20 +349,17 @@ class Draft:
             figures = (each.times, each.total, each.mean, None, None, None, each.most, share)
             yield ("api", place, json.dumps([each.name, each.level]), *figures)
 
-    def _has_pipes(self) -> bool:
-        found = " OR ".join(f"{name} IS NOT NULL" for name in PIPES)
-        return bool(self._connection.execute(f"SELECT EXISTS (SELECT 1 FROM aicore WHERE {found})").fetchone()[0])  # noqa: S608
-
-    def _put(self, sql: str, values: Sequence[Any] = ()) -> None:
-        self._connection.execute(sql, values)
+    def _put(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(sql, values)
+        except sqlite3.Error as error:
+            raise refused(self._store or self._file, error) from error
 
     def _many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._connection.executemany(sql, rows)
-
-
-def encoded(rows: Sequence[Any]) -> str:
-    """Rows as the JSON of a block."""
-    return msgspec.json.encode(rows).decode()
+        try:
+            self._connection.executemany(sql, rows)
+        except sqlite3.Error as error:
+            raise refused(self._store or self._file, error) from error
 
 
 def _number(text: str) -> int:

@@ -7,11 +7,11 @@ import gc
 import hashlib
 import json
 import os
-import re
 import shlex
 import sqlite3
 import time
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,18 +21,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.ascend.archive import unpack
 from profagent.ascend.csv_rows import import_sheet
 from profagent.ascend.database import import_database
-from profagent.ascend.draft import Draft
+from profagent.ascend.draft import DEVICE_FOLDER, Draft
 from profagent.ascend.recognise import Form, Found, Source, is_archive, recognise, sources
 from profagent.ascend.reports import import_report
+from profagent.ascend.texts import ODD_VALUES
 from profagent.ascend.timeline import import_timeline
 from profagent.errors import ProfagentError, ResultError, UsageError
+from profagent.files import to_the_end
 from profagent.ingest import reasons
-from profagent.store.database import fetched
-from profagent.store.drafts import take_over
+from profagent.store.database import fetched, refused
+from profagent.store.drafts import take_over_file
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from profagent.store.workspace import Workspace
 
@@ -40,22 +43,28 @@ if TYPE_CHECKING:
 WORTH_A_PROCESS_BYTES = 32 << 20
 MOST_PROCESSES = 8
 CONTENT_LABEL = "content"
+_UNPACK = "unpack it, then import what was in it"
 # Which file tells kernels, steps and calls where several do: a summary has counters, a timeline has what nothing else.
 _ORDER = (Form.SUMMARY, Form.DATABASE, Form.TIMELINE)
 # Of several timelines with the same events one kind is taken.
 _WHOLE_TIMELINES = ("msprof", "trace_view")
 _MAKES = ("kernels", "steps", "calls")
 
+# A source, the file for its draft, the store if it can be written to, the board.
+_Asked = tuple[Source, Path, Path | None, str]
+
 
 class Drafted(NamedTuple):
-    """A draft that is whole, or why there is none."""
+    """A draft that is whole, or a session of the store already, or why there is none."""
 
     source: Source
-    draft: Path | None
+    draft: Path
     error: ProfagentError | None
+    session: int | None = None
     rows: int = 0
     kernels: int = 0
     entries: int = 0
+    losses: int = 0
 
 
 class Taken(NamedTuple):
@@ -67,6 +76,7 @@ class Taken(NamedTuple):
     rows: int = 0
     kernels: int = 0
     entries: int = 0
+    losses: int = 0
     is_known: bool = False
 
 
@@ -76,14 +86,15 @@ def found_sources(paths: Sequence[Path]) -> list[Source]:
     for path in paths:
         if not path.exists():
             raise UsageError(f"there is no {path}", hint="name a JOB directory, a directory of results, or a file")
-        here = list(sources(path))
+        # A session is called as its folder, which `.` does not tell.
+        here = list(sources(path.resolve()))
         if not here:
             raise UsageError(
                 f"{path} has no results that are known",
                 hint="name a PROF_…, …_ascend_pt or …_ascend_ms directory, a CSV, JSON or .db file of one, an archive,"
                 " or a JOB directory with -dir",
             )
-        found += here
+        found += [each for each in here if each not in found]
     return found
 
 
@@ -110,9 +121,9 @@ async def import_results(
                         new.append(source)
                     else:
                         note(Taken(source.address, session, None, is_known=True))
-                with drafts_of(new, Path(scratch), board) as drafts:
-                    while (drafted := await asyncio.to_thread(next, drafts, None)) is not None:
-                        note(await _taken_over(store, drafted))
+                with drafts_of(new, Path(scratch), board, workspace.database) as drafts:
+                    while (drafted := await to_the_end(next, drafts, None)) is not None:
+                        note(await to_the_end(_taken_over, workspace.database, drafted))
     return taken
 
 
@@ -123,38 +134,49 @@ def _unpacked(found: Sequence[Source], scratch: Path, failed: Callable[[Taken], 
         if not (source.path.is_file() and is_archive(source.path)):
             new.append(source)
             continue
-        folder = scratch / f"archive-{number}"
+        # What has no folder of its own in there is called as the archive.
+        folder = scratch / f"archive-{number}" / source.path.name
         try:
             unpack(source.path, folder)
-            inside = [each for each in sources(folder) if not (each.path.is_file() and is_archive(each.path))]
+            inside = [
+                each._replace(archive=source.path, inside=str(each.path.relative_to(folder)))
+                for each in sources(folder)
+            ]
             if not inside:
-                raise ResultError(source.path, 1, "the archive has no results that are known")
+                raise ResultError(source.path, 0, "the archive has no results that are known")
             for each in inside:
-                place = str(each.path.relative_to(folder))
-                new.append(each._replace(archive=source.path, inside=place))
+                if each.path.is_file() and is_archive(each.path):
+                    error = ResultError(each.address, 0, "it is an archive within an archive", hint=_UNPACK)
+                    failed(Taken(each.address, None, error))
+                else:
+                    new.append(each)
         except (ProfagentError, OSError) as error:
-            failed(Taken(source.path, None, _as_ours(source.path, error)))
+            failed(Taken(source.path, None, _as_ours(source, error)))
     return new
 
 
-def _as_ours(path: Path, error: Exception) -> ProfagentError:
+def _as_ours(source: Source, error: Exception) -> ProfagentError:
+    """The error, which names what was unpacked by its place in the archive."""
     if isinstance(error, ProfagentError):
-        return error
+        return error if source.archive is None else ProfagentError(_text(source, error), hint=error.hint)
     hint = "check its permissions, and the free space of the workspace"
-    return ProfagentError(f"cannot read {path}: {error}", hint=hint)
+    return ProfagentError(_text(source, f"cannot read {source.address}: {error}"), hint=hint)
 
 
-async def _taken_over(store: Store, drafted: Drafted) -> Taken:
-    draft = drafted.draft
-    if draft is None:
-        return Taken(drafted.source.address, None, drafted.error)
+def _text(source: Source, error: object) -> str:
+    return str(error).replace(str(source.path), str(source.address))
+
+
+def _taken_over(store: Path, drafted: Drafted) -> Taken:
+    session, error = drafted.session, drafted.error
     try:
-        session = await store.run(lambda connection: take_over(connection, draft))
-    except ProfagentError as error:
-        return Taken(drafted.source.address, None, error)
+        if session is None and error is None:
+            session = take_over_file(drafted.draft, store)
+    except sqlite3.Error as reason:
+        error = refused(store, reason)
     finally:
-        draft.unlink(missing_ok=True)
-    return Taken(drafted.source.address, session, None, drafted.rows, drafted.kernels, drafted.entries)
+        drafted.draft.unlink(missing_ok=True)
+    return Taken(drafted.source.address, session, error, drafted.rows, *drafted[5:])
 
 
 async def _session_with(store: Store, content: str) -> int | None:
@@ -180,39 +202,63 @@ def content_of(source: Source) -> str:
 
 
 @contextmanager
-def drafts_of(found: Sequence[Source], scratch: Path, board: str) -> Iterator[Iterator[Drafted]]:
+def drafts_of(found: Sequence[Source], scratch: Path, board: str, store: Path) -> Iterator[Iterator[Drafted]]:
     """The drafts of sources, in their order, as they become ready; in parallel processes where it is worth it."""
-    asked = [(source, scratch / f"{number}.db", board) for number, source in enumerate(found)]
-    if len(found) < 2 or sum(source.size for source in found) < WORTH_A_PROCESS_BYTES:
+    is_alone = len(found) < 2 or sum(source.size for source in found) < WORTH_A_PROCESS_BYTES
+    # Only one process can write to the store.
+    asked = [
+        (source, scratch / f"{number}.db", store if is_alone else None, board) for number, source in enumerate(found)
+    ]
+    if is_alone:
         yield map(_drafted, asked)
         return
-    processes = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(found))
+    with _processes(min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(found))) as pool:
+        futures = [pool.submit(_drafted, each) for each in asked]
+        yield (_waited_for(future, each) for future, each in zip(futures, asked, strict=True))
+
+
+def _processes(number: int) -> ProcessPoolExecutor:
     # Forking a process that has threads is not safe.
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield pool.map(_drafted, asked)
+    return ProcessPoolExecutor(number, mp_context=get_context("spawn"))
 
 
-def _drafted(asked: tuple[Source, Path, str]) -> Drafted:
-    source, file, board = asked
+def _waited_for(future: Future[Drafted], asked: _Asked) -> Drafted:
+    """What a process made of it. One that dies takes the others with it: each of these is tried again alone."""
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        asked[1].unlink(missing_ok=True)
+    try:
+        with _processes(1) as pool:
+            return pool.submit(_drafted, asked).result()
+    except BrokenProcessPool:
+        return Drafted(*asked[:2], _too_large(asked[0]))
+
+
+def _too_large(source: Source) -> ProfagentError:
+    what = f"{source.address}: what read it was out of memory, or was killed"
+    return ProfagentError(what, hint="import it by itself, where more memory is free")
+
+
+def _drafted(asked: _Asked) -> Drafted:
+    source, file, store, board = asked
     # Rows are many objects and no cycles: looking for these takes a third of the time.
     was_on = gc.isenabled()
     gc.disable()
     try:
-        return _draft_of(source, file, board)
-    except (ProfagentError, OSError, sqlite3.Error) as error:
-        file.unlink(missing_ok=True)
-        return Drafted(source, None, _as_ours(source.address, error))
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # Values that no known file has must not stop the other sources.
-        file.unlink(missing_ok=True)
-        odd = ResultError(source.address, 1, f"it has values that no known file of its family has: {error}")
-        return Drafted(source, None, odd)
+        return _draft_of(source, file, store, board)
+    except (ProfagentError, OSError) as error:
+        return Drafted(source, file, _as_ours(source, error))
+    except MemoryError:
+        return Drafted(source, file, _too_large(source))
+    except sqlite3.Error as error:
+        return Drafted(source, file, refused(store or file, error))
     finally:
         if was_on:
             gc.enable()
 
 
-def _draft_of(source: Source, file: Path, board: str) -> Drafted:
+def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Drafted:
     """Raises ResultError where nothing could be read, UsageError for raw slices."""
     if source.raw:
         where = shlex.quote(str(source.address))
@@ -222,45 +268,67 @@ def _draft_of(source: Source, file: Path, board: str) -> Drafted:
         )
     begun_us = time.time_ns() // 1000
     labels = {CONTENT_LABEL: content_of(source), **_about(source)}
-    draft = Draft(file, source.path.name, str(source.address), labels.get("device", "0"))
+    draft = Draft(file, store, source.path.name, str(source.address), labels.get("device", "0"))
     try:
         _fill(draft, source)
         times_us = begun_us, time.time_ns() // 1000
-        draft.finish(board, "", str(source.address), times_us, labels)
+        session = draft.finish(board, "", str(source.address), times_us, labels)
     except BaseException:
         draft.abandon()
         raise
-    return Drafted(source, file, None, draft.rows, draft.kernels, draft.entries)
+    return Drafted(source, file, None, session, draft.rows, draft.kernels, draft.entries, draft.losses)
 
 
 def _fill(draft: Draft, source: Source) -> None:
     """Bring every file in. What is damaged becomes a loss of the ledger, unless there is nothing else."""
-    found: list[Found] = []
     errors: list[ResultError] = []
-    for file in source.files:
-        path = _path_in(source, file)
-        try:
-            found.append(recognise(file))
-        except ResultError as error:
-            errors.append(error)
-            draft.note(draft.begin_file(path, file.stat().st_size), reasons.entry(reasons.DAMAGED_RESULT, str(error)))
+
+    def lose(file: Path, log: int | None, error: ResultError) -> None:
+        errors.append(error)
+        log = draft.begin_file(_path_in(source, file), file.stat().st_size) if log is None else log
+        draft.note(log, reasons.entry(reasons.DAMAGED_RESULT, _text(source, error)))
+
+    found = _recognised(source, lose)
+    if found and not errors and not any(each.is_known for each in found):
+        hint = "docs/reference/ascend.md lists the families; what is of none is kept beside others of its run"
+        raise ResultError(source.path, 0, "no family of results is like this", hint=hint)
     makes = _what_each_makes(found)
+    told: Sequence[str] = ()
     # Summaries come first, then databases: what they tell of steps and calls nothing else tells again.
-    for each in sorted(found, key=lambda each: _ORDER.index(each.form) if each.form in _ORDER else len(_ORDER)):
+    for each in sorted(found, key=_rank):
         log = None
         path, size = _path_in(source, each.file), each.file.stat().st_size
         try:
             if each.form is Form.DATABASE:
                 import_database(draft, each.file, path, has_kernels="kernels" in makes[each.file])
-                continue
-            log = draft.begin_file(path, size, has_kernels="kernels" in makes[each.file])
-            _import(draft, log, each, makes[each.file])
+            else:
+                log = draft.begin_file(path, size, has_kernels="kernels" in makes[each.file])
+                _import(draft, log, each, [name for name in makes[each.file] if name not in told])
         except ResultError as error:
-            errors.append(error)
-            log = draft.begin_file(path, size) if log is None else log
-            draft.note(log, reasons.entry(reasons.DAMAGED_RESULT, str(error)))
+            lose(each.file, log, error)
+        except ODD_VALUES as error:
+            what = f"it has values that no known file of its family has: {error}"
+            lose(each.file, log, ResultError(each.file, 0, what))
+        if each.form is Form.DATABASE:
+            told = draft.told()
     if not draft.rows:
-        raise errors[0] if errors else ResultError(source.path, 1, "none of its files has a row")
+        raise errors[0] if errors else ResultError(source.path, 0, "none of its files has a row")
+
+
+def _recognised(source: Source, lose: Callable[[Path, None, ResultError], None]) -> list[Found]:
+    found: list[Found] = []
+    for file in source.files:
+        try:
+            found.append(recognise(file))
+        except ResultError as error:
+            lose(file, None, error)
+    return found
+
+
+def _rank(each: Found) -> tuple[int, bool]:
+    order = _ORDER.index(each.form) if each.form in _ORDER else len(_ORDER)
+    # What was analysed tells more of steps than what it was made from.
+    return order, not each.file.name.startswith(_ANALYSIS)
 
 
 def _import(draft: Draft, log: int, found: Found, makes: Sequence[str]) -> None:
@@ -271,7 +339,8 @@ def _import(draft: Draft, log: int, found: Found, makes: Sequence[str]) -> None:
     elif found.form is Form.REPORT:
         import_report(draft, log, found.file)
     else:
-        draft.note(log, reasons.entry(reasons.FOREIGN_FILE, f"{found.file.name}: no result that is known"))
+        what = f"an archive: {_UNPACK}" if found.form is Form.ARCHIVE else "no result that is known"
+        draft.note(log, reasons.entry(reasons.FOREIGN_FILE, f"{found.file.name}: {what}"))
 
 
 def _what_each_makes(found: Sequence[Found]) -> dict[Path, tuple[str, ...]]:
@@ -301,7 +370,6 @@ def _what_each_makes(found: Sequence[Found]) -> dict[Path, tuple[str, ...]]:
     return makes
 
 
-_DEVICE = re.compile(r"(?:^|/)device_(\d+)/")
 _ANALYSIS = ("analysis", "communication_analyzer")
 
 
@@ -310,7 +378,7 @@ def _about(source: Source) -> dict[str, str]:
     labels = {"source": "ascend"}
     folder = source.path if source.path.is_dir() else source.path.parent
     folder = folder.parent if folder.name in ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output") else folder
-    devices = {found[1] for file in source.files if (found := _DEVICE.search(str(file.relative_to(source.path))))}
+    devices = {found[1] for file in source.files if (found := DEVICE_FOLDER.search(str(file.relative_to(source.path))))}
     if len(devices) == 1:
         labels["device"] = devices.pop()
     for file in sorted(folder.glob("profiler_info*.json")) if source.path.is_dir() else ():

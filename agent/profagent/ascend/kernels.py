@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from profagent.formats.records import AI_CPU
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
 PIPES = ("mac_busy", "vec_busy", "dstr", "dtrans", "dld")
 NS_PER_US = 1000
+# Processes of a timeline with tasks of the device; one whose name comes later is known by what its tasks tell.
+WITH_TASKS = (None, "Ascend Hardware", "Task Scheduler")
 
 
 class Kernels(NamedTuple):
-    """Executed operators, as columns; -1 is a time that is not known. `pipes` has a column for each of PIPES."""
+    """Executed operators, as columns; -1 is a time that is not known. `pipes` is a column for each of PIPES."""
 
     name: Sequence[str]
     type: Sequence[str]
@@ -26,13 +30,18 @@ class Kernels(NamedTuple):
     stream: Sequence[str]
     model: Sequence[str]
     step: Sequence[str]
-    pipes: NDArray[np.float64] | None = None
+    pipes: Sequence[Sequence[float]] = ()
 
     def at(self, places: Sequence[int]) -> Kernels:
         """Those at these places."""
         columns = dict(zip(self._fields[:-1], self[:-1], strict=True))
         some: dict[str, Any] = {name: [column[place] for place in places] for name, column in columns.items()}
-        return Kernels(**some, pipes=None if self.pipes is None else self.pipes[places])
+        return Kernels(**some, pipes=[[column[place] for place in places] for column in self.pipes])
+
+
+def type_on(unit: str, kind: str) -> str:
+    """A kernel's type, with the AI CPU told where it ran there: it is another processor than that of all others."""
+    return f"{kind} ({unit})" if unit == AI_CPU else kind
 
 
 class Called(NamedTuple):
@@ -55,6 +64,29 @@ class Model:
         self.times: dict[tuple[str, int], int] = defaultdict(int)
 
 
+class Models(dict[str, Model]):
+    """Models by name, numbered as they are asked for."""
+
+    def __missing__(self, name: str) -> Model:
+        """A new one."""
+        model = self[name] = Model(len(self) + 1)
+        return model
+
+
+class Layers(dict[tuple[str, str, str], int]):
+    """Places of layers in their models, by model, name and type, numbered as they are asked for."""
+
+    def __init__(self, models: Models) -> None:
+        super().__init__()
+        self._models = models
+
+    def __missing__(self, key: tuple[str, str, str]) -> int:
+        """The next place in its model."""
+        layers = self._models[key[0]].layers
+        place = self[key] = layers.setdefault(key[1:], len(layers))
+        return place
+
+
 class Segment:
     """Kernels of one step on one stream."""
 
@@ -73,6 +105,25 @@ class Segment:
         if len(known):
             first, inference = int(known.min()), self.inference
             inference.start_ns = first if inference.start_ns is None else min(inference.start_ns, first)
+
+
+class Step(NamedTuple):
+    """A step of a program; models and devices count theirs alike."""
+
+    number: str
+    model: str
+    device: str
+
+
+def step_names(steps: Collection[Step]) -> dict[Step, str]:
+    """What each is called: with its model and device where there are several."""
+    models, devices = {step.model for step in steps}, {step.device for step in steps}
+    return {
+        step: f"step {step.number}"
+        + (f", model {step.model}" if step.model and len(models) > 1 else "")
+        + (f", device {step.device}" if len(devices) > 1 else "")
+        for step in steps
+    }
 
 
 class Inference:

@@ -27,6 +27,11 @@ OLDER = ("summary", "timeline")
 _DEVICE = re.compile(r"(?:device|host)(?:_\d+)?")
 _SLICES = re.compile(r".*\.slice_\d+|.*\.data\..*")
 _MSPROF_DATABASE = "msprof_*.db"
+# How databases of one run are called, each once.
+_DATABASES = re.compile(r"(ascend_[a-z]+_profiler|msprof|analysis|communication_analyzer).*\.db")
+_TEXTS = (".csv", ".json")
+# Of a large file, one of several.
+_SLICE = re.compile(r".*_slice_\d+.*")
 
 
 class Form(Enum):
@@ -47,6 +52,11 @@ class Found(NamedTuple):
     file: Path
     form: Form
     sheet: Sheet | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is a result of the Ascend family."""
+        return self.form is not Form.FOREIGN and (self.sheet is None or self.sheet.family is not None)
 
 
 class Source(NamedTuple):
@@ -73,9 +83,12 @@ class Source(NamedTuple):
 
 
 def is_archive(file: Path) -> bool:
-    """Whether a file is one that results may be packed in."""
-    with file.open("rb") as data:
-        return _is_packed(data.read(512))
+    """Whether a file is one that results may be packed in; one that cannot be read is none."""
+    try:
+        with file.open("rb") as data:
+            return _is_packed(data.read(512))
+    except OSError:
+        return False
 
 
 def _is_packed(beginning: bytes) -> bool:
@@ -83,15 +96,23 @@ def _is_packed(beginning: bytes) -> bool:
 
 
 def recognise(file: Path) -> Found:
-    """What a file is, by its content. Raises ResultError where it is empty or no text of that kind."""
-    with file.open("rb") as data:
-        beginning = data.read(BEGINNING_BYTES)
+    """What a file is, by its content. Raises ResultError where it is empty, no text of that kind, or not to be read."""
+    try:
+        with file.open("rb") as data:
+            beginning = data.read(BEGINNING_BYTES)
+    except OSError as error:
+        # Of a folder that cannot be listed only this is known.
+        why = "not all of the folder may be listed" if isinstance(error, IsADirectoryError) else error.strerror
+        raise ResultError(file, 0, f"it cannot be read: {why}", hint="check its permissions") from error
     if not beginning:
         raise ResultError(file, 1, "it is empty: 0 bytes")
     if is_database(beginning):
         return Found(file, Form.DATABASE)
     if _is_packed(beginning):
         return Found(file, Form.ARCHIVE)
+    if b"\0" in beginning[:4] and file.suffix.lower() in _TEXTS:
+        hint = f"iconv -f UTF-16 -t UTF-8 {file.name}"
+        raise ResultError(file, 1, "it is not UTF-8, maybe UTF-16: save it as UTF-8", hint=hint)
     text = beginning.removeprefix(BYTE_ORDER_MARK).lstrip()
     if text[:1] in (b"[", b"{"):
         if is_timeline(text):
@@ -104,6 +125,14 @@ def recognise(file: Path) -> Found:
 
 def sources(path: Path) -> Iterator[Source]:
     """What there is to import at a path, and below it. JOB directories of SS928 are left out."""
+    try:
+        yield from _sources(path)
+    except OSError:
+        # It is told when it is read, as the others are.
+        yield Source(path, (path,))
+
+
+def _sources(path: Path) -> Iterator[Source]:
     if path.is_file():
         yield Source(path, (path,))
         return
@@ -113,12 +142,15 @@ def sources(path: Path) -> Iterator[Source]:
         return
     if source_named(path.name):
         return
+    is_run = _is_run(path)
+    if is_run:
+        yield Source(path, _files(path))
     for entry in sorted(path.iterdir()):
         if entry.is_symlink():
             continue
         if entry.is_dir():
             yield from sources(entry)
-        elif entry.is_file() and _is_known(entry):
+        elif not is_run and entry.is_file() and _is_known(entry):
             yield Source(entry, (entry,))
 
 
@@ -129,14 +161,47 @@ def _directory(path: Path) -> Source | None:
     if (path / RESULTS).is_dir():
         return Source(path, _files(path / RESULTS))
     devices = [entry for entry in sorted(path.iterdir()) if entry.is_dir() and _DEVICE.fullmatch(entry.name)]
+    devices += [path] if _DEVICE.fullmatch(path.name) else []
     folders = [path / EXPORTED, *(device / name for device in devices for name in OLDER)]
     files = [file for folder in folders if folder.is_dir() for file in _files(folder)]
-    files += sorted(path.glob(_MSPROF_DATABASE))
-    if files:
-        return Source(path, tuple(files))
+    databases = sorted(path.glob(_MSPROF_DATABASE))
+    if files or databases:
+        return Source(path, (*files, *(_files(path) if _is_run(path) else databases)))
     if any(_has_slices(device / "data") or _has_slices(device) for device in devices) or _has_slices(path / "data"):
         return Source(path, (), raw=not source_named(path.name))
     return None
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether its files are of one run, whatever it is called: a tool calls each by its family, and writes it once."""
+    families_there: list[str] = []
+    for file in _files(folder):
+        try:
+            found = recognise(file)
+        except ResultError:
+            continue
+        name = _family_in_name(found)
+        if name is None and found.sheet is not None and found.sheet.family is not None:
+            # Somebody called it so, and may have put together what is of several runs.
+            return False
+        if name is not None and not _SLICE.fullmatch(file.name):
+            families_there.append(name)
+    return len(families_there) > 1 and len({*families_there}) == len(families_there)
+
+
+def _family_in_name(found: Found) -> str | None:
+    """The family that a file's name begins with, if its content is of that kind."""
+    name = found.file.name
+    if found.form is Form.DATABASE:
+        return match[1] if (match := _DATABASES.fullmatch(name)) else None
+    if found.sheet is not None:
+        known = [found.sheet.family] if found.sheet.family is not None else []
+    else:
+        known = [family for family in families().family if family.kind == found.form.value]
+    # The longest: communication_matrix is no communication.
+    return max(
+        (word for family in known if name.startswith(word := family.name.partition(" ")[0])), key=len, default=None
+    )
 
 
 # What SQLite keeps beside a database.
@@ -157,11 +222,7 @@ def _has_slices(folder: Path) -> bool:
 
 def _is_known(file: Path) -> bool:
     try:
-        found = recognise(file)
+        return recognise(file).is_known
     except ResultError:
         # A result that is damaged is told of, not passed over.
-        return file.suffix.lower() in (".csv", ".json", ".db") and file.stat().st_size > 0
-    if found.form is Form.SUMMARY:
-        assert found.sheet is not None, "a summary has a header"
-        return found.sheet.family is not None
-    return found.form is not Form.FOREIGN
+        return file.suffix.lower() in (*_TEXTS, ".db") and file.stat().st_size > 0

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from profagent.ascend.draft import Draft, encoded
 from profagent.ascend.families import families
+from profagent.ascend.texts import encoded
 from profagent.errors import ResultError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from profagent.ascend.draft import Draft
 
 LARGEST_BYTES = 256 << 20
 HEADER = ("step", "kind", "operator", "figures")
@@ -37,7 +39,7 @@ def import_report(draft: Draft, log: int, file: Path) -> int:
     if rows:
         draft.add_block(log, 1, len(rows), encoded(rows))
     draft.end_file(
-        log, "report", "other" if family is None else family.name, HEADER if is_communication else (), len(rows)
+        log, "report", None if family is None else family.name, HEADER if is_communication else (), len(rows)
     )
     return len(rows)
 

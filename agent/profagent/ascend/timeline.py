@@ -6,19 +6,19 @@ Memory does not grow with the file.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from profagent.ascend.csv_rows import times_ns
 from profagent.ascend.families import families
-from profagent.ascend.kernels import NS_PER_US, Called, Kernels
+from profagent.ascend.kernels import WITH_TASKS, Called, Kernels
+from profagent.ascend.texts import event_times_ns
 from profagent.errors import ResultError
-from profagent.store.database import LARGEST_INTEGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from profagent.ascend.draft import Draft
@@ -29,17 +29,18 @@ _BETWEEN = b" \t\r\n,"
 LONGEST_EVENT_BYTES = 64 << 20
 _ARRAY = re.compile(rb'\s*(?:\[|\{(?:.{0,65536}?,)?\s*"traceEvents"\s*:\s*\[)', re.DOTALL)
 _STEP = re.compile(r"ProfilerStep#(\d+)")
+_MODEL = re.compile(r"Model ID:(\d+)")
+_DEVICE = re.compile(r"NPU (\d+)")
 _CALLING_PROCESSES = frozenset({"CANN", "AscendCL", "GE", "Runtime", "Task Scheduler"})
 # By category of a step's event: its part's name, none for the whole.
 _PARTS = {"Iteration Time": "", "FP_BP Time": "FP to BP", "Iteration Refresh": "Iteration Refresh"}
-# A process whose name comes later is known by what its tasks tell.
-_WITH_TASKS = (None, "Ascend Hardware")
 
 
 class Arguments(msgspec.Struct, rename=None):
     """Those of an event's `args` that tell what it is."""
 
     name: Any = None
+    labels: Any = None
     task_type: Any = msgspec.field(default=None, name="Task Type")
     stream: Any = msgspec.field(default=None, name="Stream Id")
     physical_stream: Any = msgspec.field(default=None, name="Physic Stream Id")
@@ -64,6 +65,7 @@ class Event(msgspec.Struct):
 _EVENTS: Final = msgspec.json.Decoder(list[Event])
 # Where an event has another shape than all others: nothing of it is understood, and it is kept.
 _ANY: Final = msgspec.json.Decoder(list[Any])
+_MALFORMED = re.compile(r"malformed: (.*) \(byte (\d+)\)")
 
 
 def is_timeline(beginning: bytes) -> bool:
@@ -75,36 +77,50 @@ def is_timeline(beginning: bytes) -> bool:
     return rest[:1] == b"]" or (rest[:1] == b"{" and b'"ph"' in rest[:65536])
 
 
+class _Place(NamedTuple):
+    """A place of the file; columns count bytes."""
+
+    line: int = 1
+    column: int = 1
+
+    def behind(self, text: bytes) -> _Place:
+        """The place behind a text that begins here."""
+        lines = text.count(b"\n")
+        return _Place(self.line + lines, len(text) - text.rfind(b"\n") if lines else self.column + len(text))
+
+
 def pieces(file: Path) -> Iterator[tuple[str, list[Event]]]:
     """Whole events as they stand in the file, a JSON array of about PIECE_BYTES at a time, and decoded.
 
     Raises ResultError at what is damaged, after what came before.
     """
-    line = 1
     with file.open("rb") as data:
-        held = data.read(PIECE_BYTES)
+        held = data.read(PIECE_BYTES).removeprefix(BOM_UTF8)
         start = _ARRAY.match(held)
         if start is None:
             raise ResultError(file, 1, "it has no array of events")
-        line += held[: start.end()].count(b"\n")
-        held = held[start.end() :]
+        place, held = _Place().behind(held[: start.end()]), held[start.end() :]
         while True:
             more = data.read(PIECE_BYTES)
             # The comma before an event may come with the piece behind it.
             bare = held.lstrip(_BETWEEN)
-            line += held[: len(held) - len(bare)].count(b"\n")
-            held = bare
-            cut, events = _whole_events(held, is_last=not more)
+            place, held = place.behind(held[: len(held) - len(bare)]), bare
+            cut, text, events = _whole_events(held)
+            end = None if cut else _end(held)
+            if end is not None:
+                cut, text, events = _whole_events(held[: end.at])
+            elif not cut and not more:
+                end = _End(len(held), "the file is cut off in the middle of its events")
+            elif not cut and len(held) > LONGEST_EVENT_BYTES:
+                end = _End(0, "what begins here is no event: it has no end")
             if cut:
-                yield f"[{_text(file, line, held[:cut])}]", events
-                line += held[:cut].count(b"\n")
-                held = held[cut:]
-            if not more:
-                _require_end(file, line, held)
+                yield f"[{text}]", events
+            if end is not None and end.damage:
+                line, column = place.behind(held[: end.at])
+                raise ResultError(file, line, f"column {column}: {end.damage}")
+            if end is not None:
                 return
-            if not cut and len(held) > LONGEST_EVENT_BYTES:
-                raise ResultError(file, line, "what begins here is no event: it has no end")
-            held += more
+            place, held = place.behind(held[:cut]), held[cut:] + more
 
 
 def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str]) -> int:
@@ -117,12 +133,12 @@ def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str])
     try:
         for text, events in pieces(file):
             draft.add_block(log, count + 1, len(events), text)
-            meaning.take(events)
             count += len(events)
+            meaning.take(events)
     finally:
         meaning.end()
         family = families().of_events(meaning.processes.values(), meaning.categories, file.name)
-        draft.end_file(log, "timeline", "other" if family is None else family.name, (), count)
+        draft.end_file(log, "timeline", None if family is None else family.name, (), count)
     return count
 
 
@@ -133,87 +149,100 @@ class _Meaning:
         self.processes: dict[Any, str] = {}
         self.categories: set[str] = set()
         self._draft, self._log, self._wants = draft, log, wants
-        self._calls: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-        self._steps: dict[str, dict[str, float]] = defaultdict(dict)
+        # By name and process: how many, their whole time and the longest.
+        self._calls: dict[tuple[str, str | None], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+        # By process and thread: which model's steps it shows. By process: its device.
+        self._models: dict[tuple[Any, Any], str] = {}
+        self._devices: dict[Any, str] = {}
+        self._steps: dict[tuple[Any, Any, str, str], dict[str, float]] = defaultdict(dict)
 
     def take(self, events: Sequence[Event]) -> None:
         """Further events."""
         tasks: list[Event] = []
+        calls: dict[tuple[str, str | None], list[Any]] = defaultdict(list)
+        self.categories.update({event.cat for event in events})
         for event in events:
-            if event.cat:
-                self.categories.add(event.cat)
+            args = event.args
             if event.ph == "X":
                 process = self.processes.get(event.pid)
-                if event.args is not None and event.args.task_type is not None and process in _WITH_TASKS:
+                if args is not None and args.task_type is not None and process in WITH_TASKS:
                     tasks.append(event)
                 elif process in _CALLING_PROCESSES or (process is None and "@" in event.name):
-                    self._take_call(event.name, process, event.dur)
+                    calls[event.name, process].append(event.dur)
                 else:
                     self._take_step(event)
-            elif event.args is not None:
-                self._take_other(event, event.args)
+            elif args is not None:
+                self._take_other(event, args)
         if tasks and "kernels" in self._wants:
-            self._draft.add_kernels(self._log, _kernels(tasks))
+            self._draft.add_kernels(self._log, _kernels(tasks, self._devices))
+        for call, durations in calls.items():
+            self._take_calls(call, durations)
 
     def _take_step(self, event: Event) -> None:
         if event.cat in _PARTS and event.args is not None:
-            self._steps[f"step {event.args.iteration}"][_PARTS[event.cat]] = _us(event.dur)
+            self._step(event, str(event.args.iteration))[_PARTS[event.cat]] = _us(event.dur)
         elif event.name.startswith("ProfilerStep#") and (found := _STEP.match(event.name)):
-            self._steps[f"step {found[1]}"][""] = _us(event.dur)
+            self._steps[None, None, "", found[1]][""] = _us(event.dur)
+
+    def _step(self, event: Event, number: str) -> dict[str, float]:
+        # A thread may be another model's later.
+        return self._steps[event.pid, event.tid, self._models.get((event.pid, event.tid), ""), number]
 
     def _take_other(self, event: Event, about: Arguments) -> None:
         if event.ph == "M" and event.name == "process_name":
             self.processes[event.pid] = str(about.name)
+        elif event.ph == "M" and event.name == "thread_name" and (found := _MODEL.search(str(about.name))):
+            self._models[event.pid, event.tid] = found[1]
+        elif event.ph == "M" and event.name == "process_labels" and (found := _DEVICE.fullmatch(str(about.labels))):
+            self._devices[event.pid] = found[1]
         elif about.data_aug is not None and event.cat == "Data_aug Bound":
-            self._steps[f"step {event.name.split()[-1]}"]["Data Aug Bound"] = _us(about.data_aug)
+            self._step(event, event.name.split()[-1])["Data Aug Bound"] = _us(about.data_aug)
 
-    def _take_call(self, full_name: str, process: str | None, duration: Any) -> None:
-        level, at, name = full_name.rpartition("@")
-        known = self._calls[name, level if at else str(process)]
-        duration_us = _us(duration)
-        known[0] += 1
-        known[1] += duration_us
-        known[2] = max(known[2], duration_us)
+    def _take_calls(self, call: tuple[str, str | None], durations: Sequence[Any]) -> None:
+        if not {*map(type, durations)} <= {int, float}:
+            durations = [_us(duration) for duration in durations]
+        known = self._calls[call]
+        known[0] += len(durations)
+        known[1] += sum(durations)
+        known[2] = max(known[2], *durations)
 
     def end(self) -> None:
         """All has come."""
         if "steps" in self._wants:
-            for step, parts in self._steps.items():
-                self._draft.add_step(step, parts)
+            for (pid, tid, model, step), parts in self._steps.items():
+                of = model or self._models.get((pid, tid), "")
+                self._draft.add_step(self._log, step, parts, of, self._devices.get(pid, ""))
         if "calls" in self._wants:
-            for (name, level), (count, total, most) in self._calls.items():
-                self._draft.add_calls(Called(name, level, int(count), total, total / count, most))
+            for (full_name, process), (count, total, most) in self._calls.items():
+                level, at, name = full_name.rpartition("@")
+                called = Called(name, level if at else str(process), int(count), total, total / count, most)
+                self._draft.add_calls(called)
 
 
-def _kernels(tasks: Sequence[Event]) -> Kernels:
-    """Tasks of the device; where no stream is told it is the row that they are shown in."""
+def _kernels(tasks: Sequence[Event], devices: Mapping[Any, str]) -> Kernels:
+    """Tasks of devices, by process; where no stream is told it is the row that they are shown in."""
     about = [task.args or Arguments() for task in tasks]
     streams = [each.physical_stream if each.stream is None else each.stream for each in about]
-    nothing = ("",) * len(tasks)
     return Kernels(
         [task.name for task in tasks],
         [str(each.task_type) for each in about],
-        _times_ns([task.ts for task in tasks]),
-        _times_ns([task.dur for task in tasks]),
-        nothing,
+        event_times_ns([task.ts for task in tasks]),
+        event_times_ns([task.dur for task in tasks]),
+        [devices.get(task.pid, "") for task in tasks],
         [str(task.tid if stream is None else stream) for task, stream in zip(tasks, streams, strict=True)],
         ["" if each.model is None else str(each.model) for each in about],
-        nothing,
+        ("",) * len(tasks),
     )
 
 
-def _whole_events(held: bytes, *, is_last: bool) -> tuple[int, list[Event]]:
+def _whole_events(held: bytes) -> tuple[int, str, list[Event]]:
     """How many bytes at the beginning are whole events, and these. A cut inside of a text or a list does not decode."""
-    if is_last:
-        end = held.rfind(b"]")
-        while end >= 0:
-            if (events := _decoded(held[:end])) is not None:
-                return (end, events) if held[:end].strip() else (0, [])
-            end = held.rfind(b"]", 0, end)
     for cut in _cuts(held):
-        if (events := _decoded(held[:cut])) is not None:
-            return cut, events
-    return 0, []
+        try:
+            return cut, held[:cut].decode(), _decoded(b"[" + held[:cut] + b"]")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return 0, "", []
 
 
 def _cuts(held: bytes) -> Iterator[int]:
@@ -227,30 +256,39 @@ def _cuts(held: bytes) -> Iterator[int]:
         end = comma
 
 
-def _text(file: Path, line: int, events: bytes) -> str:
+def _decoded(text: bytes) -> list[Event]:
     try:
-        return events.decode()
-    except UnicodeDecodeError as error:
-        raise ResultError(
-            file, line + events[: error.start].count(b"\n"), "it is not UTF-8: save it as UTF-8"
-        ) from error
-
-
-def _decoded(text: bytes) -> list[Event] | None:
-    try:
-        return _EVENTS.decode(b"[" + text + b"]")
+        return _EVENTS.decode(text)
     except msgspec.ValidationError:
-        try:
-            return [Event() for _ in _ANY.decode(b"[" + text + b"]")]
-        except msgspec.DecodeError:
-            return None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+        return [Event() for _ in _ANY.decode(text)]
 
 
-def _require_end(file: Path, line: int, held: bytes) -> None:
-    if held.strip()[:1] != b"]":
-        raise ResultError(file, line + held.count(b"\n"), "the array of events ends in the middle of an event")
+class _End(NamedTuple):
+    """Where no further event can be; `damage` is empty at the end of the array."""
+
+    at: int
+    damage: str = ""
+
+
+def _end(held: bytes) -> _End | None:
+    """The end of the events; None where more of the file may have further ones."""
+    end = None
+    try:
+        held.decode()
+    except UnicodeDecodeError as error:
+        if error.reason != "unexpected end of data":
+            end = _End(error.start, "it is not UTF-8: save it as UTF-8")
+            held = held[: error.start]
+    try:
+        _ANY.decode(b"[" + held)
+    except msgspec.DecodeError as error:
+        found = _MALFORMED.search(str(error))
+        at = len(held) if found is None else int(found[2]) - 1
+        if found is not None and found[1] == "trailing characters":
+            return _End(at)
+        # A number that is cut off is as malformed as any.
+        return end if found is None or at == len(held) else _End(at, f"it is no JSON any more: {found[1]}")
+    return _End(len(held))
 
 
 def _us(value: Any) -> float:
@@ -258,16 +296,3 @@ def _us(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return 0.0
-
-
-def _times_ns(values: Sequence[Any]) -> list[int]:
-    """Whole nanoseconds of times in µs: of texts every digit counts. -1 where one is not known."""
-    if all(isinstance(value, str) for value in values):
-        return times_ns(values, NS_PER_US)
-    return [_ns(value) for value in values]
-
-
-def _ns(value: Any) -> int:
-    if isinstance(value, (int, float)) and abs(value) < LARGEST_INTEGER // NS_PER_US:
-        return round(value * NS_PER_US)
-    return times_ns([str(value)], NS_PER_US)[0]

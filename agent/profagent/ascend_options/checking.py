@@ -36,7 +36,7 @@ def checked(family: str, given: Mapping[str, object], facts: Collection[str] = (
     options: dict[str, object] = {}
     findings = []
     for name, value in given.items():
-        key = _key(keys, name)
+        key = key_of(keys, name)
         if key is None:
             findings.append(_unknown(family, keys, name))
             meant = nearest(name, list(keys))
@@ -75,7 +75,8 @@ def shown(value: object) -> str:
     return repr(value)
 
 
-def _key(keys: Mapping[str, Key], name: str) -> Key | None:
+def key_of(keys: Mapping[str, Key], name: str) -> Key | None:
+    """The key that a name, or its other name, is of."""
     return keys.get(name) or next((key for key in keys.values() if name == key.also), None)
 
 

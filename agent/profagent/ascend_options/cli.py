@@ -95,7 +95,7 @@ def acl_json(*, named: tuple[str, ...], device: str) -> None:
 @click.option("--device", type=click.Choice([SS928, ATLAS]), help=f"{_DEVICE} Else its keys tell.")
 @options.as_json
 def check(*, files: tuple[str, ...], device: str | None, as_json: bool) -> int:
-    """Find what is wrong in profiling_options, an acl.json, or a Profiler(…) of MindSpore; print the corrected text.
+    """Find what is wrong in profiling_options, an acl.json, or MindSpore's Profiler(…) or profile(…), and correct it.
 
     FILE is JSON or Python, which is read and never run; - is standard input. Name a script and its acl.json together.
     Exit code 1: something is wrong.

@@ -11,7 +11,8 @@ from profagent.ascend_options.checking import checked, problems, shown
 from profagent.ascend_options.json_text import known, read, slip_findings, written
 from profagent.ascend_options.rules import MORE, all_rules
 from profagent.ascend_options.script import POSITIONAL, place_of, read_script
-from profagent.doctor.acl_json import ITEMS, METRICS, PROFILER_KEYS, acl_json_section, meant_key
+from profagent.doctor.acl_json import ITEMS, METRICS, PROFILER_KEYS, acl_json_section, is_meant_profiler, meant_key
+from profagent.doctor.board import PLAIN_PATH
 from profagent.doctor.finding import Section, bad, unknown
 from profagent.errors import FormatError, UsageError
 from profagent.formats.board_files import load_acl_json
@@ -29,8 +30,15 @@ LARGEST_BYTES = 1 << 20
 LONGEST_LINE = 100
 # What an SS928's acl.json has and no other's.
 _SS928_KEYS = {"interval", "acl_api", "aacpu", "aac_metrics"}
-_HAS_OBJECT = re.compile(r"\b(profiler|dump)[\"'”]?\s*[:=]\s*\{", re.IGNORECASE)
-_HINT = "name an acl.json, a text of profiling_options, or a script with either or with a Profiler(…) of MindSpore"
+_NO = {"", "off", "no", "false", "0"}
+# What it is, is told behind comments, too, which JSON has not.
+_OBJECT = re.compile(r"(?:[\s\ufeff]|//.*|/\*(?s:.*?)\*/)*+\{")
+# An object in it, which profiling_options have not.
+_HAS_OBJECT = re.compile(r"[:=]\s*\{")
+_HINT = (
+    "name an acl.json, a text of profiling_options, or a script with either, or with a Profiler(…) or profile(…) of"
+    " MindSpore"
+)
 
 
 class Result(NamedTuple):
@@ -73,7 +81,7 @@ def _text(name: str, data: bytes) -> str:
 
 
 def _is_json(text: str) -> bool:
-    return text.lstrip("\ufeff \n\t").startswith("{")
+    return _OBJECT.match(text) is not None
 
 
 def _profiler(value: object) -> dict[str, object] | None:
@@ -120,7 +128,7 @@ def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
     right = json.dumps({**reading.value, PROFILER: found.corrected}, indent=4, ensure_ascii=False)
     section = _section(about, text, reading, found.findings, "acl_json")
     if reading.slip:
-        section = Section(about, (*section.findings, *_left_out(text)))
+        section = Section(about, (*section.findings, *_left_out(text, reading.value)))
     return Result(section, right if reading.slip or found.corrected != profiler else None)
 
 
@@ -133,7 +141,7 @@ def _ss928_acl_json(name: str, data: bytes, text: str, reading: Reading, *, is_t
     except FormatError:
         value = reading.value
         broken = slip_findings(text, reading, "svp_acl_init fails with 100000")
-        broken += _left_out(text)
+        broken += _left_out(text, value)
         data = json.dumps(value).encode("utf-8", "surrogateescape")
     section = acl_json_section(about, data)
     if broken:
@@ -141,9 +149,10 @@ def _ss928_acl_json(name: str, data: bytes, text: str, reading: Reading, *, is_t
     return Result(section, None if section.is_good else _mended(value, name))
 
 
-def _left_out(text: str) -> list[Finding]:
-    """What is told of a broken acl.json with more objects than `profiler`."""
-    is_more = text.count("{") > 2  # its own, and that of `profiler`
+def _left_out(text: str, value: object) -> list[Finding]:
+    """What is told of a broken acl.json with more objects than `profiler`, which alone was understood."""
+    is_alone = isinstance(value, dict) and value.keys() == {PROFILER}
+    is_more = is_alone and text.count("{") > 2  # its own, and that of `profiler`
     return [unknown("json", "what stands beside 'profiler' is not in the corrected text")] if is_more else []
 
 
@@ -156,14 +165,19 @@ def _section(about: str, text: str, reading: Reading, findings: tuple[Finding, .
 
 def _mended(value: object, name: str) -> str | None:
     """An SS928's acl.json with its slips mended; None where it names no output, which nobody but its owner knows."""
-    own = dict(_profiler(value) or {})
-    for key in [key for key in own if key not in PROFILER_KEYS and meant_key(key)]:
-        own.setdefault(str(meant_key(key)), own.pop(key))
-    for key, text in own.items():
-        if isinstance(text, str) and text.casefold() in {"on", "off"}:
-            own[key] = text.casefold()
-    interval = interval_of(str(own.get("interval", "0")))
-    if interval is None or interval > INTERVAL_MAX:
+    if isinstance(value, dict):
+        value = {PROFILER if is_meant_profiler(key) else key: member for key, member in value.items()}
+    given = _profiler(value) or {}
+    # What is called right counts, whatever slip of it stands beside it.
+    own = {meant: given[key] for key in sorted(given, key=PROFILER_KEYS.__contains__) if (meant := meant_key(key))}
+    for key in {"acl_api", "aicpu", "aacpu"} & own.keys():
+        own[key] = "off" if str(own[key]).casefold() in _NO else "on"
+    if isinstance(output := own.get("output"), str):
+        plain = (each if PLAIN_PATH.fullmatch(each) else "_" if each.isprintable() else "" for each in output)
+        own["output"] = "".join(plain)
+    text = str(own.get("interval", "0"))
+    interval = interval_of(text)
+    if not text or interval is None or interval > INTERVAL_MAX:
         del own["interval"]
     metrics = METRICS if own.keys() & {"aic_metrics", "aac_metrics"} else None
     kept = {**value, PROFILER: own} if isinstance(value, dict) else {PROFILER: own}
@@ -223,16 +237,20 @@ def _calls(name: str, calls: list[OptionCall]) -> Iterator[Result]:
     """Each call; one that stands in another is corrected there, too."""
     results = []
     inner: dict[str, str] = {}
+    wrong: list[str] = []
     for call in reversed(calls):
         found = checked(call.family, call.given, call.facts)
         section = Section(f"{name}:{call.line} {call.name}(…)", found.findings)
         text = call_text(call.name, found.corrected)
         for before, after in inner.items():
             text = text.replace(before, after)
-        is_changed = found.corrected != call.given or any(before in call.source for before in inner)
+        # As text: 1 is no True.
+        is_changed = text != call_text(call.name, call.given)
         # What has no name here cannot be written.
-        is_told = is_changed and call.facts.isdisjoint((POSITIONAL, MORE))
-        if is_told:
+        is_told = call.facts.isdisjoint((POSITIONAL, MORE)) and not any(each in call.source for each in wrong)
+        if is_changed and is_told:
             inner[call.source] = text
-        results.append(Result(section, text if is_told else None))
+        elif not section.is_good:
+            wrong.append(call.source)
+        results.append(Result(section, text if is_changed and is_told else None))
     return reversed(results)

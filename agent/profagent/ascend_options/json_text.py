@@ -15,7 +15,7 @@ SHOWN_BEFORE, SHOWN_AFTER = 12, 24
 _QUOTE = "[\"'“”]"
 # A path may have 4,096 characters; longer than that, a quote that is never closed is looked for in vain.
 _MEMBER = re.compile(
-    rf"{_QUOTE}?\b([A-Za-z_]\w*){_QUOTE}?\s*[:=]\s*"
+    rf"{_QUOTE}?\b([A-Za-z_]\w*){_QUOTE}*\s*[:=]\s*"
     r"(?:\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|“([^”\n]{0,4096})”|(⟨[^⟩\n]{0,4096}⟩|[^,}\s]{0,4096}))"
 )
 _PROFILER = re.compile(rf"\bprofiler{_QUOTE}?\s*[:=]\s*\{{([^}}]*)", re.IGNORECASE)
@@ -50,11 +50,18 @@ def read(text: str) -> Reading:
     try:
         return Reading(json.loads(text, object_pairs_hook=unique), None, tuple(doubles))
     except json.JSONDecodeError as error:
-        inner = _PROFILER.search(text)
-        meant: object = {"profiler": members(inner[1])} if inner else members(text)
-        return Reading(meant, Slip(error.lineno, error.colno, error.pos, error.msg))
+        return Reading(_meant(text), Slip(error.lineno, error.colno, error.pos, error.msg))
     except ValueError as error:  # a number with thousands of digits
         return Reading(members(text), Slip(1, 1, 0, str(error)))
+
+
+def _meant(text: str) -> object:
+    try:
+        # It may be broken by nothing but a newline or a tab within a text.
+        return json.loads(text, strict=False)
+    except ValueError:
+        inner = _PROFILER.search(text)
+        return {"profiler": members(inner[1])} if inner else members(text)
 
 
 def members(text: str) -> dict[str, object]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.aclconfig.edit import DEFAULTS, edited_acl_json
-from profagent.ascend_options.checking import checked, problems
+from profagent.ascend_options.checking import checked, key_of, problems
 from profagent.ascend_options.documents import call_text
 from profagent.ascend_options.json_text import written
 from profagent.ascend_options.rules import Expression, Member, all_rules
@@ -112,7 +112,7 @@ def ss928_acl_json(named: Mapping[str, str]) -> Made:
 def _right(family: str, named: Mapping[str, str]) -> tuple[dict[str, object], tuple[Finding, ...]]:
     """The options and what is completed; those that are wrong are refused."""
     keys = all_rules().keys_of(family)
-    found = checked(family, {name: _typed(keys.get(name), value) for name, value in named.items()})
+    found = checked(family, {name: _typed(key_of(keys, name), value) for name, value in named.items()})
     _remarks(found.findings)
     return found.corrected, _remarks(checked(family, found.corrected).findings)
 
@@ -147,6 +147,6 @@ _TYPED: dict[str, Callable[[Key, str], object]] = {
     "member": lambda key, text: Member(key.enum, text),
     "members": lambda key, text: [Member(key.enum, name) for name in text.split(",")],
     "list": lambda _, text: text.split(","),
-    "schedule": lambda _, text: _schedule(text),
+    "made": lambda _, text: _schedule(text),
     "callable": lambda _, text: Expression(text),
 }

@@ -72,7 +72,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return [Member(self.enum, name) for name in plain]
         if self.type == "member":
             return Member(self.enum, plain)
-        return Expression(plain) if self.type in {"callable", "schedule"} else plain
+        return Expression(plain) if self.type in {"callable", "made"} else plain
 
 
 class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -236,8 +236,8 @@ def _callable(_key: Key, _value: object) -> Problem | None:
     return Problem("must be a function")
 
 
-def _schedule(_key: Key, _value: object) -> Problem | None:
-    return Problem("must be made by schedule(…)")
+def _made(key: Key, _value: object) -> Problem | None:
+    return Problem(f"must be made by {key.enum}(…)")
 
 
 _CHECKS: dict[str, Callable[[Key, object], Problem | None]] = {
@@ -254,5 +254,5 @@ _CHECKS: dict[str, Callable[[Key, object], Problem | None]] = {
     "members": _members,
     "list": _list,
     "callable": _callable,
-    "schedule": _schedule,
+    "made": _made,
 }

@@ -11,12 +11,18 @@ from profagent.ascend_options.json_text import CLOSING, OPENING, members
 from profagent.ascend_options.rules import MORE, Expression, Member, all_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 POSITIONAL, HANDLER = "(positional)", "tensorboard_trace_handler"
-FAMILIES = {"Profiler": "mindspore", "schedule": "schedule"}
-# Packages whose Profiler has these arguments.
+FAMILIES = {
+    "Profiler": "mindspore",
+    "profile": "profile",
+    "_ExperimentalConfig": "experimental",
+    "schedule": "schedule",
+}
+# Packages whose Profiler has these arguments, and some that call theirs so, too.
 PACKAGES = ("mindspore", "profagent_app")
+OTHERS = ("torch", "torch_npu")
 ACL_CALLS = ("acl.prof.init", "acl.prof.model_subscribe")
 SETTINGS = ("enable_profiling", "profiling_mode", "profiling_options", "PROFILING_MODE")
 _BRACES = re.compile(r"\{[^{}]*\}")
@@ -58,7 +64,7 @@ def read_script(source: str) -> Script:
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
         facts = frozenset(fact for node in ast.walk(tree) for fact in _facts(node))
-        calls = list(_calls(tree, facts)) if _may_be_mindspore(tree) else []
+        calls = list(_calls(tree, facts))
         return Script(calls, list(_texts(tree)), facts)
     except SyntaxError as error:
         return _no_python(source, f"line {error.lineno}, column {error.offset}: {error.msg}")
@@ -92,21 +98,31 @@ def _no_python(source: str, error: str) -> Script:
     return Script([], texts, frozenset(), error)
 
 
-def _may_be_mindspore(tree: ast.Module) -> bool:
-    """Whether a class that is called Profiler is MindSpore's: it imports that, or is a part that imports nothing."""
-    modules = []
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """The packages that names of a script are of."""
+    packages = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            modules += [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            modules.append(node.module or "")
-    return not modules or any(module.partition(".")[0] in PACKAGES for module in modules)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = "." if isinstance(node, ast.ImportFrom) and node.level else getattr(node, "module", None)
+            for each in node.names:
+                packages[(each.asname or each.name).partition(".")[0]] = (module or each.name).partition(".")[0]
+    return packages
+
+
+def _may_be_mindspore(name: str, imported: Mapping[str, str]) -> bool:
+    """Whether what is called so may be MindSpore's: imported from there, or in a script that imports it, or nothing."""
+    root = name.partition(".")[0]
+    if root in imported:
+        return imported[root] in PACKAGES
+    return root not in OTHERS and (not imported or any(package in PACKAGES for package in imported.values()))
 
 
 def _calls(tree: ast.Module, facts: frozenset[str]) -> Iterator[OptionCall]:
+    imported = _imported(tree)
     for node in ast.walk(tree):
-        family = FAMILIES.get(_dotted(node.func).rpartition(".")[2]) if isinstance(node, ast.Call) else None
-        if family and isinstance(node, ast.Call):
+        name = _dotted(node.func) if isinstance(node, ast.Call) else ""
+        family = FAMILIES.get(name.rpartition(".")[2])
+        if family and isinstance(node, ast.Call) and _may_be_mindspore(name, imported):
             named = {each.arg: each.value for each in node.keywords if each.arg}
             given = {name: _value(value) for name, value in named.items()}
             here = {POSITIONAL} if node.args else set()

@@ -38,7 +38,9 @@ def kept_loss_line(loss: Mapping[str, Any]) -> str:
 
 
 def share_text(sampled: int, due: int | None) -> str:
-    """`96 of 100 due`."""
+    """`96 of 100 due`; N/A where neither is known, as of another tool's results."""
+    if not sampled and due is None:
+        return UNKNOWN
     return f"{sampled:,} of {UNKNOWN if due is None else format(due, ',')} due"
 
 
@@ -81,6 +83,10 @@ TOLD = {
     "told_by": "another tool",
     "unverified": ["times are those that another tool wrote for another Ascend device; nothing here was measured"],
 }
+NO_PIPES = (
+    "the PMU columns are N/A: the other tool's files have no shares of pipes; it records them with PipeUtilization of"
+    " aic_metrics, and as MindSpore's and PyTorch's profilers with Level1"
+)
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
@@ -91,6 +97,7 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
+    is_told = job.frequency_mhz == NANOSECOND_CLOCK_MHZ
     return {
         "profagent": __version__,
         **{name: getattr(session, name) for name in _OF_SESSION},
@@ -105,9 +112,9 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
         "kept_losses": await kept_losses_of(connection, session.session),
         "implausible": await implausible_of(connection, session.session, job.job),
         "not_final": await not_final(connection, session.session, job.job),
-        "pmu": _pmu_remark(session.counter_map, likely),
+        "pmu": NO_PIPES if is_told and session.counter_map is None else _pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
-        **(TOLD if job.frequency_mhz == NANOSECOND_CLOCK_MHZ else {}),
+        **(TOLD if is_told else {}),
     }
 
 

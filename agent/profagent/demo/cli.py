@@ -23,7 +23,7 @@ from profagent.export.perfetto import PerfettoTrace
 from profagent.record.record import RecordOptions, record
 from profagent.report.report import write_report
 from profagent.store.workspace import Workspace
-from profagent.watch.cli import line_of
+from profagent.watch.lines import line_of
 from profagent.watch.watch import WatchOptions, watch
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from profagent.diff.runs import LayerName, ModelRun
 
 
-Kind = Literal["same", "renamed", "moved", "fused", "split", "inserted", "removed"]
+Kind = Literal["same", "retyped", "renamed", "moved", "fused", "split", "inserted", "removed"]
 Pairs = list[tuple[int | None, int | None]]
 
 # What a pair is worth: equal names, names that share a fused layer, equal types. Parts that names share add up to 1.
@@ -33,7 +33,9 @@ _DIAGONAL, _UP, _LEFT = 0, 1, 2
 
 
 class Match(NamedTuple):
-    """Places in both sequences that belong together; `renamed` has another name or type, `moved` another unit.
+    """Places in both sequences that belong together.
+
+    `renamed` has another name, `retyped` another type, `moved` another unit.
 
     `fused`: several of the base became one; `split`: one became several; `inserted`, `removed`: one side has none.
     """
@@ -54,8 +56,7 @@ def align(base: Sequence[LayerName], new: Sequence[LayerName]) -> list[Match]:
     for at, (i, j) in enumerate(pairs):
         if i is None or j is None:
             continue
-        kind: Kind = "same" if base[i] == new[j] else "moved" if base[i][:2] == new[j][:2] else "renamed"
-        matches[at] = Match(kind, (i,), (j,))
+        matches[at] = Match(_kind(base[i], new[j]), (i,), (j,))
         for side, layers, whole in ((0, base, new[j]), (1, new, base[i])):
             parts = _parts_of(whole, pairs, at, side, layers, joined)
             if len(parts) > 1:
@@ -68,6 +69,12 @@ def align(base: Sequence[LayerName], new: Sequence[LayerName]) -> list[Match]:
         elif at not in joined and i is None and j is not None:
             matches[at] = Match("inserted", (), (j,))
     return [match for _, match in sorted(matches.items())]
+
+
+def _kind(base: LayerName, new: LayerName) -> Kind:
+    if base.name != new.name:
+        return "renamed"
+    return "retyped" if base.type != new.type else "same" if base.unit == new.unit else "moved"
 
 
 def _pairs(base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 from profagent.cli.provenance import doubt_line, likely_counters, sampling_line
 from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, fitted_lines, markdown, printable, toned
+from profagent.formats.countermap import bound_mark
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -29,7 +30,7 @@ COLUMNS = (
 LESS = ("p", "change(us)", "BASE(us)", "NEW(us)")
 # Of runs on two devices all layers are shown, with what bounds each.
 BOUNDS = (Column("BASE bound"), Column("NEW bound"))
-OTHER_KINDS = ("moved", "renamed", "fused", "split", "inserted", "removed")
+OTHER_KINDS = ("moved", "retyped", "renamed", "fused", "split", "inserted", "removed")
 FAILED = "FAILED"
 # The column that says slower or faster.
 WHAT = 1
@@ -50,6 +51,36 @@ def _verdict(found: Diff) -> str:
     said = [layers, *([", ".join(others)] if others else [])]
     # Of layers that were changed for others the whole alone tells.
     return failed + "; ".join([*said, *totals] if parts else [*totals, *said])
+
+
+def changes_text(found: Diff) -> str:
+    """How each model changed, how certain that is, and by which layer most."""
+    base = f"session {found.base.called}" if found.base.called.isdecimal() else found.base.called
+    return f"Against {base}: {'; '.join(map(_model_change, found.models))}"
+
+
+def _model_change(model: ModelDiff) -> str:
+    total = model.total
+    if total.p is None:
+        said = f"{_change_text(total)}, but there are too few different inferences to tell a change from noise"
+    elif total.is_significant:
+        said = f"{'slower' if total.difference > 0 else 'faster'}, {_change_text(total)}, p {total.p:.4f}"
+    else:
+        said = f"{_change_text(total)}, within noise or floor"
+    changed = max(_changed_layers(model), default=None)
+    return f"{model.name} {said}{'' if changed is None else f', the layer that changed most: {changed[1]}'}"
+
+
+def _changed_layers(model: ModelDiff) -> Iterator[tuple[float, str]]:
+    """By how many µs layers changed beyond the noise, came or went, and what is to be said of that."""
+    for at, match in enumerate(model.matches):
+        change = model.changes.get(at)
+        if change is None:
+            name, kind, base, new, *_ = _alone(model, match)
+            mean = float(base or new or 0.0)
+            yield mean, f"{name} {kind} ({mean:.1f} us)"
+        elif change.is_significant:
+            yield abs(change.difference), f"{_names(model, match)} {_change_text(change)}"
 
 
 def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: str) -> str:
@@ -86,17 +117,18 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def _layer_rows(
-    model: ModelDiff, likely: Collection[str] = (), *, across_devices: bool = False
-) -> list[tuple[Cell, ...]]:
-    """Rows of COLUMNS: layers that are slower, faster or others, in their order; `likely` counters are marked.
+def _layer_rows(found: Diff, model: ModelDiff) -> list[tuple[Cell, ...]]:
+    """Rows of COLUMNS: layers that are slower, faster or others, in their order; counters that are likely are marked.
 
     Across devices they are all layers, with BOUNDS.
     """
     rows: list[tuple[Cell, ...]] = []
+    likely, across_devices = _likely(found), _is_across_devices(found)
+    marks = [bound_mark(likely_counters(run.provenance)) for run in (found.base, found.new)]
     for at, match in enumerate(model.matches):
         change = model.changes.get(at)
-        bounds = _bounds(model, match) if across_devices else ()
+        told = _bounds(model, match) if across_devices else ()
+        bounds = tuple(bound and f"{bound}{mark}" for bound, mark in zip(told, marks, strict=False))
         if change is None:
             rows.append((*_alone(model, match), *bounds))
         elif change.is_significant or match.kind != "same" or across_devices:
@@ -105,7 +137,11 @@ def _layer_rows(
     return rows
 
 
-def _bounds(model: ModelDiff, match: Match) -> tuple[Cell, ...]:
+def _is_across_devices(found: Diff) -> bool:
+    return found.base.is_told or found.new.is_told
+
+
+def _bounds(model: ModelDiff, match: Match) -> tuple[str | None, ...]:
     """What bounds each side; of several layers none is told."""
     sides = ((model.base, match.base), (model.new, match.new))
     return tuple(run.bound_of(places[0]) if len(places) == 1 else None for run, places in sides)
@@ -161,9 +197,8 @@ def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[
     for model in found.models:
         yield ""
         yield from map(shown, _model_lines(model))
-        across_devices = found.base.is_told or found.new.is_told
-        columns = (*COLUMNS, *BOUNDS) if across_devices else COLUMNS
-        if rows := _layer_rows(model, _likely(found), across_devices=across_devices):
+        columns = (*COLUMNS, *BOUNDS) if _is_across_devices(found) else COLUMNS
+        if rows := _layer_rows(found, model):
             yield ""
             if as_markdown:
                 yield from _markdown_table(columns, rows)
@@ -194,6 +229,8 @@ def _remarks(found: Diff) -> Iterator[str]:
     yield from (f"unfair: {line}" for line in found.unfair)
     if likely := _likely(found):
         yield doubt_line(likely)
+    if _is_across_devices(found) and any(match.kind == "renamed" for model in found.models for match in model.matches):
+        yield "renamed layers are paired by their order, where their types or parts of their names are alike"
     yield from (f"model {name} is only in {side}" for side, name in found.only)
 
 
@@ -252,7 +289,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
         "base": _run(found.base),
         "new": _run(found.new),
         "total": _change(found.total),
-        "models": [_model(model, has_bounds=found.base.is_told or found.new.is_told) for model in found.models],
+        "models": [_model(model, has_bounds=_is_across_devices(found)) for model in found.models],
         "only": [{"in": side, "model": name} for side, name in found.only],
         "calls": [_change(change) for change in found.calls],
     }

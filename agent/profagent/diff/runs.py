@@ -16,6 +16,7 @@ import numpy as np
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
+from profagent.formats.records import AI_CPU, is_on_ai_cpu
 from profagent.stats.figures import UNITS, UNKNOWN, left_out, warm_up
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.stats.figures import JobRecords
+    from profagent.store.queries import LayerRow
     from profagent.store.series import JobSeries, RecordSeries
 
 METADATA_FILE = "metadata.json"
@@ -151,7 +153,7 @@ def _model_run(job: JobRecords, model: int, name: str, keeps: NDArray[np.bool_])
     return ModelRun(
         name,
         tuple(
-            LayerName(layer.name, layer.type, unit) if layer else LayerName(UNKNOWN, UNKNOWN, unit)
+            _layer_name(layer, unit) if layer else LayerName(UNKNOWN, UNKNOWN, unit)
             for layer, (*_, unit) in zip(names, keys, strict=True)
         ),
         times[~np.isnan(times).all(axis=1)],
@@ -164,6 +166,13 @@ def _model_run(job: JobRecords, model: int, name: str, keeps: NDArray[np.bool_])
         _counters(series, kept, {layer: place for place, (_, layer, unit) in enumerate(keys) if unit == UNITS[0]}),
         job.bound,
     )
+
+
+def _layer_name(layer: LayerRow, unit: str) -> LayerName:
+    """As another tool tells by the type that a layer ran on the AI CPU, so that it stands beside those of a board."""
+    if is_on_ai_cpu(layer.type):
+        return LayerName(layer.name, layer.type.removesuffix(f" ({AI_CPU})"), UNITS[1])
+    return LayerName(layer.name, layer.type, unit)
 
 
 def _layer_times(records: RecordSeries, keeps: NDArray[np.bool_]) -> Iterator[tuple[int, NDArray[np.float64]]]:

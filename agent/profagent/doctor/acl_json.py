@@ -71,6 +71,11 @@ def meant_key(key: str) -> str | None:
     return by_plain[alike[0]] if alike else None
 
 
+def is_meant_profiler(key: str) -> bool:
+    """Whether a key of the file is `profiler`, or a slip of it."""
+    return bool(difflib.get_close_matches(key.casefold(), ["profiler"], cutoff=_ALIKE))
+
+
 def _findings(loaded: object, output: str, roots: Sequence[str] | None) -> Iterator[Finding]:
     if not isinstance(loaded, dict):
         yield bad("acl-json", "it holds no object", _SET)
@@ -89,6 +94,9 @@ def _findings(loaded: object, output: str, roots: Sequence[str] | None) -> Itera
     if slips:
         evidence = ", ".join(f"{key!r} (meant: {meant!r}?)" for key, meant in slips.items())
         yield bad("acl-keys", f"keys that the runtime does not know: {evidence}", "rename them")
+    if others := [key for key in profiler if meant_key(key) is None]:
+        evidence = ", ".join(map(repr, others))
+        yield unknown("acl-keys", f"keys that the runtime does not know, and ignores: {evidence}", "leave them out")
     yield _switch(profiler.get("switch"))
     yield _items(profiler)
     yield _interval(profiler.get("interval", "0"))
@@ -107,13 +115,10 @@ def _not_strings(value: object, name: str) -> Iterator[str]:
 
 
 def _no_profiler(loaded: Mapping[str, object]) -> Finding:
-    meant = [key for key in loaded if key.casefold() == "profiler"]
+    meant = [key for key in loaded if is_meant_profiler(key)]
     if meant:
-        return bad(
-            "acl-switch",
-            f"the key is {meant[0]!r}, not exactly 'profiler': nothing is recorded",
-            "write it in small letters",
-        )
+        why = f"the key is {meant[0]!r}, not exactly 'profiler': nothing is recorded"
+        return bad("acl-switch", why, "write it as 'profiler'")
     why = "no object 'profiler': nothing is recorded, unless the program itself calls svp_acl_prof_init"
     return unknown("acl-switch", why, _SET)
 
@@ -147,7 +152,7 @@ def _items(profiler: Mapping[str, object]) -> Finding:
             wrong.append(f"{other!r} alone: the libraries read {key!r}")
         elif isinstance(value, str) and value.casefold() == wanted.casefold():
             wrong.append(f"{key} is {value!r}, and must be exactly {wanted!r}")
-        elif key == "aic_metrics" and value is not None:
+        elif value is not None and (key == "aic_metrics" or value not in ("", "off")):
             wrong.append(f"{key} is {value!r}: only {wanted!r} records")
     evidence = f"recorded: {', '.join(recorded) or 'nothing'}"
     if wrong:

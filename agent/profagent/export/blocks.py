@@ -202,12 +202,3 @@ class Clock:
         if self._offset_us is not None:
             ns -= np.rint(np.vectorize(self._offset_us, otypes=[np.float64])(times) * NS_PER_US).astype(np.int64)
         return ns
-
-
-def woven(columns: Sequence[Sequence[bytes]]) -> bytes:
-    """The pieces of the first event, then those of the next one."""
-    width = len(columns)
-    pieces: list[bytes] = [b""] * (width * len(columns[0]))
-    for at, column in enumerate(columns):
-        pieces[at::width] = column
-    return b"".join(pieces)

@@ -30,11 +30,10 @@ from profagent.export.merged_cli import perfetto, speedscope, trace
 from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.formats.records import shown_mhz
 from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
-from profagent.store.database import reading
+from profagent.store.database import event_counts, reading
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
 from profagent.store.selection import Choice, Selection
 from profagent.store.sessions import require_records
-from profagent.store.sources import event_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -249,7 +248,7 @@ async def _ended(target: Target, exported: Sequence[Exported], prefix: str, choi
     files = [name for job in exported for name in job.files]
     if choice.inference is not None and not any(name.startswith(prefix) for name in files):
         tell(f"no inference has the picture count {choice.inference}")
-    is_without = any(not job.files for job in exported)
+    is_without = not all(job.files for job in exported) or not exported
     return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
 

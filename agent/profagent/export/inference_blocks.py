@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -43,32 +44,34 @@ LATEST_US = 2.0**53
 class _Segment:
     """A segment with the places of its layers, and what holds them all. `is_row`: each ends before the next begins."""
 
-    __slots__ = ("begin", "end", "end_ns", "has_ratios", "is_row", "row", "start_ns")
+    __slots__ = ("begin", "end", "end_ns", "has_ratios", "is_row", "label", "start_ns")
 
-    def __init__(self, row: PlacedSegment, begin: int, end: int, times: Sequence[int]) -> None:
-        self.row, self.begin, self.end = row, begin, end
+    def __init__(self, label: Label, begin: int, end: int, times: Sequence[int]) -> None:
+        self.label, self.begin, self.end = label, begin, end
         self.start_ns, self.end_ns = min(times), max(times)
         self.is_row = self.has_ratios = False
 
 
 class InferencePage:
-    """Makes the blocks of a page. Each slice holds what is in it, also where `.done` files are too coarse."""
+    """Makes the blocks of a page. Each slice holds what is in it, also where `.done` files are too coarse.
 
-    def __init__(self, page: Page, layers: Mapping[int, LayerRow], clock: Clock, frequency_mhz: int | None) -> None:
-        self._page, self._layers, self._clock = page, layers, clock
-        self._rows = {row.segment: row for row in page.segments}
-        bases = [np.nan if row.start_us is None else clock.ns(row.start_us) for row in page.segments]
-        self._numbers = integers([row.segment for row in page.segments])
-        self._bases = np.array(bases, np.float64)
-        self._place(frequency_mhz)
-        self._segments = self._held()
+    What takes long is done as it is made, which may be in another process.
+    """
 
-    def _place(self, frequency_mhz: int | None) -> None:
+    def __init__(self, page: Page, clock: Clock, frequency_mhz: int | None) -> None:
+        self.spans, self.records = page.spans, page.records
+        self._clock = clock
+        self._place(page, frequency_mhz)
+        self._segments = self._held({row.segment: row for row in page.segments})
+
+    def _place(self, page: Page, frequency_mhz: int | None) -> None:
         """All layers whose place in time is known, by segment and start."""
-        aicore, aicpu = self._page.aicore, self._page.aicpu
+        aicore, aicpu = page.aicore, page.aicpu
         ns_per_tick = np.nan if frequency_mhz is None else CYCLES_PER_TICK * NS_PER_US / frequency_mhz
+        starts_ns = [np.nan if row.start_us is None else self._clock.ns(row.start_us) for row in page.segments]
+        numbers = integers([row.segment for row in page.segments])
         # Each end is computed as the next start is: neighbours meet.
-        base = self._bases[np.searchsorted(self._numbers, aicore.segment)]
+        base = np.array(starts_ns, np.float64)[np.searchsorted(numbers, aicore.segment)]
         known = ~np.isnan(base) & ~np.isnan(ns_per_tick)
         base_ns = np.where(known, base, 0.0).astype(np.int64)
         ticks = [np.rint(np.where(known, each * ns_per_tick, 0.0)) for each in (aicore.begin, aicore.end)]
@@ -87,15 +90,16 @@ class InferencePage:
         none = np.full((int(cpu_known.sum()), aicore.ratios.shape[1]), np.nan)
         self._ratios = np.concatenate([aicore.ratios[known], none])[order]
 
-    def _held(self) -> dict[int, list[_Segment]]:
+    def _held(self, rows: Mapping[int, PlacedSegment]) -> dict[int, list[_Segment]]:
         """Segments that hold a layer, by their inference's position, in the order in which they ran."""
         if not len(self._segment):
             return {}
         begins = np.append(0, (self._segment[1:] != self._segment[:-1]).nonzero()[0] + 1)
-        found = self._segments_at(begins)
+        of_rows = [rows[number] for number in self._segment[begins].tolist()]
+        found = self._segments_at(begins, of_rows)
         by_position: dict[int, list[_Segment]] = {}
-        for segment in found:
-            by_position.setdefault(segment.row.position, []).append(segment)
+        for row, segment in zip(of_rows, found, strict=True):
+            by_position.setdefault(row.position, []).append(segment)
         for segments in by_position.values():
             segments.sort(key=lambda segment: (segment.start_ns, -segment.end_ns))
             _take_slack(segments)
@@ -105,31 +109,32 @@ class InferencePage:
         self._end = np.maximum(self._end, self._start)
         follows = np.append(True, self._start[1:] >= self._end[:-1])
         follows[begins] = True
-        rows = np.logical_and.reduceat(follows, begins).tolist()
+        are_rows = np.logical_and.reduceat(follows, begins).tolist()
         ratios = np.logical_or.reduceat(~np.isnan(self._ratios).all(axis=1), begins).tolist()
-        for segment, is_row, has_ratios in zip(found, rows, ratios, strict=True):
+        for segment, is_row, has_ratios in zip(found, are_rows, ratios, strict=True):
             segment.is_row, segment.has_ratios = is_row, has_ratios
         return by_position
 
-    def _segments_at(self, begins: NDArray[np.int64]) -> list[_Segment]:
+    def _segments_at(self, begins: NDArray[np.int64], rows: Sequence[PlacedSegment]) -> list[_Segment]:
         """The segments whose layers begin there."""
-        ends = np.append(begins[1:], len(self._segment)).tolist()
-        columns = self._start[begins], np.maximum.reduceat(self._end, begins), self._segment[begins], begins
+        ends = np.append(begins[1:], len(self._segment))
+        columns = self._start[begins], np.maximum.reduceat(self._end, begins), begins, ends
         found: list[_Segment] = []
-        for first_ns, last_ns, number, begin in zip(*(column.tolist() for column in columns), strict=True):
-            row = self._rows[number]
+        for row, first_ns, last_ns, begin, end in zip(rows, *(column.tolist() for column in columns), strict=True):
             times = [first_ns, last_ns]
             times += [self._clock.ns(time) for time in (row.start_us, row.end_us) if time is not None]
-            found.append(_Segment(row, begin, ends[len(found)], times))
+            found.append(_Segment(_segment_label(row.is_aicpu, row.net), begin, end, times))
         return found
 
-    def blocks(self, tracks: Tracks, process: str, executed: Collection[int]) -> Iterator[Counters | Slices]:
+    def blocks(
+        self, tracks: Tracks, process: str, layers: Mapping[int, LayerRow], executed: Collection[int]
+    ) -> Iterator[Counters | Slices]:
         """PMU counters that fall to 0 as their inference ends, and the slices; arrows lead to `executed` ones."""
         labels, flows = Labels(), []
         upper: list[tuple[int, int, int, int]] = []
         ends: list[int] = []
         layer_track = np.zeros(len(self._segment), np.int64)
-        for span in self._page.spans:
+        for span in self.spans:
             segments = self._segments.get(span.position, [])
             times = [self._clock.ns(time) for time in (span.start_us, span.end_us) if time is not None]
             times += [time for each in segments for time in (each.start_ns, each.end_ns)]
@@ -140,10 +145,10 @@ class InferencePage:
             args = args_text({"current_pic_count": span.current_pic_count})
             label = labels.of(Label(f"inference {span.current_pic_count}", "inference", args))
             upper.append((label, tracks.take(*place, start_ns, end_ns), start_ns, end_ns))
-            for segment in segments:
-                track = tracks.take(*place, segment.start_ns, segment.end_ns)
-                upper.append((labels.of(_segment_label(segment.row)), track, segment.start_ns, segment.end_ns))
-                layer_track[segment.begin : segment.end] = self._layer_tracks(segment, track, tracks, place)
+            for segment, own in zip(segments, _places(segments, place), strict=True):
+                track = tracks.take(*own, segment.start_ns, segment.end_ns)
+                upper.append((labels.of(segment.label), track, segment.start_ns, segment.end_ns))
+                layer_track[segment.begin : segment.end] = self._layer_tracks(segment, track, tracks, own)
             if span.inference in executed and segments:
                 first = len(upper) - len(segments)
                 flows += [(first + at, "t", span.inference) for at in range(len(segments))]
@@ -156,7 +161,10 @@ class InferencePage:
             columns = np.zeros(len(ends), np.int64), integers(ends), np.zeros((len(ends), len(RATIOS)))
             yield Counters([zeros], *columns)
         if upper:
-            yield self._slices(labels, upper, layer_track, pid, flows)
+            kinds, kind = np.unique(self._kind, return_inverse=True)
+            numbers = integers([labels.of(_layer_label(each, layers)) for each in kinds.tolist()])
+            of_layers = numbers[kind] if len(kinds) else kind, layer_track
+            yield self._slices(labels, upper, of_layers, pid, flows)
 
     def _layer_tracks(self, segment: _Segment, track: int, tracks: Tracks, place: tuple[str, str]) -> int | list[int]:
         """The track of a segment is that of its layers, where each ends before the next begins."""
@@ -170,16 +178,13 @@ class InferencePage:
         self,
         labels: Labels,
         upper: Sequence[tuple[int, int, int, int]],
-        layer_track: NDArray[np.int64],
+        of_layers: tuple[NDArray[np.int64], NDArray[np.int64]],
         pid: int,
         flows: Sequence[tuple[int, str, int]],
     ) -> Slices:
         """All of it by start; what holds others is before them."""
-        kinds, kind = np.unique(self._kind, return_inverse=True)
-        numbers = integers([labels.of(self._layer_label(each)) for each in kinds.tolist()])
         columns = np.array(upper, np.int64).T
-        layer = numbers[kind] if len(kinds) else kind
-        found = (layer, layer_track, self._start, self._end)
+        found = (*of_layers, self._start, self._end)
         label, track, start, end = (np.concatenate(pair) for pair in zip(columns, found, strict=True))
         order = np.argsort(start, kind="stable")
         place = np.empty_like(order)
@@ -191,18 +196,29 @@ class InferencePage:
         arrows = tuple(Flow(int(place[at]), what, number) for at, what, number in flows)
         return Slices(labels.all, label[order], track[order], start[order], end[order], values, arrows)
 
-    def _layer_label(self, kind: int) -> Label:
-        index, is_cpu = divmod(kind, 2)
-        category = "cpu-layer" if is_cpu else "layer"
-        layer = self._layers.get(index)
-        if layer is None:
-            return Label(UNKNOWN, category)
-        return Label(layer.name, category, args_text({"type": layer.type}))
+
+def _layer_label(kind: int, layers: Mapping[int, LayerRow]) -> Label:
+    index, is_cpu = divmod(kind, 2)
+    category = "cpu-layer" if is_cpu else "layer"
+    layer = layers.get(index)
+    if layer is None:
+        return Label(UNKNOWN, category)
+    return Label(layer.name, category, args_text({"type": layer.type}))
 
 
-def _segment_label(row: PlacedSegment) -> Label:
-    unit, category = ("CPU", "cpu-segment") if row.is_aicpu else ("NPU", "segment")
-    return Label(f"{unit} segment {row.net}", category)
+@lru_cache
+def _segment_label(is_aicpu: int, net: int) -> Label:
+    unit, category = ("CPU", "cpu-segment") if is_aicpu else ("NPU", "segment")
+    return Label(f"{unit} segment {net}", category)
+
+
+def _places(segments: Sequence[_Segment], place: tuple[str, str]) -> list[tuple[str, str]]:
+    """Where segments of an inference are shown: each for itself where streams run at a time.
+
+    Else layers of one would stand among those of another.
+    """
+    is_parallel = any(after.start_ns < before.end_ns for before, after in pairwise(segments))
+    return [(place[0], segment.label.name) if is_parallel else place for segment in segments]
 
 
 def _take_slack(segments: Sequence[_Segment]) -> None:

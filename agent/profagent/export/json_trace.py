@@ -1,32 +1,62 @@
 """A trace in the Trace Event Format (JSON), in files of a bounded size.
 
-Texts that events have in common are made once; what differs is numbers, of which msgspec writes a column at a time.
+Events are made from columns by `map`, and msgspec writes those of a block at once: no step of it is Python's own.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import lru_cache
+from itertools import count, repeat, starmap
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
 
-from profagent.export.blocks import FLOW, NO_ARGS, NS_PER_US, Instants, Slices, woven
+from profagent.export.blocks import FLOW, NO_ARGS, NS_PER_US, Instants, Slices
 from profagent.files import written_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from profagent.export.blocks import Block, Counters, Label, Values
+    from profagent.export.blocks import Block, Counters, Flow, Label, Values
     from profagent.export.tracks import Tracks
 
 LARGEST_PART_BYTES = 100_000_000
+BEGINNING = b'{"traceEvents":['
 SEPARATOR = b",\n"
 _encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
+_Args = msgspec.Raw | msgspec.UnsetType
+
+
+class _OnTrack(msgspec.Struct, tag_field="ph", gc=False):
+    name: str
+    pid: int
+    tid: int
+    ts: float
+
+
+class _Slice(_OnTrack, tag="X", gc=False):
+    dur: float
+    cat: str
+    args: _Args = msgspec.UNSET
+
+
+class _Instant(_OnTrack, tag="i", gc=False):
+    cat: str
+    s: str
+    args: _Args = msgspec.UNSET
+
+
+class _Change(msgspec.Struct, tag_field="ph", tag="C", gc=False):
+    name: str
+    pid: int
+    ts: float
+    args: Any
 
 
 class JsonTrace:
@@ -70,6 +100,12 @@ class JsonTrace:
         """End the last part."""
         self._metadata = metadata
         self._end_part(None)
+        # What a longer trace of this name left would be taken for parts of this one.
+        for number in count(len(self.files) + 1):
+            path = self._path(number)
+            if not _is_trace(path):
+                return
+            path.unlink()
 
     def _names(self, block: Block) -> bytes:
         """Names of processes and tracks that this part does not have yet."""
@@ -86,16 +122,23 @@ class JsonTrace:
         self._out = self._opened.enter_context(written_atomically(path))
         self._named = set()
         self._before = b"\n"
-        self._size = self._out.write(b'{"traceEvents":[')
+        self._size = self._out.write(BEGINNING)
 
     def _put(self, events: bytes) -> None:
-        self._size += self._out.write(self._before + events.removesuffix(SEPARATOR))
+        self._size += self._out.write(self._before) + self._out.write(memoryview(events)[: -len(SEPARATOR)])
         self._before = SEPARATOR
 
     def _end_part(self, goes_on_in: str | None) -> None:
         told = {**self._metadata, "part": len(self.files), "goes_on_in": goes_on_in}
         self._out.write(b'\n],"displayTimeUnit":"ms","metadata":' + _encode(told) + b"}\n")
         self._opened.close()
+
+
+def _is_trace(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(BEGINNING)) == BEGINNING
 
 
 def _places(block: Block, tracks: Tracks) -> set[tuple[int, int]]:
@@ -109,9 +152,15 @@ def _places(block: Block, tracks: Tracks) -> set[tuple[int, int]]:
 
 
 def _name(tracks: Tracks, pid: int, track: int) -> bytes:
-    what, name = ("thread_name", tracks.names[track]) if track else ("process_name", tracks.process_names[pid])
-    tid = {"tid": track} if track else {}
-    return _encode({"ph": "M", "name": what, "pid": pid, **tid, "args": {"name": name}}) + SEPARATOR
+    """Metadata events: of a process its place as well, for viewers sort processes by name."""
+    if track:
+        return _metadata("thread_name", pid, {"name": tracks.names[track]}, tid=track)
+    named = _metadata("process_name", pid, {"name": tracks.process_names[pid]})
+    return named + _metadata("process_sort_index", pid, {"sort_index": pid})
+
+
+def _metadata(name: str, pid: int, args: Mapping[str, object], **tid: int) -> bytes:
+    return _encode({"ph": "M", "name": name, "pid": pid, **tid, "args": args}) + SEPARATOR
 
 
 def _events(block: Block, tracks: Tracks) -> bytes:
@@ -121,95 +170,85 @@ def _events(block: Block, tracks: Tracks) -> bytes:
 
 
 def _slices(block: Slices, tracks: Tracks) -> bytes:
-    heads, tails = _by_label(block, tracks, "X")
-    for flow in block.flows:
-        track = int(block.track[flow.place])
-        at = int(block.start_ns[flow.place]) / NS_PER_US
-        event = {"ph": flow.kind, "name": FLOW, "pid": tracks.pids[track], "tid": track, "ts": at, "cat": FLOW}
-        tails[flow.place] += _encode({**event, "id": flow.number, "bp": "e"}) + SEPARATOR
-    starts = _microseconds(block.start_ns)
-    durations = _microseconds(block.end_ns - block.start_ns)
-    columns = [heads, starts, [b',"dur":'] * block.size, durations, tails]
-    if block.values is not None:
-        columns += _changes(block.values, starts)
-    return woven(columns)
+    starts, durations = _microseconds(block.start_ns), _microseconds(block.end_ns - block.start_ns)
+    names, pids, categories, args = _of_labels(block, tracks)
+    events: list[Any] = [*map(_Slice, names, pids, block.track.tolist(), starts, durations, categories, args)]
+    if block.values is None and not block.flows:
+        return _lines(events)
+    rows, changes = ([], []) if block.values is None else _changes(block.values, starts)
+    arrows = [_arrow(flow, events[flow.place]) for flow in block.flows]
+    # Behind each slice come its arrows, then the counters that it changes.
+    places = range(block.size), [flow.place for flow in block.flows], rows
+    order = np.concatenate([np.array(each, np.int64) * 3 + rank for rank, each in enumerate(places)]).argsort()
+    events += arrows + changes
+    return _lines(np.fromiter(events, object, len(events))[order].tolist())
 
 
-def _changes(values: Values, starts: Sequence[bytes]) -> list[list[bytes]]:
-    """The counters of slices: the pieces of an event for each that has some, else nothing."""
-    head = _encode({"ph": "C", "name": values.title, "pid": values.pid})[:-1] + b',"ts":'
-    args: list[bytes | None] = [None] * len(starts)
+def _arrow(flow: Flow, at: _Slice) -> dict[str, Any]:
+    event = {"ph": flow.kind, "name": FLOW, "pid": at.pid, "tid": at.tid, "ts": at.ts, "cat": FLOW}
+    return {**event, "id": flow.number, "bp": "e"}
+
+
+def _changes(values: Values, starts: Sequence[float]) -> tuple[list[int], list[Any]]:
+    """The slices that have counters, and these as an event for each."""
+    found: list[int] = []
+    changes: list[Any] = []
     is_there = np.invert(np.isnan(values.values))
     # Which of the counters there are is nearly always the same in all that have some.
     kinds, kind = np.unique(is_there @ (1 << np.arange(len(values.names))), return_inverse=True)
     for place, bits in enumerate(kinds.tolist()):
         there = [at for at in range(len(values.names)) if bits >> at & 1]
         if there:
-            rows = (kind == place).nonzero()[0]
+            rows = (kind == place).nonzero()[0].tolist()
             made = _args_type(tuple(values.names[at] for at in there))
-            objects = [made(*row) for row in values.values[np.ix_(rows, there)].tolist()]
-            for row, text in zip(rows.tolist(), _encode(objects)[2:-2].split(b"},{"), strict=True):
-                args[row] = text
-    there_are = [text is not None for text in args]
-    return [
-        [head if one else b"" for one in there_are],
-        [at if one else b"" for at, one in zip(starts, there_are, strict=True)],
-        [b',"args":{' if one else b"" for one in there_are],
-        [text or b"" for text in args],
-        [b"}}" + SEPARATOR if one else b"" for one in there_are],
-    ]
+            args = starmap(made, values.values[np.ix_(rows, there)].tolist())
+            found += rows
+            changes += map(_Change, repeat(values.title), repeat(values.pid), map(starts.__getitem__, rows), args)
+    return found, changes
 
 
 @lru_cache
 def _args_type(names: tuple[str, ...]) -> type[msgspec.Struct]:
-    return msgspec.defstruct("Args", [(name, float) for name in names])
+    return msgspec.defstruct("Args", [(name, float) for name in names], gc=False)
 
 
 def _instants(block: Instants, tracks: Tracks) -> bytes:
-    heads, tails = _by_label(block, tracks, "i", f',"s":"{block.scope}"'.encode())
-    return woven([heads, _microseconds(block.at_ns), tails])
+    names, pids, categories, args = _of_labels(block, tracks)
+    scopes = repeat(block.scope)
+    at = _microseconds(block.at_ns)
+    return _lines([*map(_Instant, names, pids, block.track.tolist(), at, categories, scopes, args)])
 
 
 def _counters(block: Counters) -> bytes:
-    heads = [
-        _encode({"ph": "C", "name": series[0].shown, "pid": series[0].pid})[:-1] + b',"ts":' for series in block.series
-    ]
-    columns: list[Sequence[bytes]] = [_picked(heads, block.kind), _microseconds(block.at_ns)]
-    texts = _numbers(block.values.ravel().tolist())
-    width = block.values.shape[1]
-    for at in range(width):
-        opening = b"," if at else b',"args":{'
-        names = [opening + _encode(series[at].name) + b":" for series in block.series]
-        columns += [_picked(names, block.kind), texts[at::width]]
-    return woven([*columns, [b"}}" + SEPARATOR] * block.size])
+    series = [block.series[kind] for kind in block.kind.tolist()]
+    columns = zip(series, _microseconds(block.at_ns), block.values.tolist(), strict=True)
+    return _lines(
+        [
+            _Change(each[0].shown, each[0].pid, at, {one.name: value for one, value in zip(each, row, strict=True)})
+            for each, at, row in columns
+        ]
+    )
 
 
-def _by_label(
-    block: Slices | Instants, tracks: Tracks, phase: str, more: bytes = b""
-) -> tuple[list[bytes], list[bytes]]:
-    """What stands before and behind the numbers of each event: made once for each label and track."""
-    pairs, place = np.unique(block.track * len(block.labels) + block.label, return_inverse=True)
-    found = [(block.labels[pair % len(block.labels)], pair // len(block.labels)) for pair in pairs.tolist()]
-    heads = [
-        _encode({"ph": phase, "name": label.name, "pid": tracks.pids[track], "tid": track})[:-1] + b',"ts":'
-        for label, track in found
-    ]
-    tails = [_tail(label, more) for label, _ in found]
-    return _picked(heads, place), _picked(tails, place)
+def _of_labels(block: Slices | Instants, tracks: Tracks) -> tuple[list[Any], ...]:
+    """Columns of what labels and tracks tell: names, processes, categories and args."""
+    columns = zip(*((label.name, label.category, _args(label)) for label in block.labels), strict=True)
+    names, categories, args = (_picked(column, block.label) for column in columns)
+    return names, _picked(tracks.pids, block.track), categories, args
 
 
-def _tail(label: Label, more: bytes) -> bytes:
-    args = b"" if label.args == NO_ARGS else b',"args":' + label.args.encode()
-    return b',"cat":' + _encode(label.category) + more + args + b"}" + SEPARATOR
+def _args(label: Label) -> _Args:
+    return msgspec.UNSET if label.args == NO_ARGS else msgspec.Raw(label.args.encode())
 
 
-def _picked(texts: Sequence[bytes], places: NDArray[np.int64]) -> list[bytes]:
-    return np.array(texts, object)[places].tolist()  # type: ignore[no-any-return]
+def _picked(values: Sequence[Any], places: NDArray[np.int64]) -> list[Any]:
+    return np.fromiter(values, object, len(values))[places].tolist()  # type: ignore[no-any-return]
 
 
-def _microseconds(ns: NDArray[np.int64]) -> list[bytes]:
-    return _numbers((ns / NS_PER_US).tolist())
+def _microseconds(ns: NDArray[np.int64]) -> list[float]:
+    return (ns / NS_PER_US).tolist()  # type: ignore[no-any-return]
 
 
-def _numbers(values: list[float]) -> list[bytes]:
-    return _encode(values)[1:-1].split(b",")
+def _lines(events: Sequence[Any]) -> bytes:
+    """No text in JSON has a bare line feed."""
+    return _encode_lines(events).replace(b"\n", SEPARATOR)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from profagent import __version__
 from profagent.cli.progress import progress
 from profagent.errors import UsageError
-from profagent.export.blocks import Clock
+from profagent.export.blocks import Clock, Slices
 from profagent.export.clocks import clock_line
 from profagent.export.json_trace import JsonTrace
 from profagent.export.session_trace import SessionTrace, Wanted
-from profagent.export.told import told_of
+from profagent.export.told import title_of, told_of
 from profagent.export.tracks import Tracks
 from profagent.files import make_directory
-from profagent.store.database import fetched, reading
+from profagent.store.database import fetched
+from profagent.store.page_reader import PageReader
 from profagent.store.queries import find_session
 from profagent.store.sessions import require_records
 
@@ -101,22 +102,29 @@ async def export_trace(
         tracks, events = Tracks(), 0
         total = sum(source.trace.rows for source in sources)
         with writer(file, tracks, metadata) as out, progress("export", "rows") as shown:
-            for source, line in zip(sources, lines, strict=True):
+            for number, (source, line) in enumerate(zip(sources, lines, strict=True)):
                 clock = Clock(origin_us, line.offset_at if line else None)
                 async for block in source.trace.blocks(clock, tracks):
-                    events += out.write(block)
+                    events += out.write(_numbered(block, number))
                     shown(sum(each.trace.rows_done for each in sources), total)
             metadata["unplaced"] = sum(source.trace.unplaced for source in sources)
             out.end(metadata)
         return Merged(out.files, events, metadata["unplaced"], metadata)
 
 
+def _numbered(block: Block, source: int) -> Block:
+    """Arrows of each source with numbers of their own: every database counts its inferences from 1."""
+    if not source or not isinstance(block, Slices):
+        return block
+    return block._replace(flows=tuple(flow._replace(number=(source << 40) + flow.number) for flow in block.flows))
+
+
 async def _source(stack: AsyncExitStack, operand: Operand, wanted: Wanted) -> _Source:
-    connection = await stack.enter_async_context(reading(operand.database))
+    reader = await stack.enter_async_context(PageReader.of(operand.database))
+    connection = reader.connection
     session = await find_session(connection, operand.session)
     await require_records(connection, session.session)
-    title = f"{session.hostname or session.board[:8]} session {session.session}"
-    trace = SessionTrace(connection, session, title, wanted)
     line = clock_line(await fetched(connection, _CLOCKS, (session.session,)))
     told = {**await told_of(connection, session), "clock_offset_us": None if line is None else line._asdict()}
+    trace = SessionTrace(reader, session, title_of(told), wanted)
     return _Source(trace, line, await trace.plan(), told)

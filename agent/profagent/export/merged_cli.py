@@ -85,6 +85,8 @@ async def trace(*, part_size: int, as_json: bool, **chosen: Any) -> None:
     """
     writer = functools.partial(JsonTrace, largest_bytes=part_size * MB)
     merged = await _merged("trace.json", writer, **chosen)
+    if len(merged.files) > 1:
+        tell("cut by tracks: no file has all of a time. --from and --to choose a time, `export perfetto` is one file")
     _tell(merged, "one file" if len(merged.files) > 1 else "it", as_json=as_json)
 
 
@@ -132,6 +134,8 @@ async def _merged(  # noqa: PLR0913 - one parameter an option
     found = [await named_target(target, None, _workspace_of(target, workspace), maps) for target in targets]
     wanted = Wanted(last, _time_us(from_text), _time_us(to_text))
     operands = [Operand(target.database, target.session) for target in found]
+    if len({*operands}) < len(operands):
+        raise UsageError("a session is named twice", hint="name each once")
     return await export_trace(operands, output or found[0].output("trace") / name, wanted, writer)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -32,6 +33,8 @@ VIEWS = (
     "metrics",
     "sessions",
     "ledger",
+    "ascend_files",
+    "ascend_values",
 )
 # Rows that are compressed together, and of which as many are in memory.
 ROWS_PER_GROUP = 100_000
@@ -40,11 +43,13 @@ US_PER_S = 1_000_000
 _WHOLE = frozenset(
     "session device_id model_id stream_id batch_num input_pic_num load cache_hit cache_miss complete inference segment"  # noqa: SIM905 - names
     " sequence layer_index layer_id ticks pid tid process thread lane number simulated jobs inferences losses notes"
-    " sampled due passed_over stopped_early first last count".split()
+    " sampled due passed_over stopped_early first last count row rows".split()
 )
 _FRACTIONS = frozenset({*COUNTER_NAMES, "value"})
 # It may be 2^64 - 1, which the database has as a text.
 _COUNTS = frozenset({"current_pic_count"})
+# It has what stands in files of any kind; as a text it is as it was written there.
+_MIXED = ("ascend_values", "value")
 # A partition's name says it.
 _PARTITIONED = "board"
 
@@ -69,17 +74,21 @@ async def export_parquet(database: Path, folder: Path, session: int | None = Non
         raise UsageError("Parquet needs pyarrow, which is not installed", hint=hint) from error
     async with reading(database) as connection:
         row, metadata = await session_to_export(connection, session)
-        (started_us,) = await fetched_one(
-            connection, "SELECT started_us FROM sessions WHERE session = ?", (row.session,)
-        )
-        day = datetime.fromtimestamp(started_us / US_PER_S, UTC).date()
+        (address,) = await fetched_one(connection, "SELECT address FROM session WHERE session = ?", (row.session,))
+        day = datetime.fromtimestamp(row.started_us / US_PER_S, UTC).date()
         there = {name for (name,) in await fetched(connection, "SELECT name FROM sqlite_master WHERE type = 'view'")}
+        # Databases count their sessions alike: a capture is known by its beginning as well, and a JOB directory, which
+        # may be imported again, by its path.
+        known_by = zlib.crc32(address.encode()) if row.source == "import" else row.started_us
+        name = f"session-{row.session}-{known_by}.parquet"
         rows = {}
         for view in VIEWS:
             if view in there:
-                place = folder / view / f"board={quote(row.board, safe='')}" / f"date={day}"
-                file = place / f"session-{row.session}.parquet"
+                file = folder / view / f"board={quote(row.board, safe='')}" / f"date={day}" / name
                 rows[view] = await _write(connection, view, row.session, file, metadata)
+                for old in (folder / view).glob(f"board=*/date=*/{name}"):
+                    if old != file or not rows[view]:
+                        old.unlink()
     return Written(folder, rows, metadata)
 
 
@@ -92,7 +101,7 @@ async def _write(
 
     columns = [row[1] for row in await fetched(connection, f"PRAGMA table_info({view})") if row[1] != _PARTITIONED]
     told = {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
-    schema = pa.schema([(name, _type(name)) for name in columns], metadata=told)
+    schema = pa.schema([(name, _type(view, name)) for name in columns], metadata=told)
     query = f"SELECT {', '.join(columns)} FROM {view} WHERE session = ?"  # noqa: S608 - names of ours
     rows = pages(connection, query, (session,))
     page = await anext(rows, None)
@@ -112,9 +121,11 @@ async def _write(
     return count
 
 
-def _type(column: str) -> pa.DataType:
+def _type(view: str, column: str) -> pa.DataType:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
+    if (view, column) == _MIXED:
+        return pa.string()
     if column in _WHOLE:
         return pa.int64()
     if column in _COUNTS:
@@ -129,5 +140,7 @@ def _batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
     for place, name in enumerate(schema.names):
         if name in _COUNTS:
             columns[place] = [int(value) for value in columns[place]]
+        elif name == _MIXED[1] and pa.types.is_string(schema.field(place).type):
+            columns[place] = [None if value is None else str(value) for value in columns[place]]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from profagent.export import protobuf as pb
-from profagent.export.blocks import Instants, Series, Slices, woven
+from profagent.export.blocks import Instants, Series, Slices
 from profagent.export.protobuf import WIDE_BYTES, wide_varints
 from profagent.files import written_atomically
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.export.blocks import Block, Counters, Label, Values
+    from profagent.export.blocks import Block, Counters, Label
     from profagent.export.tracks import Tracks
 
 NS_PER_US = 1000
 # Of a sequence; names that come later are written out.
 MOST_NAMES = 4096
+# Perfetto takes a zero for the end of a slice's counters: those behind it would be 0 as well.
+ALMOST_ZERO = 5e-324
 REALTIME, BOOTTIME = 1, 6
 CLEARED, NEEDS_STATE = 1, 2
 SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4
 # Numbers of tracks are theirs here as well; processes and counters have others.
-_PROCESSES, _COUNTERS = 1 << 40, 2 << 40
-# A waypoint is as a begin.
-_ARROWS = {"s": 1, "t": 1, "f": 2}
+_PROCESSES, _COUNTERS, _GROUPS = 1 << 40, 2 << 40, 3 << 40
 _ARROW_BYTES = len(pb.fixed64(47, 0))
 _TIMED = len(pb.tag(8, pb.VARINT)) + WIDE_BYTES
 
@@ -84,6 +84,7 @@ class PerfettoTrace:
         self._opened = ExitStack()
         self._named: set[int] = set()
         self._counters: dict[Series, int] = {}
+        self._groups: dict[tuple[int, str], int] = {}
         self._sequences: dict[int, _Sequence] = {}
 
     def __enter__(self) -> Self:
@@ -154,77 +155,95 @@ class PerfettoTrace:
             self._sequence(series.pid)
             found = _COUNTERS + len(self._counters)
             self._counters[series] = found
-            name = series.title if series.name == "value" else f"{series.title} {series.name}"
+            is_alone = series.name == "value"
+            parent = _PROCESSES + series.pid if is_alone else self._group(series)
             counter = pb.block(8, pb.text(6, series.unit) if series.unit else b"")
+            name = pb.text(2, series.title if is_alone else series.name)
+            self._describe(pb.number(1, found) + pb.number(5, parent) + name + counter)
+        return found
+
+    def _group(self, series: Series) -> int:
+        """The number of the track that holds a process's counters of one title; a viewer folds them."""
+        found = self._groups.get(series[:2])
+        if found is None:
+            found = self._groups[series[:2]] = _GROUPS + len(self._groups)
             parent = pb.number(5, _PROCESSES + series.pid)
-            self._describe(pb.number(1, found) + parent + pb.text(2, name) + counter)
+            self._describe(pb.number(1, found) + parent + pb.text(2, series.title))
         return found
 
     def _describe(self, descriptor: bytes) -> None:
         self._out.write(pb.block(1, pb.block(60, descriptor)))
 
     def _slices(self, block: Slices) -> None:
-        pid = self._name_tracks(block.track)
-        sequence = self._sequence(pid)
-        changes, has_changes, texts = self._changes_of(block.values, block.size)
-        # An event is as its label, its track, whether it changes counters and what arrow is at it.
-        kinds = has_changes.astype(np.int64)
-        for flow in block.flows:
-            kinds[flow.place] += _ARROWS[flow.kind] * 2
-        pairs, place = _pairs(block, 6, kinds)
-        begins = []
-        change_bytes = len(texts[int(has_changes.argmax())]) if changes else 0
+        sequence = self._sequence(self._name_tracks(block.track))
+        counters, has_changes, values = self._changes_of(block)
+        arrows = np.bincount([flow.place for flow in block.flows], minlength=block.size)
+        # An event is as its label, its track, whether it changes counters and how many arrows are at it.
+        width = 2 * (int(arrows.max()) + 1)
+        pairs, form = _pairs(block, width, arrows * 2 + has_changes)
+        columns = [wide_varints(block.start_ns), wide_varints(block.end_ns), values, *_arrow_columns(block, arrows)]
+        forms: list[pb.Form] = []
         for pair in pairs.tolist():
-            label, track = _unpaired(pair // 6, block.labels)
-            arrow, is_change = divmod(pair % 6, 2)
-            more = change_bytes * is_change + (_ARROW_BYTES if arrow else 0)
-            begins.append(_packet(sequence, _event(sequence, SLICE_BEGIN, track, label), more))
-        heads, tails = _picked(begins, place)
-        for flow in block.flows:
-            tails[flow.place] += pb.fixed64(48 if flow.kind == "f" else 47, flow.number)
-        tracks, of_track = np.unique(block.track, return_inverse=True)
-        ends = [_packet(sequence, _event(sequence, SLICE_END, track, None), 0) for track in tracks.tolist()]
-        end_heads, end_tails = _picked(ends, of_track)
-        self._out.write(sequence.news(changes))
-        columns = [heads, wide_varints(block.start_ns), tails]
-        columns += [texts] if changes else []
-        self._out.write(woven([*columns, end_heads, wide_varints(block.end_ns), end_tails]))
+            label, track = _unpaired(pair // width, block.labels)
+            count, is_change = divmod(pair % width, 2)
+            own = [*range(3, 3 + count), *([2] if is_change else [])]
+            more = sum(columns[column].shape[1] for column in own)
+            head, tail = _packet(sequence, _event(sequence, SLICE_BEGIN, track, label), more)
+            end_head, end_tail = _packet(sequence, _event(sequence, SLICE_END, track, None), 0)
+            forms.append((head, 0, tail, *own, end_head, 1, end_tail))
+        self._out.write(sequence.news(counters))
+        self._out.write(pb.filled(forms, form, columns))
 
-    def _changes_of(self, values: Values | None, size: int) -> tuple[tuple[int, ...], NDArray[np.bool_], list[bytes]]:
+    def _changes_of(self, block: Slices) -> tuple[tuple[int, ...], NDArray[np.bool_], pb.Bytes]:
         """The counters that slices change, which of the slices, and with which bytes."""
-        if values is None:
-            return (), np.zeros(size, np.bool_), []
+        if block.values is None:
+            return (), np.zeros(block.size, np.bool_), np.empty((block.size, 0), np.uint8)
+        values = block.values
         is_there = np.invert(np.isnan(values.values))
         # Where a layer has some of its counters and not all, those of the others are told as not known (NaN).
         known, any_there = (np.asarray(is_there.any(axis=axis), np.bool_) for axis in (0, 1))
         names = [name for name, one in zip(values.names, known.tolist(), strict=True) if one]
-        changes = tuple(self._counter(Series(values.pid, values.title, name)) for name in names)
-        texts = pb.doubles(46, values.values[:, known])
-        if not any_there.all():
-            texts = [each if one else b"" for each, one in zip(texts, any_there.tolist(), strict=True)]
-        return changes, any_there, texts
+        counters = tuple(self._counter(Series(values.pid, values.title, name)) for name in names)
+        shown = np.where(values.values == 0, ALMOST_ZERO, values.values)[:, known]
+        return counters, any_there, pb.doubles(46, shown)
 
     def _instants(self, block: Instants) -> None:
         sequence = self._sequence(self._name_tracks(block.track))
-        pairs, place = _pairs(block)
-        found = [_unpaired(pair, block.labels) for pair in pairs.tolist()]
-        packets = [_packet(sequence, _event(sequence, INSTANT, track, label), 0) for label, track in found]
-        heads, tails = _picked(packets, place)
+        pairs, form = _pairs(block)
+        forms: list[pb.Form] = []
+        for pair in pairs.tolist():
+            label, track = _unpaired(pair, block.labels)
+            head, tail = _packet(sequence, _event(sequence, INSTANT, track, label), 0)
+            forms.append((head, 0, tail))
         self._out.write(sequence.news(()))
-        self._out.write(woven([heads, wide_varints(block.at_ns), tails]))
+        self._out.write(pb.filled(forms, form, [wide_varints(block.at_ns)]))
 
     def _changes(self, block: Counters) -> None:
         """A packet for each value."""
         numbers = [[self._counter(each) for each in series] for series in block.series]
         sequence = self._sequence(block.series[0][0].pid)
-        value_size = len(pb.double(44, 0.0))
-        times, columns = wide_varints(block.at_ns), []
-        for at in range(block.values.shape[1]):
-            counters = [pb.number(9, COUNTER) + pb.number(11, tracks[at]) for tracks in numbers]
-            heads, tails = _picked([_packet(sequence, each, value_size) for each in counters], block.kind)
-            columns += [heads, times, tails, pb.doubles(44, block.values[:, at : at + 1])]
+        values = [pb.doubles(44, column[:, None]) for column in block.values.T]
+        forms: list[pb.Form] = []
+        for tracks in numbers:
+            found: list[bytes | int] = []
+            for at, track in enumerate(tracks):
+                counter = pb.number(9, COUNTER) + pb.number(11, track)
+                head, tail = _packet(sequence, counter, values[at].shape[1])
+                found += [head, 0, tail, 1 + at]
+            forms.append(found)
         self._out.write(sequence.news(()))
-        self._out.write(woven(columns))
+        self._out.write(pb.filled(forms, block.kind, [wide_varints(block.at_ns), *values]))
+
+
+def _arrow_columns(block: Slices, arrows: NDArray[np.int64]) -> list[pb.Bytes]:
+    """The first arrow of each slice that has one, the second, and so on."""
+    columns = [np.zeros((block.size, _ARROW_BYTES), np.uint8) for _ in range(arrows.max())]
+    told = [0] * block.size
+    for flow in block.flows:
+        field = pb.fixed64(48 if flow.kind == "f" else 47, flow.number)
+        columns[told[flow.place]][flow.place] = np.frombuffer(field, np.uint8)
+        told[flow.place] += 1
+    return columns
 
 
 def _event(sequence: _Sequence, kind: int, track: int, label: Label | None) -> bytes:
@@ -242,20 +261,27 @@ def _event(sequence: _Sequence, kind: int, track: int, label: Label | None) -> b
 def _annotation(sequence: _Sequence, key: str, value: Any) -> bytes:
     """A DebugAnnotation."""
     number = sequence.name(3, key)
-    content = pb.number(1, number) if number else pb.text(10, key)
+    return (pb.number(1, number) if number else pb.text(10, key)) + _annotated(sequence, value)
+
+
+def _annotated(sequence: _Sequence, value: Any) -> bytes:
+    """The value of a DebugAnnotation; Perfetto has no null, and one in its JSON ends its reader."""
     match value:
         case bool():
-            return content + pb.number(2, value)
-        case int() if value >= 2**63:
-            return content + pb.number(3, value)
+            found = pb.number(2, value)
         case int():
-            return content + pb.number(4, value)
+            found = pb.number(3 if value >= 2**63 else 4, value)
         case float():
-            return content + pb.double(5, value)
-        case str():
-            number = sequence.name(29, value)
-            return content + (pb.number(17, number) if number else pb.text(6, value))
-    return content + pb.text(9, msgspec.json.encode(value).decode())
+            found = pb.double(5, value)
+        case dict():
+            found = b"".join(pb.block(11, _annotation(sequence, key, each)) for key, each in value.items())
+        case list():
+            found = b"".join(pb.block(12, _annotated(sequence, each)) for each in value)
+        case _:
+            text = "null" if value is None else value
+            number = sequence.name(29, text)
+            found = pb.number(17, number) if number else pb.text(6, text)
+    return found
 
 
 def _packet(sequence: _Sequence, event: bytes, more_bytes: int) -> tuple[bytes, bytes]:
@@ -276,11 +302,6 @@ def _pairs(
 
 def _unpaired(pair: int, labels: Sequence[Label]) -> tuple[Label, int]:
     return labels[pair % len(labels)], pair // len(labels)
-
-
-def _picked(packets: Sequence[tuple[bytes, bytes]], places: NDArray[np.int64]) -> tuple[list[bytes], list[bytes]]:
-    heads, tails = (np.array(column, object) for column in zip(*packets, strict=True))
-    return heads[places].tolist(), tails[places].tolist()
 
 
 def _shown(value: Any) -> str:

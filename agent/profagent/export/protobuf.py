@@ -1,19 +1,27 @@
 """The little of protobuf's wire format that a trace is written with.
 
 A number that differs from event to event takes as many bytes in all of them: a varint may have leading zeros. So what
-is around it is made once, and numpy writes the numbers of a block at a time.
+is around it is made once, and numpy writes the events of a block at a time.
 """
 
 from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    Bytes = NDArray[np.uint8]
+    """A row of bytes for each event."""
+    Form = Sequence[bytes | int]
+    """Bytes that events have in common; at a number stand an event's own, in the column of that number."""
 
 VARINT, FIXED64, BYTES = 0, 1, 2
 # 63 bits: a clock that is set leaps from 1970.
@@ -64,23 +72,41 @@ def text(field: int, value: str) -> bytes:
     return block(field, value.encode("utf-8", "replace"))
 
 
-def wide_varints(numbers: NDArray[np.int64]) -> list[bytes]:
+def wide_varints(numbers: NDArray[np.int64]) -> Bytes:
     """Each as a varint of WIDE_BYTES; what is below zero is zero."""
     groups = (np.maximum(numbers, 0).astype(np.uint64)[:, None] >> _SHIFTS).astype(np.uint8) | np.uint8(0x80)
     groups[:, -1] &= 0x7F
-    return rows_of(groups)
+    return groups
 
 
-def doubles(field: int, values: NDArray[np.float64]) -> list[bytes]:
+def doubles(field: int, values: NDArray[np.float64]) -> Bytes:
     """For each row, a field of a double for each of its values."""
     opening = np.frombuffer(tag(field, FIXED64), np.uint8)
     rows, columns = values.shape
     found = np.empty((rows, columns, len(opening) + 8), np.uint8)
     found[:, :, : len(opening)] = opening
     found[:, :, len(opening) :] = np.ascontiguousarray(values, "<f8").view(np.uint8).reshape(rows, columns, 8)
-    return rows_of(found.reshape(rows, -1))
+    return found.reshape(rows, -1)
 
 
-def rows_of(table: NDArray[np.uint8]) -> list[bytes]:
-    """The rows of a table of bytes."""
-    return np.ascontiguousarray(table).view(f"V{table.shape[1]}").ravel().tolist()
+def filled(forms: Sequence[Form], form: NDArray[np.int64], columns: Sequence[Bytes]) -> bytes:
+    """Each row in its form; forms of one shape are filled at once."""
+    shapes: dict[tuple[int, ...], list[int]] = {}
+    for number, pieces in enumerate(forms):
+        shape = tuple(piece if isinstance(piece, int) else ~len(piece) for piece in pieces)
+        shapes.setdefault(shape, []).append(number)
+    found = np.empty(len(form), object)
+    for shape, numbers in shapes.items():
+        rows = np.isin(form, numbers).nonzero()[0]
+        widths = [columns[piece].shape[1] if piece >= 0 else ~piece for piece in shape]
+        texts = [_with_holes(forms[number], columns) for number in numbers]
+        table = np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)[np.searchsorted(numbers, form[rows])]
+        for piece, begin, width in zip(shape, accumulate([0, *widths]), widths, strict=False):
+            if piece >= 0:
+                table[:, begin : begin + width] = columns[piece][rows]
+        found[rows] = table.view(f"V{table.shape[1]}").ravel().tolist()
+    return b"".join(found.tolist())
+
+
+def _with_holes(form: Form, columns: Sequence[Bytes]) -> bytes:
+    return b"".join(bytes(columns[piece].shape[1]) if isinstance(piece, int) else piece for piece in form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from itertools import groupby
 from operator import itemgetter
@@ -23,20 +24,19 @@ from profagent.export.blocks import (
     integers,
 )
 from profagent.export.inference_blocks import InferencePage
-from profagent.store.database import fetched, fetched_one, pages
-from profagent.store.placed import placed_pages
+from profagent.export.kept_events import KEPT, KeptEvents
+from profagent.formats.names import model_text
+from profagent.store.database import fetched, fetched_one, pages, views_there
 from profagent.store.queries import Scope, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
-from profagent.store.sources import views_there
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
-    import aiosqlite
-
     from profagent.export.blocks import Block, Clock
     from profagent.export.tracks import Tracks
     from profagent.store.database import Row
+    from profagent.store.page_reader import PageReader
     from profagent.store.queries import LayerRow, SessionRow
 
 Key = TypeVar("Key")
@@ -103,18 +103,19 @@ class Wanted(NamedTuple):
 class SessionTrace:
     """A session's events. `plan` comes first; `unplaced` counts what has no known place in time."""
 
-    def __init__(self, connection: aiosqlite.Connection, session: SessionRow, title: str, wanted: Wanted) -> None:
+    def __init__(self, reader: PageReader, session: SessionRow, title: str, wanted: Wanted) -> None:
         self.session = session
         self.unplaced = 0
         self.rows = self.rows_done = 0
         """How many inferences, calls and other rows there are, once it is planned, and how many were read."""
-        self._connection = connection
-        self._title = title + (" [simulated]" if session.simulated else "")
+        self._reader, self._connection = reader, reader.connection
+        self._title = title
         self._choice = Choice(last=wanted.last, from_us=wanted.from_us, to_us=wanted.to_us)
         self._from_us = EVER[0] if wanted.from_us is None else wanted.from_us
         self._to_us = EVER[1] if wanted.to_us is None else wanted.to_us
         self._scopes: list[Scope] = []
         self._chosen: tuple[Scope, Selection] | None = None
+        self._kept = KeptEvents(self._connection, session.session)
 
     async def plan(self) -> float | None:
         """Find what there is; the earliest moment of it by the board's clock, None where there is nothing."""
@@ -124,6 +125,7 @@ class SessionTrace:
         ends: list[int] = []
         for scope in self._scopes:
             selection = await self._choose(scope)
+            await self._reader.start_processes()
             earliest.append(await selection.earliest_us())
             self.rows += await selection.count()
             (end,) = await fetched_one(
@@ -138,7 +140,9 @@ class SessionTrace:
         await self._connection.execute("CREATE INDEX temp.executed_by ON executed (model, start_us)")
         await self._connection.execute("DROP TABLE IF EXISTS temp.flow")
         await self._connection.execute(_FLOW_TABLE)
-        queries = [_CALLS, *[_OF_VIEWS[view] for view in await self._views()]]
+        await self._kept.gather()
+        self.unplaced += self._kept.unplaced
+        queries = [_CALLS, KEPT, *[_OF_VIEWS[view] for view in await self._views()]]
         begins = [await fetched_one(self._connection, _earliest(query), self._parameters) for query in queries]
         earliest += [begin for begin, _ in begins]
         self.rows += sum(count for _, count in begins)
@@ -151,6 +155,8 @@ class SessionTrace:
             async for block in self._inferences(scope, clock, tracks):
                 yield block
         await self._connection.execute("CREATE INDEX IF NOT EXISTS temp.flow_by ON flow (start_us, pid, tid)")
+        async for block in self._kept.blocks(self._rows, clock, tracks, self._process):
+            yield block
         of_views = {"ranges": self._ranges, "op_events": self._ops, "metrics": self._metrics}
         views = await self._views()
         for source in (self._calls, *(of_views[view] for view in views), self._losses):
@@ -166,7 +172,8 @@ class SessionTrace:
         return [view for view in _OF_VIEWS if view in there]
 
     def _process(self, what: str) -> str:
-        return f"{self._title}: {what}"
+        # Viewers cut long names: what differs comes first.
+        return f"{what} ({self._title})"
 
     async def _rows(self, sql: str, key: Callable[[Row], Key]) -> AsyncIterator[tuple[Key, list[Row]]]:
         """The rows that follow each other with one key, a page of them at most."""
@@ -179,16 +186,16 @@ class SessionTrace:
         await self._choose(scope)
         layers: dict[int, dict[int, LayerRow]] = {}
         has_ratios = self.session.counter_map is not None
-        async for page in placed_pages(self._connection, has_ratios=has_ratios):
+        make = functools.partial(InferencePage, clock=clock, frequency_mhz=scope.job.frequency_mhz)
+        async for page in self._reader.pages(make, has_ratios=has_ratios):
             self.rows_done += len(page.spans)
             first, last = page.spans[0], page.spans[-1]
             if first.model not in layers:
                 layers = {first.model: await layers_of(self._connection, first.model)}
-            found = InferencePage(page, layers[first.model], clock, scope.job.frequency_mhz)
-            self.unplaced += found.unplaced
-            process = self._process(f"NPU {first.device_id}, {first.model_name}.{first.model_id}")
+            self.unplaced += page.unplaced
+            process = self._process(f"NPU {first.device_id}, {model_text(first.model_name, first.model_id)}")
             executed = await self._executed(first.position, last.position)
-            for block in found.blocks(tracks, process, executed):
+            for block in page.blocks(tracks, process, layers[first.model], executed):
                 yield block
 
     async def _choose(self, scope: Scope) -> Selection:
@@ -220,7 +227,9 @@ class SessionTrace:
             if is_mark:
                 yield _instants(tracks.first(*place), clock, labels, [row[6] for row in rows], "t")
             else:
-                yield _slices(tracks, place, clock, labels, [row[6:8] for row in rows])
+                # Spans of an asyncio task stay together.
+                lanes = [row[8] for row in rows] if track == "tasks" else None
+                yield _slices(tracks, place, clock, labels, [row[6:8] for row in rows], lanes)
 
     async def _ops(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         query = f"{_OPS} ORDER BY source, model_id, start_us, end_us DESC"
@@ -270,13 +279,18 @@ def _with_lane(attributes: str, lane: int) -> str:
 
 
 def _slices(
-    tracks: Tracks, place: tuple[str, str], clock: Clock, labels: Sequence[Label], times: Sequence[tuple[float, float]]
+    tracks: Tracks,
+    place: tuple[str, str],
+    clock: Clock,
+    labels: Sequence[Label],
+    times: Sequence[tuple[float, float]],
+    lanes: Sequence[int] | None = None,
 ) -> Slices:
     found = Labels()
     label = integers([found.of(each) for each in labels])
     start_ns, end_ns = (clock.column_ns(column) for column in zip(*times, strict=True))
     end_ns = np.maximum(start_ns, end_ns)
-    return Slices(found.all, label, tracks.take_all(*place, start_ns, end_ns), start_ns, end_ns)
+    return Slices(found.all, label, tracks.take_all(*place, start_ns, end_ns, lanes), start_ns, end_ns)
 
 
 def _instants(track: int, clock: Clock, labels: Sequence[Label], times_us: Sequence[float], scope: str) -> Instants:

@@ -14,6 +14,7 @@ import msgspec
 
 from profagent import __version__
 from profagent.export.blocks import NS_PER_US, Slices
+from profagent.export.told import title_of
 from profagent.files import written_atomically
 
 if TYPE_CHECKING:
@@ -113,7 +114,4 @@ class SpeedscopeFile:
 
     def _name(self) -> str:
         """The sessions, and that their figures are invented where they are."""
-        return ", ".join(
-            f"session {each['session']}{' [simulated]' if each['simulated'] else ''}"
-            for each in self._metadata["sessions"]
-        )
+        return ", ".join(map(title_of, self._metadata["sessions"]))

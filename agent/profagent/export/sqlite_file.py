@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import aiosqlite
 
-from profagent.errors import StoreError
+from profagent.errors import StoreError, UsageError
 from profagent.export.told import session_to_export
 from profagent.files import make_directory, written_atomically
 from profagent.store.database import PAGE_BYTES, SCHEMA_VERSION, fetched, read_only, reading
@@ -54,13 +55,22 @@ async def export_sqlite(database: Path, file: Path, session: int | None = None) 
     async with reading(database) as connection:
         row, metadata = await session_to_export(connection, session)
     make_directory(file.parent)
+    _require_export(file)
     try:
-        with written_atomically(file) as out:
+        with written_atomically(file, over_database=True) as out:
             await _copy(database, str(out.name), row.session, metadata)
     except sqlite3.Error as error:
         hint = "check the path, its permissions and the free space"
         raise StoreError(f"cannot write the database {file}: {error}", hint=hint) from error
     return metadata
+
+
+def _require_export(file: Path) -> None:
+    """A database that is there may be replaced when it is a session as a file; a workspace's is not."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(read_only(file), uri=True)) as there:
+        names = {name for (name,) in there.execute("SELECT name FROM sqlite_schema")}
+        if names and "export" not in names:
+            raise UsageError(f"{file} is a database, and no session as a file", hint="name another file")
 
 
 async def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.cli.table import DASH, UNKNOWN, Cell
-from profagent.formats.records import CYCLES_PER_TICK, ticks_to_us
+from profagent.formats.records import CYCLES_PER_TICK, is_on_ai_cpu, ticks_to_us
 from profagent.store.queries import layers_of
 
 if TYPE_CHECKING:
@@ -175,19 +175,21 @@ class _Gathered:
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
-        self._found: dict[tuple[str, str], Durations] = defaultdict(Durations)
+        self._found: dict[tuple[str, str, str], Durations] = defaultdict(Durations)
 
     def of(self, unit: str, layer_index: int | None) -> Durations:
         layer = None if layer_index is None else self._layers.get(layer_index)
-        return self._found[unit, UNKNOWN if layer is None else layer.name]
+        if layer is None:
+            return self._found[unit, UNITS[unit], UNKNOWN]
+        return self._found[unit, UNITS["aicpu" if is_on_ai_cpu(layer.type) else unit], layer.name]
 
     def rows(self, stream_id: int | None, frequency_mhz: int | None) -> list[Cells]:
         """Rows of OP_STATISTIC; Task ID counts them from 0."""
         us = {"aicore": None if frequency_mhz is None else ticks_to_us(1, frequency_mhz), "aicpu": 1.0}
-        total = _sum_or_none(durations.total_us(us[unit]) for (unit, _), durations in self._found.items())
+        total = _sum_or_none(durations.total_us(us[unit]) for (unit, _, _), durations in self._found.items())
         return [
-            (task, stream_id, name, UNITS[unit], *durations.cells(us[unit], total))
-            for task, ((unit, name), durations) in enumerate(self._found.items())
+            (task, stream_id, name, task_type, *durations.cells(us[unit], total))
+            for task, ((unit, task_type, name), durations) in enumerate(self._found.items())
         ]
 
 

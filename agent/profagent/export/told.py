@@ -5,27 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
+from profagent.store.database import fetched, fetched_one
 from profagent.store.queries import find_session, is_complete, ledger_of, not_final
 from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import aiosqlite
 
     from profagent.store.queries import SessionRow
+
+_JOBS = "SELECT name FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY name"
 
 
 async def told_of(connection: aiosqlite.Connection, session: SessionRow) -> dict[str, Any]:
     """The metadata of a session."""
     ledger = await ledger_of(connection, session.session)
+    (ended_us,) = await fetched_one(connection, "SELECT ended_us FROM session WHERE session = ?", (session.session,))
+    jobs = await fetched(connection, _JOBS, (session.session,))
     return {
         "session": session.session,
         "board": session.board,
         "hostname": session.hostname,
+        "jobs": [name for (name,) in jobs],
         "simulated": session.simulated,
-        "complete": is_complete(ledger),
+        "complete": is_complete(ledger) and ended_us is not None,
         "ledger": ledger,
         "not_final": await not_final(connection, session.session),
     }
+
+
+def title_of(told: Mapping[str, Any]) -> str:
+    """`euler session 3 [simulated]`; copied JOBs have no board of their own, and are named themselves."""
+    number, name = told["session"], told["hostname"]
+    named = f"{name or told['board'][:8]} session {number}" if name or not told["jobs"] else ", ".join(told["jobs"])
+    return named + (" [simulated]" if told["simulated"] else "")
 
 
 async def session_to_export(connection: aiosqlite.Connection, number: int | None) -> tuple[SessionRow, dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from profagent.cli.table import UNKNOWN
-from profagent.formats.records import CYCLES_PER_TICK
+from profagent.formats.records import CYCLES_PER_TICK, is_on_ai_cpu
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -88,16 +88,17 @@ class TaskEvents:
             if span is None:
                 self.unplaced += 1
                 continue
-            title = f"stream {stream} {TASK_TYPES[task.is_aicpu]}"
+            layer = None if task.layer_index is None else self._layers.get(task.layer_index)
+            task_type = TASK_TYPES[task.is_aicpu or (layer is not None and is_on_ai_cpu(layer.type))]
+            title = f"stream {stream} {task_type}"
             lanes = self._lanes.setdefault(title, _Lanes(title))
             lane, start_ns = lanes.take(*span)
             if not self._tracks:
                 yield _title("process_name", self._pid, 0, self._title)
             if lane == len(lanes.tids):
                 yield self._add_track(lanes)
-            args = {"Task Type": TASK_TYPES[task.is_aicpu], "Stream Id": stream, "Task Id": task_id}
+            args = {"Task Type": task_type, "Stream Id": stream, "Task Id": task_id}
             duration_us = (span[1] - span[0]) / NS_PER_US
-            layer = None if task.layer_index is None else self._layers.get(task.layer_index)
             yield _span(
                 UNKNOWN if layer is None else layer.name,
                 self._pid,

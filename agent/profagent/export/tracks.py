@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
 @dataclass(slots=True)
 class _Track:
-    """Tracks of one title: a slice that is not within what its track holds, nor behind it, goes to the next one."""
+    """Tracks of one title: a slice that is not within what its track holds, nor behind it, goes to the next one.
+
+    What a track holds at a time is of one lane.
+    """
 
     pid: int
     title: str
     tids: list[int] = field(default_factory=list)
     open_ends: list[list[int]] = field(default_factory=list)
+    lanes: list[int] = field(default_factory=list)
 
 
 class Tracks:
@@ -43,21 +50,30 @@ class Tracks:
         """The number of the first track of a title in a group."""
         return self._of(process, title).tids[0]
 
-    def take(self, process: str, title: str, start_ns: int, end_ns: int) -> int:
+    def take(self, process: str, title: str, start_ns: int, end_ns: int, lane: int = 0) -> int:
         """The track for a slice; slices come by their start, those that hold others first."""
         track = self._of(process, title)
-        for tid, ends in zip(track.tids, track.open_ends, strict=True):
+        places: Sequence[int] = range(len(track.tids))
+        for place in sorted(places, key=lambda place: track.lanes[place] != lane) if lane else places:
+            ends = track.open_ends[place]
             while ends and ends[-1] <= start_ns:
                 ends.pop()
-            if not ends or end_ns <= ends[-1]:
-                ends.append(end_ns)
-                return tid
-        self._add(track)
-        track.open_ends[-1].append(end_ns)
-        return track.tids[-1]
+            if not ends or (end_ns <= ends[-1] and lane == track.lanes[place]):
+                break
+        else:
+            self._add(track)
+            place = -1
+        track.open_ends[place].append(end_ns)
+        track.lanes[place] = lane
+        return track.tids[place]
 
     def take_all(
-        self, process: str, title: str, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+        self,
+        process: str,
+        title: str,
+        start_ns: NDArray[np.int64],
+        end_ns: NDArray[np.int64],
+        lanes: Sequence[int] | None = None,
     ) -> NDArray[np.int64]:
         """The tracks for many slices of a title, quickly where each ends before the next begins."""
         ends = self._of(process, title).open_ends[0]
@@ -65,8 +81,8 @@ class Tracks:
             ends.pop()
         if not ends and (start_ns[1:] >= end_ns[:-1]).all():
             return np.full(len(start_ns), self.take(process, title, int(start_ns[-1]), int(end_ns[-1])))
-        pairs = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
-        return np.array([self.take(process, title, *pair) for pair in pairs], np.int64)
+        slices = zip(start_ns.tolist(), end_ns.tolist(), lanes or repeat(0), strict=False)
+        return np.array([self.take(process, title, *each) for each in slices], np.int64)
 
     def _of(self, process: str, title: str) -> _Track:
         track = self._tracks.get((process, title))
@@ -78,5 +94,6 @@ class Tracks:
     def _add(self, track: _Track) -> None:
         track.tids.append(len(self.names))
         track.open_ends.append([])
+        track.lanes.append(0)
         self.names.append(track.title if len(track.tids) == 1 else f"{track.title} ({len(track.tids)})")
         self.pids.append(track.pid)

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from profagent.errors import FormatError
-from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
+from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK, NANOSECOND_CLOCK_MHZ, ticks_to_us
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -213,6 +213,12 @@ def largest_pipe(ratios: NDArray[np.float64]) -> str | None:
         return None
     most, name = max(known)
     return "unexplained" if most < UNEXPLAINED else name
+
+
+def bound_of(ratios: NDArray[np.float64], us_per_tick: float | None) -> str | None:
+    """What bounds a layer; of what another tool told, which pipe takes most of its time."""
+    is_told = us_per_tick == ticks_to_us(1, NANOSECOND_CLOCK_MHZ)
+    return largest_pipe(ratios) if is_told else bound_by(ratios)
 
 
 _PIPES = ("mac", "vec", "Dstr", "Dtrans", "DLD")

@@ -32,6 +32,11 @@ _OF_INFERENCE = rf"{_N('device')}\.{_MODEL('?')}(?:\.{_N('stream')})?\.{_PICTURE
 _OF_MODEL = rf"{_N('device')}\.{_MODEL('')}\.{_N('model_id')}{_DONE}"
 
 
+def model_text(name: str, model_id: int) -> str:
+    """`yolov5s.0`; the name alone of operators that were called without a model."""
+    return name if model_id == U32_MAX else f"{name}.{model_id}"
+
+
 class LogKind(StrEnum):
     """What a log holds; a `.done` has the kind of the data that it completes."""
 

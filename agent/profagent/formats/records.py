@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
 
 
+US_PER_MS = 1000.0
 CYCLES_PER_TICK = 100
 # With such a clock a tick is a nanosecond: durations that another tool told in time, and not in ticks.
 NANOSECOND_CLOCK_MHZ = 100_000
@@ -26,6 +27,17 @@ NANOSECOND_CLOCK_MHZ = 100_000
 def shown_mhz(frequency_mhz: int | None) -> int | None:
     """The NPU's clock; None where it is not known, or where another tool told durations."""
     return None if frequency_mhz == NANOSECOND_CLOCK_MHZ else frequency_mhz
+
+
+# The model of operators that another tool saw called one by one.
+SINGLE_OPERATORS = "single-op"
+# As other tools call the processor beside the cores.
+AI_CPU = "AI_CPU"
+
+
+def is_on_ai_cpu(layer_type: str) -> bool:
+    """Whether another tool told that a layer ran on the AI CPU: as its type, or behind it."""
+    return layer_type.endswith(f"({AI_CPU})") or layer_type == AI_CPU
 
 
 @overload

@@ -24,7 +24,6 @@ from profagent.importing.job_folder import alone_in_job, job_database, new_datab
 from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
 from profagent.ingest.decoder import decoder_of, source_named
 from profagent.ingest.local import LocalJob, LocalStream, list_collection
-from profagent.link.boards_file import BoardsFile
 from profagent.link.messages import JOB_SOURCE, OPEN, PROTOCOL, Board, Chunk, Clocks, JobStatus, Profiling, Received
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import reading
@@ -356,6 +355,8 @@ def identity_of(board: str | None) -> str:
     """The identity of a board that has a name and one; else what was given is an identity."""
     if board is None:
         return NO_BOARD
+    from profagent.link.boards_file import BoardsFile  # noqa: PLC0415 - imports that name no board start faster
+
     entry = BoardsFile().entries().get(board)
     return entry.uuid if entry is not None and entry.uuid else board
 

@@ -41,11 +41,12 @@ async def imported_results(paths: Sequence[Path], workspace: Workspace, board: s
         click.echo(f"database: {workspace.database}")
     for each in taken:
         if each.error is not None:
-            tell(f"{each.path}: {each.error}")
+            said = str(each.error)
+            tell(said if str(each.path) in said else f"{each.path}: {said}")
             tell(f"  {each.error.hint}")
     if any(each.error is not None for each in taken):
         return ProfagentError.exit_code
-    return IncompleteError.exit_code if any(each.entries for each in taken) else 0
+    return IncompleteError.exit_code if any(each.losses for each in taken) else 0
 
 
 def _result_line(taken: Taken) -> str:

@@ -41,12 +41,13 @@ class MarksDecoder(SpoolDecoder):
 --   attributes   a JSON object
 --   start_us     begin
 --   end_us       end; of a mark its begin
---   duration_us  end - begin
+--   duration_us  end - begin; NULL where the board's clock was set back between them
 --   lane         an asyncio task or the id of a range; 0 for the thread's own
 --   number       counts the marks of its process, those that were dropped as well
 CREATE VIEW IF NOT EXISTS ranges AS
 SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind, t.text AS name, t.attributes,
-       t.begin_ns / 1000.0 AS start_us, t.end_ns / 1000.0 AS end_us, (t.end_ns - t.begin_ns) / 1000.0 AS duration_us,
+       t.begin_ns / 1000.0 AS start_us, t.end_ns / 1000.0 AS end_us,
+       CASE WHEN t.end_ns >= t.begin_ns THEN (t.end_ns - t.begin_ns) / 1000.0 END AS duration_us,
        t.lane, t.mark AS number
 FROM {rows_of("range", "MARKS")};
 """  # noqa: S608 - constants

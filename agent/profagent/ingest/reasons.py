@@ -269,6 +269,12 @@ DAMAGED_RESULT = _reason(
     "A file of another tool's results is damaged or cut off. What stands before that place is here, the rest is not.",
     "Export it anew, then import it again.",
 )
+UNKNOWN_FAMILY = _reason(
+    "unknown-family",
+    NOTE,
+    "A file beside results, of no family that is known. Its rows are kept as they are; no figure is made of them.",
+    "Nothing. The view `ascend_values` has its rows.",
+)
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 PROTOCOL = (1, 0)
 OPEN = "open"
+QUIET = "quiet"
 REMOVED = "removed"
 # The source of JOB directories, and of what a board calls nothing.
 JOB_SOURCE = "job"
-ENDED_STATES = frozenset({"finished", "quiet", REMOVED})
+ENDED_STATES = frozenset({"finished", QUIET, REMOVED})
 
 
 # A board without a battery wakes up in 1970, or when its image was made; nobody has profiled with this before.

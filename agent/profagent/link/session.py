@@ -146,8 +146,6 @@ class LinkSession:
         """When the board is taken as gone, if it does not speak before."""
         return self._heard_s + SILENT_HEARTBEATS * self.heartbeat_s
 
-    # What happens
-
     def tick(self, now: float) -> None:
         """Time has passed."""
         if self.due is None or now < self.due:
@@ -313,8 +311,6 @@ class LinkSession:
         elif self.state is State.LAGGING and lag_bytes <= CAUGHT_UP_BYTES:
             self.state = State.FOLLOWING
             self._events.append(m.Remark("caught up with the board"))
-
-    # Logs and JOBs
 
     def _gather(self, batch: m.Batch, now: float) -> None:
         events = [each for event in batch.events if (each := self._logs.take(event, self._jobs))]

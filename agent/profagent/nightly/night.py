@@ -245,6 +245,12 @@ class Outcome:
     is_lost: bool = False
     """Whether the board was restarted while its program ran."""
     compared: list[Compared] = field(default_factory=list)
+    is_simulated: bool = False
+
+    @property
+    def shown_board(self) -> str:
+        """The board, with what marks invented figures."""
+        return f"{self.board} [simulated]" if self.is_simulated else self.board
 
     @property
     def verdict(self) -> Verdict:
@@ -277,16 +283,17 @@ class Outcome:
         match self.verdict:
             case Verdict.SLOWER:
                 found = dict.fromkeys(str(each) for one in self.compared for each in one.slower)
-                return f"{self.board}: {', '.join(found)}"
+                return f"{self.shown_board}: {', '.join(found)}"
             case Verdict.FAILED | Verdict.INCOMPLETE:
-                return f"{self.board}: {self.problems[0]}"
-        return self.board
+                return f"{self.shown_board}: {self.problems[0]}"
+        return self.shown_board
 
     def document(self) -> dict[str, Any]:
         """The same for programs."""
         found = asdict(self)
         kept = {name: found[name] for name in ("board", "session", "attempts", "problems", "compared")}
-        return {**kept, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
+        simulated = {"simulated": self.is_simulated}
+        return {**kept, **simulated, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +341,7 @@ def report_lines(night: Night, *, as_markdown: bool) -> Iterator[str]:
         yield f"**{line}**  " if as_markdown else line
     yield ""
     for outcome in night.outcomes:
-        yield f"{'### ' if as_markdown else ''}{shown(outcome.board)}: {outcome.verdict.word}"
+        yield f"{'### ' if as_markdown else ''}{shown(outcome.shown_board)}: {outcome.verdict.word}"
         bullet = "- " if as_markdown else "  "
         yield from (bullet + shown(line) for line in outcome.lines())
     yield from map(shown, night.remarks)
@@ -344,4 +351,4 @@ def junit_cases(night: Night) -> list[tuple[str, str | None]]:
     """A test case for each board: its name, and why it failed or None."""
     slower = [[line for each in one.compared if each.slower for line in each.lines()] for one in night.outcomes]
     faults = zip(night.outcomes, slower, strict=True)
-    return [(outcome.board, "; ".join([*outcome.problems, *lines]) or None) for outcome, lines in faults]
+    return [(outcome.shown_board, "; ".join([*outcome.problems, *lines]) or None) for outcome, lines in faults]

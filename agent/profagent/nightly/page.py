@@ -80,7 +80,7 @@ def _page(folder: Path, night: Night, earlier: Sequence[PastNight]) -> Iterator[
     yield from (f'<p class="{night.verdict.word}"><strong>{_text(line)}</strong></p>' for line in night.headlines())
     for outcome in night.outcomes:
         word = outcome.verdict.word
-        yield f'<h2>{_text(outcome.board)} <span class="verdict {word}">{word}</span></h2>\n<ul>'
+        yield f'<h2>{_text(outcome.shown_board)} <span class="verdict {word}">{word}</span></h2>\n<ul>'
         yield from (f"<li>{_text(line)}</li>" for line in outcome.lines())
         if (folder / report_name(night.run, outcome)).exists():
             yield f'<li><a href="{escape(report_name(night.run, outcome))}">report of its session</a></li>'

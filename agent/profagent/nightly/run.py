@@ -16,6 +16,8 @@ from profagent.errors import UNKNOWN_NAME, ProfagentError
 from profagent.nightly.night import Compared, Outcome, Slower, Verdict
 from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
+from profagent.store.database import reading
+from profagent.store.queries import find_session
 from profagent.store.workspace import baseline_session
 
 if TYPE_CHECKING:
@@ -200,6 +202,8 @@ class NightRun:
         begun = now()
         outcome = await self._captured(board, stop)
         if outcome.session is not None:
+            async with reading(self.workspace.database) as connection:
+                outcome.is_simulated = (await find_session(connection, outcome.session)).simulated
             await self._exported(outcome.session, outcome, stop)
             outcome.compared = await compared(self.settings, board, self.workspace, outcome.session, self.earlier)
             await self._reported(outcome.session, outcome, stop)

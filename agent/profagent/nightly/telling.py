@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import platform
+import re
 import subprocess
 import urllib.request
 from email.message import EmailMessage
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from profagent.nightly.night import Night, Tell
 
+_LINK = re.compile(r"<a [^>]*>(.*?)</a>")
 WEBHOOK_S, COMMAND_S = 30.0, 120.0
 
 
@@ -41,9 +44,12 @@ def mail(night: Night, to: Tell, page: Path | None) -> EmailMessage:
     if to.mail_from:
         message["From"] = to.mail_from
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content("\n".join(report_lines(night, as_markdown=False)) + "\n")
+    where = [] if page is None else ["", f"with links to reports and earlier nights: {page} on {platform.node()}"]
+    message.set_content("\n".join([*report_lines(night, as_markdown=False), *where]) + "\n")
     if page is not None:
-        message.add_attachment(page.read_text("utf-8"), subtype="html", filename=page.name)
+        # Its links lead to files beside it, which are not where the mail is read.
+        text = _LINK.sub(r"\1", page.read_text("utf-8"))
+        message.add_attachment(text, subtype="html", filename=page.name)
     return message
 
 

@@ -9,7 +9,7 @@ from cachetools import LRUCache
 
 from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
 from profagent.ingest.decoder import DECODERS, decoder_of
-from profagent.link.messages import JOB_SOURCE
+from profagent.link.messages import JOB_SOURCE, QUIET
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -46,8 +46,12 @@ class Beginnings:
         self._first_segments: dict[str, str] = {}
 
     def wants(self, job: JobStatus, listed: bool) -> bool:
-        """Whether to watch a JOB, as JobChoice asks: what is running, and what appears later."""
-        if listed and job.has_ended:
+        """Whether to watch a JOB, as JobChoice asks: what is running, and what appears later.
+
+        Another source that is quiet is followed at once: where it goes on, what it held by then is from before.
+        """
+        may_go_on = job.source != JOB_SOURCE and job.state == QUIET
+        if listed and job.has_ended and not may_go_on:
             return False
         self._shown[job.name] = LRUCache(REMEMBERED_MODELS)
         if listed and not self._from_start:

@@ -16,7 +16,7 @@ from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.link.channel import connected
 from profagent.link.credentials import BY_ADDRESS, own_consumer
-from profagent.link.messages import JOB_SOURCE, Loss
+from profagent.link.messages import JOB_SOURCE, QUIET, Loss
 from profagent.record.capture import Capture
 from profagent.record.recording import Recording, RecordingOptions
 from profagent.record.view import RecordView
@@ -298,7 +298,7 @@ class BoardRecord:
                 await self._note_early(job.name)
             elif not job.has_ended and self._options.made is not None and self._options.made.has_ended:
                 # Its program is gone, which the board finds out later.
-                await self._recording.change_state(job.name, "quiet", caught_up=True)
+                await self._recording.change_state(job.name, QUIET, caught_up=True)
         await self._recording.end()
 
     async def _note_early(self, job: str) -> None:

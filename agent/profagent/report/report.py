@@ -1,29 +1,61 @@
-"""`report`: one HTML file that needs nothing else."""
+"""A report: all that it shows, as one document: figures as `stats --json` has them, advice, timeline, comparison."""
 
 from __future__ import annotations
 
-from html import escape
-from importlib import resources
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+import numpy as np
 
-from profagent.advise.cli import all_rules
+from profagent import __version__
+from profagent.advise.advise import Advice, advise
+from profagent.advise.report import PHRASES, advice_document, gain_text
+from profagent.advise.rules import all_rules
+from profagent.cli.provenance import provenance_lines, share_text
+from profagent.cli.table import UNKNOWN
+from profagent.diff.diff import Operand, diff
+from profagent.diff.report import changes_text, diff_document
 from profagent.files import write_atomically
-from profagent.report.gather import gather
+from profagent.ingest.reasons import REASONS
+from profagent.report.html_page import page
+from profagent.report.timeline import Timeline, series_of
+from profagent.stats.document import stats_document
+from profagent.stats.figures import left_out
+from profagent.stats.stats import BYS, durations_by, records_of, stats
+from profagent.store.database import fetched_named, fetched_one, readings
+from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
+from profagent.store.sampling import sampling_of
+from profagent.store.series import READERS
+from profagent.store.sessions import is_cleared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from profagent.advise.rules import Language, Rule
-    from profagent.diff.diff import Operand
+    import aiosqlite
+    from numpy.typing import NDArray
 
-_STYLES = ("page.css",)
-_SCRIPTS = ("page.js", "charts.js")
-_LIBRARY = "echarts.min.js"
-# Within a script element nothing may look like its end; JSON reads these as the same characters.
-_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+    from profagent.advise.rules import Language, Rule
+    from profagent.diff.diff import Diff
+    from profagent.stats.stats import Key
+    from profagent.store.queries import SessionRow
+
+BINS = 40
+MOST_POINTS = 600
+# Layers whose spread is drawn: those that take the most time.
+SPREAD_LAYERS = 15
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MOST_EVIDENCE = 50
+MOST_LEDGER = 200
+_SESSION = "SELECT * FROM sessions WHERE session = ?"
+_LEDGER = (
+    "SELECT grade, reason, detail, job, log, count FROM ledger WHERE session = ? ORDER BY grade, reason, job, log"
+    " LIMIT ?"
+)
+_LEDGER_ROWS = "SELECT count(*) FROM ledger WHERE session = ?"
+_CLEARED = "`profagent gc` deleted the session's records: its figures are here, what rests on records is not"
+_UNPLACED = "Nothing of the session has a known place in time"
+_UNFINISHED = "The session is unfinished: its capture goes on, or was killed"
 
 
 async def write_report(
@@ -45,29 +77,169 @@ async def write_report(
     return shown
 
 
-def page(shown: Mapping[str, Any]) -> str:
-    """The whole page; styles, scripts, the library and the data are in it."""
-    data = msgspec.json.encode(shown).decode().translate(_ESCAPES)
-    parts = {
-        "title": escape(_title(shown)),
-        "language": shown["language"],
-        "verdict": escape(shown["verdict"]),
-        "styles": "".join(map(_text, _STYLES)),
-        "library": resources.files("profagent.report").joinpath("echarts", _LIBRARY).read_text("utf-8"),
-        "scripts": "".join(map(_text, _SCRIPTS)),
-        "data": data,
+async def gather(
+    operand: Operand, rules: Sequence[Rule], language: Language, against: Operand | None = None
+) -> dict[str, Any]:
+    """What a report of a session, or of one of its JOBs, shows; `against` is the base of a comparison.
+
+    Raises UsageError, StoreError.
+    """
+    database = operand.database
+    assert database is not None, "a report is of records, not of tables"
+    async with readings(database, READERS) as readers:
+        session = await find_session(readers[0], operand.session)
+        scopes = [Scope(session, row) for row in await jobs_of(readers[0], session.session, operand.job)]
+        about = await _about(readers[0], session, scopes[0].job.job if operand.job and scopes else None)
+        cleared = await is_cleared(readers[0], session.session)
+        timeline, spreads = Timeline(), _Spreads()
+        if not cleared:
+            for scope in scopes:
+                await spreads.read(readers, scope)
+            await timeline.read(readers[0], session.session, scopes)
+    documents: dict[str, dict[str, Any]] = {}
+    for by in BYS:
+        found = await stats(database, session=session.session, job=operand.job, by=by)
+        documents[by] = stats_document(found, found.rows, None)
+    # They are of the same JOBs all.
+    jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]
+    advice = None
+    if not cleared:
+        advice = await advise(database, rules, session=session.session, job=operand.job, language=language)
+    compared = None if against is None else await diff(against, operand)
+    return {
+        "profagent": __version__,
+        "session": about,
+        "simulated": session.simulated,
+        "language": language,
+        "verdict": _verdict(advice, documents, language, compared),
+        "advice": None if advice is None else _advice(advice, language),
+        "stats": documents,
+        "timeline": {**timeline.document(), "nothing": _CLEARED if cleared else _UNPLACED},
+        "spreads": spreads.document(),
+        "comparison": None if compared is None else diff_document(compared),
+        "jobs": jobs,
+        "caveats": [*_whole(cleared=cleared, ended=about["ended_us"] is not None), *_caveats(jobs)],
     }
-    # The parts are put in from the first to the last: nothing that one of them holds is taken for a place.
-    pieces = _text("page.html").split("@@")
-    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
 
 
-def _title(shown: Mapping[str, Any]) -> str:
-    about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
-    # An imported JOB has no board of its own.
-    named = f"session {about['session']} of {about['hostname']}" if about["hostname"] or not jobs else ", ".join(jobs)
-    return named + (" [simulated]" if shown["simulated"] else "")
+async def _about(connection: aiosqlite.Connection, session: SessionRow, job: int | None) -> dict[str, Any]:
+    """The session's row and its ledger; losses and sampling are those of the JOB where one was chosen."""
+    (row,) = await fetched_named(connection, _SESSION, (session.session,))
+    ledger = await fetched_named(connection, _LEDGER, (session.session, MOST_LEDGER))
+    (ledger_rows,) = await fetched_one(connection, _LEDGER_ROWS, (session.session,))
+    sampling = await sampling_of(connection, session.session, job)
+    # A reason that only a newer daemon knows has no text here.
+    meanings = {name: reason.text for name, reason in REASONS.items()}
+    return {
+        **row,
+        "losses": (await ledger_of(connection, session.session, job))["loss"],
+        "sampled": share_text(sampling["sampled"], sampling["due"]),
+        "ledger": [{**entry, "meaning": meanings.get(entry["reason"], UNKNOWN)} for entry in ledger],
+        "ledger_rows": ledger_rows,
+    }
 
 
-def _text(name: str) -> str:
-    return resources.files("profagent.report").joinpath("page", name).read_text("utf-8")
+def _advice(advice: Advice, language: Language) -> dict[str, Any]:
+    found = advice_document(advice)
+    del found["jobs"]
+    for finding, written in zip(advice.findings, found["findings"], strict=True):
+        written["gain"] = gain_text(finding, language)
+        written["grade"] = PHRASES[language][finding.severity]
+        written["all_rows"] = len(finding.evidence)
+        written["evidence"] = finding.evidence[:MOST_EVIDENCE]
+    return found
+
+
+def _verdict(
+    advice: Advice | None, documents: Mapping[str, dict[str, Any]], language: Language, compared: Diff | None
+) -> str:
+    """What to work on, and what changed."""
+    first = _first(advice, documents, language)
+    return first if compared is None else f"{first}. {changes_text(compared)}"
+
+
+def _first(advice: Advice | None, documents: Mapping[str, dict[str, Any]], language: Language) -> str:
+    layers = documents["layer"]["rows"]
+    grave = [each for each in (advice.findings if advice else []) if each.severity != "info"]
+    if grave:
+        model = f"{grave[0].model}: " if grave[0].model else ""
+        return f"{model}{grave[0].title}; {gain_text(grave[0], language)}"
+    if not layers:
+        return "No layer was recorded" if language == "en" else "没有采集到任何层"
+    values = (layers[0]["layer"], _number(layers[0]["share"]), layers[0]["bound by"] or UNKNOWN)
+    if language == "zh":
+        rules = f"没有规则发现问题({len(advice.untold)} 条规则缺少数据);" if advice else ""
+        return rules + "耗时最长的层是 {}({} %),受限于:{}".format(*values)
+    rules = f"No rule found what to change ({len(advice.untold)} lack data to tell). " if advice else ""
+    return rules + "The layer that takes the most time is {} ({} %), bound by: {}".format(*values)
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _whole(*, cleared: bool, ended: bool) -> list[str]:
+    return [_CLEARED] * cleared + [_UNFINISHED] * (not ended)
+
+
+def _caveats(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What to know before the figures are believed, each once."""
+    lines: dict[str, None] = {}
+    for job in jobs:
+        about = f"{job['job']}: " if len(jobs) > 1 else ""
+        lines.update(dict.fromkeys(job["unverified"]))
+        lines[job["pmu"]] = None
+        lines.update({f"{about}{line}": None for line in provenance_lines(job)})
+    return list(lines)
+
+
+class _Spreads:
+    """Durations of inferences and layers, without warm-up, and how they are spread."""
+
+    def __init__(self) -> None:
+        self._inferences: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+        self._layers: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+        self._unit = "us"
+
+    async def read(self, readers: Sequence[aiosqlite.Connection], scope: Scope) -> None:
+        """Take a JOB in."""
+        job = await records_of(readers, scope, in_us=True)
+        if job.us_per_tick is None:
+            self._unit = "ticks"
+        keeps, _ = left_out(job, None)
+        for key, durations in durations_by(job, "model", keeps):
+            self._inferences[key].append(durations)
+        for key, durations in durations_by(job, "layer", keeps):
+            self._layers[key].append(durations)
+
+    def document(self) -> dict[str, Any]:
+        """Histograms and courses of inferences, quantiles of the layers that take the most time."""
+        layers = {key: np.concatenate(parts) for key, parts in self._layers.items()}
+        largest = sorted(layers, key=lambda key: -float(layers[key].sum()))[:SPREAD_LAYERS]
+        return {
+            "unit": self._unit,
+            "points": MOST_POINTS,
+            "inferences": [
+                _spread(key[0], np.concatenate(parts))
+                for key, parts in self._inferences.items()
+                if sum(map(len, parts))
+            ],
+            "layers": [
+                {
+                    "name": key[1] if len(self._inferences) == 1 else " ".join(key[:2]),
+                    "quantiles": np.quantile(layers[key], QUANTILES).round(3).tolist(),
+                }
+                for key in largest
+            ],
+        }
+
+
+def _spread(name: str, times: NDArray[np.float64]) -> dict[str, Any]:
+    counts, edges = np.histogram(times, bins=min(BINS, max(1, len(times))))
+    return {
+        "name": name,
+        "count": len(times),
+        "edges": [round(edge, 3) for edge in edges.tolist()],
+        "counts": counts.tolist(),
+        "course": list(series_of(times, MOST_POINTS)),
+    }

@@ -9,11 +9,10 @@ import numpy as np
 
 from profagent.formats.records import ticks_to_us
 from profagent.stats.figures import UNITS, UNKNOWN
-from profagent.store.database import fetched, fetched_one
+from profagent.store.database import fetched, fetched_one, views_there
 from profagent.store.placed import chosen_spans, placed_pages
 from profagent.store.queries import layers_of
 from profagent.store.selection import Choice, Selection
-from profagent.store.sources import views_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,11 +33,13 @@ FAR_US = 30 * US_PER_DAY
 UNIT_NAMES = dict(zip(UNITS, ("NPU", "CPU"), strict=True))
 _CALLS = (
     "SELECT 'calls ' || pid || '/' || tid, name, begin_us, duration_us FROM api_records"
-    " WHERE session = ? AND duration_us >= 0 ORDER BY duration_us DESC LIMIT ?"
+    " WHERE session = ? AND duration_us >= 0"
+    " ORDER BY duration_us DESC LIMIT ?"
 )
 _RANGES = (
     "SELECT 'ranges ' || process || '/' || thread || CASE kind WHEN 'step' THEN ' steps' ELSE '' END, name, start_us,"
-    " duration_us FROM ranges WHERE session = ? AND kind <> 'mark' ORDER BY duration_us DESC LIMIT ?"
+    " duration_us FROM ranges WHERE session = ? AND kind <> 'mark' AND duration_us >= 0"
+    " ORDER BY duration_us DESC LIMIT ?"
 )
 _OPS = (
     "SELECT 'operators ' || source, op_name, start_us, end_us - start_us FROM op_events"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,7 @@ from profagent.cli import options
 from profagent.cli.provenance import events_line, keeping_line, kept_loss_line, share_text
 from profagent.cli.running import asynchronous
 from profagent.cli.table import Cell, Column, fitted_lines, printable, time_text, toned
-from profagent.importing.job_folder import named_target
+from profagent.importing.job_folder import named_target_options
 from profagent.ingest.reasons import REASONS
 from profagent.store.database import reading
 from profagent.store.queries import ledger_entries
@@ -22,10 +23,9 @@ from profagent.store.workspace import BASELINE, Workspace, set_baseline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from profagent.cli.table import Tone
-    from profagent.store.counter_maps import CounterMaps
+    from profagent.importing.job_folder import Target
     from profagent.store.sessions import Condition
 
 _TITLES = "session|board|source|started (UTC)|state|JOBs|inferences|captured|losses|notes|labels"
@@ -94,7 +94,7 @@ def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
     return (
         session["session"],
         (session["hostname"] or session["board"]) + mark,
-        session["source"],
+        _source(session),
         time_text(session["started_us"]),
         state,
         session["jobs"],
@@ -104,6 +104,13 @@ def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
         session["notes"],
         session["labels"] or "",
     )
+
+
+def _source(session: dict[str, Any]) -> str:
+    """Where it is from: results of other devices are of no board, and only their place tells them apart."""
+    if session["labels_by_key"].get("source") != "ascend":
+        return str(session["source"])
+    return " ".join((session["source"], "/".join(Path(session["address"]).parts[-2:])))
 
 
 def _state(session: dict[str, Any]) -> str:
@@ -118,32 +125,19 @@ SHOWN_ENTRIES = 10
 
 
 @click.command("ledger")
-@options.target
-@options.workspace
-@options.job
+@asynchronous
+@named_target_options
 @click.option("--grade", type=click.Choice(["loss", "note"]), help="Only losses, or only notes.")
 @click.option("--all", "is_all", is_flag=True, help=f"List every entry, not {SHOWN_ENTRIES} of a reason.")
-@options.counter_map
 @options.as_json
-@asynchronous
-async def ledger(
-    *,
-    target: str,
-    workspace: Path | None,
-    job: str | None,
-    grade: str | None,
-    is_all: bool,
-    maps: CounterMaps,
-    as_json: bool,
-) -> None:
+async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bool) -> None:
     """Show each loss and each note of a session: which file, which bytes, what it means and what to do.
 
     Example: profagent ledger 1 --grade loss
     Example: profagent ledger JOB… --all
     """
-    found = await named_target(target, job, workspace, maps)
-    async with reading(found.database) as connection:
-        entries = [_explained(each) for each in await ledger_entries(connection, found.session, found.job)]
+    async with reading(target.database) as connection:
+        entries = [_explained(each) for each in await ledger_entries(connection, target.session, target.job)]
     entries = [each for each in entries if grade in {None, each["grade"]}]
     if as_json:
         click.echo(msgspec.json.encode(entries))

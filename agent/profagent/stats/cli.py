@@ -10,23 +10,33 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.provenance import doubt_line, likely_counters, provenance_lines
 from profagent.cli.running import asynchronous
-from profagent.cli.table import Cell, Column, fitted_lines, printable, sheet_pieces, toned
+from profagent.cli.table import Column, fitted_lines, printable, sheet_pieces, toned
 from profagent.errors import UsageError
-from profagent.formats.countermap import bound_mark
-from profagent.importing.job_folder import named_target, tell_unrecorded
-from profagent.stats.stats import BYS, KEYS, stats
+from profagent.importing.job_folder import named_target_options, tell_unrecorded
+from profagent.stats.document import FIGURES, cells_of, column_names, stats_document
+from profagent.stats.stats import BYS, stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
+    from profagent.importing.job_folder import Target
     from profagent.stats.stats import Row, Stats, StatsBy
-    from profagent.store.counter_maps import CounterMaps
 
-FIGURES = ("count", "total", "share", "mean", "median", "mad", "p95", "max")
-_WITHOUT_BOUND = ("aicpu", "api", "step")
-# What of acl.json has it recorded.
-SWITCHES = {"api": "acl_api", "aicpu": "aicpu"}
+# What it takes that there is any.
+NEEDS = {
+    "api": '"acl_api" of acl.json must be exactly "on"',
+    "aicpu": '"aicpu" of acl.json must be exactly "on"',
+    "step": "marks alone are no steps, a span, a range or a Profiler's step is one",
+}
+# The same of another tool's results.
+NEEDS_OF_TOLD = {
+    "api": "api_statistic, runtime_api, a timeline or a database's CANN_API tells calls; they are recorded with"
+    " --ascendcl and --runtime-api of msprof, runtime_api of profiling_options, or the profiler's Level1",
+    "aicpu": "of another tool's results --by type has what ran there, with (AI_CPU) behind its type; more is recorded"
+    " with --aicpu=on of msprof, or aicpu of profiling_options",
+    "step": "step_trace, step_trace_time, a timeline, or a database's STEP_TIME or StepTraceTime tells steps; they are"
+    " recorded with training_trace of profiling_options, or step() of the profiler in PyTorch or MindSpore",
+}
 # What a narrow terminal does without, first of all.
 LESS = tuple(
     f"{name}{unit}" for name in ("mad", "mean", "max", "total", "type", "p95") for unit in ("", "(us)", "(ticks)")
@@ -34,10 +44,8 @@ LESS = tuple(
 
 
 @click.command("stats")
-@options.target
-@options.workspace
-@options.job
-@options.counter_map
+@asynchronous
+@named_target_options
 @click.option("--by", type=click.Choice(BYS), default="layer", show_default=True, help="What a row is of.")
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
 @click.option(
@@ -50,13 +58,9 @@ LESS = tuple(
 @options.as_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV.")
 @options.wide
-@asynchronous
-async def command(  # noqa: PLR0913 - one parameter an option
+async def command(
     *,
-    target: str,
-    workspace: Path | None,
-    job: str | None,
-    maps: CounterMaps,
+    target: Target,
     by: StatsBy,
     skip: int | None,
     sort: str | None,
@@ -74,14 +78,13 @@ async def command(  # noqa: PLR0913 - one parameter an option
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv do not go together", hint="leave one of them out")
-    found = await named_target(target, job, workspace, maps)
-    answer = await stats(found.database, session=found.session, job=found.job, by=by, skip=skip)
+    answer = await stats(target.database, session=target.session, job=target.job, by=by, skip=skip)
     rows = _sorted(answer, sort)[:top]
     if as_json:
         click.echo(msgspec.json.encode(stats_document(answer, rows, skip)))
-        return 0 if answer.rows else await tell_unrecorded(found.database, found.session, found.job)
+        return 0 if answer.rows else await tell_unrecorded(target.database, target.session, target.job)
     titles = [_column(name, answer.unit) for name in column_names(by)]
-    cells = [_cells(by, row, likely_counters(answer.provenance)) for row in rows]
+    cells = [cells_of(by, row, likely_counters(answer.provenance)) for row in rows]
     if as_csv:
         for piece in sheet_pieces(titles, cells, "csv"):
             click.echo(piece, nl=False)
@@ -92,12 +95,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
         click.echo()
     for line in _remarks(answer, rows, skip):
         click.echo(toned(printable(line)), err=as_csv)
-    return 0 if answer.rows else await tell_unrecorded(found.database, found.session, found.job)
-
-
-def column_names(by: str) -> tuple[str, ...]:
-    """The columns of an answer, without units: what `--sort` takes and JSON has for keys."""
-    return (*KEYS[by], *FIGURES, *(() if by in _WITHOUT_BOUND else ("bound by",)))
+    return 0 if answer.rows else await tell_unrecorded(target.database, target.session, target.job)
 
 
 def _beginning(names: Iterable[str], word: str) -> list[str]:
@@ -110,13 +108,6 @@ def _column(name: str, unit: str) -> Column:
     return Column(f"{name}({unit})", 3) if name in FIGURES and name != "count" else Column(name)
 
 
-def _cells(by: str, row: Row, likely: Sequence[str] = ()) -> tuple[Cell, ...]:
-    """A row's values in the order of the columns; what rests on `likely` counters is marked."""
-    number, total, *others = row.figures
-    bound = row.bound and row.bound + bound_mark(likely)
-    return (*row.key, number, total, row.share, *others, *(() if by in _WITHOUT_BOUND else (bound,)))
-
-
 def _sorted(answer: Stats, column: str | None) -> list[Row]:
     """The rows by a column, largest number first, words by the alphabet, what is not known last."""
     if column is None:
@@ -126,7 +117,7 @@ def _sorted(answer: Stats, column: str | None) -> list[Row]:
         raise UsageError(f"there is no column {column!r} by {answer.by}", hint=f"sort by one of: {', '.join(names)}")
 
     def rank(row: Row) -> tuple[bool, Any]:
-        value = _cells(answer.by, row)[names.index(column)]
+        value = cells_of(answer.by, row)[names.index(column)]
         return value is None, "" if value is None else value if isinstance(value, str) else -value
 
     return sorted(answer.rows, key=rank)
@@ -141,9 +132,11 @@ def _heading(answer: Stats) -> str:
 
 def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[str]:
     if not answer.rows and not any(each.left_out for each in answer.left_out):
-        switch = f': "{SWITCHES[answer.by]}" of acl.json must be exactly "on"' if answer.by in SWITCHES else ""
-        spans = ": marks alone are no steps, a span, a range or a Profiler's step is one" if answer.by == "step" else ""
-        yield f"nothing was recorded that could be told by {answer.by}{switch}{spans}"
+        is_told = any("told_by" in each for each in answer.provenance)
+        need = (NEEDS_OF_TOLD if is_told else NEEDS).get(answer.by)
+        # An acl.json is of a JOB.
+        about = f": {need}" if need and (answer.provenance or answer.by == "step") else ""
+        yield f"nothing was recorded that could be told by {answer.by}{about}"
     if len(rows) < len(answer.rows):
         yield f"{len(rows)} of {len(answer.rows)} rows shown; shares are of all"
     if answer.unit == "ticks":
@@ -158,19 +151,3 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         about = f"{job['job']}: " if len(answer.provenance) > 1 else ""
         for line in provenance_lines(job):
             yield about + line
-
-
-def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict[str, Any]:
-    """What `--json` prints."""
-    names = column_names(answer.by)
-    return {
-        "by": answer.by,
-        "unit": answer.unit,
-        "simulated": answer.is_simulated,
-        "rows": [dict(zip(names, _cells(answer.by, row), strict=True)) for row in rows],
-        "all_rows": len(answer.rows),
-        "likely": likely_counters(answer.provenance),
-        "skip": skip,
-        "left_out": [each._asdict() for each in answer.left_out],
-        "jobs": answer.provenance,
-    }

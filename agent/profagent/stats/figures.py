@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.formats.countermap import bound_by
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -79,7 +77,7 @@ class JobRecords:
     series: JobSeries
     layers: Mapping[int, Mapping[int, LayerRow]]
     us_per_tick: float | None
-    bound: Callable[[NDArray[np.float64]], str | None] = bound_by
+    bound: Callable[[NDArray[np.float64]], str | None]
 
     def times(self) -> NDArray[np.float64]:
         """Each inference's time, the sum over its layers: on both units in µs, on the NPU alone in ticks."""

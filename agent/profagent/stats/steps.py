@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.stats.figures import figures_of
-from profagent.store.database import pages
-from profagent.store.sources import views_there
+from profagent.store.database import pages, views_there
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -23,7 +22,8 @@ Key = tuple[str, str]
 
 _RANGES = (
     "SELECT process, thread, lane, kind = 'step', name, start_us, end_us, duration_us FROM ranges"
-    " WHERE session = ? AND kind <> 'mark' ORDER BY process, start_us, end_us DESC, kind <> 'step'"
+    " WHERE session = ? AND kind <> 'mark' AND duration_us IS NOT NULL"
+    " ORDER BY process, start_us, end_us DESC, kind <> 'step'"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,13 +16,13 @@ import numpy as np
 
 from profagent.cli import options
 from profagent.cli.options import age_us
-from profagent.cli.running import asynchronous
+from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import Column, fitted_lines, printable, sparkline, time_text
 from profagent.errors import UsageError
-from profagent.formats.records import shown_mhz
+from profagent.formats.records import SINGLE_OPERATORS, shown_mhz
 from profagent.stats.figures import MAD_TO_SIGMA
 from profagent.stats.stats import stats
-from profagent.store.database import reading
+from profagent.store.database import fetched, reading
 from profagent.store.queries import jobs_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import fits
@@ -49,7 +50,12 @@ _MINUTE = "%Y-%m-%d %H:%M"
 # What a narrow terminal does without, first of all.
 LESS = ("mad(us)", "mad(ticks)", "count")
 # Labels that are a session's own name.
-OWN_LABELS = ("nightly", "baseline")
+OWN_LABELS = ("nightly", "baseline", "content")
+_OPERATORS = (
+    "SELECT layer.name FROM session_job JOIN model USING (job) JOIN layer USING (model)"
+    " WHERE session = ? AND model.name = ?"
+)
+_DIGITS = re.compile(r"\d+")
 # What is compared of two sessions, beside their labels, when a level changed between them.
 _FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
 
@@ -146,8 +152,28 @@ async def trend(
         hint = "`profagent stats SESSION --by model`, or --by layer, tells the names"
         raise UsageError(f"no session has {what}", hint=hint)
     for board in boards.values():
+        if model == SINGLE_OPERATORS and layer is None:
+            await _leave_others_out(database, board)
         board.changes = _changes(board.nights)
     return list(boards.values())
+
+
+async def _leave_others_out(database: Path, board: BoardTrend) -> None:
+    """Operators that are called one by one are of any program: keep the sessions with mostly the newest one's."""
+    async with reading(database) as connection:
+        found = [await fetched(connection, _OPERATORS, (night.session, SINGLE_OPERATORS)) for night in board.nights]
+    # Frameworks number what is called several times.
+    operators = [{_DIGITS.sub("", name) for (name,) in rows} for rows in found]
+    newest = operators[-1]
+    others = [
+        night
+        for night, each in zip(board.nights, operators, strict=True)
+        if 2 * len(each & newest) < len(each | newest)
+    ]
+    board.nights = [night for night in board.nights if night not in others]
+    if others:
+        numbers = ", ".join(str(night.session) for night in others)
+        tell(f"left out, for their operators are others than those of session {board.nights[-1].session}: {numbers}")
 
 
 async def _night(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiosqlite
 
 from profagent.errors import StoreError
-from profagent.files import PRIVATE_FILE, make_private_folder
+from profagent.files import PRIVATE_FILE, disk_full, is_full_database, make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Sequence
@@ -22,6 +22,7 @@ SCHEMA_VERSION = 1
 FILE_NAME = "profagent.db"
 BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 32_768
+READER_SETTINGS = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size = -{CACHE_KIB};"
 # Of a new database. Batches append: with larger pages, fewer of them go to the disk and through the cache.
 PAGE_BYTES = 16_384
 # SQLite's own limit of variables in a statement is above.
@@ -32,6 +33,8 @@ RECORDS_PER_PART = 1 << 24
 LARGEST_INTEGER = 2**63 - 1
 # Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
 KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
+# The views of sources beside JOBs, by what a row of each is called.
+VIEWS = {"ops": "op_events", "ranges": "ranges", "samples": "metrics"}
 # A writer commits a few times a second; readers begin within some milliseconds.
 MOST_BEGINNINGS = 100
 
@@ -162,6 +165,16 @@ def check_version(version: int, file: Path) -> None:
         )
 
 
+def refused(file: Path, error: sqlite3.Error) -> StoreError:
+    """The error for a database that SQLite cannot write."""
+    if is_full_database(error, file.parent):
+        return disk_full(file)
+    return StoreError(
+        f"the database {file} cannot be used: {error}",
+        hint="check the free space and the permissions; what was committed before is safe",
+    )
+
+
 def made_anew(file: Path) -> str:
     """What to type so that a workspace's database is made anew, in a workspace beside it."""
     root, new = shlex.quote(str(file.parent)), shlex.quote(f"{file.parent}.new")
@@ -205,13 +218,13 @@ async def _begun(file: Path, count: int) -> list[aiosqlite.Connection]:
     for _ in range(MOST_BEGINNINGS):
         connections: list[aiosqlite.Connection] = []
         try:
-            inode = _inode(file)
+            inode = inode_of(file)
             for _ in range(count):
                 connections.append(await _reader(read_only(file)))  # noqa: PERF401 - to close those that opened
-            before = [await _data_version(connection) for connection in connections]
+            before = [await data_version(connection) for connection in connections]
             for connection in connections:
                 await connection.execute("BEGIN")
-            if before == [await _data_version(each) for each in connections] and _inode(file) == inode:
+            if before == [await data_version(each) for each in connections] and inode_of(file) == inode:
                 return connections
         except BaseException:
             await _close(connections)
@@ -233,7 +246,7 @@ async def _opened(file: Path | str, **options: Any) -> aiosqlite.Connection:
 async def _reader(uri: str) -> aiosqlite.Connection:
     connection = await _opened(uri, uri=True)
     try:
-        await connection.executescript(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size = -{CACHE_KIB};")
+        await connection.executescript(READER_SETTINGS)
     except BaseException:
         await connection.close()
         raise
@@ -245,7 +258,8 @@ def read_only(file: Path) -> str:
     return f"{file.absolute().as_uri()}?mode=ro"
 
 
-def _inode(file: Path) -> int | None:
+def inode_of(file: Path) -> int | None:
+    """Which file it is; None where there is none."""
     try:
         return file.stat().st_ino
     except OSError:
@@ -259,7 +273,7 @@ async def _close(connections: Iterable[aiosqlite.Connection]) -> None:
         await connection.close()
 
 
-async def _data_version(connection: aiosqlite.Connection) -> int:
+async def data_version(connection: aiosqlite.Connection) -> int:
     """It changes for a connection when another one writes."""
     (version,) = await fetched_one(connection, "PRAGMA data_version")
     return int(version)
@@ -301,3 +315,18 @@ async def join_job(connection: aiosqlite.Connection, session: int, board: int, n
         await connection.execute("INSERT INTO session_job VALUES (?, ?)", (session, job))
         await connection.execute(_SIMULATED_BEFORE, (session, job))
     return int(job)
+
+
+async def views_there(connection: aiosqlite.Connection) -> dict[str, str]:
+    """Those of VIEWS that the database has: an earlier profagent made it without, and it was only read since."""
+    there = {name for (name,) in await fetched(connection, "SELECT name FROM sqlite_master WHERE type = 'view'")}
+    return {what: view for what, view in VIEWS.items() if view in there}
+
+
+async def event_counts(connection: aiosqlite.Connection, session: int) -> dict[str, int]:
+    """How many subscribed operators, ranges and samples of metrics a session has."""
+    counts = dict.fromkeys(VIEWS, 0)
+    for what, view in (await views_there(connection)).items():
+        query = f"SELECT count(*) FROM {view} WHERE session = ?"  # noqa: S608 - a constant
+        (counts[what],) = await fetched_one(connection, query, (session,))
+    return counts

@@ -1,27 +1,28 @@
-"""A draft: a database of its own for one session, which one transaction takes over into another database.
+"""A draft: a database of its own for one session, which one transaction takes over into another database, the store.
 
 Whoever makes it needs no lock and may fail: nothing of a draft that is not whole comes into the store.
+Where the store is known from the start, it is in the draft's transaction, and rows that are very many go there at once.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
+from contextlib import closing
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from profagent.files import PRIVATE_FILE
 from profagent.ingest.decoder import schemas
-from profagent.store.database import CACHE_KIB, PAGE_BYTES, fetched, fetched_one, transaction
+from profagent.store.database import BUSY_TIMEOUT_MS, CACHE_KIB, PAGE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    import aiosqlite
-
-# Of each table: the columns that number rows of a table, which another database numbers anew.
+# What both databases are called in the statements of a draft's connection.
+DRAFT, STORE = "main", "store"
+# Of each table: the columns that number rows of a table, which the store numbers anew.
 _NUMBERS: dict[str, tuple[str, ...]] = {
     "session": ("session",),
     "session_label": ("session",),
@@ -39,12 +40,13 @@ _NUMBERS: dict[str, tuple[str, ...]] = {
     "ascend_file": ("log", "session"),
     "ascend_block": ("log", "session"),
 }
-_COUNTED = ("session", "job", "model", "log", "part", "inference", "segment", "entry")
+TABLES = tuple(_NUMBERS)
+COUNTED = ("session", "job", "model", "log", "part", "inference", "segment", "entry")
 _TABLE_OF = {"entry": "ledger_entry"}
 
 
-def new_draft(file: Path) -> sqlite3.Connection:
-    """An empty draft, in a transaction; who closes it without COMMIT has made none."""
+def new_draft(file: Path, store: Path | None) -> sqlite3.Connection:
+    """An empty draft, in a transaction, with the store if that is known; who closes it without COMMIT has made none."""
     os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     for pragma in (
@@ -56,44 +58,57 @@ def new_draft(file: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA {pragma}")
     script = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
     connection.executescript("\n".join([script, *(f"{schema};" for schema in schemas())]))
-    connection.execute("BEGIN")
+    _begin(connection, store)
     return connection
 
 
-async def take_over(connection: aiosqlite.Connection, draft: Path) -> int:
-    """Bring a draft into the database, as a whole or not at all; returns the session's number there."""
-    await connection.execute("ATTACH ? AS draft", (f"{draft}",))
-    try:
-        async with transaction(connection):
-            return await _take_over(connection)
-    finally:
-        await asyncio.shield(connection.execute("DETACH draft"))
+def take_over_file(draft: Path, store: Path) -> int:
+    """Bring a draft that was made without it into the store; returns the session's number there."""
+    with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        _begin(connection, store)
+        session = take_over(connection)
+        connection.execute("COMMIT")
+        return session
 
 
-async def _take_over(connection: aiosqlite.Connection) -> int:
-    (board,) = await fetched_one(
-        connection,
-        "INSERT INTO main.board (identity, hostname, model) SELECT identity, hostname, model FROM draft.board"
+def _begin(connection: sqlite3.Connection, store: Path | None) -> None:
+    if store is not None:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        connection.execute(f"ATTACH ? AS {STORE}", (f"{store}",))
+        for pragma in ("synchronous = FULL", f"cache_size = -{CACHE_KIB}"):
+            connection.execute(f"PRAGMA {STORE}.{pragma}")
+    connection.execute("BEGIN IMMEDIATE")
+
+
+def take_over(connection: sqlite3.Connection) -> int:
+    """Bring all rows of the draft into the store, in the transaction that goes on; the session's number there."""
+    ((board,),) = connection.execute(
+        f"INSERT INTO {STORE}.board (identity, hostname, model) SELECT identity, hostname, model FROM {DRAFT}.board"  # noqa: S608 - names of databases
         " WHERE true ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname)"
         " RETURNING board",
-    )
-    await _name_apart(connection, board)
-    before = {name: await _last(connection, name) for name in _COUNTED}
+    ).fetchall()
+    _name_apart(connection, board)
+    before = last_numbers(connection)
     for table, numbers in _NUMBERS.items():
-        columns = [row[1] for row in await fetched(connection, f"PRAGMA draft.table_info({table})")]
+        columns = [row[1] for row in connection.execute(f"PRAGMA {DRAFT}.table_info({table})")]
         taken = (_value(table, column, numbers, before, board) for column in columns)
-        await connection.execute(
-            f"INSERT INTO main.{table} ({', '.join(columns)}) SELECT {', '.join(taken)} FROM draft.{table}"  # noqa: S608 - names of the schema
+        connection.execute(
+            f"INSERT INTO {STORE}.{table} ({', '.join(columns)}) SELECT {', '.join(taken)} FROM {DRAFT}.{table}"  # noqa: S608 - names of the schema
         )
     return before["session"] + 1
 
 
-async def _last(connection: aiosqlite.Connection, name: str) -> int:
-    (last,) = await fetched_one(connection, f"SELECT ifnull(max({name}), 0) FROM main.{_TABLE_OF.get(name, name)}")  # noqa: S608 - as above
-    return int(last)
+def last_numbers(connection: sqlite3.Connection) -> dict[str, int]:
+    """The greatest number of each kind in the store: those of the draft come behind it."""
+    return {name: _last(connection, name) for name in COUNTED}
 
 
-def _value(table: str, column: str, numbers: Iterable[str], before: dict[str, int], board: int) -> str:
+def _last(connection: sqlite3.Connection, name: str) -> int:
+    sql = f"SELECT ifnull(max({name}), 0) FROM {STORE}.{_TABLE_OF.get(name, name)}"  # noqa: S608 - as above
+    return int(connection.execute(sql).fetchone()[0])
+
+
+def _value(table: str, column: str, numbers: Iterable[str], before: Mapping[str, int], board: int) -> str:
     if column == "board":
         return str(board)
     if (table, column) == ("aicore", "record"):
@@ -101,12 +116,13 @@ def _value(table: str, column: str, numbers: Iterable[str], before: dict[str, in
     return f"{column} + {before[column]}" if column in numbers else column
 
 
-async def _name_apart(connection: aiosqlite.Connection, board: int) -> None:
+def _name_apart(connection: sqlite3.Connection, board: int) -> None:
     """A collection's name is its board's only one: another directory of that name is numbered."""
-    ((job, name),) = await fetched(connection, "SELECT job, name FROM draft.job")
-    taken = {each for (each,) in await fetched(connection, "SELECT name FROM main.job WHERE board = ?", (board,))}
+    ((job, name),) = connection.execute(f"SELECT job, name FROM {DRAFT}.job").fetchall()  # noqa: S608 - as above
+    names = connection.execute(f"SELECT name FROM {STORE}.job WHERE board = ?", (board,))  # noqa: S608 - as above
+    taken = {each for (each,) in names}
     number, free = 1, name
     while free in taken:
         number += 1
         free = f"{name}~{number}"
-    await connection.execute("UPDATE draft.job SET name = ? WHERE job = ?", (free, job))
+    connection.execute(f"UPDATE {DRAFT}.job SET name = ? WHERE job = ?", (free, job))  # noqa: S608 - as above

@@ -6,16 +6,18 @@ are dropped: a log has one inference, or as many as its model was loaded.
 
 from __future__ import annotations
 
+import functools
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from profagent.formats.countermap import RATIOS
-from profagent.store.database import fetched
+from profagent.store.database import ROWS_PER_PAGE, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    import sqlite3
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     import aiosqlite
     from numpy.typing import NDArray
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 # What a page should hold, and how many inferences the first one does.
 RECORDS_PER_PAGE = 10_000
 FIRST_INFERENCES, MOST_INFERENCES = 20, 2_000
-ROWS_PER_READ = 5_000
 
 
 class SpanRow(NamedTuple):
@@ -76,6 +77,39 @@ class Page(NamedTuple):
     aicore: PlacedRecords
     aicpu: PlacedRecords
 
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return len(self.aicore.segment) + len(self.aicpu.segment)
+
+
+class PagePlan(NamedTuple):
+    """What a page is read with: a query for each unit and its parameter, which know nothing of a Selection."""
+
+    spans: list[SpanRow]
+    segments: list[PlacedSegment]
+    queries: list[tuple[str, tuple[str]]]
+
+    @property
+    def first(self) -> int:
+        """The position of its first inference."""
+        return self.spans[0].position
+
+    @property
+    def end(self) -> int:
+        """The position of the inference behind it."""
+        return self.spans[-1].position + 1
+
+    def inferences_next(self, records: int) -> int:
+        """How many inferences the next page should have, where this one has so many records."""
+        return max(1, min(RECORDS_PER_PAGE * len(self.spans) // max(1, records), MOST_INFERENCES))
+
+    def page(self, rows: Iterable[Iterable[list[Row]]]) -> Page:
+        """The page, of what its queries give, some rows at a time."""
+        numbers = np.array([segment.segment for segment in self.segments], np.int64)
+        aicore, aicpu = (_records([_table(some, numbers) for some in of_unit]) for of_unit in rows)
+        return Page(self.spans, self.segments, aicore, aicpu)
+
 
 _SPANS = """
 SELECT c.position, c.inference, c.device_id, c.model, c.name, c.model_id, c.stream_id, c.current_pic_count, i.start_us,
@@ -86,11 +120,14 @@ _SEGMENTS = """
 SELECT g.segment, c.position, g.kind = 'aicpu', g.net, g.start_us, g.end_us
 FROM temp.chosen c JOIN segment g USING (inference) WHERE c.position BETWEEN :first AND :last ORDER BY g.segment
 """
+_PARTS = """
+SELECT json_group_array(part) FROM (
+    SELECT DISTINCT p.part FROM temp.chosen c JOIN segment g USING (inference) JOIN part p USING (log)
+    WHERE c.position BETWEEN :first AND :last AND g.kind = :kind)
+"""
 # CROSS JOIN keeps the order of the loops: parts first.
 _OF_PARTS = """
-FROM (SELECT DISTINCT p.part FROM temp.chosen c JOIN segment g USING (inference) JOIN part p USING (log)
-      WHERE c.position BETWEEN :first AND :last AND g.kind = '{table}') q
-CROSS JOIN {table} r ON r.record BETWEEN q.part << 24 AND (q.part << 24) + 0xFFFFFF
+FROM json_each(?) q CROSS JOIN {table} r ON r.record BETWEEN q.value << 24 AND (q.value << 24) + 0xFFFFFF
 """
 _AICORE = (
     "SELECT r.segment, ifnull(r.layer_index, -1), r.ticks_before, r.ticks_before + r.ticks{ratios}"
@@ -106,24 +143,39 @@ async def chosen_spans(connection: aiosqlite.Connection) -> list[SpanRow]:
 
 async def placed_pages(connection: aiosqlite.Connection, *, has_ratios: bool) -> AsyncIterator[Page]:
     """The inferences that a Selection has chosen, a page after the other."""
-    await connection.execute("CREATE UNIQUE INDEX IF NOT EXISTS temp.chosen_position ON chosen (position)")
-    aicore = _AICORE.format(ratios="".join(f", r.{name}" for name in RATIOS) if has_ratios else "")
     first, count = 0, FIRST_INFERENCES
-    while rows := await fetched(connection, _SPANS, (first, count)):
-        spans = _of_one_model([SpanRow._make(row) for row in rows])
-        keys = {"first": first, "last": spans[-1].position}
-        segments = [PlacedSegment._make(row) for row in await fetched(connection, _SEGMENTS, keys)]
-        numbers = np.array([segment.segment for segment in segments], np.int64)
-        page = Page(
-            spans,
-            segments,
-            await _records(connection, aicore, keys, numbers),
-            await _records(connection, _AICPU, keys, numbers),
-        )
+    while plan := await plan_page(connection, first, count, has_ratios=has_ratios):
+        page = await read_page(connection, plan)
         yield page
-        first = spans[-1].position + 1
-        found = len(page.aicore.segment) + len(page.aicpu.segment)
-        count = max(1, min(RECORDS_PER_PAGE * len(spans) // max(1, found), MOST_INFERENCES))
+        first, count = plan.end, plan.inferences_next(page.records)
+
+
+async def plan_page(connection: aiosqlite.Connection, first: int, count: int, *, has_ratios: bool) -> PagePlan | None:
+    """A page of so many inferences at most; None behind the last one."""
+    await connection.execute("CREATE UNIQUE INDEX IF NOT EXISTS temp.chosen_position ON chosen (position)")
+    rows = await fetched(connection, _SPANS, (first, count))
+    if not rows:
+        return None
+    spans = _of_one_model([SpanRow._make(row) for row in rows])
+    keys = {"first": first, "last": spans[-1].position}
+    segments = [PlacedSegment._make(row) for row in await fetched(connection, _SEGMENTS, keys)]
+    aicore = _AICORE.format(ratios="".join(f", r.{name}" for name in RATIOS) if has_ratios else "")
+    queries = []
+    for kind, query in (("aicore", aicore), ("aicpu", _AICPU)):
+        (parts,) = await fetched_one(connection, _PARTS, {**keys, "kind": kind})
+        queries.append((query, (parts,)))
+    return PagePlan(spans, segments, queries)
+
+
+async def read_page(connection: aiosqlite.Connection, plan: PagePlan) -> Page:
+    """What was planned."""
+    return plan.page([[rows async for rows in pages(connection, *query)] for query in plan.queries])
+
+
+def fetched_page(connection: sqlite3.Connection, plan: PagePlan) -> Page:
+    """The same, by a connection of this thread's own."""
+    cursors = (connection.execute(*query) for query in plan.queries)
+    return plan.page(iter(functools.partial(cursor.fetchmany, ROWS_PER_PAGE), []) for cursor in cursors)
 
 
 def _of_one_model(spans: list[SpanRow]) -> list[SpanRow]:
@@ -132,17 +184,8 @@ def _of_one_model(spans: list[SpanRow]) -> list[SpanRow]:
     return [span for span in spans if (span.device_id, span.model) == key]
 
 
-async def _records(
-    connection: aiosqlite.Connection, query: str, keys: dict[str, int], segments: NDArray[np.int64]
-) -> PlacedRecords:
-    """The records of these segments, by segment and then as they stand in the log."""
-    cursor = await connection.execute(query, keys)
-    tables = []
-    while rows := [*await cursor.fetchmany(ROWS_PER_READ)]:
-        table = _table(rows)  # type: ignore[arg-type]
-        # Of whole numbers this is a look-up each.
-        is_ours = np.isin(table[:, 0].astype(np.int64), segments)
-        tables.append(table if is_ours.all() else table[is_ours])
+def _records(tables: Sequence[NDArray[np.float64]]) -> PlacedRecords:
+    """Records by segment, and then as they stand in the log."""
     whole = np.concatenate(tables) if tables else np.empty((0, 4))
     numbers = whole[:, 0].astype(np.int64)
     if (numbers[1:] < numbers[:-1]).any():
@@ -151,10 +194,13 @@ async def _records(
     return PlacedRecords(numbers, whole[:, 1].astype(np.int64), whole[:, 2], whole[:, 3], whole[:, 4:])
 
 
-def _table(rows: list[Row]) -> NDArray[np.float64]:
-    """Rows as an array; NULL is NaN."""
+def _table(rows: list[Row], segments: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Rows of these segments as an array; NULL is NaN."""
     try:
         # It takes two thirds of the time, and no NULL.
-        return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * len(rows[0])).reshape(len(rows), -1)
+        table = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * len(rows[0])).reshape(len(rows), -1)
     except TypeError:
-        return np.array(rows, np.float64)
+        table = np.array(rows, np.float64)
+    # Of whole numbers this is a look-up each.
+    is_ours = np.isin(table[:, 0].astype(np.int64), segments)
+    return table if is_ours.all() else table[is_ours]

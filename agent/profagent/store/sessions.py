@@ -100,7 +100,7 @@ async def require_records(connection: aiosqlite.Connection, session: int) -> Non
     if await is_cleared(connection, session):
         raise UsageError(
             f"session {session} has its figures only: `profagent gc` deleted its records",
-            hint=f"`profagent stats {session}` tells them; name another session for everything else",
+            hint=f"`profagent stats {session}` and `report {session}` show them; for all else name another session",
         )
 
 

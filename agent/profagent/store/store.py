@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from profagent.errors import SameBoardError, StoreError
-from profagent.files import disk_full, finished, is_full_database
+from profagent.errors import SameBoardError
+from profagent.files import finished
 from profagent.formats.figure_states import CAPTURE_ENDED
 from profagent.ingest import reasons
 from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
 from profagent.store import marks
 from profagent.store.counters import implausible_counters
-from profagent.store.database import fetched, fetched_of, put, reading, transaction, writing
+from profagent.store.database import fetched, fetched_of, put, reading, refused, transaction, writing
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sample_notes, sampling_of, samplings_of
 from profagent.store.sessions import begin_session
@@ -204,12 +204,7 @@ class Store:
             try:
                 yield self._connection
             except sqlite3.Error as error:
-                if is_full_database(error, self.file.parent):
-                    raise disk_full(self.file) from error
-                raise StoreError(
-                    f"the database {self.file} cannot be used: {error}",
-                    hint="check the free space and the permissions; what was committed before is safe",
-                ) from error
+                raise refused(self.file, error) from error
 
 
 async def _is_written(connection: aiosqlite.Connection, together: Sequence[_Waiting]) -> bool:

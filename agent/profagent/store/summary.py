@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.formats.records import shown_mhz
 from profagent.ingest import reasons
-from profagent.store.database import RECORDS_PER_PART, fetched, fetched_named, fetched_one
+from profagent.store.database import RECORDS_PER_PART, event_counts, fetched, fetched_named, fetched_one
 from profagent.store.queries import (
     count_inferences,
     implausible_of,
@@ -17,7 +17,6 @@ from profagent.store.queries import (
     not_final,
 )
 from profagent.store.sampling import sampling_of
-from profagent.store.sources import event_counts
 
 if TYPE_CHECKING:
     import aiosqlite

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.formats.countermap import COUNTER_NAMES, RATIOS, bound_by
+from profagent.formats.countermap import COUNTER_NAMES, RATIOS, bound_of
 from profagent.formats.names import LogKind
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class ModelLayers:
     def __init__(self) -> None:
         self.total = 0
         self._table: LayerTable | None = None
+        self._us_per_tick: float | None = None
         # What is worked out once for a state: medians by place, and the places that were used.
         self._made: tuple[NDArray[np.float64], NDArray[np.int64]] | None = None
         self._begin(None)
@@ -107,7 +108,7 @@ class ModelLayers:
         """An inference whose figures are final."""
         if layers.table is not self._table:
             self._begin(layers.table)
-        self._made = None
+        self._made, self._us_per_tick = None, layers.us_per_tick
         at = self._rows % len(self._times)
         row = self._times[at]
         row[:] = np.nan
@@ -291,6 +292,5 @@ class ModelLayers:
                 means[:, column] = np.bincount(places, weighted, width) / (whole if is_share else number)
         return means
 
-    @staticmethod
-    def _bound(place: int, means: NDArray[np.float64] | None) -> str | None:
-        return None if means is None else bound_by(means[place, : len(RATIOS)])
+    def _bound(self, place: int, means: NDArray[np.float64] | None) -> str | None:
+        return None if means is None else bound_of(means[place, : len(RATIOS)], self._us_per_tick)

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
-from profagent.formats.figure_states import FigureState
+from profagent.formats.figure_states import FigureState, Verdict
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import api_name
+from profagent.formats.records import NANOSECOND_CLOCK_MHZ, api_name
 from profagent.formats.sampling import Figures, SampleTally, figures_of, sum_of
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
     Entry,
+    FrequencyKnown,
     KeptLoss,
+    LayersKnown,
     LinkLedger,
     LogAdvanced,
     Redecoded,
@@ -38,9 +40,9 @@ from profagent.watch.live_job import LiveJob
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from profagent.formats.figure_states import Verdict
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change, JobChanges
+    from profagent.watch.told import ToldInference
 
 
 # Files of one model come at most so far out of their order: those of a JOB that stands come in a directory's.
@@ -206,6 +208,15 @@ class LiveEvents:
                         yield self._record(name, job, inference.name, columns, row)
                 inference.shown_records = inference.records
             yield self._inference(name, job, inference, verdict)
+
+    def tell(self, told: ToldInference) -> Iterator[Event]:
+        """An inference that another tool told: all of it is here, and its figures are final."""
+        job = self._jobs.setdefault(told.job, LiveJob())
+        job.know(FrequencyKnown(NANOSECOND_CLOCK_MHZ), 0.0)
+        job.know(LayersKnown(told.name.model or "", told.name.model_id or 0, told.table), 0.0)
+        inference = OpenInference(told.name, 0.0, [told.records], done=told.done)
+        self.records[LogKind.AICORE.value] += inference.records
+        yield from self._tell(told.job, job, [(inference, Verdict(FigureState.FINAL))])
 
     def pass_over(self, batch: JobChanges, now_s: float) -> None:
         """Take changes that nobody is to see: they are not counted."""

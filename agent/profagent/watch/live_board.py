@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # Collections, and names of spans between two events, of which anything is remembered.
 REMEMBERED_COLLECTIONS = 64
 REMEMBERED_SPANS = 100
-UTILIZATION, TEMPERATURE, THERMAL, DAEMON_CPU = "utilization", "power.temperature", "thermal.", "daemon.cpu"
+UTILIZATION, TEMPERATURE, DAEMON_CPU = "npu.hw_utilization", "power.temperature", "daemon.cpu"
+THERMAL = "thermal."
 US_PER_S = 1_000_000
 NS_PER_US = 1000
 
@@ -45,6 +46,7 @@ class LiveBoard:
         self._with_all = with_all
         self._units: dict[str, str] = {}
         self._marks: deque[Mark] = deque(maxlen=REMEMBERED_SPANS)
+        self._mark_count = 0
         self._names: LRUCache[str, dict[int, str]] = LRUCache(REMEMBERED_COLLECTIONS)
         self._metrics: dict[str, float] = {}
         self._time_us = 0
@@ -83,14 +85,15 @@ class LiveBoard:
         found = {
             "event": "board",
             "time_us": self._time_us,
-            "npu_utilization": self._metric(UTILIZATION),
-            "temperature": self._metrics.get(TEMPERATURE, self._metric(THERMAL)),
+            "npu_utilization": self._metrics.get(UTILIZATION),
+            "temperature": self._metrics.get(TEMPERATURE, self._warmest()),
             "daemon_cpu": self._metrics.get(DAEMON_CPU),
             "ops": [_rate(job, ops) for job, ops in self._ops.items() if ops.number],
             "spans": [
                 {"name": name, "count": count, "mean_us": total_ns / count / NS_PER_US}
                 for name, (count, total_ns) in spans
             ],
+            "mark_count": self._mark_count,
         }
         if self._with_all:
             found["metrics"] = {name: (value, self._units.get(name, "")) for name, value in self._metrics.items()}
@@ -99,11 +102,11 @@ class LiveBoard:
             self._ops[job] = _Ops(0, ops.until_us, ops.until_us)
         self._spans.clear()
         self._marks.clear()
+        self._mark_count = 0
         return found
 
-    def _metric(self, part: str) -> float | None:
-        """The largest of the metrics whose names have that part."""
-        return max((value for name, value in self._metrics.items() if part in name), default=None)
+    def _warmest(self) -> float | None:
+        return max((value for name, value in self._metrics.items() if name.startswith(THERMAL)), default=None)
 
     def _take_metrics(self, names: dict[int, str], rows: Iterable[tuple[Any, ...]]) -> None:
         for _, number, time_us, value in rows:
@@ -120,7 +123,8 @@ class LiveBoard:
 
     def _take_ranges(self, rows: Iterable[tuple[Any, ...]]) -> None:
         for _, kind, text, _, _, _, begin_ns, end_ns, _, _ in rows:
-            if kind == "mark" and self._with_all and begin_ns // NS_PER_US > self._shown_until_us:
+            if kind == "mark" and begin_ns // NS_PER_US > self._shown_until_us:
+                self._mark_count += 1
                 self._marks.append(Mark(begin_ns // NS_PER_US, text))
                 self._see(begin_ns // NS_PER_US)
             elif kind != "mark" and end_ns // NS_PER_US > self._shown_until_us:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.formats.countermap import RATIOS, bound_by
+from profagent.formats.countermap import RATIOS, bound_of
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind, display_text
 
@@ -64,7 +64,7 @@ class RecordColumns(NamedTuple):
         name, type_ = (None, None) if run is None else (run.name, run.type)
         durations = self.durations_us(us_per_tick)
         duration_us = None if durations is None else float(durations[row])
-        return Layer(name, type_, duration_us, self._ratios(row))
+        return Layer(name, type_, duration_us, self._ratios(row), us_per_tick)
 
     def _ratios(self, row: int) -> NDArray[np.float64] | None:
         if not self.counters:
@@ -87,10 +87,11 @@ class Layer(NamedTuple):
     type: str | None
     duration_us: float | None
     ratios: NDArray[np.float64] | None = None
+    us_per_tick: float | None = None
 
     def bound(self) -> dict[str, str | None]:
         """What bounds it, as an event tells it: nothing where no counter map is there to tell."""
-        return {} if self.ratios is None else {"bound_by": bound_by(self.ratios)}
+        return {} if self.ratios is None else {"bound_by": bound_of(self.ratios, self.us_per_tick)}
 
 
 @dataclass(slots=True)

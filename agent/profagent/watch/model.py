@@ -13,6 +13,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from profagent.formats.figure_states import FigureState
+from profagent.formats.names import model_text
 from profagent.formats.records import api_name
 from profagent.watch.layers import ModelLayers
 
@@ -248,7 +249,7 @@ class BoardModel:
     def _take_inference(self, event: Event) -> None:
         if event["figures"] == FigureState.PENDING:
             return
-        who = f"{event['model']}.{event['model_id']}"
+        who = model_text(event["model"], event["model_id"])
         for entry in event["ledger"]:
             text = f"{entry['reason']} ({entry['count']}) in {who} inference {event['current_pic_count']}"
             self.note(entry["grade"], text, event["end_us"], about=(who, entry["reason"]))

@@ -16,6 +16,7 @@ from profagent.store.sessions import require_records
 from profagent.watch.live import LiveEvents
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.stored import StoredSession, first_start_us, jobs_of
+from profagent.watch.told import ToldInference
 from profagent.watch.watch import BOARD_EACH_S, NO_COUNTER_MAP
 
 if TYPE_CHECKING:
@@ -123,12 +124,19 @@ class Player:
                 self.events.samples.tell(job.name, job.interval)
                 self.events.samples.list(job.name)
             counter_map = replayed.maps.of(simulated=found.simulated, sdk=found.sdk_version)
+            is_told = any(job.is_told for job in jobs)
             self.events.simulated = found.simulated
-            self.events.likely = () if counter_map is None else counter_map.likely
+            if is_told:
+                self.events.likely = found.counter_map_likely.split(",") if found.counter_map_likely else ()
+            elif counter_map is not None:
+                self.events.likely = counter_map.likely
             begin(found)
-            if counter_map is None:
+            if counter_map is None and not is_told:
                 tell(NO_COUNTER_MAP)
-            session = StoredSession(connection, replayed.workspace, found.session, jobs, counter_map)
+            has_ratios = found.counter_map is not None
+            session = StoredSession(
+                connection, replayed.workspace, found.session, jobs, counter_map, has_ratios=has_ratios
+            )
             # A ring of calls goes back further than the session.
             pace.begin(await first_start_us(connection, found.session))
             async for time_us, what in session.moments():
@@ -144,10 +152,14 @@ class Player:
         self._tell_board(show)
         return self.events.summary()
 
-    def _take(self, batch: JobChanges, time_us: int | None, show: Callable[[Event], None]) -> None:
-        if source_named(batch.job) not in {"", JOB_SOURCE}:
-            self._board.take(batch)
-        for event in self.events.feed(batch, 0.0):
+    def _take(self, what: JobChanges | ToldInference, time_us: int | None, show: Callable[[Event], None]) -> None:
+        if isinstance(what, ToldInference):
+            for event in self.events.tell(what):
+                show(event)
+            return
+        if source_named(what.job) not in {"", JOB_SOURCE}:
+            self._board.take(what)
+        for event in self.events.feed(what, 0.0):
             show(event)
         if time_us is not None and time_us - self._board_us >= self._board_each_us:
             self._board_us = time_us

@@ -1,7 +1,7 @@
 """What a session has, in the order in which it happened: changes as a board's stream would have given them.
 
-Logs are decoded from the mirror, as they were when they came; everything else comes from the database. Nothing is
-written, and nothing is kept in memory for each inference.
+Logs are decoded from the mirror, as they were when they came; everything else, and all that another tool told, comes
+from the database. Nothing is written, and nothing is kept in memory for each inference.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from profagent.errors import UsageError
 from profagent.files import content
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, parse_log_name
-from profagent.formats.records import API_DTYPE
+from profagent.formats.records import API_DTYPE, NANOSECOND_CLOCK_MHZ
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
@@ -27,10 +27,10 @@ from profagent.ingest.changes import (
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.mirror import digest_of
 from profagent.store.counter_maps import simulated_map
-from profagent.store.database import fetched, pages
+from profagent.store.database import fetched, pages, views_there
 from profagent.store.marks import marks_of
 from profagent.store.rows import path_from_sql
-from profagent.store.sources import views_there
+from profagent.watch.told import ToldInference, ToldKernels
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -49,7 +49,7 @@ TOGETHER_US = 250_000
 NS_PER_US = 1000
 
 _JOBS = """
-SELECT j.job, j.name, j.state, j.interval, b.identity FROM session_job s JOIN job j USING (job)
+SELECT j.job, j.name, j.state, j.interval, b.identity, j.frequency_mhz FROM session_job s JOIN job j USING (job)
 JOIN board b ON b.board = j.board WHERE s.session = ? ORDER BY j.job
 """
 # Those whose inference has no time come last.
@@ -87,10 +87,13 @@ _SOURCES = {
 
 
 class Moment(NamedTuple):
-    """What came at a time of the board's clock, None where that is not known: changes, or the text of a mark."""
+    """What came at a time of the board's clock, None where that is not known.
+
+    Changes, an inference that another tool told, or the text of a mark.
+    """
 
     time_us: int | None
-    what: JobChanges | str
+    what: JobChanges | ToldInference | str
 
 
 class StoredJob(NamedTuple):
@@ -101,6 +104,12 @@ class StoredJob(NamedTuple):
     state: str
     interval: int | None
     identity: str
+    frequency_mhz: int | None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it has results of another tool: the database's rows are all that there is of it."""
+        return self.frequency_mhz == NANOSECOND_CLOCK_MHZ
 
 
 async def jobs_of(connection: aiosqlite.Connection, session: int) -> list[StoredJob]:
@@ -178,9 +187,12 @@ class StoredSession:
         session: int,
         jobs: Sequence[StoredJob],
         counter_map: CounterMap | None,
+        *,
+        has_ratios: bool,
     ) -> None:
+        """`has_ratios`: what another tool told has shares of pipes."""
         self._connection, self._workspace, self._session = connection, workspace, session
-        self._counter_map = counter_map
+        self._counter_map, self._has_ratios = counter_map, has_ratios
         self._jobs = {each.job: each for each in jobs}
         self._mirrored: dict[int, _Mirrored] = {}
         self._kept_losses: list[Moment] = []
@@ -192,7 +204,13 @@ class StoredSession:
         await self._read_ledger()
         for moment in self._entries_of(None):
             yield moment
-        streams = [self._losses(), self._marks(), self._calls(), self._logs()]
+        streams = [self._losses(), self._marks()]
+        told = [job for job in self._jobs.values() if job.is_told]
+        if told:
+            # An import of another tool's results is one JOB.
+            streams.append(self._kernels(told[0]))
+        else:
+            streams += [self._calls(), self._logs()]
         streams += [each async for each in self._sources()]
         heads = [(await anext(stream, None), stream) for stream in streams]
         waiting = [(head, stream) for head, stream in heads if head is not None]
@@ -219,7 +237,7 @@ class StoredSession:
                 loss = KeptLoss(int(loss_number, 16), entry, lost_of or "", *figures)
                 batch = JobChanges("", "", (loss,))
                 self._kept_losses.append(Moment(loss.to_us or loss.from_us, batch))
-            elif path is not None and job is not None and has_inference:
+            elif path is not None and job is not None and has_inference and not job.is_told:
                 mirrored = await self._of(job)
                 mirrored.entries.setdefault(path.removesuffix(DONE_SUFFIX), []).append(entry)
             else:
@@ -267,6 +285,13 @@ class StoredSession:
                 for moment in self._entries_of(number, time_us):
                     yield moment
             yield Moment(time_us, mirrored.logs([path_from_sql(row[2]) for row in rows]))
+
+    async def _kernels(self, job: StoredJob) -> AsyncIterator[Moment]:
+        kernels = ToldKernels(self._connection, self._session, has_ratios=self._has_ratios)
+        async for inference in kernels.inferences(job.name):
+            for moment in self._entries_of(job.job, inference.done.end_us or None):
+                yield moment
+            yield Moment(inference.done.end_us or None, inference)
 
     async def _calls(self) -> AsyncIterator[Moment]:
         def together(row: Row) -> Row:

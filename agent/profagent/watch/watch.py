@@ -21,7 +21,7 @@ from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
 from profagent.ingest.decoder import DECODERS, source_named
 from profagent.link.credentials import BY_ADDRESS
-from profagent.link.messages import JOB_SOURCE
+from profagent.link.messages import JOB_SOURCE, OPEN, QUIET
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
@@ -82,7 +82,7 @@ class Silence:
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """The JOBs are these."""
         self._sampled |= {job.name for job in jobs if job.profiling is not None and interval_of(job.profiling.interval)}
-        going_on = frozenset(job.name for job in jobs if job.caught_up and job.state in ("open", "quiet"))
+        going_on = frozenset(job.name for job in jobs if job.caught_up and job.state in (OPEN, QUIET))
         if going_on - self._going_on:
             self._since_s = self._now_s()
         self._going_on = going_on

@@ -206,3 +206,23 @@ def test_a_query_without_end_is_named(
     said = capsys.readouterr().err
     assert "mine.toml" in said
     assert "takes more than" in said
+
+
+def test_a_rule_says_of_how_many_layers_its_counters_are_not_known(tmp_path: Path) -> None:
+    """It judges the others, and is not among those that found nothing."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session(counter_map="learned")
+    model = builder.model(builder.job(session), layers=("conv0", "conv1"))
+    known = (0.3, 0.2, 0.1, 0.1, 0.2, 0.1, 0.9, 0.2, 1000.0, 1000.0)
+    for pic in range(3):
+        inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
+        counters = [known, (0.3, None, *known[2:])]
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), [70, 70], counters=[*counters])
+    builder.close()
+    found = profagent("advise", "1", "--workspace", tmp_path, "--json").document
+    (suspect,) = (each for each in found["findings"] if each["rule"] == "dld-suspect")
+    assert [row["layer"] for row in suspect["evidence"]] == ["conv0"]
+    why = {each["rule"]: each["why"] for each in found["cannot_tell"]}
+    assert why["dld-suspect"] == why["wld-suspect"] == "of 2 layers on the NPU these are not known: mac_ppen (1)"
+    assert why["transform"] == "of 2 layers on the NPU these are not known: bound (1)"
+    assert not why.keys() & {*found["nothing_found"]}

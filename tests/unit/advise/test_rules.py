@@ -95,9 +95,9 @@ def test_a_rule_of_a_folder_comes_beside_ours_or_in_the_place_of_one(tmp_path: P
     ("change", "said"),
     [
         (("severity = ", "graveness = "), "graveness"),
-        (('"low"', '"grave"'), "$.severity"),
+        (('"low"', '"grave"'), "$.severity`; write 'high' or 'info' or 'low' or 'medium'"),
         (("most = 1", 'most = "1"'), "$.thresholds"),
-        (('"times"', '"luck"'), "$.needs"),
+        (('"times"', '"luck"'), "$.needs[0]`; write 'calls' or 'counters' or 'metrics' or 'ss928' or 'times'"),
         (("SELECT model", "DELETE"), "sql"),
         (('"many-layers"', '"Many Layers"'), "id"),
         (("[zh]", "[de]"), "de"),

@@ -206,7 +206,8 @@ def database(file: Path) -> Path:
     with closing(sqlite3.connect(file)) as connection:
         connection.executescript(f"""
             CREATE TABLE STRING_IDS (id INTEGER PRIMARY KEY, value TEXT);
-            INSERT INTO STRING_IDS VALUES (1, 'conv1'), (2, 'Conv2D'), (3, 'AI_CORE'), (4, 'aclmdlExecute');
+            INSERT INTO STRING_IDS VALUES (1, 'conv1'), (2, 'Conv2D'), (3, 'AI_CORE'), (4, 'aclmdlExecute'),
+                (5, 'aic_mac_ratio'), (6, 'aiv_vec_ratio'), (7, 'aiv_mte3_ratio'), (8, 'aic_total_cycles');
             CREATE TABLE TASK (startNs INTEGER, endNs INTEGER, deviceId INTEGER, connectionId INTEGER,
                 globalTaskId INTEGER, globalPid INTEGER, taskType INTEGER, contextId INTEGER, streamId INTEGER,
                 taskId INTEGER, modelId INTEGER, depth INTEGER);
@@ -222,6 +223,9 @@ def database(file: Path) -> Path:
             CREATE TABLE CANN_API (startNs INTEGER, endNs INTEGER, type INTEGER, globalTid INTEGER,
                 connectionId INTEGER PRIMARY KEY, name INTEGER);
             INSERT INTO CANN_API VALUES (0, 1500, 20000, 1, 1, 4), (2000, 4500, 20000, 1, 2, 4);
+            CREATE TABLE TASK_PMU_INFO (globalTaskId INTEGER, name INTEGER, value NUMERIC);
+            INSERT INTO TASK_PMU_INFO VALUES (1, 5, 0.75), (1, 6, 0), (1, 7, 0.25), (1, 8, 1000), (2, 6, 0.5),
+                (2, 6, 1);
             CREATE TABLE status_info (id INTEGER, key TEXT);
         """)
     return file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 import zipfile
@@ -12,7 +13,7 @@ import pytest
 from profagent.ascend import archive
 from profagent.ascend.archive import unpack
 from profagent.errors import ResultError
-from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken
+from tests.unit.ascend.files import OP_SUMMARY, SUMMARIES, kernel, rows, summary, taken
 
 NAME = "PROF_1/mindstudio_profiler_output/op_summary_1.csv"
 
@@ -42,6 +43,15 @@ def test_results_in_an_archive_are_a_session(make: object, tmp_path: Path) -> No
     assert rows(workspace, "SELECT address FROM session") == [(f"{packed}/PROF_1",)]
     assert taken(workspace, packed)[0].is_known
     assert not [*workspace.glob(".import-*")]
+
+
+def test_files_of_one_run_in_an_archive_are_called_as_it(tmp_path: Path) -> None:
+    content = {"op_summary_1.csv": f"{OP_SUMMARY}\n{kernel()}\n".encode()}
+    content["op_statistic_1.csv"] = "\n".join(SUMMARIES["op_statistic"]).encode()
+    packed = _tar(tmp_path / "monday.tar.gz", content)
+    workspace = tmp_path / "workspace"
+    assert [each.rows for each in taken(workspace, packed)] == [2]
+    assert rows(workspace, "SELECT name, directory FROM job") == [("monday.tar.gz", str(packed))]
 
 
 @pytest.mark.parametrize("make", [_tar, _zip])
@@ -81,3 +91,32 @@ def test_an_archive_that_is_cut_off_is_an_error_and_stops_no_other(tmp_path: Pat
     found = taken(tmp_path / "workspace", cut, summary(tmp_path / "a.csv", OP_SUMMARY, kernel()))
     assert [each.session for each in found] == [None, 1]
     assert "cannot be read" in str(found[0].error)
+
+
+def test_a_file_that_is_packed_alone_is_a_session(tmp_path: Path) -> None:
+    packed = tmp_path / "op_summary_1.csv.gz"
+    packed.write_bytes(gzip.compress(f"{OP_SUMMARY}\n{kernel()}\n".encode()))
+    assert taken(tmp_path / "workspace", packed)[0].kernels == 1
+    assert rows(tmp_path / "workspace", "SELECT name FROM job") == [("op_summary_1.csv",)]
+
+
+def test_an_archive_within_an_archive_is_told(tmp_path: Path) -> None:
+    inner = _tar(tmp_path / "inner.tar.gz", {NAME: f"{OP_SUMMARY}\n{kernel()}\n".encode()}).read_bytes()
+    outer = _zip(tmp_path / "outer.zip", {"in/inner.tar.gz": inner, NAME: f"{OP_SUMMARY}\n{kernel()[:9]}".encode()})
+    run = tmp_path / "run" / "ASCEND_PROFILER_OUTPUT"
+    summary(run / "op_statistic.csv", *SUMMARIES["op_statistic"])
+    (run / "inner.tar.gz").write_bytes(inner)
+    found = taken(tmp_path / "workspace", outer, run)
+    assert [(str(each.path.relative_to(tmp_path)), each.session) for each in found] == [
+        ("outer.zip/in/inner.tar.gz", None),
+        ("outer.zip/PROF_1", 1),
+        ("run/ASCEND_PROFILER_OUTPUT", 2),
+    ]
+    assert found[0].error is not None
+    assert "an archive within an archive" in str(found[0].error)
+    assert "unpack it" in found[0].error.hint
+    details = rows(tmp_path / "workspace", "SELECT reason, detail FROM ledger ORDER BY session")
+    assert [reason for reason, _ in details] == ["damaged-result", "foreign-file"]
+    # Where it was unpacked is there no more.
+    assert details[0][1].startswith(f"{outer}/{NAME}: line 2")
+    assert "unpack it" in details[1][1]

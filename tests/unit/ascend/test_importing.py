@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from profagent.ascend import csv_rows, database, importing
+from profagent.ascend import csv_rows, importing
 from profagent.ascend import timeline as timelines
 from profagent.ascend.csv_rows import blocks
 from profagent.ascend.importing import found_sources
@@ -20,6 +20,8 @@ from profagent.errors import UsageError
 from profagent.importing.importing import command as import_command
 from profagent.sessions.clearing import command as gc_command
 from profagent.stats.cli import command as stats_command
+from profagent.store import drafts
+from tests.integration.host import profagent
 from tests.unit.ascend import files
 from tests.unit.ascend.files import OP_SUMMARY, START_NS, event, kernel, process, rows, summary, taken, timeline, write
 
@@ -66,10 +68,19 @@ def test_executions_of_a_graph_are_inferences(tmp_path: Path, workspace: Path) -
     ]
 
 
-def test_steps_streams_and_devices_are_told_apart(tmp_path: Path, workspace: Path) -> None:
-    lines = ["7,conv1,Conv2D,AI_CORE,1.5,2.5,0,8", "8,conv1,Conv2D,AI_CORE,11.5,2.5,0,8", ",conv1,C,AI_CORE,20,1,0,8"]
-    taken(workspace, summary(tmp_path / "x.csv", files.KERNEL_DETAILS, *lines))
-    assert [row[5] for row in rows(workspace, _KERNELS)] == [7, 8, 0]
+def test_what_ran_on_the_ai_cpu_is_told(tmp_path: Path, workspace: Path) -> None:
+    one = summary(tmp_path / "x.csv", OP_SUMMARY, kernel(), kernel().replace("AI_CORE", "AI_CPU"))
+    rest = "1.5,2.5,0,8"
+    lines = [f"7,conv1,Conv2D,{unit},{rest}" for unit in ("AI_VECTOR_CORE", "AI_CPU")]
+    two = summary(tmp_path / "y.csv", files.KERNEL_DETAILS, *lines)
+    three = files.database(tmp_path / "msprof_1.db")
+    with closing(sqlite3.connect(three)) as connection, connection:
+        connection.execute("INSERT INTO STRING_IDS VALUES (10, 'AI_CPU')")
+        connection.execute("UPDATE COMPUTE_TASK_INFO SET taskType = 10 WHERE globalTaskId = 2")
+    taken(workspace, one, two, three)
+    assert [row[1] for row in rows(workspace, _KERNELS)] == ["Conv2D", "Conv2D (AI_CPU)"] * 3
+    answer = CliRunner().invoke(stats_command, ["1", "--workspace", str(workspace), "--by", "type", "--json"])
+    assert {row["type"] for row in json.loads(answer.output)["rows"]} == {"Conv2D", "Conv2D (AI_CPU)"}
 
 
 def test_pipes_are_counters_and_tell_what_bounds_a_layer(tmp_path: Path, workspace: Path) -> None:
@@ -140,37 +151,81 @@ def test_a_database_tells_kernels_steps_and_calls(tmp_path: Path, workspace: Pat
         ("conv1", "Conv2D", START_NS, 1001, 5, 1, 2, "single-op"),
         ("conv1", "Conv2D", START_NS + 5000, 2002, 5, 2, 2, "single-op"),
     ]
-    assert rows(workspace, "SELECT key, number, total FROM figure") == [('["aclmdlExecute", "acl"]', 2, 4.0)]
+    assert rows(workspace, "SELECT key, number, total FROM figure ORDER BY key") == [
+        ('["aclmdlExecute", "acl"]', 2, 4.0),
+        ('["step 1", ""]', 1, 4.0),
+        ('["step 2", ""]', 1, 4.999),
+    ]
     tables = dict(rows(workspace, "SELECT family, rows FROM ascend_files"))
     assert tables["TASK"] == 2
     assert "status_info" not in tables
 
 
-@pytest.mark.parametrize("name", ["step_trace_time", "step_trace"])
-def test_steps_are_told_with_their_parts(name: str, tmp_path: Path, workspace: Path) -> None:
-    taken(workspace, summary(tmp_path / "x.csv", *files.SUMMARIES[name]))
-    answer = CliRunner().invoke(stats_command, ["1", "--workspace", str(workspace), "--by", "step", "--json"])
-    parts = {(row["step"], row["range"]): row["total"] for row in json.loads(answer.output)["rows"]}
-    wanted = {
-        "step_trace_time": {("step 7", ""): 15.0, ("step 7", "Computing"): 10.0, ("step 7", "Free"): 1.0},
-        "step_trace": {("step 1", ""): 50.0, ("step 1", "FP to BP"): 40.0, ("step 1", "Iteration Refresh"): 10.0},
-    }
-    assert wanted[name].items() <= parts.items()
-
-
-def test_steps_of_timelines_are_told(tmp_path: Path, workspace: Path) -> None:
-    taken(
-        workspace,
-        *(timeline(tmp_path / f"{name}.json", files.TIMELINES[name]) for name in ("step_trace", "trace_view")),
-    )
-    found = rows(workspace, "SELECT session, key, total FROM figure WHERE \"by\" = 'step' ORDER BY session, place")
-    assert found == [
-        (1, '["step 1", ""]', 50.0),
-        (1, '["step 1", "FP to BP"]', 40.0),
-        (1, '["step 1", "Iteration Refresh"]', 10.0),
-        (1, '["step 1", "Data Aug Bound"]', 2.5),
-        (2, '["step 7", ""]', 15.0),
+@pytest.mark.parametrize("more", [", deviceId INTEGER, opType INTEGER", ""])
+def test_communication_and_parts_of_steps_are_those_of_the_summaries(
+    tmp_path: Path, workspace: Path, more: str
+) -> None:
+    """The same result as a database of either generation, and as tables: the same kernels and steps."""
+    with closing(sqlite3.connect(files.database(tmp_path / "rank" / "ascend_pytorch_profiler_0.db"))) as connection:
+        connection.executescript(f"""
+            INSERT INTO STRING_IDS VALUES (10, 'allReduce_1'), (11, 'allReduce');
+            CREATE TABLE COMMUNICATION_OP (opName INTEGER, startNs INTEGER, endNs INTEGER{more});
+            INSERT INTO COMMUNICATION_OP VALUES (10, {START_NS} + 1200, {START_NS} + 1700{", 2, 11" if more else ""});
+            CREATE TABLE OVERLAP_ANALYSIS (id INTEGER, deviceId INTEGER, startNs INTEGER, endNs INTEGER, type INTEGER);
+            INSERT INTO OVERLAP_ANALYSIS VALUES (1, 2, {START_NS}, {START_NS} + 1001, 0),
+                (2, 2, {START_NS} + 1200, {START_NS} + 1700, 1), (3, 2, {START_NS} + 1200, {START_NS} + 1700, 2),
+                (4, 2, {START_NS} + 1001, {START_NS} + 1200, 3), (5, 2, 0, 1, 0),
+                (6, 2, {START_NS}, {START_NS}, 65535);
+        """)
+    kernels = [
+        ("1", "conv1", "Conv2D", "AI_CORE", START_NS, "1.001"),
+        ("1", "allReduce_1", "allReduce" if more else "N/A", "HCCL", START_NS + 1200, "0.5"),
+        ("2", "conv1", "Conv2D", "AI_CORE", START_NS + 5000, "2.002"),
     ]
+    lines = [
+        f"{step},{name},{kind},{unit},{ns // 1000}.{ns % 1000:03},{us},0,8"
+        for step, name, kind, unit, ns, us in kernels
+    ]
+    taken(workspace, tmp_path / "rank")
+    taken(workspace, summary(tmp_path / "kernel_details.csv", f"{files.KERNEL_DETAILS}", *lines))
+    sql = "SELECT layer_name, layer_type, start_us, duration_us, current_pic_count FROM op_records WHERE session = {}"
+    ours, theirs = (rows(workspace, sql.format(session) + " ORDER BY start_us") for session in (1, 2))
+    assert ours == theirs
+    assert len(ours) == len(kernels)
+    layers = "SELECT layer_index, layer.name FROM layer JOIN model USING (model) JOIN session_job USING (job)"
+    assert rows(workspace, f"{layers} WHERE session = 1") == rows(workspace, f"{layers} WHERE session = 2")
+    assert rows(workspace, "SELECT DISTINCT device_id FROM inference WHERE session = 1") == [(2,)]
+    assert rows(workspace, "SELECT key, total FROM figure WHERE \"by\" = 'step' ORDER BY key") == [
+        ('["step 1", ""]', 1.7),
+        ('["step 1", "Communication"]', 0.5),
+        ('["step 1", "Communication(Not Overlapped)"]', 0.5),
+        ('["step 1", "Computing"]', 1.001),
+        ('["step 1", "Free"]', 0.199),
+        ('["step 2", ""]', 4.999),
+    ]
+
+
+def test_steps_that_a_database_tells_are_not_told_again(tmp_path: Path, workspace: Path) -> None:
+    folder = tmp_path / "rank" / "ASCEND_PROFILER_OUTPUT"
+    files.database(folder / "ascend_mindspore_profiler_0.db")
+    with closing(sqlite3.connect(folder / "communication_analyzer.db")) as connection:
+        connection.execute("CREATE TABLE StepTraceTime AS SELECT 1 AS step, 3 AS computing, 1 AS free")
+        connection.commit()
+    timeline(folder / "trace_view.json", [files.event("ProfilerStep#1", 1, "10.500", 15.0)])
+    taken(workspace, tmp_path / "rank")
+    assert rows(workspace, "SELECT key, number, total FROM figure WHERE \"by\" = 'step' ORDER BY key") == [
+        ('["step 1", ""]', 1, 4.0),
+        ('["step 1", "Computing"]', 1, 3.0),
+        ('["step 1", "Free"]', 1, 1.0),
+    ]
+
+
+def test_pipes_of_a_database_are_counters_where_they_are_of_one_execution(tmp_path: Path, workspace: Path) -> None:
+    taken(workspace, files.database(tmp_path / "msprof_1.db"))
+    counters = "SELECT mac_busy, vec_busy, dstr, dtrans, dld FROM op_records ORDER BY start_us"
+    assert rows(workspace, counters) == [(0.75, 0.0, 0.25, None, None), (None,) * 5]
+    assert rows(workspace, "SELECT counter_map FROM session") == [("Ascend pipes",)]
+    assert rows(workspace, "SELECT rows FROM ascend_files WHERE family = 'TASK_PMU_INFO'") == [(6,)]
 
 
 def test_directories_of_mindspore_and_of_2023_are_known(tmp_path: Path, workspace: Path) -> None:
@@ -187,6 +242,35 @@ def test_directories_of_mindspore_and_of_2023_are_known(tmp_path: Path, workspac
     labels = dict(rows(workspace, "SELECT key, value FROM session_label WHERE session = 1 AND key <> 'content'"))
     assert labels == {"source": "ascend", "framework": "MindSpore", "cann": "9.0", "rank": "3", "device": "1"}
     assert [row[6] for row in rows(workspace, _KERNELS)] == [1, 2]
+
+
+def test_a_folder_of_one_run_is_one_session_whatever_it_is_called(tmp_path: Path, workspace: Path) -> None:
+    folder = tmp_path / "in"
+    summary(folder / "flat" / "kernel_details.csv", files.KERNEL_DETAILS, "7,conv1,Conv2D,AI_CORE,1.5,2.5,0,8")
+    summary(folder / "flat" / "op_statistic.csv", *files.SUMMARIES["op_statistic"])
+    write(folder / "flat" / "README.txt", "what each file is")
+    files.database(folder / "with a database" / "msprof_1.db")
+    summary(folder / "with a database" / "api_statistic_1.csv", *files.SUMMARIES["api_statistic"])
+    timeline(folder / "of 2023" / "device_3" / "timeline" / "msprof_3_1_1.json", files.TIMELINES["msprof"])
+    results = folder / "of 2026" / "mindstudio_profiler_output"
+    for number in (0, 1):
+        timeline(results / f"msprof_slice_{number}_1.json", files.TIMELINES["msprof"])
+        timeline(folder / "sliced" / f"msprof_slice_{number}_1.json", files.TIMELINES["msprof"])
+    summary(folder / "sliced" / "op_summary_1.csv", OP_SUMMARY, kernel())
+    summary(folder / "sliced" / "op_statistic_1.csv", *files.SUMMARIES["op_statistic"])
+    found = {each.path.name: len(each.files) for each in found_sources([folder])}
+    assert found == {"flat": 3, "with a database": 2, "of 2023": 1, "of 2026": 2, "sliced": 4}
+    (one,) = taken(workspace, folder / "of 2023" / "device_3" / "timeline" / "..")
+    assert one.path.name == "device_3"
+    assert taken(workspace, folder / "sliced")[0].kernels == 1
+
+
+@pytest.mark.parametrize("names", [("op_summary_a.csv", "op_summary_b.csv", "op_statistic.csv"), ("a.csv", "b.csv")])
+def test_files_that_somebody_put_together_stay_apart(names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        header = files.SUMMARIES["op_statistic"][0] if name in ("op_statistic.csv", "b.csv") else OP_SUMMARY
+        summary(tmp_path / "in" / name, header)
+    assert [each.path.name for each in found_sources([tmp_path / "in"])] == sorted(names)
 
 
 def test_what_gc_has_cleared_is_brought_again(tmp_path: Path, workspace: Path) -> None:
@@ -210,74 +294,19 @@ def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
         found_sources([tmp_path])
 
 
-BYTES = {
-    "empty": (b"", "0 bytes"),
-    "utf-16": (f"{OP_SUMMARY}\n{kernel()}\n".encode("utf-16"), "line 1: it is not UTF-8"),
-    "latin-1": (f"{OP_SUMMARY}\n{kernel()}\n{kernel('é')}\n".encode("latin-1"), "line 3: it is not UTF-8"),
-}
-
-
-@pytest.mark.parametrize("name", BYTES)
-def test_a_file_of_which_nothing_can_be_read_is_an_error_with_its_line(
-    name: str, tmp_path: Path, workspace: Path
-) -> None:
-    content, said = BYTES[name]
-    (tmp_path / "op_summary_1.csv").write_bytes(content)
-    (one,) = taken(workspace, tmp_path / "op_summary_1.csv")
-    assert said in str(one.error)
-    assert rows(workspace, "SELECT count(*) FROM session UNION ALL SELECT count(*) FROM log") == [(0,), (0,)]
-
-
-def test_what_stands_before_a_damage_is_kept_with_a_loss(tmp_path: Path, workspace: Path) -> None:
-    write(tmp_path / "b.csv", f"{OP_SUMMARY}\n{kernel()}\n{kernel()[:100]}")
-    events = json.dumps(files.TIMELINES["msprof"])
-    write(tmp_path / "c.json", events[: events.index('"conv1"') + 20])
-    found = taken(workspace, *(tmp_path / name for name in ("b.csv", "c.json")))
-    assert [(each.error, each.entries) for each in found] == [(None, 1)] * 2
-    details = rows(workspace, "SELECT grade, reason, detail FROM ledger ORDER BY session")
-    assert {row[:2] for row in details} == {("loss", "damaged-result")}
-    assert "line 3" in details[0][2]
-    assert rows(workspace, "SELECT rows FROM ascend_files ORDER BY session") == [(1,), (3,)]
-
-
-def test_a_mark_mixed_line_ends_and_empty_lines_change_nothing(tmp_path: Path, workspace: Path) -> None:
-    text = f"\ufeff{OP_SUMMARY}\r\n{kernel()}\n\n{kernel()}\r\n"
-    (one,) = taken(workspace, write(tmp_path / "x.csv", text))
-    assert (one.rows, one.kernels, one.entries) == (2, 2, 0)
-
-
-def test_a_database_that_another_has_locked_or_altered_is_an_error(tmp_path: Path, workspace: Path) -> None:
-    whole = files.database(tmp_path / "whole.db")
-    altered = tmp_path / "msprof_2.db"
-    altered.write_bytes(whole.read_bytes()[:4096] + b"\xff" * 4096)
-    (one,) = taken(workspace, altered)
-    assert "cannot be read" in str(one.error)
-    other = tmp_path / "other.db"
-    with closing(sqlite3.connect(other)) as connection:
-        connection.execute("CREATE TABLE something (x)")
-    (two,) = taken(workspace, other)
-    assert "of no profiler: something" in str(two.error)
-
-
-def test_a_database_that_another_writes_is_an_error_and_nothing_is_made_beside_it(
-    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "BUSY_MS", 10)
-    file = files.database(tmp_path / "in" / "msprof_1.db")
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("BEGIN EXCLUSIVE")
-        (locked,) = taken(workspace, file)
-        assert "locked" in str(locked.error)
-        connection.execute("ROLLBACK")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("INSERT INTO STRING_IDS VALUES (9, 'new')")
-        connection.commit()
-        assert taken(workspace, file)[0].error is None
-    texts = rows(workspace, "SELECT rows FROM ascend_files WHERE family = 'STRING_IDS'")
-    assert texts == [(5,)]
-    again = file.rename(tmp_path / "in" / "msprof_2.db")
-    assert taken(workspace, again)[0].error is None
-    assert [each.name for each in (tmp_path / "in").iterdir()] == ["msprof_2.db"]
+def test_slices_and_devices_of_a_run_have_all_of_their_kernels(tmp_path: Path, workspace: Path) -> None:
+    for number in range(2):
+        folder = tmp_path / "PROF_0" / "mindstudio_profiler_output"
+        summary(folder / f"op_summary_slice_{number}.csv", OP_SUMMARY, *[kernel()] * (2 + number))
+    header, row = OP_SUMMARY.removeprefix("Device_id,"), kernel().removeprefix("0,")
+    for device in range(2):
+        summary(tmp_path / "PROF_1" / f"device_{device}" / "summary" / f"op_summary_{device}_1_1.csv", header, row)
+    taken(workspace, tmp_path / "PROF_0", tmp_path / "PROF_1")
+    counts = (
+        "SELECT i.session, i.device_id, count(*) FROM aicore r JOIN segment s USING (segment)"
+        " JOIN part p ON p.part = r.record >> 24 AND p.log = s.log JOIN inference i USING (inference) GROUP BY 1, 2"
+    )
+    assert rows(workspace, counts) == [(1, 0, 5), (2, 0, 1), (2, 1, 1)]
 
 
 @pytest.mark.parametrize("size", [50, 51, 100, 333])
@@ -312,9 +341,34 @@ def test_processes_side_by_side_bring_the_same(
     monkeypatch.setattr(importing, "WORTH_A_PROCESS_BYTES", 0)
     inputs = [summary(tmp_path / f"{number}.csv", OP_SUMMARY, *[kernel()] * number) for number in (1, 2)]
     bad = write(tmp_path / "bad.csv", f"{OP_SUMMARY}\n{kernel()[:50]}")
-    found = taken(workspace, inputs[0], bad, inputs[1])
-    assert [each.kernels for each in found] == [1, 0, 2]
-    assert [each.entries for each in found] == [0, 1, 0]
+    write(tmp_path / "PROF_2" / "device_0" / "data" / "x.slice_0", "x")
+    found = taken(workspace, inputs[0], bad, tmp_path / "PROF_2", inputs[1])
+    assert {(each.session, each.kernels, each.entries) for each in found} == {
+        (1, 1, 0),
+        (2, 0, 1),
+        (None, 0, 0),
+        (3, 2, 0),
+    }
+
+
+def test_a_process_and_processes_side_by_side_bring_the_same_rows(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [kernel(f"conv{place % 7}", duration=f"{place}.5", stream=str(place % 3)) for place in range(123)]
+    inputs = [
+        summary(tmp_path / "1.csv", OP_SUMMARY, *lines),
+        timeline(tmp_path / "2.json", files.TIMELINES["msprof"]),
+        files.database(tmp_path / "msprof_3.db"),
+        summary(tmp_path / "4.csv", *files.SUMMARIES["step_trace"]),
+        write(tmp_path / "bad.csv", f"{OP_SUMMARY}\n{kernel()}\n{kernel()[:100]}"),
+    ]
+    assert [each.session for each in taken(workspace, *inputs)] == [1, 2, 3, 4, 5]
+    monkeypatch.setattr(importing, "WORTH_A_PROCESS_BYTES", 0)
+    assert [each.session for each in taken(tmp_path / "other", *inputs)] == [1, 2, 3, 4, 5]
+    for table in drafts.TABLES:
+        columns = {"session": "session, address, counter_map"}.get(table, "*")
+        sql = f"SELECT {columns} FROM {table}"
+        assert rows(workspace, sql) == rows(tmp_path / "other", sql) != [], table
 
 
 def test_one_that_fails_stops_no_other_and_the_exit_code_says_it(tmp_path: Path, workspace: Path) -> None:
@@ -324,3 +378,12 @@ def test_one_that_fails_stops_no_other_and_the_exit_code_says_it(tmp_path: Path,
     assert answer.exit_code == 0
     found = json.loads(answer.stdout)
     assert [each["session"] for each in found] == [None, 1]
+
+
+def test_operators_without_a_model_are_named_without_its_number(tmp_path: Path, workspace: Path) -> None:
+    taken(workspace, summary(tmp_path / "x.csv", OP_SUMMARY, kernel()))
+    file = tmp_path / "trace.json"
+    assert profagent("export", "trace", "1", "--workspace", workspace, "--output", file).code == 0
+    shown = [*profagent("watch", "--session", "1", "--workspace", workspace).out.splitlines(), file.read_text("utf-8")]
+    assert sum("single-op" in text for text in shown) == 2
+    assert not any("4294967295" in text for text in shown)

@@ -13,12 +13,18 @@ from click.testing import CliRunner
 from profagent.cli.main import group
 from profagent.importing.importing import import_into
 from profagent.store.workspace import Workspace
+from profagent.watch.layers import LayerQuery
+from profagent.watch.model import BoardModel, LinkState
+from profagent.watch.replay import Pace, Replayed
+from profagent.watch.screen.replaying import play_into
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
-from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken
+from tests.unit.ascend.files import KERNEL_DETAILS, OP_SUMMARY, SUMMARIES, database, kernel, rows, summary, taken
 
 BOARD, OTHER = "1", "2"
 EXECUTIONS = 6
+# What other devices call a pipe is not quite what SS928 counts.
+LIKELY = ["dstr", "dtrans", "dld"]
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +50,15 @@ def _asked(workspace: Path, *words: str) -> Any:
     return json.loads(answer.stdout)
 
 
+def test_the_place_of_results_tells_sessions_apart(workspace: Path) -> None:
+    answer = CliRunner().invoke(group, ["sessions", "--workspace", str(workspace), "--wide"], standalone_mode=False)
+    board, other = answer.stdout.splitlines()[2:4]
+    file = workspace.parent / "op_summary.csv"
+    assert f"import {file.parent.name}/{file.name} " in other
+    assert "import  " in board
+    assert _asked(workspace, "sessions")[1]["address"] == str(file)
+
+
 def test_layers_of_two_devices_stand_side_by_side_with_what_bounds_them(workspace: Path) -> None:
     found = _asked(workspace, "diff", BOARD, OTHER)
     (model,) = found["models"]
@@ -52,6 +67,61 @@ def test_layers_of_two_devices_stand_side_by_side_with_what_bounds_them(workspac
     assert [layer["bounds"][1] for layer in model["layers"]] == ["mac"] * 3
     assert "device: SS928 in BASE, another Ascend device in NEW" in found["unfair"]
     assert any(line.startswith("NEW has no sampling") for line in found["unfair"])
+
+
+def test_layers_that_are_called_otherwise_there_are_told_so(workspace: Path, tmp_path: Path) -> None:
+    one, two, three = rows(workspace, "SELECT DISTINCT name, type FROM layer ORDER BY model, layer_index LIMIT 3")
+    layers = [(one[0], "Conv2D"), ("other", two[1]), three]
+    lines = [kernel(*layer, model="7", duration=f"2.{run}") for run in range(EXECUTIONS) for layer in layers]
+    taken(workspace, summary(tmp_path / "op_summary.csv", OP_SUMMARY, *lines))
+    ((other,),) = rows(workspace, "SELECT max(session) FROM session")
+    answer = CliRunner().invoke(group, ["diff", BOARD, str(other), "--workspace", str(workspace)])
+    lines = answer.stdout.splitlines()
+    assert "; 1 retyped, 1 renamed" in lines[0]
+    assert "renamed layers are paired by their order, where their types or parts of their names are alike" in lines
+    table = lines[next(place for place, line in enumerate(lines) if line.startswith("---")) + 1 :]
+    assert [name in line for name, line in zip(("retyped", "renamed", three[0]), table, strict=True)] == [True] * 3
+    assert [line.endswith("mac?") for line in table] == [True] * 3
+
+
+def test_a_layer_on_the_ai_cpu_there_is_on_the_other_unit(workspace: Path, tmp_path: Path) -> None:
+    layers = rows(workspace, "SELECT DISTINCT name, type FROM layer ORDER BY model, layer_index LIMIT 3")
+    lines = [kernel(*layer, model="8") for layer in layers]
+    taken(workspace, summary(tmp_path / "x.csv", OP_SUMMARY, lines[0], lines[1].replace("AI_CORE", "AI_CPU"), lines[2]))
+    ((other,),) = rows(workspace, "SELECT max(session) FROM session")
+    (model,) = _asked(workspace, "diff", BOARD, str(other))["models"]
+    assert [layer["what"] for layer in model["layers"]] == ["same", "moved", "same"]
+
+
+def test_a_question_without_an_answer_names_what_its_own_tools_need(tmp_path: Path) -> None:
+    taken(tmp_path / "workspace", summary(tmp_path / "op_summary.csv", OP_SUMMARY, kernel()))
+    for by, need in (("aicpu", "--aicpu=on of msprof"), ("api", "--runtime-api of msprof"), ("step", "training_trace")):
+        words = ["stats", "1", "--by", by, "--workspace", str(tmp_path / "workspace")]
+        said = CliRunner().invoke(group, words).stdout
+        assert need in said
+        assert "acl.json" not in said
+
+
+def test_without_shares_of_pipes_no_mirror_and_no_counter_map_is_spoken_of(tmp_path: Path) -> None:
+    taken(tmp_path / "workspace", summary(tmp_path / "x.csv", KERNEL_DETAILS, "1,a,b,AI_CORE,1.0,2.0,0,8"))
+    words = ["show", "--session", "1", "--workspace", str(tmp_path / "workspace")]
+    said = CliRunner().invoke(group, words).output
+    assert "PipeUtilization" in said
+    assert "mirror" not in said
+
+
+def test_a_trend_of_single_operators_is_of_one_program(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    runs = [("softmax",), ("conv_1", "relu_1"), ("conv_2", "relu_7")]
+    for number, names in enumerate(runs):
+        taken(workspace, summary(tmp_path / str(number) / "op_summary.csv", OP_SUMMARY, *map(kernel, names)))
+    words = ("trend", "--model", "single-op", "--workspace", str(workspace))
+    answer = CliRunner().invoke(group, [*words, "--json"])
+    (board,) = json.loads(answer.stdout)
+    assert [night["session"] for night in board["nights"]] == [2, 3]
+    assert "left out, for their operators are others than those of session 3: 1" in answer.stderr
+    (board,) = json.loads(CliRunner().invoke(group, [*words, "--layer", "softmax", "--json"]).stdout)
+    assert [night["session"] for night in board["nights"]] == [1]
 
 
 def test_what_is_not_known_of_it_is_not_told(workspace: Path) -> None:
@@ -71,6 +141,76 @@ def test_it_is_exported_as_a_boards(what: str, workspace: Path) -> None:
     (written,) = _asked(workspace, "export", what, "--session", OTHER)
     assert len(written["files"]) >= 1
     assert not any("100000" in name for name in written["files"])
+
+
+def test_it_is_replayed_from_the_rows_of_the_database(workspace: Path) -> None:
+    words = ("watch", "--session", OTHER, "--speed", "1000", "--workspace", str(workspace))
+    answer = CliRunner().invoke(group, [*words, "--json"], standalone_mode=False)
+    events = [json.loads(line) for line in answer.stdout.splitlines()]
+    inferences = [event for event in events if event["event"] == "inference"]
+    assert [event["current_pic_count"] for event in inferences] == [*range(EXECUTIONS)]
+    whole = "SELECT sum(duration_us) FROM op_records WHERE session = 2 GROUP BY current_pic_count ORDER BY 1"
+    assert [event["total_us"] for event in inferences] == pytest.approx([us for (us,) in rows(workspace, whole)])
+    slowest = inferences[0]["slowest"][0]
+    assert (slowest["duration_us"], slowest["bound_by"], inferences[0]["likely"]) == (22, "mac", LIKELY)
+    assert (events[-1]["inferences"], events[-1]["records"]["aicore"]) == (EXECUTIONS, 3 * EXECUTIONS)
+    assert "no counter map" not in answer.stderr
+    answer = CliRunner().invoke(group, [*words, "--records"], standalone_mode=False)
+    assert sum("mac 50.0%" in line for line in answer.stdout.splitlines()) == 3 * EXECUTIONS
+
+
+def test_the_screen_has_its_layers_and_what_bounds_them(workspace: Path) -> None:
+    async def shown() -> BoardModel:
+        stop = asyncio.Event()
+        model = BoardModel("replay", lambda: 0, LinkState.REPLAYED)
+        replayed = Replayed(Workspace(workspace), int(OTHER), float("inf"))
+        await play_into(model, replayed, Pace(float("inf"), stop), stop)
+        return model
+
+    model = asyncio.run(shown())
+    assert model.models() == ["model 5.5"]
+    view = model.layers("model 5.5").view(LayerQuery())
+    assert (view.inferences, view.layers, view.has_counters) == (EXECUTIONS, 3, True)
+    assert [line.median_us for line in view.lines] == pytest.approx([22.025, 21.025, 20.025])
+    assert {line.bound for line in view.lines} == {"mac"}
+
+
+def test_exports_tell_what_ran_on_the_ai_cpu(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    lines = [kernel(), kernel(start="1787504007005873.000", duration="1.5").replace("AI_CORE", "AI_CPU")]
+    taken(workspace, summary(tmp_path / "op_summary.csv", OP_SUMMARY, *lines))
+    for what in ("summary", "timeline"):
+        assert _asked(workspace, "export", what, "--session", "1")
+    (statistic,) = workspace.rglob("op_statistic_*.csv")
+    assert [line.split(",")[2:4] for line in statistic.read_text("utf-8").splitlines()[1:]] == [
+        ["conv1", "AA_CORE"],
+        ["conv1", "AA_CPU"],
+    ]
+    (timeline,) = workspace.rglob("task_time*.json")
+    events = json.loads(timeline.read_text("utf-8"))["traceEvents"]
+    tasks = {each["args"]["Task Type"]: each["dur"] for each in events if each["ph"] == "X"}
+    assert tasks == {"AA CORE": 4.38, "AA CPU": 1.5}
+
+
+def test_results_without_kernels_say_so_and_a_database_has_them(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    taken(workspace, summary(tmp_path / "op_statistic.csv", *SUMMARIES["op_statistic"]))
+    taken(workspace, database(tmp_path / "msprof_1.db"))
+    said = [
+        CliRunner().invoke(group, ["advise", session, "--workspace", str(workspace)], standalone_mode=False).stderr
+        for session in ("1", "2")
+    ]
+    assert "op_statistic.csv: no file of it tells kernels" in said[0]
+    assert said[1] == ""
+
+
+def test_advice_on_what_an_ss928_computes_is_not_given(tmp_path: Path) -> None:
+    kinds = ["Conv2D", "Sigmoid", "Mul"] * 4
+    lines = [kernel(f"{place}", kind, start=f"{place}.0") for place, kind in enumerate(kinds)]
+    taken(tmp_path / "workspace", summary(tmp_path / "op_summary.csv", OP_SUMMARY, *lines))
+    found = _asked(tmp_path / "workspace", "advise", "1")
+    assert not found["findings"]
+    assert "split-activation" in {each["rule"] for each in found["cannot_tell"]}
 
 
 def test_no_counter_map_is_about_it(workspace: Path) -> None:

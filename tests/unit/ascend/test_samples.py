@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from profagent.export.merged import Operand, export_trace
 from tests.unit.ascend.files import rows, taken
 
 SAMPLES = next(
@@ -75,7 +78,10 @@ def test_rows_of_a_database(file: Path, workspace: Path) -> None:
     with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         counts = {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names}
-        whole = "SELECT sum(endNs - startNs), count(*) FROM TASK JOIN COMPUTE_TASK_INFO USING (globalTaskId)"
+        whole = (
+            "SELECT sum(ns), count(*) FROM (SELECT endNs - startNs AS ns FROM TASK JOIN COMPUTE_TASK_INFO"
+            " USING (globalTaskId) UNION ALL SELECT endNs - startNs FROM COMMUNICATION_OP)"
+        )
         kernels = connection.execute(whole).fetchone() if "TASK" in names else (None, 0)
     found = rows(workspace, f"SELECT family, rows FROM ascend_files WHERE file LIKE '%{file.name}/%'")
     assert dict(found) == {name: count for name, count in counts.items() if name in dict(found)}
@@ -83,3 +89,43 @@ def test_rows_of_a_database(file: Path, workspace: Path) -> None:
     if kernels[1]:
         sums = "SELECT sum(r.ticks), count(*) FROM aicore r JOIN segment s USING (segment) JOIN log l USING (log)"
         assert rows(workspace, f"{sums} WHERE l.shown_path LIKE '%{file.name}/TASK'") == [kernels]
+
+
+def test_pipes_of_a_database_are_those_of_its_tasks(workspace: Path) -> None:
+    (file,) = SAMPLES.rglob("ascend_pytorch_profiler_0.db")
+    with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as connection:
+        sums = (
+            "SELECT total(most) FROM (SELECT max(p.value) AS most FROM TASK_PMU_INFO p"
+            " JOIN STRING_IDS s ON s.id = p.name JOIN TASK USING (globalTaskId)"
+            " JOIN COMPUTE_TASK_INFO USING (globalTaskId) WHERE s.value IN (?, ?)"
+            " GROUP BY globalTaskId)"
+        )
+        # Of what the cube and the vector core both have, the larger one.
+        pairs = [("aic_mac_ratio", ""), ("aiv_vec_ratio", ""), ("aic_fixpipe_ratio", "aiv_mte3_ratio")]
+        pairs += [("aic_mte1_ratio", ""), ("aic_mte2_ratio", "aiv_mte2_ratio")]
+        wanted = [connection.execute(sums, names).fetchone()[0] for names in pairs]
+    totals = ", ".join(f"total({name})" for name in ("mac_busy", "vec_busy", "dstr", "dtrans", "dld"))
+    tasks = "SELECT part FROM part JOIN log USING (log) WHERE shown_path LIKE '%ascend_pytorch_profiler_0.db/TASK'"
+    found = rows(workspace, f"SELECT {totals} FROM aicore WHERE record >> 24 IN ({tasks})")
+    assert found[0] == pytest.approx(wanted)
+    assert min(wanted) > 1
+
+
+def test_slices_of_a_timeline_are_in_the_trace(workspace: Path) -> None:
+    (file,) = SAMPLES.rglob("msprof_0_2_1.json")
+    events = [each for each in json.loads(file.read_text("utf-8")) if each["ph"] == "X"]
+    wanted = Counter(
+        (each["name"], round(each["ts"], 2), round(each["dur"], 3))
+        for each in events
+        if "Task Type" not in each.get("args", {})
+    )
+    ((session,),) = rows(workspace, "SELECT session FROM session WHERE address LIKE '%20230818%'")
+    written = asyncio.run(export_trace([Operand(workspace / "profagent.db", session)], workspace / "trace.json"))
+    found = json.loads(written.files[0].read_text("utf-8"))
+    origin_us = found["metadata"]["origin_us"]
+    slices = Counter(
+        (each["name"], round(origin_us + each["ts"], 2), each["dur"]) for each in found["traceEvents"] if "dur" in each
+    )
+    assert sum(wanted.values()) == 559
+    assert wanted - slices == Counter()
+    assert written.unplaced == 0

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,17 @@ class Checking:
         self.code = 0
 
     def __call__(self, *texts: str, device: str = "") -> list[dict[str, Any]]:
+        results = self._checked(texts, device)
+        code = self.code
+        # What is said to be right must be.
+        for text in [each["corrected"] for each in results if each["corrected"]]:
+            again = self._checked([text], device or ("atlas" if "(Atlas)" in results[0]["about"] else ""))
+            assert told(again) == [], f"{text}\n{evidence(again)}"
+            assert {each["corrected"] for each in again} == {None}, text
+        self.code = code
+        return results
+
+    def _checked(self, texts: Sequence[str], device: str) -> list[dict[str, Any]]:
         files = []
         for number, text in enumerate(texts):
             file = self._folder / f"file{number}"
@@ -247,6 +259,29 @@ def test_a_broken_ss928_acl_json_is_checked_as_far_as_it_can_be(check: Checking)
     assert (profiler["acl_api"], profiler["interval"]) == ("on", "0")
 
 
+def test_an_ss928s_acl_json_with_a_key_or_value_that_is_none(check: Checking) -> None:
+    right = {"switch": "on", "output": "/opt/p", "interval": "1", "aic_metrics": "ArithmeticUtilization"}
+    results = check(json.dumps({"profiler": {**right, "foo": "1"}}))
+    assert (told(results), "acl-keys" in told(results, "unknown"), results[0]["corrected"]) == ([], True, None)
+    assert "ignores: 'foo'" in evidence(results)
+    results = check(json.dumps({"profiler": {**right, "foo": "1", "acl_api": "yes", "aicpu": "no"}}))
+    assert told(results) == ["acl-items"]
+    mended = json.loads(results[0]["corrected"])["profiler"]
+    assert (mended["acl_api"], mended["aicpu"], mended["aacpu"], mended["interval"]) == ("on", "off", "off", "1")
+    assert "foo" not in mended
+
+
+@pytest.mark.parametrize("device", ["ss928", "atlas"])
+@pytest.mark.parametrize("newline", ["\\n", "\n"])
+def test_a_newline_within_a_path_is_not_where_it_ends(newline: str, device: str, check: Checking) -> None:
+    text = f'{{"profiler": {{"switch": "on", "output": "/opt/a{newline}b", "aicpu": "on", "interval": "1"}}}}'
+    results = check(text if device == "ss928" else text.replace(', "interval": "1"', ""), device=device)
+    assert told(results)[-1] == ("path" if device == "ss928" else "values")
+    assert json.loads(results[0]["corrected"])["profiler"]["output"] == "/opt/ab"
+    results = check(f'{{"output": "/opt/a{newline}b", "l2": "on"}}')
+    assert json.loads(results[0]["corrected"]) == {"output": "/opt/ab", "l2": "on"}
+
+
 def test_without_an_output_nobody_can_correct_an_ss928s_acl_json(check: Checking) -> None:
     results = check('{"profiler": {"switch": "on", "acl_api": "on"}}')
     assert told(results) == ["acl-output"]
@@ -306,6 +341,40 @@ def test_a_schedule_is_corrected_where_it_stands(check: Checking) -> None:
     assert results[1]["corrected"] == "schedule(wait=0, repeat=0, active=2)"
     assert results[0]["corrected"] == f"Profiler(on_trace_ready=ready, schedule={results[1]['corrected']})"
     assert told(check("schedule()")) == ["needed"] * 2
+
+
+@pytest.mark.parametrize(
+    ("imports", "call", "is_ours"),
+    [
+        ("import mindspore", "mindspore.profiler.profile", True),
+        ("import mindspore as ms", "ms.Profiler", True),
+        ("from mindspore.profiler import profile", "profile", True),
+        ("from mindspore import profiler as p", "with_it(p._ExperimentalConfig", True),
+        ("", "mindspore.profiler.profile", True),
+        ("import mindspore, torch_npu as npu", "npu.profiler.profile", False),
+        ("from torch_npu.profiler import schedule", "schedule", False),
+        ("", "torch_npu.profiler._ExperimentalConfig", False),
+        ("import mindspore\nfrom .own import profile", "profile", False),
+    ],
+)
+def test_calls_are_seen_with_the_path_of_their_module(imports: str, call: str, is_ours: bool, check: Checking) -> None:
+    called = f"{call}(foo=1)" + ")" * call.count("(")
+    results = check(f"{imports}\nProfilingConfig(enable_profiling=True)\n{called}\n")
+    assert told(results) == ["keys"] * is_ours
+
+
+def test_levels_and_metrics_of_an_experimental_configuration(check: Checking) -> None:
+    inner = "_ExperimentalConfig(aic_metric=AicoreMetrics.Memory, sys_io=1)"
+    results = check(f"profile(with_stack=True, activities=[ProfilerActivity.NPU], experimental_config={inner})")
+    assert told(results) == ["activities", "keys", "values", "levels"]
+    right = results[1]["corrected"]
+    assert right.split()[1:-1] == [
+        "aic_metrics=AicoreMetrics.Memory,",
+        "sys_io=True,",
+        "profiler_level=ProfilerLevel.Level1,",
+    ]
+    assert right in results[0]["corrected"]
+    assert told(check("profile(experimental_config=3, output_path='/o')")) == ["values", "keys"]
 
 
 def test_what_has_no_name_in_a_call_is_not_written_anew(check: Checking) -> None:
@@ -405,6 +474,7 @@ def test_what_is_nested_too_deep_ends_in_a_line(text: str, tmp_path: Path) -> No
         (["tf1", "--estimator", "output=/o", "aic_metrics=Memory"], "ProfilingConfig(enable_profiling=True"),
         (["tf2", "output=/o", "task_time=l0", "dvpp_freq=50"], "npu_device.global_options()"),
         (["mindspore", "profiler_level=Level1", "activities=NPU", "l2_cache=on"], "Profiler(profiler_level="),
+        (["mindspore", "profiler_level=Level1", "aic_metrics=Memory"], "AicoreMetrics.Memory"),
         (["mindspore", "schedule=wait=1,warmup=1,active=2,repeat=1"], "schedule=schedule(wait=1, warmup=1, active=2"),
         (["acl-json", "output=/opt/app/profiling", "interval=1"], '"aic_metrics": "ArithmeticUtilization"'),
         (["acl-json", "--device", "atlas", "output=/o", "storage_limit=500MB"], '"storage_limit": "500MB"'),

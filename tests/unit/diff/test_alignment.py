@@ -30,6 +30,12 @@ def test_an_inserted_and_a_removed_layer_are_told() -> None:
     assert align(layers("a", "b", "c"), layers("a", "c")) == [same(0, 0), Match("removed", (1,), ()), same(2, 1)]
 
 
+def test_a_layer_of_another_type_is_retyped_wherever_it_runs() -> None:
+    retyped = [Match("retyped", (0,), (0,))]
+    assert align([layer("a")], [layer("a", "Conv2D")]) == retyped
+    assert align([layer("a")], [layer("a", "Conv2D", "AA_CPU")]) == retyped
+
+
 def test_a_layer_of_another_name_in_its_place_is_renamed() -> None:
     assert align(layers("a", "b", "c"), layers("a", "x", "c"))[1] == Match("renamed", (1,), (1,))
     base, new = [layer("a"), layer("b", "Pool"), layer("c")], [layer("a"), layer("x", "Eltwise"), layer("c")]

@@ -17,8 +17,8 @@ TEXT = """\
 FAILED: layers: 1 slower; 1 fused, 1 removed; yolo +5.6 % (18.0 → 19.0 us)
 FAILED layer.median>+5%: pool +50.0 % (4.0 → 6.0 us)
 passed total.median>+10%
-BASE is 1: JOBA: captured 0 of N/A due (interval N/A)
-NEW is 2  *** simulated: figures are invented ***: JOBB: captured 0 of N/A due (interval N/A)
+BASE is 1: JOBA: captured N/A (interval N/A)
+NEW is 2  *** simulated: figures are invented ***: JOBB: captured N/A (interval N/A)
 unfair: figures: measured in BASE, simulated in NEW
 unfair: BASE does not tell: interval
 unfair: NEW is incomplete: its ledger has losses of 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profagent.watch.cli import line_of
+from profagent.watch.lines import line_of
 
 INFERENCE: dict[str, Any] = {
     "event": "inference",

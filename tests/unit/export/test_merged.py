@@ -26,6 +26,14 @@ def test_what_does_not_nest_goes_to_another_track() -> None:
     assert tracks.take_all("board", "thread 2", *in_a_row).tolist() == [3, 3, 3, 3]
 
 
+def test_what_a_lane_holds_stays_together() -> None:
+    tracks = Tracks()
+    tasks = [(0, 30, 7), (1, 50, 8), (2, 70, 9), (10, 20, 8), (31, 90, 6), (40, 45, 8), (60, 65, 9)]
+    starts, ends, lanes = zip(*tasks, strict=True)
+    places = tracks.take_all("program", "tasks", integers(starts), integers(ends), lanes)
+    assert places.tolist() == [1, 2, 3, 2, 1, 2, 3]
+
+
 def test_the_clock_line_follows_a_drift_and_tells_how_sure_it_is() -> None:
     samples = [(second * 1_000_000, 500 + 10 * second, 40) for second in range(100)]
     line = clock_line([*samples, (50_000_000, 90_000, 9_000)])
@@ -54,8 +62,18 @@ def test_each_part_can_be_opened_by_itself(tmp_path: Path) -> None:
     found = [json.loads(file.read_text()) for file in parts.files]
     assert len(found) > 1
     for number, part in enumerate(found, 1):
-        assert [event["name"] for event in part["traceEvents"][:2]] == ["process_name", "thread_name"]
+        assert [event["name"] for event in part["traceEvents"][:3]] == [
+            "process_name",
+            "process_sort_index",
+            "thread_name",
+        ]
         following = None if number == len(found) else f"trace.{number + 1}.json"
         assert part["metadata"] == {"clock": "board", "part": number, "goes_on_in": following}
     assert sum(event["ph"] == "X" for part in found for event in part["traceEvents"]) == 9
     assert sorted(tmp_path.iterdir()) == sorted(parts.files)
+    # What a shorter one finds of it goes; what is none stays.
+    (tmp_path / f"trace.{len(found) + 1}.json").write_text("mine")
+    with JsonTrace(tmp_path / "trace.json", tracks, metadata) as short:
+        short.write(Slices([Label("a", "c")], *columns))
+        short.end(metadata)
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "trace.json", tmp_path / f"trace.{len(found) + 1}.json"])

@@ -225,6 +225,7 @@ def test_the_page_of_a_night_links_to_the_nights_before_and_to_reports(tmp_path:
 
 def test_a_mail_has_the_verdict_the_report_and_the_page(tmp_path: Path) -> None:
     night = Night("2026-11-22", [GOOD, Outcome("lab\nBcc: x@y", problems=["überall"])])
+    (tmp_path / "2026-11-21.json").write_text('{"run": "2026-11-21", "verdict": "good"}')
     page = write_beside(tmp_path, night, ["page"])
     to = Tell(mail=["a@lab", "b@lab"], mail_from="night@lab")
     found = message_from_bytes(bytes(mail(night, to, page)), policy=default)
@@ -235,3 +236,7 @@ def test_a_mail_has_the_verdict_the_report_and_the_page(tmp_path: Path) -> None:
     assert "überall" in body.get_content()
     (attached,) = found.iter_attachments()
     assert (attached.get_filename(), attached.get_content_type()) == ("2026-11-22.html", "text/html")
+    assert page is not None
+    assert "2026-11-21" in attached.get_content()
+    assert ("href" in page.read_text("utf-8"), "href" in attached.get_content()) == (True, False)
+    assert str(page) in body.get_content()

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profagent.report.report import page
+from profagent.report.html_page import page
+from profagent.report.report import MOST_LEDGER
 from profagent.report.timeline import thinned
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, mark, spooled
@@ -100,7 +101,10 @@ def test_a_session_whose_records_are_gone_keeps_its_figures(tmp_path: Path) -> N
     assert profagent("gc", "--keep-last", "0", *where).code == 0
     file = tmp_path / "report.html"
     assert profagent("report", "1", *where, "-o", file).code == 0
-    assert data_of(file.read_text("utf-8"))["stats"]["layer"]["rows"] == before
+    shown = data_of(file.read_text("utf-8"))
+    assert shown["stats"]["layer"]["rows"] == before
+    assert "`profagent gc` deleted" in shown["timeline"]["nothing"]
+    assert "`report 1` show them" in profagent("export", "trace", "1", *where).err
 
 
 def test_it_says_what_is_wrong(tmp_path: Path) -> None:
@@ -110,7 +114,9 @@ def test_it_says_what_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     where = ("--workspace", tmp_path)
     assert profagent("report", "2", *where, "-o", file).code == 2
-    assert profagent("report", "1", *where, "-o", tmp_path / "no" / "folder.html").code == 1
+    ended = profagent("report", "1", *where, "-o", tmp_path / "no" / "folder.html")
+    assert ended.code == 1
+    assert "make it first" in ended.err
     ended = profagent("report", "1", *where, "-o", file)
     assert ended.code == 0
     assert "No layer was recorded" in ended.out
@@ -146,3 +152,71 @@ def test_a_clock_that_was_set_does_not_stretch_the_timeline(tmp_path: Path) -> N
     timeline = data_of(file.read_text("utf-8"))["timeline"]
     assert [span[1] for span in timeline["spans"]] == [0, 1000]
     assert timeline["rules"] == ["all but 1 events that last, or are from the others, more than 30 days"]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Session 2 is slower than session 1 by its first layer; session 3 has too few inferences."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    for number, (ticks, inferences) in enumerate(((700, 12), (910, 12), (700, 2))):
+        session = builder.session(started_us=START_US + number)
+        model = builder.model(builder.job(session, name=f"JOB{number:029}"), layers=("conv0", "pool0"))
+        for pic in range(inferences):
+            inference = builder.inference(session, model, pic, start_us=START_US + 10_000 * pic)
+            builder.aicore(inference, builder.new_part(session, model, "aicore"), [ticks + pic % 5, 1400 + pic % 7])
+    builder.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("session", "base", "said"),
+    [
+        (
+            "2",
+            "1",
+            r"slower, \+10\.0 % \(300.6 → 330.6 us\), p 0\.0\d+, the layer that changed most: conv0 \+29\.9 %",
+        ),
+        ("1", "2", r"Against session 2: yolo faster, -9\.1 %"),
+        ("1", "1", r"Against session 1: yolo \+0\.0 % \(.*\), within noise or floor$"),
+        ("2", "3", r"Against session 3: yolo .* there are too few different inferences to tell a change from noise"),
+    ],
+)
+def test_the_verdict_says_what_changed_how_surely_and_where(runs: Path, session: str, base: str, said: str) -> None:
+    file = runs / "report.html"
+    ended = profagent("report", session, "--workspace", runs, "--against", base, "-o", file, "--lang", "en")
+    verdict = data_of(file.read_text("utf-8"))["verdict"]
+    assert re.search(said, verdict)
+    assert verdict in ended.out
+
+
+def test_losses_and_samples_are_those_of_the_caveats_and_the_ledger_says_that_it_is_cut(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session()
+    jobs = [builder.job(session, name=f"JOB{number:029}") for number in range(2)]
+    builder.ledger(session, "loss", "torn-record", 5, jobs[1])
+    for _ in range(MOST_LEDGER):
+        builder.ledger(session, "note", "sequence-gap", 1, jobs[0])
+    builder.close()
+    shown = {}
+    for job in ("0", "1", ""):
+        named = ("--job", f"JOB{job:>029}") if job else ()
+        file = tmp_path / "report.html"
+        assert profagent("report", "1", *named, "--workspace", tmp_path, "-o", file).code == 0
+        shown[job] = data_of(file.read_text("utf-8"))
+    assert {job: each["session"]["losses"] for job, each in shown.items()} == {
+        "0": {},
+        "1": {"torn-record": 5},
+        "": {"torn-record": 5},
+    }
+    assert "loss: none" in shown["0"]["caveats"]
+    assert "loss: torn-record x 5" in shown["1"]["caveats"]
+    about = shown[""]["session"]
+    assert (len(about["ledger"]), about["ledger_rows"], about["sampled"]) == (MOST_LEDGER, MOST_LEDGER + 1, "N/A")
+
+
+def test_only_findings_are_said_to_be_chinese(runs: Path) -> None:
+    file = runs / "report.html"
+    assert profagent("report", "1", "--workspace", runs, "-o", file, "--lang", "zh").code == 0
+    text = file.read_text("utf-8")
+    assert '<html lang="en">' in text
+    assert re.findall(r'<\w+ id="(\w+)" [^>]*lang="zh"', text) == ["sentence", "findings"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from profagent.formats.countermap import COUNTER_NAMES
+from profagent.formats.countermap import COUNTER_NAMES, bound_by
 from profagent.stats.figures import JobRecords
 from profagent.store.queries import LayerRow
 from profagent.store.series import CounterSeries, InferenceOf, JobSeries, RecordSeries
@@ -41,4 +41,4 @@ def job(
     counters = None if ratios is None else CounterSeries(cores, np.full((len(cores.layer), len(COUNTER_NAMES)), ratios))
     models = {row.model for row in of}
     series = JobSeries(list(of), cores, records(aicpu), counters)
-    return JobRecords(series, {model: (layers or {}).get(model, LAYERS) for model in models}, us_per_tick)
+    return JobRecords(series, {model: (layers or {}).get(model, LAYERS) for model in models}, us_per_tick, bound_by)

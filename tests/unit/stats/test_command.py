@@ -23,7 +23,7 @@ yolo   pool0  pool     12     24.000     66.67     2.000       2.000    0.000   
 yolo   conv0  conv     12     12.000     33.33     1.000       1.000    0.000    1.000    1.000  cube
 
 left out as warm-up: 2 of 14 inferences of yolo (--skip 0 keeps them)
-captured 0 of N/A due (interval N/A)
+captured N/A (interval N/A)
 loss: torn-record x 2
 """
 
@@ -113,3 +113,25 @@ def test_what_cannot_be_is_refused_with_a_hint(
 ) -> None:
     assert run([*arguments, "--workspace", str(workspace)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_of_a_session_that_was_cut_at_its_beginning_the_model_is_not_blamed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    builder.job(builder.session(), name=f"JOB{'A' * 29}")
+    builder.job(builder.session(ended_us=START_US + 5), name=f"JOB{'B' * 29}")
+    builder.session()
+    builder.close()
+    assert run(["stats", "1", "--workspace", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "session 1 is unfinished: its capture goes on, or was cut" in said
+    assert "model" not in said
+    assert run(["stats", "2", "--workspace", str(tmp_path)]) == 1
+    assert "no model that is built for profiling" in capsys.readouterr().err
+    assert run(["stats", "3", "--workspace", str(tmp_path), "--by", "api"]) == 0
+    ended = capsys.readouterr()
+    assert "session 3 is unfinished" in ended.err
+    assert "acl.json" not in ended.out
+    assert run(["export", "timeline", "--session", "3", "--workspace", str(tmp_path)]) == 0
+    assert "session 3 is unfinished" in capsys.readouterr().err

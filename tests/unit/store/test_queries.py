@@ -53,7 +53,7 @@ async def test_readers_see_one_state_though_a_writer_commits_while_they_begin(
     with closing(sqlite3.connect(file, isolation_level=None)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
         asked: list[aiosqlite.Connection] = []
-        data_version = database._data_version
+        data_version = database.data_version
 
         async def and_somebody_writes(connection: aiosqlite.Connection) -> int:
             asked.append(connection)
@@ -62,7 +62,7 @@ async def test_readers_see_one_state_though_a_writer_commits_while_they_begin(
                 writer.execute("INSERT INTO board (identity, hostname, model) VALUES ('another', 'h', 'm')")
             return version
 
-        monkeypatch.setattr(database, "_data_version", and_somebody_writes)
+        monkeypatch.setattr(database, "data_version", and_somebody_writes)
         async with readings(file, 2) as readers:
             assert [await fetched_one(each, COUNT) for each in readers] == [(2,), (2,)]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from profagent.ingest.changes import JobChanges, SourceRows
-from profagent.watch.cli import line_of
+from profagent.watch.lines import line_of
 from profagent.watch.live_board import LiveBoard
 
 METRICS, OPS, MARKS = (f"{name}-20261123T140000123Z" for name in ("METRICS-board", "OPS-front-door", "MARKS-program"))
@@ -30,7 +30,8 @@ def span(text: str, begin_us: int, duration_us: int, kind: str = "span") -> tupl
 @pytest.fixture
 def board() -> LiveBoard:
     found = LiveBoard()
-    names = [(0, "npu.hw_utilization", "%"), (1, "thermal.0", "C"), (2, "daemon.cpu", "%"), (3, "load.1min", "")]
+    names = [(0, "npu.hw_utilization", "%"), (1, "thermal.0", "C"), (2, "daemon.cpu", "%")]
+    names.append((3, "disk./data/npu.hw_utilization.used", "B"))
     take(found, METRICS, "metric_name", *names)
     take(found, METRICS, "metric", *((number, number, NOON_US, 10.0 + number) for number in range(4)))
     return found
@@ -44,6 +45,7 @@ def test_a_line_has_the_newest_of_everything(board: LiveBoard) -> None:
     assert event is not None
     assert line_of({**event, "simulated": False}) == (
         "12:00:00.990  board  NPU 10%  11.0 C  profagentd 12.0%  front-door 101 ops/s  infer 4.000 ms  pre 0.010 ms"
+        "  1 mark"
     )
     assert board.event() is None
     take(board, OPS, "op_event", op(100, NOON_US + 3 * SECOND))

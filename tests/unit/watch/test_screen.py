@@ -13,8 +13,8 @@ from profagent.watch.layers import ModelLayers, Sort
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import Pace, Replayed
 from profagent.watch.screen.app import BoardScreen, WatchApp
-from profagent.watch.screen.detail import HelpScreen, LayerScreen
-from profagent.watch.screen.panes import KEYS, Lines
+from profagent.watch.screen.detail import KEYS, HelpScreen, LayerScreen
+from profagent.watch.screen.paint import Lines
 from profagent.watch.screen.replaying import play_into
 from tests.unit.record.link import board
 

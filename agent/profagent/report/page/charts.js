@@ -198,8 +198,8 @@ function scale(factor) {
 const HANDLING = "Drag to move, Ctrl and wheel to zoom; with the keyboard: ← → + − 0.";
 
 function timelineRule() {
-  if (!spans.length) return "Nothing of the session has a known place in time.";
-  const { rules } = data.timeline;
+  const { rules, nothing } = data.timeline;
+  if (!spans.length) return `${nothing}.`;
   return rules.length ? `Shown are ${rules.join("; ")}. The exports have all. ${HANDLING}` : HANDLING;
 }
 

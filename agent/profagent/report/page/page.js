@@ -3,6 +3,8 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const UNKNOWN = "N/A";
 const US_PER_MS = 1000;
+// What a count of the ledger is of; the reason tells which.
+const COUNTED = "records, files, bytes or calls";
 // A longer text may take several lines of its cell.
 const LONG_TEXT = 36;
 const byId = (id) => document.getElementById(id);
@@ -111,8 +113,9 @@ function showTiles() {
     const bound = first["bound by"] || UNKNOWN;
     tiles.push(["Longest layer", first.layer, `${numberText(first.share, 1)} %, bound by ${bound}`]);
   }
-  const { losses, sampled, due } = data.session;
-  tiles.push(["Losses", losses ? countText(losses) : "none", `${countText(sampled)} of ${countText(due)} due sampled`]);
+  const losses = Object.entries(data.session.losses).map(([reason, count]) => `${reason} x ${countText(count)}`);
+  const counted = losses.length ? `${COUNTED}; ` : "";
+  tiles.push(["Losses", losses.join(", ") || "none", `${counted}inferences sampled: ${data.session.sampled}`]);
   byId("tiles").append(...tiles.map(([name, value, more]) => element("div", {},
     element("dt", { text: name }), element("dd", { text: value }, element("small", { text: more })))));
 }
@@ -154,7 +157,7 @@ function showAdvice() {
   const lines = [`Nothing found by: ${quiet.join(", ") || "none"}`,
     ...untold.map(({ rule, why }) => `${UNKNOWN}: ${rule}: ${why}`)];
   byId("untold").append(
-    element("summary", { text: `${quiet.length} rules found nothing, of ${untold.length} nobody can tell` }),
+    element("summary", { text: `${quiet.length} rules found nothing, ${untold.length} lack data to tell` }),
     ...lines.map((text) => element("div", { text })));
 }
 
@@ -216,10 +219,11 @@ function showComparison() {
 }
 
 function showCaveats() {
-  const ledger = data.session.ledger;
+  const { ledger, ledger_rows: all } = data.session;
+  const shown = ledger.length < all ? `the first ${countText(ledger.length)} of ${countText(all)}` : countText(all);
   byId("caveats").append(
     element("ul", { class: "caveats" }, ...data.caveats.map((text) => element("li", { text }))),
-    ledger.length ? element("details", {}, element("summary", { text: `Ledger: ${countText(ledger.length)} rows` }),
+    ledger.length ? element("details", {}, element("summary", { text: `Ledger: ${shown} rows; counts are of ${COUNTED}` }),
       table([...["grade", "reason", "meaning", "what", "file"].map((title) => ({ title })),
         { title: "count", number: true }],
       ledger.map((row) => [row.grade, row.reason, row.meaning, row.detail, row.log || row.job || "–", row.count])))

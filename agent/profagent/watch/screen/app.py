@@ -13,12 +13,11 @@ from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Input
 
-from profagent.watch.against import NOTHING
 from profagent.watch.layers import LayerQuery, Sort
 from profagent.watch.screen import panes
-from profagent.watch.screen.detail import HelpScreen, LayerScreen
-from profagent.watch.screen.paint import FAINT, TITLE, word
-from profagent.watch.screen.panes import Doing, Lines
+from profagent.watch.screen.detail import KEYS, HelpScreen, LayerScreen
+from profagent.watch.screen.paint import FAINT, TITLE, Lines, word
+from profagent.watch.screen.panes import Doing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +36,7 @@ REDRAW_S = 1.0
 WIDE_COLUMNS = 110
 SIDE_PANES = {"calls": "API calls", "metrics": "Metrics", "ranges": "Ranges and ops", "events": "Events"}
 
-KEYS = tuple((key, about) for key, about, _ in panes.KEYS)
+SHORT_KEYS = tuple((key, about) for key, about, _ in KEYS)
 # While a text is asked for, all other keys are part of it.
 ASKING = (("enter", "keep"), ("esc", "drop"))
 
@@ -120,7 +119,7 @@ class BoardScreen(Screen[None]):
         inferences = self.pane("inferences")
         inferences.show(panes.inference_lines(layers.inferences(), inferences.size.width, inferences.size.height))
         self._draw_side(model)
-        self.pane("keys").show(key_lines(width, ASKING if app.asked else KEYS))
+        self.pane("keys").show(key_lines(width, ASKING if app.asked else SHORT_KEYS))
 
     def _draw_layers(self, likely: Sequence[str]) -> None:
         app, pane = self.app, self.pane("layers")
@@ -197,7 +196,7 @@ class WatchApp(App[None]):
         models: Sequence[BoardModel],
         keeper: Keeper,
         *,
-        against: Against = NOTHING,
+        against: Against,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()

@@ -12,8 +12,7 @@ from textual.screen import ModalScreen, Screen
 from profagent.cli.table import UNKNOWN
 from profagent.formats.countermap import RATIOS, bound_mark
 from profagent.watch.screen import paint
-from profagent.watch.screen.paint import BAR, FAINT, GOOD, INK, STRONG, TITLE, WARN, joined, word
-from profagent.watch.screen.panes import KEYS, Lines
+from profagent.watch.screen.paint import BAR, FAINT, GOOD, INK, STRONG, TITLE, WARN, Lines, joined, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +48,22 @@ COUNTERS = {
     "ddr_read_bytes": "read from DDR",
     "ddr_write_bytes": "written to DDR",
 }
+
+# What each key does, short and long.
+KEYS: tuple[tuple[str, str, str], ...] = (
+    ("space", "pause", "Freeze the figures, or go on. A replay stands still."),
+    ("s", "sort", "Sort layers by median, last, change, name or in the network's order."),
+    ("/", "filter", "Show layers whose name or type has a text, as you type. Esc shows all."),
+    ("enter", "layer", "Open the chosen layer: distribution, counters, time. Esc goes back."),
+    ("n", "model", "The next model."),
+    ("b", "board", "The next board."),
+    ("m", "mark", "Mark this moment with a text. A session that is being saved keeps it."),
+    ("w", "save", "Save from now on as a session of the workspace; once more ends it."),
+    ("c", "shot", "Write the screen into an SVG file in this folder."),
+    ("v", "view", "On a narrow screen, the next pane: calls, metrics, ranges, events."),
+    ("?", "help", "These keys."),
+    ("q", "quit", "Leave."),
+)
 
 
 class LayerScreen(Screen[None]):

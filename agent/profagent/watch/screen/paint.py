@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Region
 from textual.strip import Strip
+from textual.widget import Widget
 
 from profagent.cli.table import UNKNOWN, printable, text_width
+from profagent.formats.records import US_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +32,6 @@ WARN = Style(color="#e0af68")
 BAD = Style(color="#ff7a93", bold=True)
 CHOSEN = Style(bgcolor="#33467c", bold=True)
 
-US_PER_MS = 1000.0
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 LEVELS = " ▁▂▃▄▅▆▇█"
 # A chart whose least value is above so much of the highest does not begin at 0.
@@ -203,3 +205,38 @@ def joined(parts: Iterable[Segment | None], gap: str = "  ") -> Line:
         if part is not None:
             line += [Segment(gap), part] if line else [part]
     return line
+
+
+class Lines(Widget):
+    """A pane of lines that are drawn elsewhere; only what has changed is drawn again."""
+
+    can_focus = False
+
+    def __init__(self, title: str = "", **options: str) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
+        self._lines: list[Line] = []
+        self._strips: list[Strip] = []
+        self._width = 0
+        if title:
+            self.border_title = title
+
+    def show(self, lines: Sequence[Line], title: str | None = None) -> None:
+        """Have these lines, from the top."""
+        size, style = self.size, self.rich_style
+        if title is not None and title != self.border_title:
+            self.border_title = title
+        if self._width != size.width:
+            self._lines, self._strips, self._width = [], [], size.width
+        wanted = [*lines[: size.height], *([[]] * (len(self._lines) - min(len(lines), size.height)))]
+        for y, line in enumerate(wanted):
+            if y == len(self._lines):
+                self._lines.append([])
+                self._strips.append(Strip.blank(size.width, style))
+            if line != self._lines[y]:
+                self._lines[y] = line
+                self._strips[y] = strip(line, size.width).adjust_cell_length(size.width).apply_style(style)
+                self.refresh(Region(0, y, size.width, 1))
+
+    def render_line(self, y: int) -> Strip:
+        """One line of it."""
+        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.rich_style)

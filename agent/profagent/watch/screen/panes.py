@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.segment import Segment
-from textual.geometry import Region
-from textual.strip import Strip
-from textual.widget import Widget
 
 from profagent.cli.table import UNKNOWN, time_text
 from profagent.formats.countermap import bound_mark
@@ -46,56 +43,6 @@ API_PREFIX = "svp_acl_"
 # The metrics that people look at first, by parts of their names.
 FIRST_METRICS = ("utilization", "temperature", "thermal.", "cpu.all", "memory", "mem.", "daemon.cpu")
 KIND_STYLES = {"loss": BAD, "note": WARN, "mark": TITLE, "link": GOOD, "away": BAD, "save": GOOD}
-
-KEYS: tuple[tuple[str, str, str], ...] = (
-    ("space", "pause", "Freeze the figures, or go on. A replay stands still."),
-    ("s", "sort", "Sort layers by median, last, change, name or in the network's order."),
-    ("/", "filter", "Show layers whose name or type has a text, as you type. Esc shows all."),
-    ("enter", "layer", "Open the chosen layer: distribution, counters, time. Esc goes back."),
-    ("n", "model", "The next model."),
-    ("b", "board", "The next board."),
-    ("m", "mark", "Mark this moment with a text. A session that is being saved keeps it."),
-    ("w", "save", "Save from now on as a session of the workspace; once more ends it."),
-    ("c", "shot", "Write the screen into an SVG file in this folder."),
-    ("v", "view", "On a narrow screen, the next pane: calls, metrics, ranges, events."),
-    ("?", "help", "These keys."),
-    ("q", "quit", "Leave."),
-)
-
-
-class Lines(Widget):
-    """A pane of lines that are drawn elsewhere; only what has changed is drawn again."""
-
-    can_focus = False
-
-    def __init__(self, title: str = "", **options: str) -> None:
-        super().__init__(**options)  # type: ignore[arg-type]
-        self._lines: list[Line] = []
-        self._strips: list[Strip] = []
-        self._width = 0
-        if title:
-            self.border_title = title
-
-    def show(self, lines: Sequence[Line], title: str | None = None) -> None:
-        """Have these lines, from the top."""
-        size, style = self.size, self.rich_style
-        if title is not None and title != self.border_title:
-            self.border_title = title
-        if self._width != size.width:
-            self._lines, self._strips, self._width = [], [], size.width
-        wanted = [*lines[: size.height], *([[]] * (len(self._lines) - min(len(lines), size.height)))]
-        for y, line in enumerate(wanted):
-            if y == len(self._lines):
-                self._lines.append([])
-                self._strips.append(Strip.blank(size.width, style))
-            if line != self._lines[y]:
-                self._lines[y] = line
-                self._strips[y] = paint.strip(line, size.width).adjust_cell_length(size.width).apply_style(style)
-                self.refresh(Region(0, y, size.width, 1))
-
-    def render_line(self, y: int) -> Strip:
-        """One line of it."""
-        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.rich_style)
 
 
 class Doing(NamedTuple):

@@ -13,7 +13,6 @@ from profagent.cli.running import retrying
 from profagent.errors import ProfagentError
 from profagent.record.record import BoardRecord, RecordOptions
 from profagent.store.marks import add_mark
-from profagent.watch.against import NOTHING
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.screen.app import WatchApp
 from profagent.watch.watch import WatchView, follow, kept_in, own_name
@@ -178,7 +177,7 @@ async def watch_on_screen(
     stop: asyncio.Event,
     workspace: Workspace,
     *,
-    against: Against = NOTHING,
+    against: Against,
 ) -> list[Event]:
     """Show boards on the screen until the person leaves, or `stop`; gives their summaries.
 

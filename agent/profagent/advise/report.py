@@ -1,0 +1,127 @@
+"""What `advise` reports: lines for people, an object for programs, the vendor's file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from profagent.cli.running import terminal_columns
+from profagent.cli.table import UNKNOWN, Cell, Column, fitted_lines
+from profagent.formats.records import US_PER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from profagent.advise.advise import Advice, Finding
+    from profagent.advise.rules import Language
+
+SHOWN_ROWS = 5
+_DECIMALS = 3
+GAIN = "gain_us"
+WHOLE = 100.0
+# What is said around the rules' own words.
+PHRASES = {
+    "en": {
+        "high": "high",
+        "medium": "medium",
+        "low": "low",
+        "info": "info",
+        "gain": "could bring at most {:.3f} ms an inference",
+        "no gain": f"what it could bring is {UNKNOWN}",
+    },
+    "zh": {
+        "high": "高",
+        "medium": "中",
+        "low": "低",
+        "info": "提示",
+        "gain": "每次推理最多可省 {:.3f} ms",
+        "no gain": f"可节省的时间:{UNKNOWN}",
+    },
+}
+_INDENT = "   "
+
+
+def advice_document(advice: Advice) -> dict[str, Any]:
+    """What `--json` prints; times in µs, None for what is not known."""
+    return {
+        "session": advice.session,
+        "simulated": advice.is_simulated,
+        "findings": [each._asdict() for each in advice.findings],
+        "nothing_found": advice.quiet,
+        "cannot_tell": [each._asdict() for each in advice.untold],
+        "jobs": advice.provenance,
+    }
+
+
+def vendor_document(advice: Advice) -> dict[str, Any]:
+    """The findings with the keys of the vendor's file."""
+    return {
+        "data": [
+            {
+                "Rule Type": each.kind,
+                "Rule Subtype": each.rule,
+                "Rule Description": each.finding,
+                "Rule Suggestion": each.advice,
+                "Tuning Data": "Op Summary" if "layer" in each.evidence[0] else "Model Summary",
+                "result": each.evidence,
+            }
+            for each in advice.findings
+        ],
+        "simulated": advice.is_simulated,
+        "session": advice.session,
+    }
+
+
+def advice_lines(advice: Advice, language: Language) -> Iterator[str]:
+    """The findings for people, then what was not found and what cannot be told."""
+    mark = "  *** simulated: these figures are invented ***" if advice.is_simulated else ""
+    yield f"session {advice.session}: {counted(len(advice.findings), 'finding')}{mark}"
+    for number, each in enumerate(advice.findings, 1):
+        yield ""
+        yield f"{number}. [{PHRASES[language][each.severity]}] {each.title}{'  (?)' if each.likely else ''}"
+        yield from (f"{_INDENT}{line}" for line in _finding_lines(each, language))
+    yield ""
+    if any(each.likely for each in advice.findings):
+        yield "(?): the counter map is not certain of a counter that this rests on"
+    if advice.quiet:
+        yield f"nothing found by: {', '.join(advice.quiet)}"
+    whys: dict[str, list[str]] = {}
+    for rule, why in advice.untold:
+        whys.setdefault(why, []).append(rule)
+    for why, names in whys.items():
+        yield f"N/A: {', '.join(names)}: {why}"
+
+
+def _finding_lines(finding: Finding, language: Language) -> Iterator[str]:
+    about = f"{finding.model}: " if finding.model else ""
+    yield f"{about}{gain_text(finding, language)}"
+    yield finding.finding
+    yield f"-> {finding.advice}"
+    yield f"[{finding.rule}; {finding.manual}]"
+    columns, rows = evidence_table(finding, SHOWN_ROWS)
+    width = terminal_columns()
+    yield from fitted_lines(columns, rows, width and width - len(_INDENT))
+    if len(finding.evidence) > SHOWN_ROWS:
+        yield f"… {len(finding.evidence) - SHOWN_ROWS} more rows: --json has all"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 finding`, `2 findings`."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def gain_text(finding: Finding, language: Language) -> str:
+    """What it could bring; its share where it is within the inference."""
+    phrases = PHRASES[language]
+    if finding.gain_us is None:
+        return phrases["no gain"]
+    share = "" if finding.share is None or finding.share > WHOLE else f" ({finding.share:.1f} %)"
+    return phrases["gain"].format(finding.gain_us / US_PER_MS) + share
+
+
+def evidence_table(finding: Finding, most: int) -> tuple[list[Column], list[list[Cell]]]:
+    """Its first rows."""
+    rows = finding.evidence[:most]
+    names = [name for name in rows[0] if name != GAIN or finding.gain_us is not None]
+    is_number = {name: any(isinstance(row[name], float) for row in rows) for name in names}
+    columns = [Column(name, _DECIMALS if is_number[name] else None) for name in names]
+    return columns, [[row[name] for name in names] for row in rows]

@@ -1,0 +1,46 @@
+"""A report as one HTML page that needs nothing else. Pure."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STYLES = ("page.css",)
+_SCRIPTS = ("page.js", "charts.js")
+_LIBRARY = "echarts.min.js"
+# Within a script element nothing may look like its end; JSON reads these as the same characters.
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def page(shown: Mapping[str, Any]) -> str:
+    """The whole page; styles, scripts, the library and the data are in it."""
+    data = msgspec.json.encode(shown).decode().translate(_ESCAPES)
+    parts = {
+        "title": escape(_title(shown)),
+        "language": shown["language"],
+        "verdict": escape(shown["verdict"]),
+        "styles": "".join(map(_text, _STYLES)),
+        "library": resources.files("profagent.report").joinpath("echarts", _LIBRARY).read_text("utf-8"),
+        "scripts": "".join(map(_text, _SCRIPTS)),
+        "data": data,
+    }
+    # The parts are put in from the first to the last: nothing that one of them holds is taken for a place.
+    pieces = _text("page.html").split("@@")
+    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def _title(shown: Mapping[str, Any]) -> str:
+    about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
+    # An imported JOB has no board of its own.
+    named = f"session {about['session']} of {about['hostname']}" if about["hostname"] or not jobs else ", ".join(jobs)
+    return named + (" [simulated]" if shown["simulated"] else "")
+
+
+def _text(name: str) -> str:
+    return resources.files("profagent.report").joinpath("page", name).read_text("utf-8")

@@ -1,0 +1,263 @@
+"""What is damaged, altered, unknown or killed: what could be read is there, the rest is told, nothing is half."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from profagent.ascend import database, importing
+from profagent.ascend import timeline as timelines
+from profagent.ascend.timeline import pieces
+from profagent.errors import ResultError, StoreError
+from profagent.importing.importing import command as import_command
+from profagent.store import drafts
+from tests.unit.ascend import files
+from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken, write
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+BYTES = {
+    "empty": (b"", "0 bytes"),
+    "utf-16": (f"{OP_SUMMARY}\n{kernel()}\n".encode("utf-16"), "line 1: it is not UTF-8"),
+    "utf-16 events": (json.dumps(files.TIMELINES["msprof"]).encode("utf-16"), "it is not UTF-8, maybe UTF-16"),
+    "latin-1": (f"{OP_SUMMARY}\n{kernel()}\n{kernel('é')}\n".encode("latin-1"), "line 3: it is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_a_file_of_which_nothing_can_be_read_is_an_error_with_its_line(
+    name: str, tmp_path: Path, workspace: Path
+) -> None:
+    content, said = BYTES[name]
+    file = tmp_path / ("msprof_1.json" if name.endswith("events") else "op_summary_1.csv")
+    file.write_bytes(content)
+    (one,) = taken(workspace, file)
+    assert said in str(one.error)
+    assert str(file) in str(one.error)
+    assert rows(workspace, "SELECT count(*) FROM session UNION ALL SELECT count(*) FROM log") == [(0,), (0,)]
+
+
+def test_what_stands_before_a_damage_is_kept_with_a_loss(tmp_path: Path, workspace: Path) -> None:
+    write(tmp_path / "b.csv", f"{OP_SUMMARY}\n{kernel()}\n{kernel()[:100]}")
+    events = json.dumps(files.TIMELINES["msprof"])
+    write(tmp_path / "c.json", events[: events.index('"conv1"') + 20])
+    found = taken(workspace, *(tmp_path / name for name in ("b.csv", "c.json")))
+    assert [(each.error, each.entries) for each in found] == [(None, 1)] * 2
+    details = rows(workspace, "SELECT grade, reason, detail FROM ledger ORDER BY session")
+    assert {row[:2] for row in details} == {("loss", "damaged-result")}
+    assert "line 3" in details[0][2]
+    assert rows(workspace, "SELECT rows FROM ascend_files ORDER BY session") == [(1,), (3,)]
+
+
+_ONE = '{"name": "a", "ph": "X", "ts": 1.5}'
+DAMAGES = {
+    "a quote is lost": (f'[{_ONE},\n{_ONE},\n {{"name: "b"}},\n{_ONE}]', "line 3: column 11: it is no JSON any more"),
+    "a comma is lost": (f'[{_ONE},\n{_ONE},\n{{"ts": 1 "x": 2}},{_ONE}]', "line 3: column 10: it is no JSON any more"),
+    "a byte is no UTF-8": (f'[{_ONE},{_ONE},\n{{"x": "\udcff"}},{_ONE}]', "line 2: column 8: it is not UTF-8"),
+    "the end is lost": (f"[{_ONE},{_ONE},\n{_ONE[:20]}", "line 2: column 21: the file is cut off"),
+    "a number is cut": (f"[{_ONE},{_ONE},\n{_ONE[:-2]}", "line 2: column 34: the file is cut off"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("size", [7, 37, 1 << 20])
+def test_a_damaged_timeline_says_where_and_keeps_what_stands_before(
+    name: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, said = DAMAGES[name]
+    file = tmp_path / "x.json"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    monkeypatch.setattr(timelines, "PIECE_BYTES", size)
+    read: list[object] = []
+    with pytest.raises(ResultError, match=re.escape(said)):
+        read.extend(event for events, _ in pieces(file) for event in json.loads(events))
+    assert read == [json.loads(_ONE)] * 2
+
+
+@pytest.mark.parametrize("tail", ["", "\n", ',\n"otherData": {"a": [{}, {}]}}', "}"])
+def test_what_stands_behind_the_events_is_no_damage(tail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"[{_ONE},{_ONE}]{tail}" if not tail.strip() else f'{{"traceEvents": [{_ONE},{_ONE}]{tail}'
+    file = write(tmp_path / "x.json", text + " " * 99)
+    for size in (20, 1 << 20):
+        monkeypatch.setattr(timelines, "PIECE_BYTES", size)
+        assert [event for events, _ in pieces(file) for event in json.loads(events)] == [json.loads(_ONE)] * 2
+
+
+def test_a_file_of_no_family_is_no_success_and_is_kept_beside_others(tmp_path: Path, workspace: Path) -> None:
+    people = summary(tmp_path / "people.csv", "name,age", "bob,3")
+    letter = write(tmp_path / "letter.json", '{"a": 1}')
+    found = taken(workspace, people, letter)
+    assert ["no family of results" in str(each.error) for each in found] == [True, True]
+    folder = tmp_path / "run_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    summary(folder / "op_statistic.csv", *files.SUMMARIES["op_statistic"])
+    summary(folder / "people.csv", "name,age", "bob,3")
+    codes = {}
+    for path in (people, folder):
+        words = [str(path), "--workspace", str(workspace)]
+        codes[path] = CliRunner().invoke(import_command, words, standalone_mode=False).return_value
+    assert codes == {people: 1, folder: 0}
+    assert rows(workspace, "SELECT log, grade, reason, detail FROM ledger") == [
+        ("people.csv", "note", "unknown-family", "1 rows of a summary")
+    ]
+
+
+def test_a_mark_mixed_line_ends_and_empty_lines_change_nothing(tmp_path: Path, workspace: Path) -> None:
+    text = f"\ufeff{OP_SUMMARY}\r\n{kernel()}\n\n{kernel()}\r\n"
+    (one,) = taken(workspace, write(tmp_path / "x.csv", text))
+    assert (one.rows, one.kernels, one.entries) == (2, 2, 0)
+    (other,) = taken(workspace, write(tmp_path / "x.json", f"\ufeff{json.dumps(files.TIMELINES['msprof'])}"))
+    assert (other.kernels, other.entries) == (1, 0)
+
+
+def test_a_database_that_another_has_locked_or_altered_is_an_error(tmp_path: Path, workspace: Path) -> None:
+    whole = files.database(tmp_path / "whole.db")
+    altered = tmp_path / "msprof_2.db"
+    altered.write_bytes(whole.read_bytes()[:4096] + b"\xff" * 4096)
+    (one,) = taken(workspace, altered)
+    assert "cannot be read" in str(one.error)
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE something (x)")
+    (two,) = taken(workspace, other)
+    assert "of no profiler: something" in str(two.error)
+
+
+@pytest.mark.parametrize(
+    ("change", "told", "kernels"),
+    [
+        ("ALTER TABLE TASK RENAME COLUMN startNs TO begin", "TASK: no such column: t.startNs", 0),
+        ("ALTER TABLE CANN_API DROP COLUMN endNs", "CANN_API: no such column: endNs", 2),
+        ("UPDATE TASK SET startNs = 'late'", "TASK: ", 0),
+    ],
+)
+def test_an_altered_table_is_told_and_the_others_are_read(
+    change: str, told: str, kernels: int, tmp_path: Path, workspace: Path
+) -> None:
+    file = files.database(tmp_path / "msprof_1.db")
+    tables = 8
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("CREATE TABLE StepTraceTime (step TEXT, computing NUMERIC)")
+        connection.execute("INSERT INTO StepTraceTime VALUES ('7', 1.5)")
+        connection.execute(change)
+    (one,) = taken(workspace, file)
+    assert (one.error, one.kernels, one.losses) == (None, kernels, 1)
+    ((detail,),) = rows(workspace, "SELECT detail FROM ledger")
+    assert told in detail
+    assert rows(workspace, "SELECT count(*) FROM ascend_files") == [(tables,)]
+    assert rows(workspace, "SELECT count(*) FROM figure WHERE \"by\" = 'step'") == [(2,)]
+
+
+def test_a_database_that_another_writes_is_an_error_and_nothing_is_made_beside_it(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_MS", 10)
+    file = files.database(tmp_path / "in" / "msprof_1.db")
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        (locked,) = taken(workspace, file)
+        assert "locked" in str(locked.error)
+        connection.execute("ROLLBACK")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("INSERT INTO STRING_IDS VALUES (9, 'new')")
+        connection.commit()
+        assert taken(workspace, file)[0].error is None
+    texts = rows(workspace, "SELECT rows FROM ascend_files WHERE family = 'STRING_IDS'")
+    assert texts == [(9,)]
+    again = file.rename(tmp_path / "in" / "msprof_2.db")
+    assert taken(workspace, again)[0].error is None
+    assert [each.name for each in (tmp_path / "in").iterdir()] == ["msprof_2.db"]
+
+
+def _dies_of_the_bad_one(asked: Any) -> importing.Drafted:
+    """As `_drafted`, in a process that the system kills when it reads a certain file."""
+    if asked[0].path.name == "bad.csv":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return importing._drafted(asked)
+
+
+def test_a_process_that_dies_takes_no_other_source_with_it(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = [summary(tmp_path / name, OP_SUMMARY, kernel()) for name in ("1.csv", "bad.csv", "2.csv")]
+    monkeypatch.setattr(importing, "WORTH_A_PROCESS_BYTES", 0)
+    monkeypatch.setattr(importing, "_drafted", _dies_of_the_bad_one)
+    found = taken(workspace, *inputs)
+    assert [(each.path.name, each.session) for each in found] == [("1.csv", 1), ("bad.csv", None), ("2.csv", 2)]
+    assert "was killed" in str(found[1].error)
+    assert not [*workspace.glob(".import-*")]
+
+
+def test_a_source_that_memory_has_no_room_for_stops_no_other(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = [summary(tmp_path / name, OP_SUMMARY, kernel()) for name in ("1.csv", "2.csv")]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(importing, "import_sheet", refuse)
+    # A source that is named twice comes once.
+    found = taken(workspace, *inputs, *inputs, files.database(tmp_path / "msprof_1.db"))
+    assert [each.session for each in found] == [None, None, 1]
+    assert "out of memory" in str(found[0].error)
+
+
+@pytest.mark.parametrize("table", ["ascend_block", "aicore", "figure"])
+def test_a_store_that_cannot_be_written_has_nothing_of_it(table: str, tmp_path: Path, workspace: Path) -> None:
+    file = files.database(tmp_path / "msprof_1.db")
+    assert taken(workspace, summary(tmp_path / "1.csv", OP_SUMMARY, kernel()))[0].error is None
+    tables = [each for each in drafts.TABLES if each != "board"]
+    before = {each: rows(workspace, f"SELECT * FROM {each}") for each in tables}
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        # As SQLite does by itself when the disk is full.
+        refuse = "BEGIN SELECT RAISE(ROLLBACK, 'no room'); END"
+        connection.execute(f"CREATE TRIGGER refuse BEFORE INSERT ON {table} {refuse}")
+    (one,) = taken(workspace, file)
+    assert isinstance(one.error, StoreError)
+    assert "no room" in str(one.error)
+    assert {each: rows(workspace, f"SELECT * FROM {each}") for each in tables} == before
+
+
+def test_what_cannot_be_read_and_an_odd_report_stop_no_other(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary(tmp_path / "in" / "a.csv", OP_SUMMARY, kernel())
+    write(tmp_path / "in" / "b.json", '{"step7": {"collective": [{"Communication Time Info": {}}]}}')
+    locked = tmp_path / "in" / "locked"
+    locked.mkdir()
+    closed = summary(tmp_path / "in" / "closed.csv", OP_SUMMARY, kernel())
+    entries, opened = Path.iterdir, Path.open
+
+    def iterdir(folder: Path) -> Iterator[Path]:
+        if folder == locked:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return entries(folder)
+
+    def open_(file: Path, *how: Any, **more: Any) -> Any:
+        if file == closed:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(file, *how, **more)
+
+    # The superuser, as whom tests may run, is refused nothing.
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    monkeypatch.setattr(Path, "open", open_)
+    found = {each.path.name: each for each in taken(workspace, tmp_path / "in")}
+    assert found["a.csv"].session == 1
+    assert "values that no known file" in str(found["b.json"].error)
+    assert "cannot be read: Permission denied" in str(found["closed.csv"].error)
+    assert "cannot be read: not all of the folder may be listed" in str(found["locked"].error)

@@ -1,0 +1,132 @@
+"""Steps, models and devices: each in its place, and those that count alike apart."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from profagent.stats.cli import command as stats_command
+from tests.unit.ascend import files
+from tests.unit.ascend.files import event, process, rows, summary, taken, timeline
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+def test_steps_streams_and_devices_are_told_apart(tmp_path: Path, workspace: Path) -> None:
+    lines = ["7,conv1,Conv2D,AI_CORE,1.5,2.5,0,8", "8,conv1,Conv2D,AI_CORE,11.5,2.5,0,8", ",conv1,C,AI_CORE,20,1,0,8"]
+    taken(workspace, summary(tmp_path / "x.csv", files.KERNEL_DETAILS, *lines))
+    assert rows(workspace, "SELECT current_pic_count FROM inference ORDER BY inference") == [(7,), (8,), (0,)]
+
+
+def test_tasks_of_several_devices_in_a_timeline_stay_apart(tmp_path: Path, workspace: Path) -> None:
+    args = {"Task Type": "AI_CORE", "Stream Id": 3}
+    events = []
+    for device in (0, 5):
+        labels = {"labels": f"NPU {device}"}
+        events += [
+            process(100 + device, "Ascend Hardware"),
+            {"name": "process_labels", "ph": "M", "pid": 100 + device, "tid": 0, "args": labels},
+            event("k", 100 + device, 1, args=args),
+        ]
+    taken(workspace, timeline(tmp_path / "msprof_1.json", events))
+    assert rows(workspace, "SELECT device_id FROM inference ORDER BY 1") == [(0,), (5,)]
+
+
+@pytest.mark.parametrize("name", ["step_trace_time", "step_trace"])
+def test_steps_are_told_with_their_parts(name: str, tmp_path: Path, workspace: Path) -> None:
+    taken(workspace, summary(tmp_path / "x.csv", *files.SUMMARIES[name]))
+    answer = CliRunner().invoke(stats_command, ["1", "--workspace", str(workspace), "--by", "step", "--json"])
+    parts = {(row["step"], row["range"]): row["total"] for row in json.loads(answer.output)["rows"]}
+    wanted = {
+        "step_trace_time": {("step 7", ""): 15.0, ("step 7", "Computing"): 10.0, ("step 7", "Free"): 1.0},
+        "step_trace": {("step 1", ""): 50.0, ("step 1", "FP to BP"): 40.0, ("step 1", "Iteration Refresh"): 10.0},
+    }
+    assert wanted[name].items() <= parts.items()
+
+
+_STEP_ROWS = (("0", "1", "50"), ("0", "2", "60"), ("1", "1", "70"))
+_STEP_NAMES = {
+    ("step 1, model 1, device 0", 50.0),
+    ("step 1, model 2, device 0", 60.0),
+    ("step 1, model 1, device 1", 70.0),
+}
+
+
+def _steps_of_models(folder: Path, form: str) -> Path:
+    """Step 1 of two models and two devices, as each form of file has it."""
+    if form == "summary":
+        lines = [f"1,{whole},{model},{device}" for device, model, whole in _STEP_ROWS]
+        return summary(folder / "x.csv", "Iteration ID,Iteration Time(us),Model ID,Device_id", *lines)
+    if form == "timeline":
+        events = []
+        for device, model, whole in _STEP_ROWS:
+            pid, tid = 100 + int(device), 10036
+            about = {"ph": "M", "pid": pid, "tid": tid}
+            events += [
+                {**about, "name": "process_labels", "args": {"labels": f"NPU {device}"}},
+                {**about, "name": "thread_name", "args": {"name": f"Step Trace(Model ID:{model})"}},
+                event("Iteration 1", pid, 1.5, float(whole), tid=tid, cat="Iteration Time", args={"Iteration ID": 1}),
+            ]
+        return timeline(folder / "x.json", events)
+    for device, model, whole in _STEP_ROWS:
+        older = folder / "PROF_1" / f"device_{device}" / "summary" / f"step_trace_{device}_{model}_1.csv"
+        summary(older, "Iteration ID,Iteration Time(us),Model ID", f"1,{whole},{model}")
+    return folder / "PROF_1"
+
+
+@pytest.mark.parametrize("form", ["summary", "timeline", "directory"])
+def test_steps_of_one_number_of_several_models_and_devices_stay_apart(
+    form: str, tmp_path: Path, workspace: Path
+) -> None:
+    taken(workspace, _steps_of_models(tmp_path, form))
+    found = rows(workspace, "SELECT key, total FROM figure WHERE \"by\" = 'step' AND number = 1")
+    assert {(json.loads(key)[0], total) for key, total in found} == _STEP_NAMES
+
+
+def test_a_step_that_two_files_tell_is_counted_once(tmp_path: Path, workspace: Path) -> None:
+    for iteration in (1, 2):
+        file = tmp_path / "PROF_1" / "device_0" / "timeline" / f"step_trace_0_1_{iteration}.json"
+        timeline(file, files.TIMELINES["step_trace"])
+    taken(workspace, tmp_path / "PROF_1")
+    assert rows(workspace, 'SELECT number, total FROM figure WHERE key = \'["step 1", ""]\'') == [(1, 50.0)]
+
+
+def test_steps_of_a_database_and_of_a_cluster_are_told_by_device(tmp_path: Path, workspace: Path) -> None:
+    file = tmp_path / "analysis.db"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("CREATE TABLE StepTraceTime (deviceId INTEGER, step TEXT, computing NUMERIC)")
+        connection.execute("INSERT INTO StepTraceTime VALUES (0, '7', 1.5), (3, '7', 2.5)")
+    header, row = files.SUMMARIES["step_trace_time"]
+    ranks = [f"7,rank,{rank}{row[1:]}" for rank in (0, 1)]
+    cluster = summary(tmp_path / "cluster.csv", header.replace("Step", "Step,Type,Index", 1), *ranks)
+    taken(workspace, file, cluster)
+    wholes = rows(workspace, "SELECT session, key, total FROM figure WHERE key LIKE '%, \"\"]' ORDER BY session, place")
+    assert wholes == [
+        (1, '["step 7, device 0", ""]', 1.5),
+        (1, '["step 7, device 3", ""]', 2.5),
+        (2, '["step 7, device 0", ""]', 15.0),
+        (2, '["step 7, device 1", ""]', 15.0),
+    ]
+
+
+def test_steps_of_timelines_are_told(tmp_path: Path, workspace: Path) -> None:
+    taken(
+        workspace,
+        *(timeline(tmp_path / f"{name}.json", files.TIMELINES[name]) for name in ("step_trace", "trace_view")),
+    )
+    found = rows(workspace, "SELECT session, key, total FROM figure WHERE \"by\" = 'step' ORDER BY session, place")
+    assert found == [
+        (1, '["step 1", ""]', 50.0),
+        (1, '["step 1", "FP to BP"]', 40.0),
+        (1, '["step 1", "Iteration Refresh"]', 10.0),
+        (1, '["step 1", "Data Aug Bound"]', 2.5),
+        (2, '["step 7", ""]', 15.0),
+    ]

@@ -1,0 +1,57 @@
+"""What `options check` calls right is right: it finds nothing wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import product
+
+from profagent.ascend_options.documents import check_documents
+from profagent.ascend_options.rules import all_rules
+from profagent.doctor.acl_json import PROFILER_KEYS
+
+ON = {"output": "/p", "training_trace": "on", "task_trace": "on", "aic_metrics": "PipeUtilization"}
+ODD_TEXTS = ("foo", "", "a\nb", "ON", "yes", "99999", "Custom:x", "cpu,", "5")
+ODD_VALUES: tuple[object, ...] = (None, 1, -1, 10**20, True, [], ["x"], {}, *ODD_TEXTS)
+ODD_ARGUMENTS = (
+    *("None", "1", "-1", "True", "'foo'", "'a\\nb'", "[]", "['x']", "'Level1'", "AicoreMetrics.Memory", "f()"),
+    *("ProfilerLevel.Foo", "ProfilerLevel.LevelNone", "(ProfilerActivity.CPU,)", "[ProfilerActivity.GPU]"),
+)
+CALLS = {"mindspore": "Profiler", "profile": "profile", "experimental": "_ExperimentalConfig", "schedule": "schedule"}
+
+
+def _odd_texts() -> Iterator[tuple[str, str | None]]:
+    """Every key with every odd value, alone and with others."""
+    rules = all_rules()
+    on = {"switch": "on", "output": "/p", "aicpu": "on", "aic_metrics": "ArithmeticUtilization"}
+    for slip in ("Profiler", "pofiler"):
+        yield json.dumps({slip: on, "foo": "1"}), None
+    yield f"// by hand\n/* and\nso on */ {json.dumps({'profiler': on})}", None
+    for value in ODD_VALUES:
+        for key in (*rules.keys_of("profiling_options"), "foo", "task_tiem"):
+            yield json.dumps({**ON, key: value}), None
+        for key in (*rules.keys_of("acl_json"), "foo"):
+            yield json.dumps({"profiler": {**on, key: value}}), "atlas"
+        for key in (*PROFILER_KEYS, "foo", "aclapi", "Switch"):
+            yield json.dumps({"profiler": {**on, key: value}}), "ss928"
+            yield json.dumps({"profiler": {"output": "/p", key: value}, "dump": {"a": value}}), "ss928"
+    for family, name in CALLS.items():
+        keys = [name for key in rules.keys_of(family).values() for name in (key.name, key.also) if name]
+        both = {"schedule": "schedule(wait=-1)", "aic_metrics": "AicoreMetrics.Memory"}
+        for key, value in product((*keys, "foo"), ODD_ARGUMENTS):
+            yield f"{name}({key}={value})", None
+            for other in both.keys() & {*keys} - {key}:
+                yield f"{name}({other}={both[other]}, {key}={value})", None
+
+
+def test_every_corrected_text_is_right() -> None:
+    uncorrected = []
+    for text, device in _odd_texts():
+        results = check_documents({"f": text.encode()}, device)
+        if any(not each.section.is_good for each in results) and not any(each.corrected for each in results):
+            uncorrected.append(json.loads(text)["profiler"]["output"])
+        for corrected in [each.corrected for each in results if each.corrected]:
+            again = check_documents({"f": corrected.encode()}, device)
+            assert all(each.section.is_good and each.corrected is None for each in again), f"{text} → {corrected}"
+    # Nobody but its owner knows a directory that is not named.
+    assert {each for each in uncorrected if isinstance(each, str)} <= {""}
