@@ -57,8 +57,8 @@ def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
     Raises ResultError at what is damaged, after what came before.
     """
     csv.field_size_limit(LONGEST_CELL)
-    with file.open("r", encoding="utf-8-sig", newline="") as text:
-        # The header was read before.
+    # A mark at its beginning is of the header, which was read before.
+    with file.open("r", encoding="utf-8", newline="") as text:
         next(csv.reader(text))
         reader = csv.reader(text, strict=True)
         error: Exception | None = None
