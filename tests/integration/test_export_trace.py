@@ -6,9 +6,12 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import sqlite3
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +154,8 @@ def test_a_part_of_the_time_alone(workspace: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small pages, all but the first read in other processes."""
+    """Small pages, all but the first read in other processes, also where there is one CPU."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(page_reader, "WORTH_PROCESSES_BYTES", 0)
     monkeypatch.setattr(page_reader, "FIRST_INFERENCES", 2)
     monkeypatch.setattr(placed, "RECORDS_PER_PAGE", 200)
@@ -196,18 +200,41 @@ def test_once_somebody_writes_pages_are_read_by_who_sees_the_state_before(
     assert len(read_here) > 2
 
 
-def _dies(_plan: object, _make: object) -> None:
-    os._exit(1)
+def _dies_or_never_ends(plan: placed.PagePlan, _make: object) -> None:
+    if plan.first == 2:
+        os._exit(1)
+    signal.pause()
 
 
 @pytest.mark.usefixtures("in_processes")
-def test_a_process_that_ends_leaves_no_file(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_reader, "_made", _dies)
+def test_a_process_that_ends_leaves_no_file_and_no_other_process(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_reader, "_made", _dies_or_never_ends)
     ended = profagent("export", "trace", "1", "--workspace", workspace, "--output", tmp_path / "trace.json")
     assert ended.code != 0
     assert "a process that reads" in ended.err
     assert "--last N" in ended.err
     assert [*tmp_path.iterdir()] == []
+    assert active_children() == []
+
+
+@pytest.mark.usefixtures("in_processes")
+def test_of_several_sessions_one_at_a_time_has_processes(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = []
+
+    class Pool(ProcessPoolExecutor):
+        def __init__(self, *arguments: Any) -> None:
+            others.append(active_children())
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(page_reader, "ProcessPoolExecutor", Pool)
+    copy = shutil.copytree(workspace, tmp_path / "copy")
+    operands = [Operand(each / "profagent.db") for each in (workspace, copy)]
+    asyncio.run(export_trace(operands, tmp_path / "two.json"))
+    assert others == [[], []]
 
 
 def test_a_large_trace_is_cut_and_says_so(workspace: Path, trace: Trace, tmp_path: Path) -> None:

@@ -154,6 +154,7 @@ class SessionTrace:
         for scope in self._scopes:
             async for block in self._inferences(scope, clock, tracks):
                 yield block
+        self._reader.end_processes()
         await self._connection.execute("CREATE INDEX IF NOT EXISTS temp.flow_by ON flow (start_us, pid, tid)")
         async for block in self._kept.blocks(self._rows, clock, tracks, self._process):
             yield block
@@ -184,6 +185,7 @@ class SessionTrace:
 
     async def _inferences(self, scope: Scope, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         await self._choose(scope)
+        await self._reader.start_processes()
         layers: dict[int, dict[int, LayerRow]] = {}
         has_ratios = self.session.counter_map is not None
         make = functools.partial(InferencePage, clock=clock, frequency_mhz=scope.job.frequency_mhz)

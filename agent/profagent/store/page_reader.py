@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager, contextmanager
 from multiprocessing import get_context, parent_process
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from profagent.errors import StoreError
 from profagent.store.database import READER_SETTINGS, data_version, fetched_one, inode_of, read_only, readings
@@ -61,8 +61,10 @@ class PageReader:
     """Reads a database by `connection`, which sees one state of it all along.
 
     Its processes have connections of their own, which see the same state as long as nobody writes. Once somebody has,
-    pages are read here.
+    pages are read here. One reader at a time has processes.
     """
+
+    _is_one_with_processes: ClassVar[bool] = False
 
     def __init__(self, file: Path, connection: aiosqlite.Connection, watch: aiosqlite.Connection) -> None:
         self.connection = connection
@@ -81,13 +83,16 @@ class PageReader:
             try:
                 yield reader
             finally:
-                reader._end_processes()
+                reader.end_processes()
 
     async def start_processes(self) -> None:
-        """Have processes, where what a Selection has chosen is worth them."""
+        """Have processes, where what a Selection has chosen is worth them, and no other reader has some."""
+        if PageReader._is_one_with_processes or await self._state() != self._seen:
+            return
         (size,) = await fetched_one(self.connection, _BYTES)
         processes = min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
-        if self._pool is None and processes > 1 and size >= WORTH_PROCESSES_BYTES:
+        if processes > 1 and size >= WORTH_PROCESSES_BYTES:
+            PageReader._is_one_with_processes = True
             # Forking a process that has threads is not safe.
             self._pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (self._file,))
             # They inherit that no signal ends them, as early as they start: whoever started them is who ends them.
@@ -134,7 +139,7 @@ class PageReader:
             made = await asyncio.wrap_future(answer)
         if await self._state() == self._seen:
             return made
-        self._end_processes()
+        self.end_processes()
         return None
 
     @contextmanager
@@ -150,10 +155,16 @@ class PageReader:
         """It changes as somebody writes, or puts another file there."""
         return inode_of(self._file), await data_version(self._watch)
 
-    def _end_processes(self) -> None:
+    def end_processes(self) -> None:
+        """Read here what is asked for from now on."""
         if self._pool is not None:
+            if self._pool._broken:  # noqa: SLF001 - there is no other way to know
+                # Who reads on, or waits for a lock that the dead one held, is sent a SIGTERM only, which is blocked.
+                for process in [*self._pool._processes.values()]:  # noqa: SLF001 - as above
+                    process.kill()
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
+            PageReader._is_one_with_processes = False
 
 
 def _cancel(asked: deque[_Asked]) -> None:

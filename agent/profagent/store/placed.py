@@ -101,7 +101,12 @@ class PagePlan(NamedTuple):
         return self.spans[-1].position + 1
 
     def inferences_next(self, records: int) -> int:
-        """How many inferences the next page should have, where this one has so many records."""
+        """How many inferences the next page should have, where this one has so many records.
+
+        As many as this one has, if that is about right: who reads ahead has to begin anew for another size.
+        """
+        if 2 / 3 <= records / RECORDS_PER_PAGE <= 3 / 2:
+            return len(self.spans)
         return max(1, min(RECORDS_PER_PAGE * len(self.spans) // max(1, records), MOST_INFERENCES))
 
     def page(self, rows: Iterable[Iterable[list[Row]]]) -> Page:
