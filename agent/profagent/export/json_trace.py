@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import lru_cache
 from itertools import count, repeat, starmap
+from os import SEEK_END
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -78,7 +79,10 @@ class JsonTrace:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """On an error, nothing of the part that is being written stays."""
+        """On an error, nothing of it stays."""
+        if error[0]:
+            for file in self.files[:-1]:
+                file.unlink(missing_ok=True)
         self._opened.__exit__(*error)  # type: ignore[arg-type]
 
     def write(self, block: Block) -> int:
@@ -103,7 +107,7 @@ class JsonTrace:
         # What a longer trace of this name left would be taken for parts of this one.
         for number in count(len(self.files) + 1):
             path = self._path(number)
-            if not _is_trace(path):
+            if not _is_part(path, number):
                 return
             path.unlink()
 
@@ -129,16 +133,19 @@ class JsonTrace:
         self._before = SEPARATOR
 
     def _end_part(self, goes_on_in: str | None) -> None:
-        told = {**self._metadata, "part": len(self.files), "goes_on_in": goes_on_in}
+        # `_is_part` looks at the end.
+        told = {**self._metadata, "goes_on_in": goes_on_in, "part": len(self.files)}
         self._out.write(b'\n],"displayTimeUnit":"ms","metadata":' + _encode(told) + b"}\n")
         self._opened.close()
 
 
-def _is_trace(path: Path) -> bool:
-    if not path.is_file():
+def _is_part(path: Path, number: int) -> bool:
+    ending = b',"part":%d}}\n' % number
+    if not path.is_file() or path.stat().st_size < len(ending):
         return False
     with path.open("rb") as file:
-        return file.read(len(BEGINNING)) == BEGINNING
+        file.seek(-len(ending), SEEK_END)
+        return file.read() == ending
 
 
 def _places(block: Block, tracks: Tracks) -> set[tuple[int, int]]:
@@ -238,7 +245,8 @@ def _of_labels(block: Slices | Instants, tracks: Tracks) -> tuple[list[Any], ...
 
 
 def _args(label: Label) -> _Args:
-    return msgspec.UNSET if label.args == NO_ARGS else msgspec.Raw(label.args.encode())
+    """A tool may have written them in several lines."""
+    return msgspec.UNSET if label.args == NO_ARGS else msgspec.Raw(label.args.replace("\n", " ").encode())
 
 
 def _picked(values: Sequence[Any], places: NDArray[np.int64]) -> list[Any]:
@@ -250,5 +258,5 @@ def _microseconds(ns: NDArray[np.int64]) -> list[float]:
 
 
 def _lines(events: Sequence[Any]) -> bytes:
-    """No text in JSON has a bare line feed."""
+    """No event has a bare line feed."""
     return _encode_lines(events).replace(b"\n", SEPARATOR)

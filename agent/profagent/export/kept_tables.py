@@ -73,6 +73,8 @@ async def slices_of_tables(connection: aiosqlite.Connection, session: int) -> As
     """All of a session, a block of a table after the other."""
     texts: _Texts = {}
     async for database, table, columns, rows in _blocks(connection, session, (_STRINGS, _API_KINDS, *_KINDS.values())):
+        if "id" not in columns or not {"name", "value"} & {*columns}:
+            continue
         number, text = columns.index("id"), columns.index("name" if "name" in columns else "value")
         texts.setdefault((database, table), {}).update({row[number]: str(row[text]) for row in rows})
     async for database, table, columns, rows in _blocks(connection, session, (*_TABLES,)):

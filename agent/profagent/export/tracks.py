@@ -79,7 +79,7 @@ class Tracks:
         ends = self._of(process, title).open_ends[0]
         while ends and ends[-1] <= start_ns[0]:
             ends.pop()
-        if not ends and (start_ns[1:] >= end_ns[:-1]).all():
+        if lanes is None and not ends and (start_ns[1:] >= end_ns[:-1]).all():
             return np.full(len(start_ns), self.take(process, title, int(start_ns[-1]), int(end_ns[-1])))
         slices = zip(start_ns.tolist(), end_ns.tolist(), lanes or repeat(0), strict=False)
         return np.array([self.take(process, title, *each) for each in slices], np.int64)

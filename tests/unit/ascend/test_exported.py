@@ -134,6 +134,14 @@ def test_each_slice_that_is_no_kernel_is_there_with_its_time_and_args(workspace:
     assert [(each["name"], each["args"]) for each in events if each["ph"] == "i"] == [("a mark", {"why": "a test"})]
 
 
+def test_args_that_a_tool_wrote_in_several_lines_are_there(tmp_path: Path) -> None:
+    file = tmp_path / "msprof_1.json"
+    file.write_text(json.dumps([*SHOWN, *NAMES], indent=4))
+    taken(tmp_path / "workspace", file)
+    _, slices = _trace(tmp_path / "workspace")
+    assert {each[2:] for each in slices} == _wanted(SHOWN)
+
+
 def test_perfetto_has_the_same_slices_within_each_other(workspace: Path) -> None:
     _, wanted = _trace(workspace)
     found = read(_exported(workspace, "perfetto"))
@@ -209,6 +217,20 @@ def test_tables_of_a_database_are_drawn_where_no_timeline_is(tmp_path: Path) -> 
     taken(tmp_path / "both", folder.parent)
     _, slices = _trace(tmp_path / "both")
     assert {each[2] for each in slices} == {"aten::mul"}
+
+
+def test_numbers_whose_table_has_other_columns_are_drawn_as_numbers(tmp_path: Path) -> None:
+    folder = tmp_path / "run_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    with closing(sqlite3.connect(files.database(folder / "ascend_pytorch_profiler_0.db"))) as connection:
+        connection.executescript(f"""
+            CREATE TABLE ENUM_OVERLAP_ANALYSIS_TYPE (number INTEGER, label TEXT);
+            INSERT INTO ENUM_OVERLAP_ANALYSIS_TYPE VALUES (3, 'Free');
+            CREATE TABLE OVERLAP_ANALYSIS (deviceId INTEGER, startNs INTEGER, endNs INTEGER, type INTEGER);
+            INSERT INTO OVERLAP_ANALYSIS VALUES (0, {START_NS}, {START_NS + 7}, 3);
+        """)
+    taken(tmp_path / "workspace", folder.parent)
+    _, slices = _trace(tmp_path / "workspace")
+    assert "type 3" in {each[2] for each in slices}
 
 
 def test_parquet_has_every_cell_as_it_is(tmp_path: Path) -> None:

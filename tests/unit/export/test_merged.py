@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from profagent.errors import ProfagentError
 from profagent.export.blocks import Clock, Label, Slices, integers
 from profagent.export.clocks import clock_line
 from profagent.export.json_trace import JsonTrace
@@ -32,6 +35,14 @@ def test_what_a_lane_holds_stays_together() -> None:
     starts, ends, lanes = zip(*tasks, strict=True)
     places = tracks.take_all("program", "tasks", integers(starts), integers(ends), lanes)
     assert places.tolist() == [1, 2, 3, 2, 1, 2, 3]
+
+
+def test_what_a_lane_holds_stays_together_across_pages() -> None:
+    tracks = Tracks()
+    starts, ends, lanes = integers([0, 10, 20, 40]), integers([5, 100, 30, 50]), [1, 7, 7, 8]
+    pages = [slice(0, 2), slice(2, 4)]
+    places = [tracks.take_all("program", "tasks", starts[page], ends[page], lanes[page]).tolist() for page in pages]
+    assert places == [[1, 1], [1, 2]]
 
 
 def test_the_clock_line_follows_a_drift_and_tells_how_sure_it_is() -> None:
@@ -71,9 +82,27 @@ def test_each_part_can_be_opened_by_itself(tmp_path: Path) -> None:
         assert part["metadata"] == {"clock": "board", "part": number, "goes_on_in": following}
     assert sum(event["ph"] == "X" for part in found for event in part["traceEvents"]) == 9
     assert sorted(tmp_path.iterdir()) == sorted(parts.files)
-    # What a shorter one finds of it goes; what is none stays.
-    (tmp_path / f"trace.{len(found) + 1}.json").write_text("mine")
+    # What a shorter one finds of it goes; another trace stays, and what is none.
+    others = [tmp_path / f"trace.{len(found)}.json", tmp_path / f"trace.{len(found) + 1}.json"]
+    shutil.copy(parts.files[0], others[0])
+    others[1].write_text("mine")
     with JsonTrace(tmp_path / "trace.json", tracks, metadata) as short:
         short.write(Slices([Label("a", "c")], *columns))
         short.end(metadata)
-    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "trace.json", tmp_path / f"trace.{len(found) + 1}.json"])
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "trace.json", *others])
+
+
+def test_nothing_stays_of_a_trace_that_cannot_be_written(tmp_path: Path) -> None:
+    tracks = Tracks()
+    starts = np.arange(9)
+    columns = np.zeros(9, np.int64), tracks.take_all("board", "t", starts, starts + 1), starts, starts + 1
+
+    def write() -> None:
+        with JsonTrace(tmp_path / "trace.json", tracks, {}, 400) as parts:
+            parts.write(Slices([Label("a", "c")], *columns))
+            assert len(parts.files) > 1
+            raise OSError(errno.ENOSPC, "")
+
+    with pytest.raises(ProfagentError, match="No space"):
+        write()
+    assert [*tmp_path.iterdir()] == []
