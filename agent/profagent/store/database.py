@@ -7,16 +7,16 @@ import shlex
 import sqlite3
 from contextlib import asynccontextmanager, suppress
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiosqlite
 
-from profagent.errors import StoreError
+from profagent.errors import DiskFullError, StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full_database, make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-    from pathlib import Path
 
 SCHEMA_VERSION = 1
 FILE_NAME = "profagent.db"
@@ -279,7 +279,11 @@ async def data_version(connection: aiosqlite.Connection) -> int:
     return int(version)
 
 
-def _unreadable(file: Path, error: Exception) -> StoreError:
+# Where SQLite has its temporary files, unless the environment names a folder.
+_TEMPORARY = ("/var/tmp", "/usr/tmp", "/tmp")  # noqa: S108 - nothing is made there here
+
+
+def _unreadable(file: Path, error: sqlite3.Error) -> StoreError:
     hint = (
         "check the path and its permissions, or import the JOB again; `profagent doctor --workspace DIR` says how a"
         " workspace's is made anew"
@@ -288,7 +292,13 @@ def _unreadable(file: Path, error: Exception) -> StoreError:
         hint = (
             f"SQLite writes beside a database that it reads: copy {file.parent} to where you may write, name the copy"
         )
-    return StoreError(f"cannot read the database {file}: {error}", hint=hint)
+    kind = StoreError
+    named = *(os.environ.get(name) for name in ("SQLITE_TMPDIR", "TMPDIR")), *_TEMPORARY
+    temporary = Path(next((each for each in named if each and os.access(each, os.W_OK | os.X_OK)), "."))
+    if is_full_database(error, temporary):
+        hint = f"make room in {temporary}, where SQLite has temporary files, or name another folder by SQLITE_TMPDIR"
+        kind = DiskFullError
+    return kind(f"cannot read the database {file}: {error}", hint=hint)
 
 
 _ADD_JOB = "INSERT OR IGNORE INTO job (board, name, directory, state) VALUES (?, ?, ?, 'open')"

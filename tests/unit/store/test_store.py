@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from profagent.errors import SameBoardError, StoreError
+from profagent.errors import DiskFullError, SameBoardError, StoreError
 from profagent.ingest.changes import Change, Entry, JobChanges, LinkLedger, LogAdvanced, LogRemoved
 from profagent.store.counter_maps import simulated_map
-from profagent.store.database import SCHEMA_VERSION, fetched, writing
+from profagent.store.database import SCHEMA_VERSION, fetched, reading, writing
 from profagent.store.sessions import MapUsed, SessionStart, begin_session
 from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
+from tests.unit.store.database import DatabaseBuilder
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -115,6 +116,21 @@ async def test_what_the_database_refuses_is_an_error_of_ours(tmp_path: Path) -> 
         with pytest.raises(StoreError, match=r"x\.db cannot be used: no such table") as caught:
             await store.query("SELECT * FROM absent")
         assert caught.value.hint
+
+
+async def test_a_full_folder_of_temporary_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQLITE_TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    file = DatabaseBuilder(tmp_path / "x.db").close()
+
+    async def fill() -> None:
+        async with reading(file) as connection:
+            await connection.executescript("CREATE TEMP TABLE large (what); PRAGMA temp.max_page_count = 2")
+            await connection.execute("INSERT INTO large VALUES (zeroblob(100000))")
+
+    with pytest.raises(DiskFullError, match=r"x\.db: database or disk is full") as caught:
+        await fill()
+    assert f"make room in {tmp_path}/temporary" in caught.value.hint
 
 
 async def test_a_new_database_has_the_schema_and_is_durable(tmp_path: Path) -> None:
