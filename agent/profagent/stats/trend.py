@@ -165,11 +165,7 @@ async def _leave_others_out(database: Path, board: BoardTrend) -> None:
     # Frameworks number what is called several times.
     operators = [{_DIGITS.sub("", name) for (name,) in rows} for rows in found]
     newest = operators[-1]
-    others = [
-        night
-        for night, each in zip(board.nights, operators, strict=True)
-        if 2 * len(each & newest) < len(each | newest)
-    ]
+    others = [night for night, each in zip(board.nights, operators, strict=True) if 2 * len(each & newest) < len(each)]
     board.nights = [night for night in board.nights if night not in others]
     if others:
         numbers = ", ".join(str(night.session) for night in others)

@@ -127,7 +127,7 @@ class LiveBoard:
                 self._mark_count += 1
                 self._marks.append(Mark(begin_ns // NS_PER_US, text))
                 self._see(begin_ns // NS_PER_US)
-            elif kind != "mark" and end_ns // NS_PER_US > self._shown_until_us:
+            elif kind != "mark" and end_ns >= begin_ns and end_ns // NS_PER_US > self._shown_until_us:
                 count, total_ns = self._spans.get(text, (0, 0))
                 self._spans[text] = count + 1, total_ns + end_ns - begin_ns
                 self._see(end_ns // NS_PER_US)

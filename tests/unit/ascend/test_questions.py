@@ -112,7 +112,7 @@ def test_without_shares_of_pipes_no_mirror_and_no_counter_map_is_spoken_of(tmp_p
 
 def test_a_trend_of_single_operators_is_of_one_program(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
-    runs = [("softmax",), ("conv_1", "relu_1"), ("conv_2", "relu_7")]
+    runs = [("softmax", "gelu", "conv_1"), ("conv_1", "relu_1"), ("conv_2", "relu_7", "add", "pool", "pad")]
     for number, names in enumerate(runs):
         taken(workspace, summary(tmp_path / str(number) / "op_summary.csv", OP_SUMMARY, *map(kernel, names)))
     words = ("trend", "--model", "single-op", "--workspace", str(workspace))

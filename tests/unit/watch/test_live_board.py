@@ -40,6 +40,8 @@ def board() -> LiveBoard:
 def test_a_line_has_the_newest_of_everything(board: LiveBoard) -> None:
     take(board, OPS, "op_event", *(op(number, NOON_US + number * SECOND // 100) for number in range(100)))
     take(board, MARKS, "range", span("infer", NOON_US, 3000), span("infer", NOON_US, 5000), span("pre", NOON_US, 10))
+    # The clock was set back meanwhile.
+    take(board, MARKS, "range", span("infer", NOON_US, -9000))
     take(board, MARKS, "range", span("frame", NOON_US, 0, "mark"))
     event = board.event()
     assert event is not None
