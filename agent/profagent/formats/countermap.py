@@ -17,7 +17,7 @@ from profagent.errors import FormatError
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK, NANOSECOND_CLOCK_MHZ, ticks_to_us
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     import numpy.typing as npt
     from numpy.typing import NDArray
@@ -159,14 +159,6 @@ SUSPECTS = (("Dstr", 4, 0.7), ("DLD", 6, 0.7), ("WLD", 7, 0.8))
 UNEXPLAINED = 0.5
 # Rounding of the counters may lift a ratio above the whole.
 LARGEST_RATIO = 1.01
-
-
-def ratios_of(counters: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64] | None:
-    """The columns of RATIOS, shape (records, ratios), NaN where one is not known; None where there is no counter."""
-    if not counters:
-        return None
-    not_known = np.full_like(next(iter(counters.values())), np.nan)
-    return np.column_stack([counters.get(name, not_known) for name in RATIOS])
 
 
 def mean_ratios(ratios: NDArray[np.float64], ticks: NDArray[np.float64]) -> NDArray[np.float64]:
