@@ -210,13 +210,12 @@ def write_atomically(target: Path, pieces: Iterable[bytes], *, durably: bool = F
 def written_atomically(target: Path, *, durably: bool = False, over_database: bool = False) -> Iterator[BinaryIO]:
     """A file beside `target` that takes its name in the end; the old file stays on any error. Raises ProfagentError.
 
-    `durably`: once this has returned, the new file is there after a loss of power, too. A device, a pipe and a database
-    are not replaced: UsageError.
+    `durably`: once this has returned, the new file is there after a loss of power, too. A link is replaced itself, and
+    never followed. A device, a pipe and a database, or a link to one, are not replaced: UsageError.
     """
-    target = target.resolve()
-    _require_replaceable(target, over_database=over_database)
     temporary = target.parent / f".{secrets.token_hex(8)}.part"
     try:
+        _require_replaceable(target, over_database=over_database)
         try:
             with temporary.open("xb", buffering=WRITE_BYTES) as file:
                 yield file

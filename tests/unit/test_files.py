@@ -52,15 +52,28 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "there.db")) as database:
         database.execute("CREATE TABLE kept (number INTEGER)")
     before = (tmp_path / "there.db").read_bytes()
-    for name in ("pipe", "there.db"):
+    (tmp_path / "to the pipe").symlink_to("pipe")
+    for name in ("pipe", "to the pipe", "there.db"):
         with pytest.raises(UsageError, match=name):
             write_atomically(tmp_path / name, [b"new"])
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "there.db").read_bytes() == before
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"theirs")
     (tmp_path / "link").symlink_to(tmp_path / "a")
     write_atomically(tmp_path / "link", [b"new"])
-    assert (tmp_path / "a").read_bytes() == b"new"
-    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "a").read_bytes() == b"theirs"
+    assert (tmp_path / "link").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("name", ["file/below", "n" * 300, "loop"])
+def test_a_name_that_cannot_be_written_is_told(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ProfagentError, match="cannot write"):
+        write_atomically(tmp_path / name, [b"x"])
 
 
 def test_a_folder_comes_whole_and_for_its_owner_alone(tmp_path: Path) -> None:

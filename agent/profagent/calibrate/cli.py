@@ -276,9 +276,7 @@ SHOWN_RIVALS = 3
     metavar="CSV",
     help="An op_summary that the vendor's tool made of one of these JOBs; may be repeated.",
 )
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="MAP", help="Write the counter map."
-)
+@click.option("-o", "--output", type=options.OUTPUT_FILE, metavar="MAP", help="Write the counter map.")
 @click.option("--name", metavar="NAME", help="The map's name; the name of its file.")
 @click.option("--sdk", default=NOT_SAID, metavar="VERSION", help="The SDK whose runtime wrote the JOBs.")
 @options.as_json

@@ -28,6 +28,7 @@ from profagent.calibrate.vendor_table import (
     said_inference,
     table_cells,
 )
+from profagent.cli.options import OUTPUT_FILE
 from profagent.cli.table import Column, printable, table_lines
 from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.files import write_atomically
@@ -320,7 +321,7 @@ def _remarks(tables: Sequence[Path], files: Mapping[str, bytes], left_out: Mappi
     "-o",
     "--output",
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUTPUT_FILE,
     metavar="FILE",
     help="A .tar.gz to write.",
 )

@@ -25,6 +25,8 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 US_PER_HOUR = 3_600_000_000
+# Where a result goes. A link that somebody names is followed, one that lies in a folder of results never.
+OUTPUT_FILE = click.Path(dir_okay=False, resolve_path=True, path_type=Path)
 
 
 def duration_s(text: str) -> float:

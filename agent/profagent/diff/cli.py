@@ -65,7 +65,7 @@ BASELINE = "baseline:"
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown, for a pull request.")
 @click.option(
     "--junit",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.OUTPUT_FILE,
     metavar="FILE",
     help="Write JUnit XML to this file.",
 )

@@ -55,7 +55,7 @@ async def parquet(
 @options.workspace
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.OUTPUT_FILE,
     metavar="FILE",
     help=f"In place of sqlite/{FILE_NAME}; of a JOB, exports/{FILE_NAME}.",
 )

@@ -48,7 +48,7 @@ def _merging(name: str) -> Callable[[F], F]:
         click.option("--to", "to_text", metavar="TIME", help="Until then, by the board's clock as well."),
         click.option(
             "--output",
-            type=click.Path(dir_okay=False, path_type=Path),
+            type=options.OUTPUT_FILE,
             metavar="FILE",
             help=f"In place of trace/{name}.",
         ),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from profagent.cli.options import age_us, duration_s, size_bytes
+from profagent.cli.options import OUTPUT_FILE, age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.diff.diff import parse_condition
@@ -161,9 +161,7 @@ def _manager(timer: str) -> str | None:
 @config_option
 @as_json_option
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-@click.option(
-    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to this file."
-)
+@click.option("--junit", type=OUTPUT_FILE, metavar="FILE", help="Write JUnit XML to this file.")
 def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -> int:
     """Run a night: each board in turn, exports, comparison, clearing up, and the verdict.
 

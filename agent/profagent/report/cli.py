@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from profagent.advise.cli import advice_options
+from profagent.cli.options import OUTPUT_FILE
 from profagent.cli.running import asynchronous
 from profagent.cli.table import printable
 from profagent.diff.cli import operand
@@ -16,6 +16,8 @@ from profagent.report.report import write_report
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from profagent.advise.rules import Language, Rule
     from profagent.importing.job_folder import Target
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     "-o",
     "output",
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUTPUT_FILE,
     metavar="FILE",
     help="The HTML file that is written.",
 )

@@ -143,6 +143,18 @@ def test_no_link_in_a_job_is_followed(
     assert {path: path.is_file() and path.read_bytes() for path in theirs.rglob("*")} == before
 
 
+def test_a_link_in_the_place_of_a_result_is_replaced(job: Path, tmp_path: Path) -> None:
+    assert run(["export", "summary", "-dir", str(job)]) == 0
+    (tmp_path / "theirs").write_bytes(b"mine")
+    results = sorted((job / "summary").iterdir())
+    for result in results:
+        result.unlink()
+        result.symlink_to(tmp_path / "theirs")
+    assert run(["export", "summary", "-dir", str(job)]) == 0
+    assert (tmp_path / "theirs").read_bytes() == b"mine"
+    assert not any(result.is_symlink() for result in results)
+
+
 def test_the_log_grows_by_dated_lines(job: Path) -> None:
     write_log(job, ["first"])
     write_log(job, ["second", "third"])

@@ -193,9 +193,7 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     metavar="ARCHIVE|DIR",
     help="A standalone CPython, or a directory of Debian's packages unpacked; fetched from the internet unless given.",
 )
-@click.option(
-    "-o", "output", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE.tar.gz", help="Made."
-)
+@click.option("-o", "output", type=options.OUTPUT_FILE, required=True, metavar="FILE.tar.gz", help="Made.")
 @click.option("--wheelhouse", type=FOLDER, metavar="DIR", help="Wheels of grpcio and protobuf; else pip fetches them.")
 @click.option(
     "--libraries",
