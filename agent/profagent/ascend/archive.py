@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -14,11 +15,13 @@ from profagent.errors import ResultError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ZIP = b"PK\x03\x04"
 MOST_FILES = 100_000
 # Text of profilers packs to a twentieth; what packs to less than a five-hundredth is made to fill a disk.
 MOST_TIMES = 500
 ALWAYS_ALLOWED_BYTES = 1 << 30
 PIECE_BYTES = 1 << 20
+_DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError)
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -34,13 +37,18 @@ def unpack(archive: Path, folder: Path) -> None:
             allowed -= _write(_inside(archive, folder, name), data, allowed)
             if allowed < 0:
                 raise ResultError(archive, 0, f"{name}: it unpacks to more than {MOST_TIMES} times its size")
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+    except (*_DAMAGES, OSError) as error:
+        # What the system refuses has a number, what bz2 and gzip find has none.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise ResultError(archive, 0, f"the archive cannot be read: {error}", hint="pack or copy it anew") from error
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | gzip.GzipFile]]:
     """Names and content of its regular files; links and devices are passed over."""
-    if zipfile.is_zipfile(archive):
+    with archive.open("rb") as file:
+        is_zip = file.read(len(ZIP)) == ZIP
+    if is_zip:
         with zipfile.ZipFile(archive) as packed:
             for entry in packed.infolist():
                 # The upper half has the mode of a Unix file, of which a link is none.
@@ -54,10 +62,24 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | gzip.GzipFile]]:
             yield archive.stem, alone
         return
     # As a stream: an index of a hostile archive would be read first.
-    with tarfile.open(archive, "r|*") as tape:
+    with tarfile.open(archive, "r|*", tarinfo=_Strict) as tape:
         for member in tape:
             if member.isreg() and (content := tape.extractfile(member)) is not None:
                 yield member.name, content
+
+
+class _Strict(tarfile.TarInfo):
+    """Of a member behind the first, too, a header that is damaged or missing is an error; else it is the end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _Strict:
+        """The next member. Raises ReadError, and EOFHeaderError where all are read."""
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from error
 
 
 def _inside(archive: Path, folder: Path, name: str) -> Path:

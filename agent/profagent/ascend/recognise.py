@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from profagent.ascend.archive import ZIP
 from profagent.ascend.csv_rows import Sheet, read_sheet
 from profagent.ascend.database import is_database
 from profagent.ascend.families import families
@@ -92,7 +93,7 @@ def is_archive(file: Path) -> bool:
 
 
 def _is_packed(beginning: bytes) -> bool:
-    return beginning[:4] == b"PK\x03\x04" or beginning[:2] == b"\x1f\x8b" or beginning[257:262] == b"ustar"
+    return beginning.startswith(ZIP) or beginning[:2] == b"\x1f\x8b" or beginning[257:262] == b"ustar"
 
 
 def recognise(file: Path) -> Found:

@@ -7,6 +7,7 @@ import io
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -18,11 +19,11 @@ from tests.unit.ascend.files import OP_SUMMARY, SUMMARIES, kernel, rows, summary
 NAME = "PROF_1/mindstudio_profiler_output/op_summary_1.csv"
 
 
-def _tar(file: Path, names: dict[str, bytes]) -> Path:
-    with tarfile.open(file, "w:gz") as tape:
+def _tar(file: Path, names: dict[str, bytes], how: Literal["w:gz", "w"] = "w:gz", **headers: str) -> Path:
+    with tarfile.open(file, how) as tape:
         for name, data in names.items():
             member = tarfile.TarInfo(name)
-            member.size = len(data)
+            member.size, member.pax_headers = len(data), headers
             tape.addfile(member, io.BytesIO(data))
     return file
 
@@ -91,6 +92,58 @@ def test_an_archive_that_is_cut_off_is_an_error_and_stops_no_other(tmp_path: Pat
     found = taken(tmp_path / "workspace", cut, summary(tmp_path / "a.csv", OP_SUMMARY, kernel()))
     assert [each.session for each in found] == [None, 1]
     assert "cannot be read" in str(found[0].error)
+
+
+def _damaged(folder: Path, what: str) -> Path:
+    """An archive of two files, each damaged in its own way."""
+    file = folder / what
+    names = {name: f"{OP_SUMMARY}\n{kernel(name)}\n".encode() * 20 for name in ("a.csv", "b.csv")}
+    if what.startswith("tar"):
+        headers = {"GNU.sparse.map": "x"} if what == "tar, odd sparse header" else {}
+        data = _tar(file, names, "w", **headers).read_bytes()
+        second = data.index(b"b.csv")
+        cuts = {"tar, cut before a header": data[:second], "tar, cut within a header": data[: second + 100]}
+        cuts["tar, a header is altered"] = data[:second] + b"x" + data[second + 1 :]
+        file.write_bytes(cuts.get(what, data))
+    elif what == "gzip, wrong sum":
+        data = gzip.compress(names["a.csv"])
+        file.write_bytes(data[:-8] + bytes(4) + data[-4:])
+    else:
+        how = {"zip, lzma": zipfile.ZIP_LZMA, "zip, bz2": zipfile.ZIP_BZIP2}.get(what, zipfile.ZIP_STORED)
+        with zipfile.ZipFile(file, "w", how) as packed:
+            for name, data in names.items():
+                packed.writestr(f"\u00e9{name}", data)
+        data = file.read_bytes().replace("\u00e9".encode(), b"\xff\xff")
+        file.write_bytes(data if how == zipfile.ZIP_STORED else data[:60] + b"\xff" * 40 + data[100:])
+    return file
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "tar, cut before a header",
+        "tar, cut within a header",
+        "tar, a header is altered",
+        "tar, odd sparse header",
+        "gzip, wrong sum",
+        "zip, lzma",
+        "zip, bz2",
+        "zip, a name is no UTF-8",
+    ],
+)
+def test_what_is_damaged_is_told_and_nothing_of_it_is_imported(what: str, tmp_path: Path) -> None:
+    (one,) = taken(tmp_path / "workspace", _damaged(tmp_path, what))
+    assert "the archive cannot be read" in str(one.error)
+    assert one.error is not None
+    assert one.error.hint == "pack or copy it anew"
+
+
+def test_a_tar_that_ends_with_a_zip_is_read_as_a_tar(tmp_path: Path) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as packed:
+        packed.writestr("other.csv", "x")
+    unpack(_tar(tmp_path / "x.tar", {"a.csv": b"x", "b.zip": inner.getvalue()}, "w"), tmp_path / "inside")
+    assert sorted(each.name for each in (tmp_path / "inside").iterdir()) == ["a.csv", "b.zip"]
 
 
 def test_a_file_that_is_packed_alone_is_a_session(tmp_path: Path) -> None:
