@@ -166,27 +166,30 @@ def _directory(path: Path) -> Source | None:
     folders = [path / EXPORTED, *(device / name for device in devices for name in OLDER)]
     files = [file for folder in folders if folder.is_dir() for file in _files(folder)]
     databases = sorted(path.glob(_MSPROF_DATABASE))
-    if files or databases:
-        return Source(path, (*files, *(_files(path) if _is_run(path) else databases)))
-    if any(_has_slices(device / "data") or _has_slices(device) for device in devices) or _has_slices(path / "data"):
+    # Without a device's directory they may be of several runs.
+    is_run = _is_run(path)
+    if files or (databases and (devices or is_run)):
+        return Source(path, (*files, *(_files(path) if is_run else databases)))
+    folders = [path / "data", *devices, *(device / "data" for device in devices)]
+    if not databases and any(map(_has_slices, folders)):
         return Source(path, (), raw=not source_named(path.name))
     return None
 
 
 def _is_run(folder: Path) -> bool:
     """Whether its files are of one run, whatever it is called: a tool calls each by its family, and writes it once."""
-    families_there: list[str] = []
+    families_there: list[tuple[Form, str]] = []
     for file in _files(folder):
         try:
             found = recognise(file)
         except ResultError:
             continue
         name = _family_in_name(found)
-        if name is None and found.sheet is not None and found.sheet.family is not None:
+        if name is None and found.is_known and found.form is not Form.ARCHIVE:
             # Somebody called it so, and may have put together what is of several runs.
             return False
         if name is not None and not _SLICE.fullmatch(file.name):
-            families_there.append(name)
+            families_there.append((found.form, name))
     return len(families_there) > 1 and len({*families_there}) == len(families_there)
 
 
@@ -199,10 +202,9 @@ def _family_in_name(found: Found) -> str | None:
         known = [found.sheet.family] if found.sheet.family is not None else []
     else:
         known = [family for family in families().family if family.kind == found.form.value]
+    words = {word for family in known for word in (family.name.partition(" ")[0], *family.names)}
     # The longest: communication_matrix is no communication.
-    return max(
-        (word for family in known if name.startswith(word := family.name.partition(" ")[0])), key=len, default=None
-    )
+    return max(filter(name.startswith, words), key=len, default=None)
 
 
 # What SQLite keeps beside a database.

@@ -14,9 +14,7 @@ from click.testing import CliRunner
 from profagent.ascend import csv_rows, importing
 from profagent.ascend import timeline as timelines
 from profagent.ascend.csv_rows import blocks
-from profagent.ascend.importing import found_sources
 from profagent.ascend.timeline import pieces
-from profagent.errors import UsageError
 from profagent.importing.importing import command as import_command
 from profagent.sessions.clearing import command as gc_command
 from profagent.stats.cli import command as stats_command
@@ -244,35 +242,6 @@ def test_directories_of_mindspore_and_of_2023_are_known(tmp_path: Path, workspac
     assert [row[6] for row in rows(workspace, _KERNELS)] == [1, 2]
 
 
-def test_a_folder_of_one_run_is_one_session_whatever_it_is_called(tmp_path: Path, workspace: Path) -> None:
-    folder = tmp_path / "in"
-    summary(folder / "flat" / "kernel_details.csv", files.KERNEL_DETAILS, "7,conv1,Conv2D,AI_CORE,1.5,2.5,0,8")
-    summary(folder / "flat" / "op_statistic.csv", *files.SUMMARIES["op_statistic"])
-    write(folder / "flat" / "README.txt", "what each file is")
-    files.database(folder / "with a database" / "msprof_1.db")
-    summary(folder / "with a database" / "api_statistic_1.csv", *files.SUMMARIES["api_statistic"])
-    timeline(folder / "of 2023" / "device_3" / "timeline" / "msprof_3_1_1.json", files.TIMELINES["msprof"])
-    results = folder / "of 2026" / "mindstudio_profiler_output"
-    for number in (0, 1):
-        timeline(results / f"msprof_slice_{number}_1.json", files.TIMELINES["msprof"])
-        timeline(folder / "sliced" / f"msprof_slice_{number}_1.json", files.TIMELINES["msprof"])
-    summary(folder / "sliced" / "op_summary_1.csv", OP_SUMMARY, kernel())
-    summary(folder / "sliced" / "op_statistic_1.csv", *files.SUMMARIES["op_statistic"])
-    found = {each.path.name: len(each.files) for each in found_sources([folder])}
-    assert found == {"flat": 3, "with a database": 2, "of 2023": 1, "of 2026": 2, "sliced": 4}
-    (one,) = taken(workspace, folder / "of 2023" / "device_3" / "timeline" / "..")
-    assert one.path.name == "device_3"
-    assert taken(workspace, folder / "sliced")[0].kernels == 1
-
-
-@pytest.mark.parametrize("names", [("op_summary_a.csv", "op_summary_b.csv", "op_statistic.csv"), ("a.csv", "b.csv")])
-def test_files_that_somebody_put_together_stay_apart(names: tuple[str, ...], tmp_path: Path) -> None:
-    for name in names:
-        header = files.SUMMARIES["op_statistic"][0] if name in ("op_statistic.csv", "b.csv") else OP_SUMMARY
-        summary(tmp_path / "in" / name, header)
-    assert [each.path.name for each in found_sources([tmp_path / "in"])] == sorted(names)
-
-
 def test_what_gc_has_cleared_is_brought_again(tmp_path: Path, workspace: Path) -> None:
     file = summary(tmp_path / "x.csv", OP_SUMMARY, kernel())
     taken(workspace, file)
@@ -287,11 +256,6 @@ def test_raw_slices_get_the_command_that_makes_results(tmp_path: Path, workspace
     (one,) = taken(workspace, tmp_path / "PROF_1")
     assert one.error is not None
     assert one.error.hint.endswith(f"msprof --export=on --output={tmp_path / 'PROF_1'}")
-
-
-def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no results"):
-        found_sources([tmp_path])
 
 
 def test_slices_and_devices_of_a_run_have_all_of_their_kernels(tmp_path: Path, workspace: Path) -> None:

@@ -22,7 +22,7 @@ SAMPLES = next(
         if (found := above / "shared" / "reference" / "ascend" / "samples").is_dir()
     ),
     Path("not there"),
-)
+).resolve()
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="../shared is not there")
 RESULTS = sorted(file for file in SAMPLES.rglob("*") if file.suffix in (".csv", ".json", ".db"))
 FILES = [file for file in RESULTS if not file.name.startswith(("profiler_info", "profiler_metadata", "info."))]

@@ -1,0 +1,80 @@
+"""What lies at a path: which files are one session, and what is told where nothing is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profagent.ascend.importing import found_sources
+from profagent.errors import UsageError
+from tests.unit.ascend import files
+from tests.unit.ascend.files import OP_SUMMARY, kernel, summary, taken, timeline, write
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+def test_a_folder_of_one_run_is_one_session_whatever_it_is_called(tmp_path: Path, workspace: Path) -> None:
+    folder = tmp_path / "in"
+    summary(folder / "flat" / "kernel_details.csv", files.KERNEL_DETAILS, "7,conv1,Conv2D,AI_CORE,1.5,2.5,0,8")
+    summary(folder / "flat" / "op_statistic.csv", *files.SUMMARIES["op_statistic"])
+    write(folder / "flat" / "README.txt", "what each file is")
+    files.database(folder / "with a database" / "msprof_1.db")
+    summary(folder / "with a database" / "api_statistic_1.csv", *files.SUMMARIES["api_statistic"])
+    timeline(folder / "of 2023" / "device_3" / "timeline" / "msprof_3_1_1.json", files.TIMELINES["msprof"])
+    results = folder / "of 2026" / "mindstudio_profiler_output"
+    for number in (0, 1):
+        timeline(results / f"msprof_slice_{number}_1.json", files.TIMELINES["msprof"])
+        timeline(folder / "sliced" / f"msprof_slice_{number}_1.json", files.TIMELINES["msprof"])
+    summary(folder / "sliced" / "op_summary_1.csv", OP_SUMMARY, kernel())
+    summary(folder / "sliced" / "op_statistic_1.csv", *files.SUMMARIES["op_statistic"])
+    for name, family in {"msprof": "msprof", "msprof_tx": "msproftx", "step_trace": "step_trace"}.items():
+        timeline(folder / "called alike" / f"{name}_1.json", files.TIMELINES[family])
+    summary(folder / "called alike" / "step_trace_1.csv", *files.SUMMARIES["step_trace"])
+    files.database(folder / "called alike" / "msprof_1.db")
+    found = {each.path.name: len(each.files) for each in found_sources([folder])}
+    assert found == {"flat": 3, "with a database": 2, "of 2023": 1, "of 2026": 2, "sliced": 4, "called alike": 5}
+    (one,) = taken(workspace, folder / "of 2023" / "device_3" / "timeline" / "..")
+    assert one.path.name == "device_3"
+    assert taken(workspace, folder / "sliced")[0].kernels == 1
+
+
+@pytest.mark.parametrize("names", [("op_summary_a.csv", "op_summary_b.csv", "op_statistic.csv"), ("a.csv", "b.csv")])
+def test_files_that_somebody_put_together_stay_apart(names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        header = files.SUMMARIES["op_statistic"][0] if name in ("op_statistic.csv", "b.csv") else OP_SUMMARY
+        summary(tmp_path / "in" / name, header)
+    assert [each.path.name for each in found_sources([tmp_path / "in"])] == sorted(names)
+
+
+def test_files_beside_databases_of_several_runs_are_not_passed_over(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for name in ("msprof_1.db", "msprof_2.db", "PROF_Y/msprof_3.db"):
+        files.database(runs / name)
+    (runs / "PROF_Y" / "device_0").mkdir()
+    summary(runs / "PROF_X" / "mindstudio_profiler_output" / "op_summary_1.csv", OP_SUMMARY, kernel())
+    summary(runs / "mine.csv", OP_SUMMARY, kernel())
+    names = ["PROF_X", "PROF_Y", "mine.csv", "msprof_1.db", "msprof_2.db"]
+    assert [each.path.name for each in found_sources([runs])] == names
+
+
+@pytest.mark.parametrize("name", ["monday_run.json", "other.db"])
+def test_a_known_file_that_somebody_called_otherwise_is_a_run_of_its_own(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    summary(folder / "op_summary_1.csv", OP_SUMMARY, kernel())
+    summary(folder / "op_statistic_1.csv", *files.SUMMARIES["op_statistic"])
+    write(folder / "notes.json", '{"by": "hand"}')
+    assert len(found_sources([folder])) == 1
+    if name.endswith(".db"):
+        files.database(folder / name)
+    else:
+        timeline(folder / name, files.TIMELINES["msprof"])
+    assert {each.path.name for each in found_sources([folder])} == {name, "op_statistic_1.csv", "op_summary_1.csv"}
+
+
+def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no results"):
+        found_sources([tmp_path])
