@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from profagent.store.database import LARGEST_INTEGER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+T = TypeVar("T")
 UNKNOWN_NS = -1
 # What values that no known file has come to.
 ODD_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -24,11 +25,27 @@ LARGEST_EXACT = 1 << 53
 _THOUSANDTHS = re.compile(r"(?:(?:[1-8]\d{15}|\d{1,15})\.\d{3},)*(?:[1-8]\d{15}|\d{1,15})\.\d{3}")
 _FLOATS: Final = msgspec.json.Decoder(list[float])
 _FLOATS_OR_NULL: Final = msgspec.json.Decoder(list[float | None])
+_RAW: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def encoded(rows: Sequence[Any]) -> str:
     """Rows as the JSON of a block."""
     return msgspec.json.encode(rows).decode()
+
+
+def decoded_events(text: bytes | str, events: msgspec.json.Decoder[list[T]], odd: T) -> list[T]:
+    """The events of an array, `odd` in the place of each that has a shape that no known tool writes."""
+    try:
+        return events.decode(text)
+    except msgspec.ValidationError:
+        return [_decoded_event(bytes(each), events, odd) for each in _RAW.decode(text)]
+
+
+def _decoded_event(text: bytes, events: msgspec.json.Decoder[list[T]], odd: T) -> T:
+    try:
+        return events.decode(b"[%b]" % text)[0]
+    except msgspec.ValidationError:
+        return odd
 
 
 def times_ns(texts: Sequence[str], scale_ns: int) -> list[int]:

@@ -14,8 +14,9 @@ import msgspec
 
 from profagent.ascend.families import families
 from profagent.ascend.kernels import WITH_TASKS, Called, Kernels
-from profagent.ascend.texts import event_times_ns
+from profagent.ascend.texts import decoded_events, event_times_ns
 from profagent.errors import ResultError
+from profagent.ingest import reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +64,8 @@ class Event(msgspec.Struct):
 
 
 _EVENTS: Final = msgspec.json.Decoder(list[Event])
-# Where an event has another shape than all others: nothing of it is understood, and it is kept.
+# For one of another shape: nothing of it is understood, and it is kept.
+_ODD: Final = Event()
 _ANY: Final = msgspec.json.Decoder(list[Any])
 _MALFORMED = re.compile(r"malformed: (.*) \(byte (\d+)\)")
 
@@ -137,6 +139,11 @@ def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str])
             meaning.take(events)
     finally:
         meaning.end()
+        if meaning.odd:
+            what = (
+                f"{meaning.odd:,} of {count:,} events have a shape that no known tool writes: they are kept as they are"
+            )
+            draft.note(log, reasons.entry(reasons.NOT_COUNTED, what, count=meaning.odd))
         family = families().of_events(meaning.processes.values(), meaning.categories, file.name)
         draft.end_file(log, "timeline", None if family is None else family.name, (), count)
     return count
@@ -148,6 +155,7 @@ class _Meaning:
     def __init__(self, draft: Draft, log: int, wants: Sequence[str]) -> None:
         self.processes: dict[Any, str] = {}
         self.categories: set[str] = set()
+        self.odd = 0
         self._draft, self._log, self._wants = draft, log, wants
         # By name and process: how many, their whole time and the longest.
         self._calls: dict[tuple[str, str | None], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
@@ -173,6 +181,8 @@ class _Meaning:
                     self._take_step(event)
             elif args is not None:
                 self._take_other(event, args)
+            elif event is _ODD:
+                self.odd += 1
         if tasks and "kernels" in self._wants:
             self._draft.add_kernels(self._log, _kernels(tasks, self._devices))
         for call, durations in calls.items():
@@ -239,7 +249,7 @@ def _whole_events(held: bytes) -> tuple[int, str, list[Event]]:
     """How many bytes at the beginning are whole events, and these. A cut inside of a text or a list does not decode."""
     for cut in _cuts(held):
         try:
-            return cut, held[:cut].decode(), _decoded(b"[" + held[:cut] + b"]")
+            return cut, held[:cut].decode(), decoded_events(b"[%b]" % held[:cut], _EVENTS, _ODD)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
     return 0, "", []
@@ -254,13 +264,6 @@ def _cuts(held: bytes) -> Iterator[int]:
             return
         yield comma + 1
         end = comma
-
-
-def _decoded(text: bytes) -> list[Event]:
-    try:
-        return _EVENTS.decode(text)
-    except msgspec.ValidationError:
-        return [Event() for _ in _ANY.decode(text)]
 
 
 class _End(NamedTuple):

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from profagent.ascend.kernels import WITH_TASKS
-from profagent.ascend.texts import event_times_ns
+from profagent.ascend.texts import decoded_events, event_times_ns
 from profagent.export.blocks import NO_ARGS, NS_PER_US, Counters, Instants, Label, Labels, Series, Slices, integers
 from profagent.export.kept_tables import slices_of_tables
 from profagent.store.database import fetched, put
@@ -45,7 +45,7 @@ CREATE TEMP TABLE kept_event (track INTEGER, start_ns INTEGER, end_ns INTEGER, n
 """
 _ADD = "INSERT INTO temp.kept_event VALUES (?, ?, ?, ?, ?, ?)"
 _BLOCKS = """
-SELECT f.family, l.shown_path, t.rows, t.cells
+SELECT f.family, l.shown_path, t.cells
 FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
 WHERE f.session = ? AND f.kind = 'timeline' ORDER BY f.log, t.number
 """
@@ -72,6 +72,7 @@ class _Event(msgspec.Struct):
 
 
 _EVENTS: Final = msgspec.json.Decoder(list[_Event])
+_ODD: Final = _Event()
 
 
 class _Process(NamedTuple):
@@ -118,15 +119,11 @@ class KeptEvents:
     async def _gather_timelines(self) -> None:
         cursor = await self._connection.execute(_BLOCKS, (self._session,))
         while block := await cursor.fetchone():
-            family, path, rows, cells = block
+            family, path, cells = block
             is_whole = family in _WHOLE
             place = str(PurePosixPath(path).parent) if is_whole else path
-            try:
-                events = _EVENTS.decode(cells)
-            except msgspec.ValidationError:
-                # One of them has a shape that no known tool writes.
-                self.unplaced += rows
-                continue
+            events = decoded_events(cells, _EVENTS, _ODD)
+            self.unplaced += sum(event is _ODD for event in events)
             pids = {event.pid for event in events}
             found = self._rows(events, {pid: _Process(place, str(pid), is_whole) for pid in pids})
             await put(self._connection, _ADD, found)

@@ -275,6 +275,12 @@ UNKNOWN_FAMILY = _reason(
     "A file beside results, of no family that is known. Its rows are kept as they are; no figure is made of them.",
     "Nothing. The view `ascend_values` has its rows.",
 )
+NOT_COUNTED = _reason(
+    "not-counted",
+    NOTE,
+    "Something of another tool's results is in no figure: an older export of what is there, or events of an odd shape.",
+    "Nothing. The entry says what and why.",
+)
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,

@@ -98,6 +98,14 @@ def test_what_stands_behind_the_events_is_no_damage(tail: str, tmp_path: Path, m
         assert [event for events, _ in pieces(file) for event in json.loads(events)] == [json.loads(_ONE)] * 2
 
 
+@pytest.mark.parametrize("odd", ['{"cat": null}', '{"args": []}', '{"args": "x"}', '{"name": 7}', "5", "[]", "null"])
+def test_an_odd_event_is_kept_and_takes_no_other_with_it(odd: str, tmp_path: Path, workspace: Path) -> None:
+    events = json.dumps(files.TIMELINES["msprof"] * 3)
+    (one,) = taken(workspace, write(tmp_path / "x.json", f"{events[:-1]}, {odd}, {events[1:]}"))
+    assert (one.error, one.kernels, one.rows, one.losses) == (None, 6, 25, 0)
+    assert rows(workspace, "SELECT reason, count FROM ledger") == [("not-counted", 1)]
+
+
 def test_a_file_of_no_family_is_no_success_and_is_kept_beside_others(tmp_path: Path, workspace: Path) -> None:
     people = summary(tmp_path / "people.csv", "name,age", "bob,3")
     letter = write(tmp_path / "letter.json", '{"a": 1}')
