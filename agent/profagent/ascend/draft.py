@@ -34,6 +34,7 @@ from profagent.formats.records import NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
 from profagent.ingest import reasons
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, refused
 from profagent.store.drafts import COUNTED, DRAFT, STORE, last_numbers, new_draft, take_over
+from profagent.store.rows import path_to_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +56,7 @@ ROWS_PER_STATEMENT = 50
 class Draft:
     """One source on its way into the store. What SQLite refuses raises StoreError."""
 
-    def __init__(self, file: Path, store: Path | None, name: str, directory: str, device: str) -> None:
+    def __init__(self, file: Path, store: Path | None, device: str) -> None:
         """With `store` it is in the store when it is finished, else it is a file to be taken over."""
         self._file, self._store, self._device = file, store, device
         self._connection = new_draft(file, store)
@@ -76,18 +77,12 @@ class Draft:
         self._calls: dict[tuple[str, str], Called] = {}
         self._has_pipes = False
         self.rows = self.kernels = self.entries = self.losses = 0
-        self._put(
-            "INSERT INTO job (job, board, name, directory, state, frequency_mhz, caught_up) VALUES (1, 1, ?, ?,"
-            " 'finished', ?, 1)",
-            (display_text(name), directory, NANOSECOND_CLOCK_MHZ),
-        )
-        self._put("INSERT INTO session_job VALUES (1, 1)")
 
     def begin_file(self, path: str, size: int, *, has_kernels: bool = False) -> int:
         """Note a file, or a table of a database; returns its number."""
         cursor = self._put(
             "INSERT INTO log (job, path, shown_path, kind, generation, offset, complete) VALUES (1, ?, ?, ?, 1, ?, 1)",
-            (path, display_text(path), "aicore" if has_kernels else "ascend", size),
+            (path_to_sql(path), display_text(path), "aicore" if has_kernels else "ascend", size),
         )
         log = int(cursor.lastrowid or 0)
         found = DEVICE_FOLDER.search(path)
@@ -244,11 +239,17 @@ class Draft:
         self._segments.append(Segment(number, log, inference, _number(stream), max(start_ns, 0)))
 
     def finish(
-        self, identity: str, hostname: str, address: str, times_us: tuple[int, int], labels: Mapping[str, str]
+        self, identity: str, name: str, address: str, times_us: tuple[int, int], labels: Mapping[str, str]
     ) -> int | None:
         """Write what follows from all of it, and make it a draft, or the session of the store that is returned."""
         counter_map = "Ascend pipes" if self._has_pipes else None
-        self._put("INSERT INTO board (board, identity, hostname, model) VALUES (1, ?, ?, '')", (identity, hostname))
+        self._put("INSERT INTO board (board, identity, hostname, model) VALUES (1, ?, '', '')", (identity,))
+        self._put(
+            "INSERT INTO job (job, board, name, directory, state, frequency_mhz, caught_up) VALUES (1, 1, ?, ?,"
+            " 'finished', ?, 1)",
+            (name, address, NANOSECOND_CLOCK_MHZ),
+        )
+        self._put("INSERT INTO session_job VALUES (1, 1)")
         self._put(
             "INSERT INTO session (session, board, source, address, started_us, ended_us, simulated, daemon_version,"
             " sdk_version, counter_map, counter_map_likely) VALUES (1, 1, 'import', ?, ?, ?, 0, '', ?, ?, ?)",

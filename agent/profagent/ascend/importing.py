@@ -22,12 +22,23 @@ from profagent.ascend.archive import unpack
 from profagent.ascend.csv_rows import import_sheet
 from profagent.ascend.database import import_database
 from profagent.ascend.draft import DEVICE_FOLDER, Draft
-from profagent.ascend.recognise import Form, Found, Source, is_archive, recognise, sources
+from profagent.ascend.recognise import (
+    Form,
+    Found,
+    Source,
+    is_archive,
+    latest_exports,
+    rank,
+    recognise,
+    sources,
+    what_each_makes,
+)
 from profagent.ascend.reports import import_report
 from profagent.ascend.texts import ODD_VALUES
 from profagent.ascend.timeline import import_timeline
 from profagent.errors import ProfagentError, ResultError, UsageError
 from profagent.files import to_the_end
+from profagent.formats.names import display_text
 from profagent.ingest import reasons
 from profagent.store.database import fetched, refused
 from profagent.store.drafts import take_over_file
@@ -44,11 +55,6 @@ WORTH_A_PROCESS_BYTES = 32 << 20
 MOST_PROCESSES = 8
 CONTENT_LABEL = "content"
 _UNPACK = "unpack it, then import what was in it"
-# Which file tells kernels, steps and calls where several do: a summary has counters, a timeline has what nothing else.
-_ORDER = (Form.SUMMARY, Form.DATABASE, Form.TIMELINE)
-# Of several timelines with the same events one kind is taken.
-_WHOLE_TIMELINES = ("msprof", "trace_view")
-_MAKES = ("kernels", "steps", "calls")
 
 # A source, the file for its draft, the store if it can be written to, the board.
 _Asked = tuple[Source, Path, Path | None, str]
@@ -84,8 +90,12 @@ def found_sources(paths: Sequence[Path]) -> list[Source]:
     """All that there is to import at these paths. Raises UsageError where one has nothing."""
     found: list[Source] = []
     for path in paths:
-        if not path.exists():
-            raise UsageError(f"there is no {path}", hint="name a JOB directory, a directory of results, or a file")
+        hint = "name a JOB directory, a directory of results, or a file"
+        try:
+            if not path.exists():
+                raise UsageError(f"there is no {path}", hint=hint)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
         # A session is called as its folder, which `.` does not tell.
         here = list(sources(path.resolve()))
         if not here:
@@ -116,7 +126,11 @@ async def import_results(
             with TemporaryDirectory(prefix=".import-", dir=workspace.root) as scratch:
                 new = []
                 for source in await asyncio.to_thread(_unpacked, found, Path(scratch), note):
-                    session = None if source.raw else await _session_with(store, content_of(source))
+                    try:
+                        session = None if source.raw else await _session_with(store, content_of(source))
+                    except OSError as error:
+                        note(Taken(source.address, None, _as_ours(source, error)))
+                        continue
                     if session is None:
                         new.append(source)
                     else:
@@ -253,6 +267,9 @@ def _drafted(asked: _Asked) -> Drafted:
         return Drafted(source, file, _too_large(source))
     except sqlite3.Error as error:
         return Drafted(source, file, refused(store or file, error))
+    except ODD_VALUES as error:
+        what = f"it has values that no known file has: {error}"
+        return Drafted(source, file, _as_ours(source, ResultError(source.path, 0, what)))
     finally:
         if was_on:
             gc.enable()
@@ -268,11 +285,12 @@ def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Dra
         )
     begun_us = time.time_ns() // 1000
     labels = {CONTENT_LABEL: content_of(source), **_about(source)}
-    draft = Draft(file, store, source.path.name, str(source.address), labels.get("device", "0"))
+    draft = Draft(file, store, labels.get("device", "0"))
     try:
         _fill(draft, source)
         times_us = begun_us, time.time_ns() // 1000
-        session = draft.finish(board, "", str(source.address), times_us, labels)
+        name, address = display_text(source.path.name), display_text(str(source.address))
+        session = draft.finish(board, name, address, times_us, labels)
     except BaseException:
         draft.abandon()
         raise
@@ -288,14 +306,14 @@ def _fill(draft: Draft, source: Source) -> None:
         log = draft.begin_file(_path_in(source, file), file.stat().st_size) if log is None else log
         draft.note(log, reasons.entry(reasons.DAMAGED_RESULT, _text(source, error)))
 
-    found = _recognised(source, lose)
+    found = _recognised(draft, source, lose)
     if found and not errors and not any(each.is_known for each in found):
         hint = "docs/reference/ascend.md lists the families; what is of none is kept beside others of its run"
         raise ResultError(source.path, 0, "no family of results is like this", hint=hint)
-    makes = _what_each_makes(found)
+    makes = what_each_makes(found)
     told: Sequence[str] = ()
     # Summaries come first, then databases: what they tell of steps and calls nothing else tells again.
-    for each in sorted(found, key=_rank):
+    for each in sorted(found, key=rank):
         log = None
         path, size = _path_in(source, each.file), each.file.stat().st_size
         try:
@@ -315,20 +333,18 @@ def _fill(draft: Draft, source: Source) -> None:
         raise errors[0] if errors else ResultError(source.path, 0, "none of its files has a row")
 
 
-def _recognised(source: Source, lose: Callable[[Path, None, ResultError], None]) -> list[Found]:
+def _recognised(draft: Draft, source: Source, lose: Callable[[Path, None, ResultError], None]) -> list[Found]:
     found: list[Found] = []
-    for file in source.files:
+    for file, latest in latest_exports(source.files).items():
         try:
-            found.append(recognise(file))
+            if file == latest:
+                found.append(recognise(file))
+            else:
+                log = draft.begin_file(_path_in(source, file), file.stat().st_size)
+                draft.note(log, reasons.entry(reasons.NOT_COUNTED, f"{latest.name} is a later export of it"))
         except ResultError as error:
             lose(file, None, error)
     return found
-
-
-def _rank(each: Found) -> tuple[int, bool]:
-    order = _ORDER.index(each.form) if each.form in _ORDER else len(_ORDER)
-    # What was analysed tells more of steps than what it was made from.
-    return order, not each.file.name.startswith(_ANALYSIS)
 
 
 def _import(draft: Draft, log: int, found: Found, makes: Sequence[str]) -> None:
@@ -343,36 +359,6 @@ def _import(draft: Draft, log: int, found: Found, makes: Sequence[str]) -> None:
         draft.note(log, reasons.entry(reasons.FOREIGN_FILE, f"{found.file.name}: {what}"))
 
 
-def _what_each_makes(found: Sequence[Found]) -> dict[Path, tuple[str, ...]]:
-    """Which of kernels, steps and calls is taken from which file: each from one kind of file only."""
-    summaries = {each.file: each.sheet.family for each in found if each.sheet is not None}
-    makes: dict[Path, tuple[str, ...]] = {}
-    told = {name for family in summaries.values() if family is not None for name in (family.into,) if name}
-    is_database = any(each.form is Form.DATABASE and not each.file.name.startswith(_ANALYSIS) for each in found)
-    whole = [each for each in found if each.form is Form.TIMELINE and each.file.name.startswith(_WHOLE_TIMELINES)]
-    steps = [each for each in found if each.form is Form.TIMELINE and each.file.name.startswith("step_trace")]
-    for each in found:
-        wanted: set[str] = set()
-        family = summaries.get(each.file)
-        if family is not None:
-            wanted = {family.into}
-        elif each.form is Form.DATABASE:
-            wanted = {*_MAKES} - told
-        elif each.form is Form.TIMELINE:
-            wanted = {*_MAKES} - told
-            if is_database:
-                wanted -= {"kernels", "calls"}
-            if whole and each not in whole:
-                wanted -= {"kernels", "calls"}
-            if steps and each not in steps:
-                wanted.discard("steps")
-        makes[each.file] = tuple(name for name in _MAKES if name in wanted)
-    return makes
-
-
-_ANALYSIS = ("analysis", "communication_analyzer")
-
-
 def _about(source: Source) -> dict[str, str]:
     """What the files beside the results tell: framework, version, rank and device."""
     labels = {"source": "ascend"}
@@ -384,15 +370,16 @@ def _about(source: Source) -> dict[str, str]:
     for file in sorted(folder.glob("profiler_info*.json")) if source.path.is_dir() else ():
         try:
             facts: dict[str, Any] = json.loads(file.read_text("utf-8-sig"))
-        except (OSError, ValueError):
+            more = facts.get("ms_profiler_info") or {}
+            known = {
+                "framework": "MindSpore" if "ms_version" in facts else "PyTorch" if "config" in facts else None,
+                "cann": facts.get("cann_version"),
+                "rank": facts.get("rank_id", more.get("rank_id")),
+                "device": more.get("device_id"),
+            }
+        except (OSError, *ODD_VALUES):
             continue
-        known = {
-            "framework": "MindSpore" if "ms_version" in facts else "PyTorch" if "config" in facts else None,
-            "cann": facts.get("cann_version"),
-            "rank": facts.get("rank_id", facts.get("ms_profiler_info", {}).get("rank_id")),
-            "device": facts.get("ms_profiler_info", {}).get("device_id"),
-        }
-        labels |= {name: str(value)[:256] for name, value in known.items() if value is not None}
+        labels |= {name: display_text(str(value))[:256] for name, value in known.items() if value is not None}
     return labels
 
 

@@ -17,7 +17,7 @@ from profagent.errors import ResultError
 from profagent.ingest.decoder import source_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 BEGINNING_BYTES = 256 << 10
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -33,6 +33,14 @@ _DATABASES = re.compile(r"(ascend_[a-z]+_profiler|msprof|analysis|communication_
 _TEXTS = (".csv", ".json")
 # Of a large file, one of several.
 _SLICE = re.compile(r".*_slice_\d+.*")
+
+
+# When a tool exported it.
+_TIME = re.compile(r"_\d{14}(?=\.)")
+# Of several timelines with the same events one kind is taken.
+_WHOLE_TIMELINES = ("msprof", "trace_view")
+_ANALYSIS = ("analysis", "communication_analyzer")
+_MAKES = ("kernels", "steps", "calls")
 
 
 class Form(Enum):
@@ -80,7 +88,7 @@ class Source(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of all its files."""
-        return sum(file.stat().st_size for file in self.files)
+        return sum(file.stat().st_size for file in self.files if file.exists())
 
 
 def is_archive(file: Path) -> bool:
@@ -205,6 +213,50 @@ def _family_in_name(found: Found) -> str | None:
     words = {word for family in known for word in (family.name.partition(" ")[0], *family.names)}
     # The longest: communication_matrix is no communication.
     return max(filter(name.startswith, words), key=len, default=None)
+
+
+def latest_exports(files: Sequence[Path]) -> dict[Path, Path]:
+    """By file the latest export of it: what a tool exports once more differs in the time of its name."""
+    latest = {file.with_name(_TIME.sub("", file.name)): file for file in sorted(files)}
+    return {file: latest[file.with_name(_TIME.sub("", file.name))] for file in files}
+
+
+def rank(each: Found) -> tuple[int, bool]:
+    """Which file tells kernels, steps and calls first, where several do."""
+    order = _ORDER.index(each.form) if each.form in _ORDER else len(_ORDER)
+    # What was analysed tells more of steps than what it was made from.
+    return order, not each.file.name.startswith(_ANALYSIS)
+
+
+# A summary has counters, a timeline has what nothing else.
+_ORDER = (Form.SUMMARY, Form.DATABASE, Form.TIMELINE)
+
+
+def what_each_makes(found: Sequence[Found]) -> dict[Path, tuple[str, ...]]:
+    """Which of kernels, steps and calls is taken from which file: each from one kind of file only."""
+    summaries = {each.file: each.sheet.family for each in found if each.sheet is not None}
+    makes: dict[Path, tuple[str, ...]] = {}
+    told = {name for family in summaries.values() if family is not None for name in (family.into,) if name}
+    is_database = any(each.form is Form.DATABASE and not each.file.name.startswith(_ANALYSIS) for each in found)
+    whole = [each for each in found if each.form is Form.TIMELINE and each.file.name.startswith(_WHOLE_TIMELINES)]
+    steps = [each for each in found if each.form is Form.TIMELINE and each.file.name.startswith("step_trace")]
+    for each in found:
+        wanted: set[str] = set()
+        family = summaries.get(each.file)
+        if family is not None:
+            wanted = {family.into}
+        elif each.form is Form.DATABASE:
+            wanted = {*_MAKES} - told
+        elif each.form is Form.TIMELINE:
+            wanted = {*_MAKES} - told
+            if is_database:
+                wanted -= {"kernels", "calls"}
+            if whole and each not in whole:
+                wanted -= {"kernels", "calls"}
+            if steps and each not in steps:
+                wanted.discard("steps")
+        makes[each.file] = tuple(name for name in _MAKES if name in wanted)
+    return makes
 
 
 # What SQLite keeps beside a database.

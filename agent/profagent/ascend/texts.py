@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 UNKNOWN_NS = -1
 # What values that no known file has come to.
-ODD_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+ODD_VALUES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 # A float holds every integer up to it.
 LARGEST_EXACT = 1 << 53
 _THOUSANDTHS = re.compile(r"(?:(?:[1-8]\d{15}|\d{1,15})\.\d{3},)*(?:[1-8]\d{15}|\d{1,15})\.\d{3}")

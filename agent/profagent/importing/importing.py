@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 from dataclasses import dataclass, replace
@@ -319,7 +320,7 @@ def command(
     """
     if (directory is None) == (not paths):
         raise UsageError("name either a JOB directory or what to import", hint="-dir JOB…, or PATH…")
-    if directory is None and len(paths) == 1 and source_named(paths[0].resolve().name):
+    if directory is None and len(paths) == 1 and source_named(Path(os.path.realpath(paths[0])).name):
         directory = paths[0]
     if directory is None:
         from profagent.importing.results import imported_results  # noqa: PLC0415 - a JOB needs none of it

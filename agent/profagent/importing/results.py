@@ -13,6 +13,7 @@ from profagent.cli.progress import progress
 from profagent.cli.running import tell
 from profagent.cli.table import printable
 from profagent.errors import IncompleteError, ProfagentError
+from profagent.formats.names import display_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,5 +60,5 @@ def _result_line(taken: Taken) -> str:
 
 
 def _result_document(taken: Taken) -> dict[str, Any]:
-    error = None if taken.error is None else str(taken.error)
-    return {**taken._asdict(), "path": str(taken.path), "error": error}
+    error = None if taken.error is None else display_text(str(taken.error))
+    return {**taken._asdict(), "path": display_text(str(taken.path)), "error": error}

@@ -191,6 +191,55 @@ def test_a_database_that_another_writes_is_an_error_and_nothing_is_made_beside_i
     assert [each.name for each in (tmp_path / "in").iterdir()] == ["msprof_2.db"]
 
 
+@pytest.mark.parametrize(
+    "facts",
+    ["[]", '{"ms_profiler_info": null}', '{"ms_profiler_info": 5}', '{"cann_version": "\\ud800"}', "[" * 100_000],
+)
+def test_odd_facts_beside_results_are_no_hindrance(facts: str, tmp_path: Path, workspace: Path) -> None:
+    folder = tmp_path / "run_ascend_pt"
+    write(folder / "profiler_info_0.json", facts)
+    summary(folder / "ASCEND_PROFILER_OUTPUT" / "op_summary_1.csv", OP_SUMMARY, kernel())
+    assert taken(workspace, folder)[0].error is None
+
+
+def test_what_is_nested_too_deep_stops_no_other(tmp_path: Path, workspace: Path) -> None:
+    report = write(tmp_path / "a.json", '{"Rule Type": "Rule Suggestion", "a": ' + "[" * 100_000)
+    events = write(tmp_path / "b.json", f'[{_ONE}, {{"ph": "X", "args": {"[" * 100_000}')
+    found = taken(workspace, report, events, summary(tmp_path / "1.csv", OP_SUMMARY, kernel()))
+    assert [(each.session, each.losses) for each in found] == [(None, 0), (1, 1), (2, 0)]
+
+
+@pytest.mark.parametrize("more", [["--json"], []])
+def test_a_name_that_is_no_utf_8_is_shown_as_such(more: list[str], tmp_path: Path, workspace: Path) -> None:
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/\xff_ascend_pt/ASCEND_PROFILER_OUTPUT"))
+    summary(folder / os.fsdecode(b"op_summary_\xfe.csv"), OP_SUMMARY, kernel())
+    broken = summary(tmp_path / os.fsdecode(b"\xfd.csv"), "name,age", "bob,3")
+    words = [str(folder.parent), str(broken), "--workspace", str(workspace), *more]
+    answer = CliRunner().invoke(import_command, words, standalone_mode=False)
+    assert (answer.exception, answer.return_value) == (None, 1)
+    assert rows(workspace, "SELECT address FROM session") == [(f"{tmp_path}/\\xff_ascend_pt",)]
+    assert rows(workspace, "SELECT name FROM job") == [("\\xff_ascend_pt",)]
+    ((path, shown),) = rows(workspace, "SELECT path, shown_path FROM log")
+    assert (path[-5:], shown[-8:]) == (b"\xfe.csv", "\\xfe.csv")
+
+
+def test_a_value_that_nobody_thought_of_stops_no_other(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = [summary(tmp_path / name, OP_SUMMARY, kernel()) for name in ("1.csv", "2.csv")]
+    fill = importing._fill
+
+    def odd(draft: Any, source: Any) -> None:
+        fill(draft, source)
+        if source.path == inputs[0]:
+            raise KeyError("odd")
+
+    monkeypatch.setattr(importing, "_fill", odd)
+    found = taken(workspace, *inputs)
+    assert [each.session for each in found] == [None, 1]
+    assert "values that no known file" in str(found[0].error)
+
+
 def _dies_of_the_bad_one(asked: Any) -> importing.Drafted:
     """As `_drafted`, in a process that the system kills when it reads a certain file."""
     if asked[0].path.name == "bad.csv":

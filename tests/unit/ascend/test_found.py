@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from profagent.ascend.importing import found_sources
+from profagent.ascend.importing import found_sources, import_results
+from profagent.cli.main import run
 from profagent.errors import UsageError
+from profagent.store.workspace import Workspace
 from tests.unit.ascend import files
-from tests.unit.ascend.files import OP_SUMMARY, kernel, summary, taken, timeline, write
+from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken, timeline, write
 
 
 @pytest.fixture
@@ -78,3 +81,42 @@ def test_a_known_file_that_somebody_called_otherwise_is_a_run_of_its_own(name: s
 def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no results"):
         found_sources([tmp_path])
+
+
+@pytest.mark.parametrize("name", ["none", "x.csv/none", "n" * 300, "loop"])
+def test_a_path_that_leads_nowhere_is_a_usage_error(
+    name: str, tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary(tmp_path / "x.csv", OP_SUMMARY)
+    (tmp_path / "loop").symlink_to("loop")
+    assert run(["import", str(tmp_path / name), "--workspace", str(workspace)]) == UsageError.exit_code
+    assert f"{tmp_path / name}" in capsys.readouterr().err
+
+
+def test_a_file_that_vanishes_meanwhile_stops_no_other(tmp_path: Path, workspace: Path) -> None:
+    first, second = (summary(tmp_path / name, OP_SUMMARY, kernel()) for name in ("1.csv", "2.csv"))
+    found = found_sources([first, second])
+    first.unlink()
+    one, two = asyncio.run(import_results(found, Workspace(workspace), "import", lambda _: None))
+    assert (one.session, two.session) == (None, 1)
+    assert "1.csv: [Errno 2] No such file" in str(one.error)
+
+
+def test_of_what_was_exported_several_times_the_newest_counts(tmp_path: Path, workspace: Path) -> None:
+    folder = tmp_path / "PROF_1" / "mindstudio_profiler_output"
+    (tmp_path / "PROF_1" / "device_0").mkdir(parents=True)
+    for place, time in enumerate(("20260823165335", "20260824101010"), 1):
+        for part in range(2):
+            summary(folder / f"op_summary_slice_{part}_{time}.csv", OP_SUMMARY, kernel(duration=f"{place}.0"))
+        summary(folder / f"api_statistic_{time}.csv", *files.SUMMARIES["api_statistic"])
+        timeline(folder / f"msprof_{time}.json", files.TIMELINES["msprof"])
+        files.database(folder.parent / f"msprof_{time}.db")
+    timeline(folder / "step_trace_20260823165335.json", files.TIMELINES["step_trace"])
+    (one,) = taken(workspace, folder.parent)
+    assert (one.error, one.kernels, one.losses) == (None, 2, 0)
+    assert rows(workspace, "SELECT DISTINCT ticks FROM aicore") == [(2000,)]
+    assert rows(workspace, "SELECT number FROM figure WHERE \"by\" = 'api'") == [(2,)]
+    assert rows(workspace, "SELECT reason, detail FROM ledger WHERE log = 'msprof_20260823165335.db'") == [
+        ("not-counted", "msprof_20260824101010.db is a later export of it")
+    ]
+    assert rows(workspace, "SELECT count(*) FROM ledger") == [(5,)]
