@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.ascend.families import NO_MODEL, families
+from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families
 from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
 from profagent.ascend.texts import ODD_VALUES, encoded
 from profagent.errors import ResultError
@@ -41,11 +42,14 @@ _COMMUNICATION = (
     " UNION ALL SELECT t.opName, {kind}, NULL, t.startNs, t.endNs - t.startNs, {device}, 'N/A', {model}, -1{step}"
     " FROM COMMUNICATION_OP t ORDER BY 4"
 )
-_STEP = ", ifnull((SELECT CAST(s.id AS TEXT) FROM STEP_TIME s WHERE t.startNs BETWEEN s.startNs AND s.endNs), '')"
+# What begins when a step ends is of the next.
+_STEP = (
+    ", ifnull((SELECT CAST(s.id AS TEXT) FROM STEP_TIME s WHERE t.startNs >= s.startNs AND t.startNs < s.endNs), '')"
+)
 _STEP_TIMES = "SELECT id, (endNs - startNs) / 1000.0 FROM STEP_TIME ORDER BY startNs"
 _STEP_PARTS = (
-    "SELECT s.id, o.type, sum(o.endNs - o.startNs) / 1000.0 FROM STEP_TIME s"
-    " JOIN OVERLAP_ANALYSIS o ON o.startNs BETWEEN s.startNs AND s.endNs GROUP BY s.id, o.type ORDER BY s.id, o.type"
+    "SELECT s.id, o.deviceId, o.type, sum(o.endNs - o.startNs) / 1000.0 FROM STEP_TIME s"
+    " JOIN OVERLAP_ANALYSIS o ON o.startNs >= s.startNs AND o.startNs < s.endNs GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
 )
 # By type of OVERLAP_ANALYSIS.
 _OVERLAPS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
@@ -203,18 +207,21 @@ def _add_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> None:
     for row in cursor:
         values = dict(zip(header, row, strict=True))
         parts = {name: float(values[key]) for key, name in names.items() if values.get(key) is not None}
-        device = str(values.get("deviceid", ""))
-        draft.add_step(log, str(values["step"] or "N/A"), {"": _whole(parts), **parts}, device=device)
+        device, step = str(values.get("deviceid", "")), str(values["step"])
+        draft.add_step(log, "N/A" if step in NOT_KNOWN else step, {"": _whole(parts), **parts}, device=device)
 
 
 def _add_timed_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> None:
     """Steps by when they began and ended, in µs; one whose parts are known is as long as these, as in `analysis.db`."""
-    parts: dict[Any, dict[str, float]] = defaultdict(dict)
-    for number, kind, time_us in connection.execute(_STEP_PARTS) if _has(connection, "OVERLAP_ANALYSIS") else ():
+    parts: dict[tuple[Any, str], dict[str, float]] = defaultdict(dict)
+    known = connection.execute(_STEP_PARTS) if _has(connection, "OVERLAP_ANALYSIS") else ()
+    for number, device, kind, time_us in known:
         if kind < len(_OVERLAPS):
-            parts[number][_OVERLAPS[kind]] = time_us
-    for number, time_us in connection.execute(_STEP_TIMES):
-        draft.add_step(log, str(number), {"": _whole(parts[number]) or time_us, **parts[number]})
+            parts[number, str(device)][_OVERLAPS[kind]] = time_us
+    devices = {device for _, device in parts} or {""}
+    for (number, time_us), device in product(connection.execute(_STEP_TIMES), sorted(devices)):
+        of_device = parts[number, device]
+        draft.add_step(log, str(number), {"": _whole(of_device) or time_us, **of_device}, device=device)
 
 
 def _whole(parts: Mapping[str, float]) -> float:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from profagent.stats.cli import command as stats_command
 from tests.unit.ascend import files
-from tests.unit.ascend.files import event, process, rows, summary, taken, timeline
+from tests.unit.ascend.files import START_NS, event, process, rows, summary, taken, timeline
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_steps_of_a_database_and_of_a_cluster_are_told_by_device(tmp_path: Path,
     file = tmp_path / "analysis.db"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("CREATE TABLE StepTraceTime (deviceId INTEGER, step TEXT, computing NUMERIC)")
-        connection.execute("INSERT INTO StepTraceTime VALUES (0, '7', 1.5), (3, '7', 2.5)")
+        connection.execute("INSERT INTO StepTraceTime VALUES (0, '7', 1.5), (3, '7', 2.5), (3, 0, 0.5), (0, NULL, 3.5)")
     header, row = files.SUMMARIES["step_trace_time"]
     ranks = [f"7,rank,{rank}{row[1:]}" for rank in (0, 1)]
     cluster = summary(tmp_path / "cluster.csv", header.replace("Step", "Step,Type,Index", 1), *ranks)
@@ -112,8 +112,30 @@ def test_steps_of_a_database_and_of_a_cluster_are_told_by_device(tmp_path: Path,
     assert wholes == [
         (1, '["step 7, device 0", ""]', 1.5),
         (1, '["step 7, device 3", ""]', 2.5),
+        (1, '["step 0, device 3", ""]', 0.5),
+        (1, '["step N/A, device 0", ""]', 3.5),
         (2, '["step 7, device 0", ""]', 15.0),
         (2, '["step 7, device 1", ""]', 15.0),
+    ]
+
+
+def test_what_begins_when_a_step_ends_is_of_the_next_and_devices_stay_apart(tmp_path: Path, workspace: Path) -> None:
+    file = files.database(tmp_path / "msprof_1.db")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.executescript(f"""
+            UPDATE STEP_TIME SET startNs = {START_NS} + (id - 1) * 5000, endNs = {START_NS} + id * 5000;
+            CREATE TABLE OVERLAP_ANALYSIS (id INTEGER, deviceId INTEGER, startNs INTEGER, endNs INTEGER, type INTEGER);
+            INSERT INTO OVERLAP_ANALYSIS VALUES (1, 0, {START_NS}, {START_NS} + 4000, 0),
+                (2, 1, {START_NS}, {START_NS} + 3000, 0), (3, 1, {START_NS} + 5000, {START_NS} + 7000, 0);
+        """)
+    taken(workspace, file)
+    assert rows(workspace, "SELECT current_pic_count FROM inference ORDER BY 1") == [(1,), (2,)]
+    wholes = rows(workspace, "SELECT key, number, total FROM figure WHERE key LIKE '%, \"\"]' AND \"by\" = 'step'")
+    assert sorted(wholes) == [
+        ('["step 1, device 0", ""]', 1, 4.0),
+        ('["step 1, device 1", ""]', 1, 3.0),
+        ('["step 2, device 0", ""]', 1, 5.0),
+        ('["step 2, device 1", ""]', 1, 2.0),
     ]
 
 
