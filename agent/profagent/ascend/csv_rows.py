@@ -76,8 +76,8 @@ def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
         raise _damaged(file, reader.line_num + 1, error)
 
 
-def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> int:
-    """Bring the rows into the draft; returns how many. Raises ResultError as `blocks`, and at last for odd rows."""
+def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> None:
+    """Bring the rows into the draft. Raises ResultError as `blocks`, and at last for odd rows."""
     family, width = sheet.family, len(sheet.header)
     count, into = 0, "" if family is None or (family.into == "kernels" and not has_kernels) else family.into
     at = places(sheet.header, families().columns)
@@ -97,7 +97,6 @@ def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernel
         line, cells = odd[0]
         what = f"{cells} cells, its header {width}"
         raise ResultError(file, line, f"the row has {what}; {len(odd)} such rows are kept and not counted in")
-    return count
 
 
 def _take(draft: Draft, log: int, into: str, header: Sequence[str], columns: Columns, at: dict[str, int]) -> None:

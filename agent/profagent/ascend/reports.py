@@ -19,8 +19,8 @@ LARGEST_BYTES = 256 << 20
 HEADER = ("step", "kind", "operator", "figures")
 
 
-def import_report(draft: Draft, log: int, file: Path) -> int:
-    """Bring it into the draft: a row for each operator of communication, else for each entry; returns how many.
+def import_report(draft: Draft, log: int, file: Path) -> None:
+    """Bring it into the draft: a row for each operator of communication, else for each entry.
 
     Raises ResultError where it is no JSON.
     """
@@ -41,7 +41,6 @@ def import_report(draft: Draft, log: int, file: Path) -> int:
     draft.end_file(
         log, "report", None if family is None else family.name, HEADER if is_communication else (), len(rows)
     )
-    return len(rows)
 
 
 def _operators(content: Any) -> Iterator[tuple[str, str, str, Any]]:

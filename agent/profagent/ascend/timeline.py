@@ -125,8 +125,8 @@ def pieces(file: Path) -> Iterator[tuple[str, list[Event]]]:
             place, held = place.behind(held[:cut]), held[cut:] + more
 
 
-def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str]) -> int:
-    """Bring the events into the draft; returns how many. `wants` is which of kernels, steps and calls to make of them.
+def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str]) -> None:
+    """Bring the events into the draft. `wants` is which of kernels, steps and calls to make of them.
 
     Raises ResultError as `pieces`.
     """
@@ -140,13 +140,10 @@ def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str])
     finally:
         meaning.end()
         if meaning.odd:
-            what = (
-                f"{meaning.odd:,} of {count:,} events have a shape that no known tool writes: they are kept as they are"
-            )
+            what = f"{meaning.odd:,} of {count:,} events, which are kept: they have a shape that no known tool writes"
             draft.note(log, reasons.entry(reasons.NOT_COUNTED, what, count=meaning.odd))
         family = families().of_events(meaning.processes.values(), meaning.categories, file.name)
         draft.end_file(log, "timeline", None if family is None else family.name, (), count)
-    return count
 
 
 class _Meaning:

@@ -272,7 +272,7 @@ DAMAGED_RESULT = _reason(
 UNKNOWN_FAMILY = _reason(
     "unknown-family",
     NOTE,
-    "A file beside results, of no family that is known. Its rows are kept as they are; no figure is made of them.",
+    "A file beside results, of no known family. Its rows are kept; only known events of a timeline are counted.",
     "Nothing. The view `ascend_values` has its rows.",
 )
 NOT_COUNTED = _reason(

@@ -21,9 +21,13 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def test_steps_streams_and_devices_are_told_apart(tmp_path: Path, workspace: Path) -> None:
-    lines = ["7,conv1,Conv2D,AI_CORE,1.5,2.5,0,8", "8,conv1,Conv2D,AI_CORE,11.5,2.5,0,8", ",conv1,C,AI_CORE,20,1,0,8"]
-    taken(workspace, summary(tmp_path / "x.csv", files.KERNEL_DETAILS, *lines))
-    assert rows(workspace, "SELECT current_pic_count FROM inference ORDER BY inference") == [(7,), (8,), (0,)]
+    places = [("7", "0", "1"), ("8", "0", "1"), ("8", "0", "2"), ("8", "5", "2"), ("", "5", "2")]
+    lines = [f"{step},conv1,Conv2D,1.5,2.5,{device},{stream},AI_CORE" for step, device, stream in places]
+    header = "Step Id,Name,Type,Start Time(us),Duration(us),Device_id,Stream ID,Accelerator Core"
+    taken(workspace, summary(tmp_path / "x.csv", header, *lines))
+    sql = "SELECT current_pic_count, device_id, net FROM segment JOIN inference USING (inference) ORDER BY segment"
+    assert rows(workspace, sql) == [(7, 0, 1), (8, 0, 1), (8, 0, 2), (8, 5, 2), (0, 5, 2)]
+    assert rows(workspace, "SELECT count(*) FROM inference") == [(4,)]
 
 
 def test_tasks_of_several_devices_in_a_timeline_stay_apart(tmp_path: Path, workspace: Path) -> None:
