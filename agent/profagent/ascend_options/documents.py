@@ -30,7 +30,7 @@ LARGEST_BYTES = 1 << 20
 LONGEST_LINE = 100
 # What an SS928's acl.json has and no other's.
 _SS928_KEYS = {"interval", "acl_api", "aacpu", "aac_metrics"}
-_NO = {"", "off", "no", "false", "0"}
+_NO = {"", "off", "no", "false", "0", "none", "null", "disable", "disabled"}
 # What it is, is told behind comments, too, which JSON has not.
 _OBJECT = re.compile(r"(?:[\s\ufeff]|//.*|/\*(?s:.*?)\*/)*+\{")
 # An object in it, which profiling_options have not.
@@ -89,6 +89,15 @@ def _profiler(value: object) -> dict[str, object] | None:
     return found if isinstance(found, dict) else None
 
 
+def _meant(value: object) -> object:
+    """A file with its `profiler` called so: what is called right counts, whatever slip of it stands beside it."""
+    if not isinstance(value, dict):
+        return value
+    slips = [key for key in value if is_meant_profiler(key)]
+    meant = PROFILER if PROFILER in value else "".join(slips[:1])
+    return {PROFILER if key == meant else key: value[key] for key in value if key == meant or key not in slips}
+
+
 def _device(profiler: Mapping[str, object] | None, device: str | None) -> str:
     """Whose file it is, by keys that only one of them has; an SS928's where none tells."""
     if device is not None:
@@ -117,19 +126,25 @@ def _read(text: str) -> Reading:
 
 def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
     reading = _read(text)
-    if _device(_profiler(reading.value), device) == SS928:
+    meant = _meant(reading.value)
+    profiler = _profiler(meant)
+    if _device(profiler, device) == SS928:
         return _ss928_acl_json(name, data, text, reading, is_told=device is not None)
     about = f"{name} (Atlas)"
-    profiler = _profiler(reading.value)
     if profiler is None:
         return Result(Section(about, (bad("switch", "no object 'profiler': nothing is recorded", "add one"),)))
     found = checked("acl_json", profiler)
-    assert isinstance(reading.value, dict)
-    right = json.dumps({**reading.value, PROFILER: found.corrected}, indent=4, ensure_ascii=False)
+    assert isinstance(meant, dict)
+    right = json.dumps({**meant, PROFILER: found.corrected}, indent=4, ensure_ascii=False)
     section = _section(about, text, reading, found.findings, "acl_json")
     if reading.slip:
         section = Section(about, (*section.findings, *_left_out(text, reading.value)))
-    return Result(section, right if reading.slip or found.corrected != profiler else None)
+    is_called_so = _profiler(reading.value) is not None
+    if not is_called_so:
+        why = "no key is exactly 'profiler': nothing is recorded"
+        section = Section(about, (bad("switch", why, "take the corrected text"), *problems(section.findings)))
+    is_right = is_called_so and reading.slip is None and found.corrected == profiler
+    return Result(section, None if is_right else right)
 
 
 def _ss928_acl_json(name: str, data: bytes, text: str, reading: Reading, *, is_told: bool) -> Result:
@@ -165,8 +180,7 @@ def _section(about: str, text: str, reading: Reading, findings: tuple[Finding, .
 
 def _mended(value: object, name: str) -> str | None:
     """An SS928's acl.json with its slips mended; None where it names no output, which nobody but its owner knows."""
-    if isinstance(value, dict):
-        value = {PROFILER if is_meant_profiler(key) else key: member for key, member in value.items()}
+    value = _meant(value)
     given = _profiler(value) or {}
     # What is called right counts, whatever slip of it stands beside it.
     own = {meant: given[key] for key in sorted(given, key=PROFILER_KEYS.__contains__) if (meant := meant_key(key))}

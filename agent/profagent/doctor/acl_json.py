@@ -115,7 +115,7 @@ def _not_strings(value: object, name: str) -> Iterator[str]:
 
 
 def _no_profiler(loaded: Mapping[str, object]) -> Finding:
-    meant = [key for key in loaded if is_meant_profiler(key)]
+    meant = [key for key in loaded if key != "profiler" and is_meant_profiler(key)]
     if meant:
         why = f"the key is {meant[0]!r}, not exactly 'profiler': nothing is recorded"
         return bad("acl-switch", why, "write it as 'profiler'")

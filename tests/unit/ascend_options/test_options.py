@@ -247,6 +247,25 @@ def test_an_atlas_acl_json_is_told_from_an_ss928s(check: Checking) -> None:
     assert told(check('{"dump": {}}', device="atlas")) == ["switch"]
 
 
+def test_a_slip_of_profiler_is_mended_on_every_device(check: Checking) -> None:
+    own = {"switch": "on", "output": "/opt/p", "aicpu": "on"}
+    atlas = {**own, "sys_hardware_mem_freq": 100}
+    for device in ("", "atlas"):
+        results = check(json.dumps({"Profiler": atlas, "other": {}}), device=device)
+        assert (told(results), "(Atlas)" in results[0]["about"]) == (["switch"], True)
+        assert json.loads(results[0]["corrected"]) == {"profiler": atlas, "other": {}}
+    results = check(json.dumps({"profiler": {**own, "output": "/opt/a-b"}, "Profiler": {**own, "output": "/wrong"}}))
+    assert json.loads(results[0]["corrected"])["profiler"]["output"] == "/opt/a_b"
+
+
+@pytest.mark.parametrize("value", [None, "disable", "Disabled", "none"])
+def test_what_is_switched_off_in_other_words_stays_off(value: object, check: Checking) -> None:
+    own = {"switch": "on", "output": "/opt/p", "interval": "1", "aic_metrics": "ArithmeticUtilization"}
+    for key in ("acl_api", "aacpu"):
+        mended = json.loads(check(json.dumps({"profiler": {**own, key: value, "switch": "ON"}}))[0]["corrected"])
+        assert mended["profiler"][key] == "off"
+
+
 def test_a_broken_ss928_acl_json_is_checked_as_far_as_it_can_be(check: Checking) -> None:
     broken = SS928.replace('"on", "aac', '"on" "aac').replace("acl_api", "aclapi").replace('"0"', '"10000"')
     results = check(

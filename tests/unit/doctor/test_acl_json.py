@@ -98,6 +98,7 @@ def test_files_with_which_it_does_not(data: bytes, check: str, evidence: str) ->
         (without("interval"), "acl-interval"),
         (without("aic_metrics", "aac_metrics"), "acl-items"),
         (b"{}", "acl-switch"),
+        (text("on"), "acl-switch"),
     ],
 )
 def test_what_is_right_only_if_it_is_wanted_is_not_known(data: bytes, check: str) -> None:
