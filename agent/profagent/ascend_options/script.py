@@ -11,7 +11,7 @@ from profagent.ascend_options.json_text import CLOSING, OPENING, members
 from profagent.ascend_options.rules import MORE, Expression, Member, all_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
 POSITIONAL, HANDLER = "(positional)", "tensorboard_trace_handler"
 FAMILIES = {
@@ -109,20 +109,24 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     return packages
 
 
-def _may_be_mindspore(name: str, imported: Mapping[str, str]) -> bool:
-    """Whether what is called so may be MindSpore's: imported from there, or in a script that imports it, or nothing."""
-    root = name.partition(".")[0]
+def _may_be_mindspore(name: str, imported: Mapping[str, str], own: Container[str]) -> bool:
+    """Whether what is called so may be MindSpore's: imported from there, by `*` too, or in a script without imports."""
+    root, dot, _ = name.partition(".")
     if root in imported:
         return imported[root] in PACKAGES
-    return root not in OTHERS and (not imported or any(package in PACKAGES for package in imported.values()))
+    is_by_star = not dot and any(package in PACKAGES for package in imported.values())
+    return root not in OTHERS and root not in own and (is_by_star or not imported)
 
 
 def _calls(tree: ast.Module, facts: frozenset[str]) -> Iterator[OptionCall]:
     imported = _imported(tree)
+    own = {
+        each.name for each in ast.walk(tree) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    }
     for node in ast.walk(tree):
         name = _dotted(node.func) if isinstance(node, ast.Call) else ""
         family = FAMILIES.get(name.rpartition(".")[2])
-        if family and isinstance(node, ast.Call) and _may_be_mindspore(name, imported):
+        if family and isinstance(node, ast.Call) and _may_be_mindspore(name, imported, own):
             named = {each.arg: each.value for each in node.keywords if each.arg}
             given = {name: _value(value) for name, value in named.items()}
             here = {POSITIONAL} if node.args else set()

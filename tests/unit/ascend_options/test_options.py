@@ -374,6 +374,12 @@ def test_a_schedule_is_corrected_where_it_stands(check: Checking) -> None:
         ("from torch_npu.profiler import schedule", "schedule", False),
         ("", "torch_npu.profiler._ExperimentalConfig", False),
         ("import mindspore\nfrom .own import profile", "profile", False),
+        ("from mindspore.profiler import *", "profile", True),
+        ("import mindspore", "self.profile", False),
+        ("import mindspore\nmodel = f()", "model.schedule", False),
+        ("import mindspore\ndef profile(foo): pass", "profile", False),
+        ("class Profiler: pass", "Profiler", False),
+        ("from mindspore import Profiler\nclass Mine:\n    def Profiler(self): pass", "Profiler", True),
     ],
 )
 def test_calls_are_seen_with_the_path_of_their_module(imports: str, call: str, is_ours: bool, check: Checking) -> None:
