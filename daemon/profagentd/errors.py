@@ -14,7 +14,6 @@ class Fault(enum.Enum):
     DAMAGED = "damaged"  # a message was damaged on the way
     AWAY = "away"  # a root does not answer
     SILENT = "silent"  # no sign of life
-    NOT_FOUND = "not found"  # what it asks about is not there
     UNTRUSTED = "untrusted"  # its certificate is revoked
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.running import terminal_columns
-from profagent.cli.table import UNKNOWN, Cell, Column, fitted_lines
+from profagent.cli.table import UNKNOWN, Cell, Column, counted, fitted_lines
 from profagent.formats.records import US_PER_MS
 
 if TYPE_CHECKING:
@@ -97,16 +97,11 @@ def _finding_lines(finding: Finding, language: Language) -> Iterator[str]:
     yield finding.finding
     yield f"-> {finding.advice}"
     yield f"[{finding.rule}; {finding.manual}]"
-    columns, rows = evidence_table(finding, SHOWN_ROWS)
+    columns, rows = evidence_table(finding)
     width = terminal_columns()
     yield from fitted_lines(columns, rows, width and width - len(_INDENT))
     if len(finding.evidence) > SHOWN_ROWS:
         yield f"… {len(finding.evidence) - SHOWN_ROWS} more rows: --json has all"
-
-
-def counted(count: int, what: str) -> str:
-    """`1 finding`, `2 findings`."""
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def gain_text(finding: Finding, language: Language) -> str:
@@ -118,9 +113,9 @@ def gain_text(finding: Finding, language: Language) -> str:
     return phrases["gain"].format(finding.gain_us / US_PER_MS) + share
 
 
-def evidence_table(finding: Finding, most: int) -> tuple[list[Column], list[list[Cell]]]:
+def evidence_table(finding: Finding) -> tuple[list[Column], list[list[Cell]]]:
     """Its first rows."""
-    rows = finding.evidence[:most]
+    rows = finding.evidence[:SHOWN_ROWS]
     names = [name for name in rows[0] if name != GAIN or finding.gain_us is not None]
     is_number = {name: any(isinstance(row[name], float) for row in rows) for name in names}
     columns = [Column(name, _DECIMALS if is_number[name] else None) for name in names]

@@ -109,6 +109,11 @@ def time_text(time_us: int | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
         return UNKNOWN
 
 
+def counted(count: int, what: str) -> str:
+    """`1 finding`, `2 findings`."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 GAP = "  "
 # So much of a name is shown at least where a terminal is too narrow for a table; a date is shown whole.
 LEAST_NAME = 20

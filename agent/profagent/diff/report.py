@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from profagent.cli.provenance import doubt_line, likely_counters, sampling_line
-from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, fitted_lines, markdown, printable, toned
+from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, counted, fitted_lines, markdown, printable, toned
 from profagent.formats.countermap import bound_mark
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _change_text(change: Change) -> str:
 def _model_lines(model: ModelDiff) -> Iterator[str]:
     """What a model's comparison stands on."""
     numbers = " and ".join(
-        f"{_counted(len(run.times), 'inference')} of {_counted(len(run.layers), 'layer')}"
+        f"{counted(len(run.times), 'inference')} of {counted(len(run.layers), 'layer')}"
         + (f" ({run.left_out:,} left out)" if run.left_out else "")
         for run in (model.base, model.new)
     )
@@ -111,10 +111,6 @@ def _model_lines(model: ModelDiff) -> Iterator[str]:
     yield f"{name}: {numbers}; {_change_text(model.total)}{', within noise or floor' if is_noise else ''}"
     if model.total.p is None:
         yield "no change can be told: a run has fewer than 5 different inferences"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _layer_rows(found: Diff, model: ModelDiff) -> list[tuple[Cell, ...]]:

@@ -131,7 +131,7 @@ class Timeline:
         await Selection.of(connection, scope, Choice(spread=detailed))
         layers = dict[int, "Mapping[int, LayerRow]"]()
         shown = 0
-        async for page in placed_pages(connection, has_ratios=False):
+        async for page in placed_pages(connection):
             model = page.spans[0].model
             if model not in layers:
                 layers[model] = await layers_of(connection, model)

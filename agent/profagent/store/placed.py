@@ -146,10 +146,10 @@ async def chosen_spans(connection: aiosqlite.Connection) -> list[SpanRow]:
     return [SpanRow._make(row) for row in await fetched(connection, _SPANS, (0, -1))]
 
 
-async def placed_pages(connection: aiosqlite.Connection, *, has_ratios: bool) -> AsyncIterator[Page]:
-    """The inferences that a Selection has chosen, a page after the other."""
+async def placed_pages(connection: aiosqlite.Connection) -> AsyncIterator[Page]:
+    """The inferences that a Selection has chosen, a page after the other, without ratios."""
     first, count = 0, FIRST_INFERENCES
-    while plan := await plan_page(connection, first, count, has_ratios=has_ratios):
+    while plan := await plan_page(connection, first, count, has_ratios=False):
         page = await read_page(connection, plan)
         yield page
         first, count = plan.end, plan.inferences_next(page.records)

@@ -255,6 +255,3 @@ async def kept_losses_of(connection: aiosqlite.Connection, session: int) -> list
         " ORDER BY from_us, id",
         (session,),
     )
-
-
-# What a session came to

@@ -65,7 +65,6 @@ _CODES = {
     Fault.DAMAGED: grpc.StatusCode.DATA_LOSS,
     Fault.AWAY: grpc.StatusCode.UNAVAILABLE,
     Fault.SILENT: grpc.StatusCode.DEADLINE_EXCEEDED,
-    Fault.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Fault.UNTRUSTED: grpc.StatusCode.UNAUTHENTICATED,
 }
 

@@ -193,11 +193,6 @@ def bin_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     return np.arange(least, most + each, each, dtype=np.float64)[: math.ceil((most - least) / each) + 1]
 
 
-def strip(line: Line, width: int) -> Strip:
-    """A line as the screen takes it, cut to a width."""
-    return Strip(line).crop(0, width)
-
-
 def joined(parts: Iterable[Segment | None], gap: str = "  ") -> Line:
     """Segments with gaps between them; those that are None are left out."""
     line: Line = []
@@ -234,7 +229,7 @@ class Lines(Widget):
                 self._strips.append(Strip.blank(size.width, style))
             if line != self._lines[y]:
                 self._lines[y] = line
-                self._strips[y] = strip(line, size.width).adjust_cell_length(size.width).apply_style(style)
+                self._strips[y] = Strip(line).crop(0, size.width).adjust_cell_length(size.width).apply_style(style)
                 self.refresh(Region(0, y, size.width, 1))
 
     def render_line(self, y: int) -> Strip:
