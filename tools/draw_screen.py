@@ -23,7 +23,7 @@ from profagent.watch.against import NOTHING
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import Pace, Replayed
 from profagent.watch.screen.app import WatchApp
-from profagent.watch.screen.replaying import ReplayKeeper, play_into
+from profagent.watch.screen.run import ReplayKeeper, play_into
 from profagentd.simulate.npu import Npu
 from profagentd.simulate.run import SimulationOptions
 

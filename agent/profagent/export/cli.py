@@ -1,7 +1,8 @@
-"""`profagent show`, `profagent export timeline` and `profagent export summary`."""
+"""`profagent show`, and of `profagent export` what writes no merged trace: timeline, summary, parquet, sqlite."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -24,25 +25,26 @@ from profagent.cli.table import (
     printable,
     toned,
 )
-from profagent.export.data_cli import parquet, sqlite
 from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
 from profagent.export.merged_cli import perfetto, speedscope, trace
+from profagent.export.parquet import export_parquet
+from profagent.export.sqlite_file import export_sqlite
 from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.formats.records import shown_mhz
-from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
-from profagent.store.database import event_counts, reading
+from profagent.importing.job_folder import choice_options, named_target, target_options, tell_unrecorded, write_log
+from profagent.store.database import FILE_NAME, event_counts, reading
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
 from profagent.store.selection import Choice, Selection
 from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     import aiosqlite
 
     from profagent.export.export import Exported
     from profagent.importing.job_folder import Target
+    from profagent.store.counter_maps import CounterMaps
     from profagent.store.selection import InferenceRow
 
 
@@ -194,7 +196,7 @@ def command() -> None:
     """
 
 
-for each in (trace, perfetto, speedscope, parquet, sqlite):
+for each in (trace, perfetto, speedscope):
     command.add_command(each)
 
 
@@ -268,3 +270,67 @@ def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> N
         return
     for job in exported:
         click.echo(f"{job.job}{' [simulated]' if job.simulated else ''}: {len(job.files)} files in {job.directory}")
+
+
+@command.command("parquet")
+@click.argument("targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=options.completed("targets"))
+@options.workspace
+@click.option("--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="In place of parquet/.")
+@options.counter_map
+@options.as_json
+@asynchronous
+async def parquet(
+    *, targets: tuple[str, ...], workspace: Path | None, output: Path | None, maps: CounterMaps, as_json: bool
+) -> None:
+    """Write the views as Parquet, by board and day, for DuckDB, pandas and Spark.
+
+    Several sessions may share a folder. Needs pyarrow: pip install 'profagent[parquet]'.
+
+    Example: profagent export parquet 3
+    Example: profagent export parquet 3 4 --output lake
+    """
+    documents = []
+    for text in targets:
+        target = await _target(text, workspace, maps)
+        written = await export_parquet(target.database, output or target.output("parquet"), target.session)
+        rows = sum(written.rows.values())
+        line = f"session {written.metadata['session']}: {rows:,} rows of {len(written.rows)} views in {written.folder}"
+        documents.append({"folder": str(written.folder), "rows": written.rows, "metadata": written.metadata})
+        if not as_json:
+            click.echo(line)
+    if as_json:
+        click.echo(msgspec.json.encode(documents))
+
+
+@command.command("sqlite")
+@options.target
+@options.workspace
+@click.option(
+    "--output",
+    type=options.OUTPUT_FILE,
+    metavar="FILE",
+    help=f"In place of sqlite/{FILE_NAME}; of a JOB, exports/{FILE_NAME}.",
+)
+@options.counter_map
+@options.as_json
+@asynchronous
+async def sqlite(*, target: str, workspace: Path | None, output: Path | None, maps: CounterMaps, as_json: bool) -> None:
+    """Write one session as a database of its own, with the views and without other sessions.
+
+    A folder with such a profagent.db is a workspace to read from: profagent stats 3 --workspace DIR
+
+    Example: profagent export sqlite 3
+    Example: profagent export sqlite 3 --output /media/usb/profagent.db
+    """
+    found = await _target(target, workspace, maps)
+    # A JOB's own database is in its sqlite/.
+    file = output or found.output("exports" if found.session is None else "sqlite") / FILE_NAME
+    metadata = await export_sqlite(found.database, file, found.session)
+    if as_json:
+        click.echo(msgspec.json.encode({"file": str(file), "metadata": metadata}))
+    else:
+        click.echo(f"session {metadata['session']}: {file}")
+
+
+async def _target(text: str, workspace: Path | None, maps: CounterMaps) -> Target:
+    return await named_target(text, None, workspace if text.isdecimal() else None, maps)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
+import numpy as np
+
 from profagent import __version__
 from profagent.cli.progress import progress
 from profagent.errors import UsageError
 from profagent.export.blocks import Clock, Slices
-from profagent.export.clocks import clock_line
 from profagent.export.json_trace import JsonTrace
 from profagent.export.session_trace import SessionTrace, Wanted
 from profagent.export.told import title_of, told_of
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.export.blocks import Block
-    from profagent.export.clocks import ClockLine
 
 EVERYTHING = Wanted()
 _CLOCKS = "SELECT host_us, offset_us, round_trip_us FROM clock_sample WHERE session = ? ORDER BY host_us"
+# Of samples that are closer together, a drift would be the noise of their round trips.
+LEAST_SPREAD_US = 30_000_000
 
 
 class Operand(NamedTuple):
@@ -63,6 +65,23 @@ class Writer(Protocol):
 
     def end(self, metadata: dict[str, Any]) -> None:
         """Write what is known in the end."""
+
+
+class ClockLine(NamedTuple):
+    """How far a board's clock is from the host's, in µs, and how sure that is.
+
+    It is `offset_us` at the board's time `at_us`, and grows by `drift` for each µs of it.
+    """
+
+    at_us: float
+    offset_us: float
+    drift: float
+    uncertainty_us: float
+    samples: int
+
+    def offset_at(self, board_us: float) -> float:
+        """How much the board's clock is ahead of the host's."""
+        return self.offset_us + self.drift * (board_us - self.at_us)
 
 
 class _Source(NamedTuple):
@@ -128,3 +147,22 @@ async def _source(stack: AsyncExitStack, operand: Operand, wanted: Wanted) -> _S
     told = {**await told_of(connection, session), "clock_offset_us": None if line is None else line._asdict()}
     trace = SessionTrace(reader, session, title_of(told), wanted)
     return _Source(trace, line, await trace.plan(), told)
+
+
+def clock_line(samples: Sequence[tuple[int, int, int]]) -> ClockLine | None:
+    """The line through samples of host time, offset and round trip; None without any.
+
+    The half with the shorter round trips counts. The uncertainty is the farthest of these from the line, and half of
+    their longest round trip, within which nobody knows when the board looked at its clock.
+    """
+    if not samples:
+        return None
+    host_us, offset_us, round_trip_us = np.array(samples, np.float64).T
+    best = round_trip_us <= np.median(round_trip_us)
+    board_us, offset_us = (host_us + offset_us)[best], offset_us[best]
+    at_us, middle = float(board_us.mean()), float(offset_us.mean())
+    away = board_us - at_us
+    is_wide = float(np.ptp(away)) >= LEAST_SPREAD_US
+    drift = float((away * (offset_us - middle)).sum() / (away**2).sum()) if is_wide else 0.0
+    residual = float(np.abs(offset_us - middle - drift * away).max())
+    return ClockLine(at_us, middle, drift, residual + float(round_trip_us[best].max()) / 2, len(samples))

@@ -1,16 +1,21 @@
-"""`profagent nightly`."""
+"""`profagent nightly`: its commands, its timer, and telling the verdict by a webhook, a mail, a command."""
 
 from __future__ import annotations
 
 import fcntl
+import http.client
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from email.message import EmailMessage
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,26 +26,28 @@ import msgspec
 from profagent.cli.options import OUTPUT_FILE, age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
+from profagent.cli.table import printable
 from profagent.diff.diff import parse_condition
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
 from profagent.nightly.night import Night, example, read_settings, report_lines
 from profagent.nightly.page import junit_of, write_beside
 from profagent.nightly.run import NightRun, PastBoard, measure, past_boards
-from profagent.nightly.telling import tell_night
 from profagent.sessions.clearing import Rules, chosen_sessions, clear
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from profagent.nightly.night import Nightly
+    from profagent.nightly.night import Nightly, Tell
 
 
 MANAGERS = ("user", "system")
 NAMES = ("profagent-nightly.service", "profagent-nightly.timer")
 SYSTEMCTL_S = 60.0
+WEBHOOK_S, COMMAND_S = 30.0, 120.0
+_LINK = re.compile(r"<a [^>]*>(.*?)</a>")
 
 
 def unit_folder(manager: str, environment: Mapping[str, str]) -> Path:
@@ -244,3 +251,56 @@ def cleared_after_night(workspace: Workspace, settings: Nightly, rules: Rules, s
         return [f"clearing up failed: {error}"]
     sessions = sorted(each.session for group in chosen.groups for each in group)
     return [f"deleted the records of sessions {', '.join(map(str, sessions))}"] if sessions else []
+
+
+def tell_night(night: Night, to: Tell, page: Path | None = None) -> Iterator[str]:
+    """Tell whom the settings name; why it could not be told, a line each: remarks, and no verdict.
+
+    `page` goes with the mail.
+    """
+    document = msgspec.json.encode(night.document())
+    if to.webhook:
+        yield from _posted(to.webhook, document)
+    if to.mail:
+        yield from _handed(to.sendmail, bytes(mail(night, to, page)), "the mail was not sent")
+    if to.command:
+        yield from _handed(to.command, document, f"{to.command[0]} was not told")
+
+
+def mail(night: Night, to: Tell, page: Path | None) -> EmailMessage:
+    """The verdict in the subject, the report in the text, and the night's page beside it."""
+    message = EmailMessage()
+    message["Subject"] = printable(f"profagent: {night.headlines()[0]}")
+    message["To"] = ", ".join(to.mail)
+    if to.mail_from:
+        message["From"] = to.mail_from
+    message["Auto-Submitted"] = "auto-generated"
+    where = [] if page is None else ["", f"with links to reports and earlier nights: {page} on {platform.node()}"]
+    message.set_content("\n".join([*report_lines(night, as_markdown=False), *where]) + "\n")
+    if page is not None:
+        # Its links lead to files beside it, which are not where the mail is read.
+        text = _LINK.sub(r"\1", page.read_text("utf-8"))
+        message.add_attachment(text, subtype="html", filename=page.name)
+    return message
+
+
+def _posted(webhook: str, document: bytes) -> Iterator[str]:
+    try:
+        request = urllib.request.Request(  # noqa: S310 - settings take http:// and https:// only
+            webhook, document, {"Content-Type": "application/json"}, method="POST"
+        )
+        urllib.request.urlopen(request, timeout=WEBHOOK_S).close()  # noqa: S310 - as above
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        yield f"the webhook was not told: {error}"
+
+
+def _handed(command: Sequence[str], document: bytes, failed: str) -> Iterator[str]:
+    try:
+        ended = subprocess.run(  # noqa: S603 - the user's own, from the settings
+            command, input=document, timeout=COMMAND_S, check=False, stdout=subprocess.DEVNULL
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        yield f"{failed}: {error}"
+    else:
+        if ended.returncode:
+            yield f"{command[0]} was told, and ended with exit code {ended.returncode}"

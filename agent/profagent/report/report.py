@@ -1,10 +1,16 @@
-"""A report: all that it shows, as one document: figures as `stats --json` has them, advice, timeline, comparison."""
+"""A report: all that it shows, as one document, and the HTML page of it, which needs nothing else.
+
+The document has figures as `stats --json` has them, advice, timeline, comparison.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from html import escape
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from profagent import __version__
@@ -17,7 +23,6 @@ from profagent.diff.diff import Operand, diff
 from profagent.diff.report import changes_text, diff_document
 from profagent.files import write_atomically
 from profagent.ingest.reasons import REASONS
-from profagent.report.html_page import page
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import stats_document
 from profagent.stats.figures import left_out
@@ -56,6 +61,11 @@ _LEDGER_ROWS = "SELECT count(*) FROM ledger WHERE session = ?"
 _CLEARED = "`profagent gc` deleted the session's records: its figures are here, what rests on records is not"
 _UNPLACED = "Nothing of the session has a known place in time"
 _UNFINISHED = "The session is unfinished: its capture goes on, or was killed"
+_STYLES = ("page.css",)
+_SCRIPTS = ("page.js", "charts.js")
+_LIBRARY = "echarts.min.js"
+# Within a script element nothing may look like its end; JSON reads these as the same characters.
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 async def write_report(
@@ -243,3 +253,31 @@ def _spread(name: str, times: NDArray[np.float64]) -> dict[str, Any]:
         "counts": counts.tolist(),
         "course": list(series_of(times, MOST_POINTS)),
     }
+
+
+def page(shown: Mapping[str, Any]) -> str:
+    """The whole page; styles, scripts, the library and the data are in it."""
+    data = msgspec.json.encode(shown).decode().translate(_ESCAPES)
+    parts = {
+        "title": escape(_title(shown)),
+        "language": shown["language"],
+        "verdict": escape(shown["verdict"]),
+        "styles": "".join(map(_text, _STYLES)),
+        "library": resources.files("profagent.report").joinpath("echarts", _LIBRARY).read_text("utf-8"),
+        "scripts": "".join(map(_text, _SCRIPTS)),
+        "data": data,
+    }
+    # The parts are put in from the first to the last: nothing that one of them holds is taken for a place.
+    pieces = _text("page.html").split("@@")
+    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def _title(shown: Mapping[str, Any]) -> str:
+    about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
+    # An imported JOB has no board of its own.
+    named = f"session {about['session']} of {about['hostname']}" if about["hostname"] or not jobs else ", ".join(jobs)
+    return named + (" [simulated]" if shown["simulated"] else "")
+
+
+def _text(name: str) -> str:
+    return resources.files("profagent.report").joinpath("page", name).read_text("utf-8")

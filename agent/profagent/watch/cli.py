@@ -180,7 +180,7 @@ async def _replay(
     replayed: Replayed, output: _Output, against: str | None, stop: asyncio.Event, *, is_screen: bool
 ) -> None:
     if is_screen:
-        from profagent.watch.screen.replaying import replay_on_screen  # noqa: PLC0415 - as above
+        from profagent.watch.screen.run import replay_on_screen  # noqa: PLC0415 - as above
 
         await replay_on_screen(replayed, stop, against=await against_of(replayed.workspace, against))
         return

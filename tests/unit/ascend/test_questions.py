@@ -16,7 +16,7 @@ from profagent.store.workspace import Workspace
 from profagent.watch.layers import LayerQuery
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import Pace, Replayed
-from profagent.watch.screen.replaying import play_into
+from profagent.watch.screen.run import play_into
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
 from tests.unit.ascend.files import KERNEL_DETAILS, OP_SUMMARY, SUMMARIES, database, kernel, rows, summary, taken

@@ -12,8 +12,8 @@ import pytest
 
 from profagent.errors import ProfagentError
 from profagent.export.blocks import Clock, Label, Slices, integers
-from profagent.export.clocks import clock_line
 from profagent.export.json_trace import JsonTrace
+from profagent.export.merged import clock_line
 from profagent.export.tracks import Tracks
 
 

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from profagent.errors import UsageError
+from profagent.nightly.cli import mail, tell_night
 from profagent.nightly.night import (
     EXAMPLE,
     Compared,
@@ -25,7 +26,6 @@ from profagent.nightly.night import (
     report_lines,
 )
 from profagent.nightly.page import past_nights, report_name, write_beside
-from profagent.nightly.telling import mail, tell_night
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profagent.report.html_page import page
-from profagent.report.report import MOST_LEDGER
+from profagent.report.report import MOST_LEDGER, page
 from profagent.report.timeline import thinned
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, mark, spooled

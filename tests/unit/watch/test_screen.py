@@ -15,7 +15,7 @@ from profagent.watch.replay import Pace, Replayed
 from profagent.watch.screen.app import BoardScreen, WatchApp
 from profagent.watch.screen.detail import KEYS, HelpScreen, LayerScreen
 from profagent.watch.screen.paint import Lines
-from profagent.watch.screen.replaying import play_into
+from profagent.watch.screen.run import play_into
 from tests.unit.record.link import board
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Boards behind the screen: each is watched, and saved where the person wants it."""
+"""What is behind the screen: boards, each watched, and saved where the person wants it; or a stored session."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from profagent.errors import ProfagentError
 from profagent.record.record import BoardRecord, RecordOptions
 from profagent.store.marks import add_mark
 from profagent.watch.model import BoardModel, LinkState
+from profagent.watch.replay import Pace, Player
 from profagent.watch.screen.app import WatchApp
 from profagent.watch.watch import WatchView, follow, kept_in, own_name
 
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
     from profagent.ingest.changes import JobChanges
     from profagent.link.messages import Board
+    from profagent.store.queries import SessionRow
     from profagent.store.store import Store
     from profagent.store.workspace import Workspace
     from profagent.watch.against import Against
     from profagent.watch.live import Event
+    from profagent.watch.replay import Replayed
     from profagent.watch.watch import WatchOptions
 
 # What comes within this is drawn together.
@@ -206,6 +209,60 @@ async def _follow(
 ) -> Event:
     view = ScreenView(options, model)
     return await follow(options, view, stop, store, is_patient=is_patient, compared=model.compared)
+
+
+class ReplayKeeper:
+    """A replay keeps nothing: what it shows is kept already."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+
+    async def mark(self, model: BoardModel, text: str) -> None:
+        """It is to be seen, and no more."""
+        model.note("mark", f"{text} (not stored: this is a replay)")
+
+    async def save(self, model: BoardModel) -> None:
+        """There is nothing to save."""
+        model.note("save", "this is a replay: its session is stored already")
+
+    def pause(self, *, is_paused: bool) -> None:
+        """The replay stands still."""
+        self._pace.pause(is_paused=is_paused)
+
+
+async def play_into(model: BoardModel, replayed: Replayed, pace: Pace, stop: asyncio.Event) -> None:
+    """Let a model take all of a session. Raises UsageError, StoreError."""
+    player = Player(replayed, with_layers=True)
+    model.summary = player.events.summary
+
+    def begin(session: SessionRow) -> None:
+        model.likely = tuple(player.events.likely)
+        model.replays(session.hostname or session.board, f"session {session.session}", replayed.speed)
+
+    await player.play(
+        begin,
+        model.take,
+        lambda time_us, text: model.note("mark", text, time_us),
+        lambda text: model.note("remark", text),
+        pace,
+        stop,
+    )
+
+
+async def replay_on_screen(replayed: Replayed, stop: asyncio.Event, against: Against) -> None:
+    """Show a session on the screen until the person leaves, or `stop`. Raises UsageError, StoreError."""
+    pace = Pace(replayed.speed, stop)
+    model = BoardModel("replay", lambda: time.time_ns() // 1000, LinkState.REPLAYED)
+
+    async def play() -> None:
+        await play_into(model, replayed, pace, stop)
+        model.enter(LinkState.ENDED, "this was all of the session")
+        await stop.wait()
+
+    app = WatchApp([model], ReplayKeeper(pace), against=against)
+    playing = asyncio.create_task(play())
+    await until_left(app, [playing], stop)
+    await playing
 
 
 async def until_left(app: WatchApp, following: Sequence[asyncio.Task[Any]], stop: asyncio.Event) -> None:
