@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagentd.metrics import collectors, sampler, umap
+from profagentd.metrics import collectors, sampler
 from profagentd.metrics.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_columns_may_come_in_any_order_and_sections_may_be_missing(board: Path) 
 
 @pytest.mark.parametrize("cut", range(0, len(UMAP), 97))
 def test_half_a_node_is_no_error(cut: int) -> None:
-    for section, columns in umap.tables(UMAP[:cut]):
+    for section, columns in collectors.umap_tables(UMAP[:cut]):
         assert isinstance(section, str)
         assert all(isinstance(each, float) for each in columns.values())
 

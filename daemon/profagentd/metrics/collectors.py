@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from profagentd.metrics import umap
 from profagentd.sources.state import npu_processes
 
 
@@ -44,22 +43,45 @@ _NPU = {
     ("resource info", "free_task_node_num"): "",
     ("sync model task info", "task_finish_num"): "",
 }
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?%?")
+_SECTION = re.compile(r"-{3,}\s*(.*?)\s*-{3,}")
+_TOTAL = re.compile(r"total size=(\d+)KB.*?used=(\d+)KB.*?remain=(\d+)KB")
 _PM = re.compile(r"(?i)\b(temperature|(?:core|cpu|npu)[ _]*(?:volt(?:age)?))\b\D{0,40}?(-?\d+(?:\.\d+)?)")
 
 
 def npu(board: Path) -> Iterator[Sample]:
     """Utilisation, errors and tasks of the NPU, by /proc/umap/svp_npu (svp_nnn in some SDKs)."""
-    for section, columns in umap.tables(_first_text(board, "proc/umap/svp_npu", "proc/umap/svp_nnn")):
+    for section, columns in umap_tables(_first_text(board, "proc/umap/svp_npu", "proc/umap/svp_nnn")):
         for column, value in columns.items():
             unit = _NPU.get((section, column))
             if unit is not None:
                 yield Sample(f"npu.{column}", unit, value)
 
 
+def umap_tables(text: str) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each row of values with its section's name (`runtime info`) and its columns (`hw_utilization` → 12.0).
+
+    A line of names has its values in the line under it; columns and sections are found by name alone. Long tables are
+    wrapped: names and values then stand in several pairs of lines, of which each is a row here.
+    """
+    section, names = "", list[str]()
+    for line in text.splitlines():
+        title = _SECTION.fullmatch(line.strip())
+        words = line.split()
+        if title:
+            section, names = re.sub(r"^svp_(npu|nnn) ", "", title.group(1)), []
+        elif words and all(_NUMBER.fullmatch(each) for each in words):
+            if len(words) == len(names):
+                yield section, {name: float(value.rstrip("%")) for name, value in zip(names, words)}
+        else:
+            names = words
+
+
 def media_memory(board: Path) -> Iterator[Sample]:
-    """The media memory (MMZ), where models and buffers lie."""
-    for name, value in umap.media_memory(_text(board / "proc/umap/media-mem")).items():
-        yield Sample(f"media_memory.{name}", "B", value)
+    """The media memory (MMZ), where models and buffers lie: all its zones, by the last summary line."""
+    found = _TOTAL.findall(_text(board / "proc/umap/media-mem"))
+    for name, kilobytes in zip(("total", "used", "free"), found[-1] if found else ()):
+        yield Sample(f"media_memory.{name}", "B", 1024.0 * int(kilobytes))
 
 
 def power(board: Path) -> Iterator[Sample]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Callable
 
 from profagentd.loop import until_first
 from profagentd.metrics.collectors import every
-from profagentd.metrics.recorder import Lines
-from profagentd.metrics.sampler import Sampler
+from profagentd.metrics.sampler import Lines, Sampler
 from profagentd.spools.intake import Intake
 from profagentd.spools.spool import Spool, end_those_left
 

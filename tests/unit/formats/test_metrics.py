@@ -8,8 +8,7 @@ import pytest
 
 from profagent.formats.metrics import MetricSample, decode
 from profagentd.metrics.collectors import Sample
-from profagentd.metrics.recorder import Lines
-from profagentd.metrics.sampler import Sweep
+from profagentd.metrics.sampler import Lines, Sweep
 from profagentd.spools.spool import Spool
 
 SWEEPS = [
