@@ -77,6 +77,7 @@ class Mode(enum.Enum):
     READY = "initialised"
     STARTED = "started"
     SUBSCRIBED = "subscribed"
+    JSON = "by acl.json"
 
 
 class _Rule(NamedTuple):
@@ -86,7 +87,9 @@ class _Rule(NamedTuple):
 
 _NO_INIT = _Rule(100001, "call prof_init first")
 _EXCLUDED = _Rule(148047, "profiling and subscription exclude each other: finish the one before the other")
-_NOT_SUBSCRIBED = _Rule(100001, "no model is subscribed")
+_BY_FILE = "the acl.json has a `profiler` object: profiling is the file's, take the object out to use this call"
+_OF_FILE = _Rule(148047, _BY_FILE)
+_NOT_MADE = _Rule(100001, _BY_FILE)
 _RULES = {
     ("svp_acl_prof_init", Mode.READY): _Rule(100002, "prof_init was called already: call prof_finalize first"),
     ("svp_acl_prof_init", Mode.STARTED): _Rule(100002, "prof_init was called already: call prof_finalize first"),
@@ -102,9 +105,11 @@ _RULES = {
     ("svp_acl_prof_finalize", Mode.STARTED): _Rule(500000, "profiling is started: call prof_stop before"),
     ("svp_acl_prof_model_subscribe", Mode.READY): _EXCLUDED,
     ("svp_acl_prof_model_subscribe", Mode.STARTED): _EXCLUDED,
-    ("svp_acl_prof_model_unsubscribe", Mode.OFF): _NOT_SUBSCRIBED,
-    ("svp_acl_prof_model_unsubscribe", Mode.READY): _NOT_SUBSCRIBED,
-    ("svp_acl_prof_model_unsubscribe", Mode.STARTED): _NOT_SUBSCRIBED,
+    ("svp_acl_prof_init", Mode.JSON): _OF_FILE,
+    ("svp_acl_prof_start", Mode.JSON): _NOT_MADE,
+    ("svp_acl_prof_stop", Mode.JSON): _NOT_MADE,
+    ("svp_acl_prof_finalize", Mode.JSON): _NOT_MADE,
+    ("svp_acl_prof_model_subscribe", Mode.JSON): _OF_FILE,
     ("svp_acl_prof_get_*", Mode.READY): _EXCLUDED,
     ("svp_acl_prof_get_*", Mode.STARTED): _EXCLUDED,
 }
@@ -112,6 +117,11 @@ _SAME_CONFIG = _Rule(100000, "give the configuration that profiling was started 
 _NO_CONFIG = _Rule(100000, "there is no such configuration: it was destroyed already, or never made")
 _AFTER_INIT = _Rule(100001, "call init (svp_acl_init) first")
 _BEFORE_LOAD = _Rule(100000, "call prof_init before a model is loaded: no model that is loaded now would be recorded")
+_UNLOADED = _Rule(100000, "the model is unloaded: load it first")
+_SUBSCRIBED = _Rule(100000, "the model is subscribed already: unsubscribe it before")
+_OTHER_PIPE = _Rule(100000, "all models are subscribed with one descriptor: unsubscribe those of the other before")
+_NOT_SUBSCRIBED = _Rule(100001, "the model is not subscribed")
+_IN_USE = _Rule(100000, "models are subscribed with this configuration: unsubscribe them before")
 
 
 class Operator(NamedTuple):
@@ -158,17 +168,21 @@ class Runtime:
     def __init__(self, library: str | None = None) -> None:
         self._library = load(library)
         self._initialized: bool | None = None  # None: the program may have called svp_acl_init by itself
-        self._models: set[int] = set()
-        self._subscribed: set[int] = set()
+        self._models: dict[int, bool] = {}  # whether each is loaded still
+        self._subscribed: dict[int, int] = {}  # and with which configuration
         self._configs: dict[int, object] = {}  # those that live, and their values
         self._started: object = None  # the values of the one that profiling was started with
-        self._descriptors: dict[int, ctypes.c_int] = {}  # the library keeps a pointer to the number
+        self._pipes: dict[int, int] = {}  # the descriptors of subscriptions' configurations
+        self._numbers: dict[int, ctypes.c_int] = {}  # the library keeps a pointer to such a number, how long is unknown
         self.mode = Mode.OFF
 
     def init(self, config_path: str | None = None) -> None:
-        """`svp_acl_init`; with an acl.json, profiling is the file's and prof_init is refused."""
+        """`svp_acl_init`; with an acl.json that has a `profiler` object, profiling is the file's."""
         self._call("svp_acl_init", os.fsencode(config_path) if config_path is not None else None)
         self._initialized = True
+        # Only the library knows which objects count, and it makes no JOB in /proc.
+        if config_path is not None and self._library.svp_acl_prof_init(b"/proc", 5) == _OF_FILE.code:
+            self.mode = Mode.JSON
 
     def finalize(self) -> None:
         """`svp_acl_finalize`; it ends profiling as well."""
@@ -180,8 +194,7 @@ class Runtime:
     def prof_init(self, result_path: str) -> None:
         """Make a JOB in the directory `result_path`; where there is none, the library takes the current one."""
         self._check("svp_acl_prof_init")
-        if self._models:
-            raise OrderError("svp_acl_prof_init", _BEFORE_LOAD.text, _BEFORE_LOAD.code)
+        _refuse_if(any(self._models.values()), "svp_acl_prof_init", _BEFORE_LOAD)
         path = os.fsencode(result_path)
         self._call("svp_acl_prof_init", path, len(path))
         self.mode = Mode.READY
@@ -197,8 +210,7 @@ class Runtime:
         """Record no more; `config` has the values of the one that it was started with."""
         self._check("svp_acl_prof_stop")
         _check_config("svp_acl_prof_stop", config, self._configs)
-        if self._started not in {None, self._configs[config]}:
-            raise OrderError("svp_acl_prof_stop", _SAME_CONFIG.text, _SAME_CONFIG.code)
+        _refuse_if(self._started not in {None, self._configs[config]}, "svp_acl_prof_stop", _SAME_CONFIG)
         self._call("svp_acl_prof_stop", config)
         self.mode, self._started = Mode.READY, None
 
@@ -223,37 +235,46 @@ class Runtime:
 
     def create_subscribe_config(self, descriptor: int, *, time_info: bool = True) -> int:
         """The address of a subscription's configuration; `descriptor` is the pipe that is written to."""
-        number = ctypes.c_int(descriptor)
+        number = self._numbers.setdefault(descriptor, ctypes.c_int(descriptor))
         config = self._library.svp_acl_prof_create_subscribe_config(time_info, 0, ctypes.byref(number))
-        self._descriptors[self._made("svp_acl_prof_create_subscribe_config", config)] = number
+        self._pipes[self._made("svp_acl_prof_create_subscribe_config", config)] = descriptor
         return int(config)
 
     def destroy_subscribe_config(self, config: int) -> None:
         """Free a subscription's configuration; its models are unsubscribed before."""
-        _check_config("svp_acl_prof_destroy_subscribe_config", config, self._descriptors)
-        self._call("svp_acl_prof_destroy_subscribe_config", config)
-        self._descriptors.pop(config)
+        function = "svp_acl_prof_destroy_subscribe_config"
+        _check_config(function, config, self._pipes)
+        _refuse_if(config in self._subscribed.values(), function, _IN_USE)
+        self._call(function, config)
+        self._pipes.pop(config)
 
     def subscribe(self, model_id: int, config: int) -> None:
         """Have 256 bytes written to the configuration's pipe for each layer that the model executes."""
-        self._check("svp_acl_prof_model_subscribe")
-        _check_config("svp_acl_prof_model_subscribe", config, self._descriptors)
+        function = "svp_acl_prof_model_subscribe"
+        self._check(function)
+        _check_config(function, config, self._pipes)
+        in_use = {self._pipes[each] for each in self._subscribed.values()}
+        _refuse_if(model_id in self._subscribed, function, _SUBSCRIBED)
+        _refuse_if(bool(in_use - {self._pipes[config]}), function, _OTHER_PIPE)
+        _refuse_if(self._models.get(model_id) is False, function, _UNLOADED)
         if self._initialized:
             self.mode = Mode.SUBSCRIBED  # also when it fails: the process stays in this mode
-        self._call("svp_acl_prof_model_subscribe", model_id, config)
+        self._call(function, model_id, config)
         self.mode = Mode.SUBSCRIBED
-        self._subscribed.add(model_id)
+        self._subscribed[model_id] = config
 
     def unsubscribe(self, model_id: int) -> None:
         """End a model's subscription."""
         self._check("svp_acl_prof_model_unsubscribe")
+        _refuse_if(model_id not in self._subscribed, "svp_acl_prof_model_unsubscribe", _NOT_SUBSCRIBED)
+        self._subscribed.pop(model_id)  # also when it fails: it is not subscribed then
         self._call("svp_acl_prof_model_unsubscribe", model_id)
-        self._subscribed.discard(model_id)
         if not self._subscribed:
             self.mode = Mode.OFF
 
     def op_desc_size(self) -> int:
         """Bytes of a descriptor."""
+        self._check("svp_acl_prof_get_*")
         size = ctypes.c_size_t(0)  # the library writes 32 of its bits
         self._call("svp_acl_prof_get_op_desc_size", ctypes.byref(size))
         return size.value
@@ -307,7 +328,7 @@ class Runtime:
         """Load a model from memory; its id."""
         number = ctypes.c_uint32(0)
         self._call("svp_acl_mdl_load_from_mem", model, len(model), ctypes.byref(number))
-        self._models.add(number.value)
+        self._models[number.value] = True
         return number.value
 
     def execute(self, model_id: int, inputs: int, outputs: int) -> None:
@@ -317,7 +338,7 @@ class Runtime:
     def unload_model(self, model_id: int) -> None:
         """Unload a model."""
         self._call("svp_acl_mdl_unload", model_id)
-        self._models.discard(model_id)
+        self._models[model_id] = False
 
     def create_context(self, device: int) -> int:
         """The address of a context on a device."""
@@ -350,8 +371,12 @@ class Runtime:
 
 def _check_config(function: str, config: int, living: Container[int]) -> None:
     """The library would free, or follow, any address."""
-    if config not in living:
-        raise OrderError(function, _NO_CONFIG.text, _NO_CONFIG.code)
+    _refuse_if(config not in living, function, _NO_CONFIG)
+
+
+def _refuse_if(is_wrong: bool, function: str, rule: _Rule) -> None:
+    if is_wrong:
+        raise OrderError(function, rule.text, rule.code)
 
 
 def _text_of(data: Data, index: int, kind: str, length: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent_app import marks
+from profagent_app import acl, marks
 from profagentd.spools.intake import RECORD_BYTES, Intake
 from profagentd.spools.spool import Spool
 from tests.program.conftest import MODEL
@@ -48,6 +48,14 @@ def test_the_subscription_s_descriptors_reach_the_spool(
     assert (ended.returncode, ended.stderr) == (1, f"{tmp_path}/none: {os.strerror(2)}\n")
     (segment,) = spools.glob("OPS-program-*/00000001")
     assert segment.stat().st_size == 10 * MODEL.count(b"layer ") * RECORD_BYTES
+
+
+def test_the_reference_names_functions_that_there_are() -> None:
+    text = (PAGE.parents[1] / "reference/program.md").read_text("utf-8")
+    section = text.partition("## pyACL's names")[2].partition("## Profiler")[0]
+    names = set(re.findall(r"`(?:acl\.prof\.)?([a-z_0-9]+)`", section)) - {"profagent_app"}
+    assert "model_subscribe" in names
+    assert [name for name in names if not hasattr(acl.prof, name)] == []
 
 
 def test_the_marks_compile(tmp_path: Path) -> None:
