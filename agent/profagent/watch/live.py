@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -215,7 +215,6 @@ class LiveEvents:
         job.know(FrequencyKnown(NANOSECOND_CLOCK_MHZ), 0.0)
         job.know(LayersKnown(told.name.model or "", told.name.model_id or 0, told.table), 0.0)
         inference = OpenInference(told.name, 0.0, [told.records], done=told.done)
-        self.records[LogKind.AICORE.value] += inference.records
         yield from self._tell(told.job, job, [(inference, Verdict(FigureState.FINAL))])
 
     def pass_over(self, batch: JobChanges, now_s: float) -> None:
@@ -242,7 +241,6 @@ class LiveEvents:
             case LogAdvanced():  # most changes are
                 job.know(change, now_s)
             case SegmentRecords():
-                self.records[change.name.kind.value] += len(change.sequence)
                 job.take(change, now_s)
             case Redecoded():
                 job.redecode(change, now_s)
@@ -299,9 +297,8 @@ class LiveEvents:
             )
 
     def _inference(self, job_name: str, job: LiveJob, inference: OpenInference, verdict: Verdict) -> Event:
-        if verdict.state is not FigureState.PENDING and not inference.is_counted:
-            self.inferences += 1
-            inference.is_counted = True
+        if verdict.state is not FigureState.PENDING:
+            self._count(inference)
         # Where all layers are there, which are the slowest is not asked for, nor how each model was sampled.
         slowest = 0 if self._with_layers else SLOWEST_LAYERS
         fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name), slowest=slowest)
@@ -312,6 +309,13 @@ class LiveEvents:
             layers = LayerTimes(columns, job.us_per_tick, job.table(inference.name))
             return self._event("inference", job_name, **fields, **doubts, layers=layers)
         return self._event("inference", job_name, **fields, **doubts, **self.samples.of_model(job_name, inference.name))
+
+    def _count(self, inference: OpenInference) -> None:
+        """Count what is told: records may have come twice, and what was partial may become final."""
+        self.inferences += inference.counted is None
+        known, inference.counted = inference.counted or Counter(), inference.records_of_units()
+        for unit in _OF_SAMPLES:
+            self.records[unit.value] += inference.counted[unit] - known[unit]
 
     def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:
         """The counters that are not certain, where there are any and they are shown."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -105,14 +106,21 @@ class OpenInference:
     done: Done | None = None
     # The state in which it was told last; None before it was.
     shown: FigureState | None = None
-    # Whether it is counted, and how many of its records were told: what was partial may become final.
-    is_counted: bool = False
+    # What of it is counted, None before it is, and how many of its records were told one by one.
+    counted: Counter[LogKind] | None = None
     shown_records: int = 0
 
     @property
     def records(self) -> int:
         """How many have come, on both units."""
         return sum(len(each.duration) for each in self.columns)
+
+    def records_of_units(self) -> Counter[LogKind]:
+        """How many have come on each."""
+        found: Counter[LogKind] = Counter()
+        for each in self.columns:
+            found[each.unit] += len(each.duration)
+        return found
 
     def drop_unit(self, kind: LogKind) -> None:
         """The records of a unit come anew."""
@@ -142,7 +150,7 @@ class OpenInference:
             "start_us": (self.done.start_us or None) if is_final and self.done is not None else None,
             "end_us": (self.done.end_us or None) if is_final and self.done is not None else None,
             **times,
-            "records": sum(len(each.duration) for each in self.columns if each.unit is LogKind.AICORE),
+            "records": self.records_of_units()[LogKind.AICORE],
             "figures": verdict.state.value,
             "why": verdict.why,
             "ledger": [

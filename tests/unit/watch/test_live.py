@@ -118,6 +118,14 @@ def test_a_file_made_anew_is_told_anew(job: ArrivingJob) -> None:
     assert (first["total_us"], second["total_us"]) == (100.0, 200.0)
 
 
+def test_records_that_come_twice_before_they_are_told_are_counted_once(job: ArrivingJob) -> None:
+    job.send(aicore_path(), records(700))
+    assert job.recreate(aicore_path(), records(700, 1400)) == []
+    assert job.events.summary()["records"]["aicore"] == 0
+    (event,) = job.send(aicore_path() + ".done", aicore_done(512))
+    assert job.events.summary()["records"] == {"aicore": event["records"], "aicpu": 0, "acl_api": 0}
+
+
 def test_the_oldest_of_too_many_open_inferences_are_told_as_they_are(
     job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
