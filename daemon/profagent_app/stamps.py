@@ -10,6 +10,7 @@ import ctypes
 import logging
 import threading
 import time
+from typing import Callable
 
 from profagent_app import marks
 from profagent_app.marks import Kind
@@ -30,19 +31,19 @@ class _Stamp:
 
 
 class Stamps:
-    """The stamps of a process. `set_running` follows prof.start and prof.stop."""
+    """The stamps of a process. `is_running` tells whether it is between prof.start and prof.stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_running: Callable[[], bool]) -> None:
         self._lock = threading.Lock()
         self._free = list(range(LIVE_STAMPS, 0, -1))
         self._live: dict[int, _Stamp] = {}
         self._stack: list[int] = []  # one for the process: pushing and popping from one thread is the caller's duty
-        self.is_running = False
+        self._is_running = is_running
 
     def create(self) -> int:
         """A new stamp; 0 when profiling is not started, or 100 live already."""
         with self._lock:
-            if not self.is_running:
+            if not self._is_running():
                 return _refused("create_stamp", "call prof.start first", 0)
             if not self._free:
                 return _refused("create_stamp", f"{LIVE_STAMPS} stamps live: destroy one first", 0)
@@ -60,9 +61,12 @@ class Stamps:
                     "set_stamp_trace_message",
                     f"a message has at most {LONGEST_MESSAGE} bytes",
                 )
-            if isinstance(message, int):
+            if isinstance(message, int) and message:
                 message = ctypes.string_at(message, length)
-            self._live[stamp].message = (message.encode() if isinstance(message, str) else message)[:length]
+            data = message.encode() if isinstance(message, str) else message
+            if not isinstance(data, bytes):
+                return _refused("set_stamp_trace_message", "give a text, bytes, or an address that is not 0")
+            self._live[stamp].message = data[:length]
             return OK
 
     def mark(self, stamp: int) -> int:
@@ -128,7 +132,7 @@ class Stamps:
             return OK
 
     def _usable(self, function: str, stamp: int) -> _Stamp | None:
-        if not self.is_running:
+        if not self._is_running():
             _refused(function, "call prof.start first")
             return None
         found = self._live.get(stamp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,33 @@ def test_problems_are_codes_and_told_in_the_log(tmp_path: Path, caplog: pytest.L
     assert acl.util.stop_thread(1) == 100000
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("init", (5,), 100000),
+        ("prof.init", (None,), 100000),
+        ("prof.start", ([],), 100001),
+        ("prof.destroy_config", ([],), 100000),
+        ("prof.create_config", (None, 0, 0, ALL), 0),
+        ("prof.create_config", (["0"], 0, 0, ALL), 0),
+        ("prof.create_subscribe_config", (2, 0, 1), 0),
+        ("prof.create_subscribe_config", ([], [], 1), 0),
+        ("prof.create_subscribe_config", (1, 0, "pipe"), 0),
+        ("prof.get_op_num", ([], 4), (0, 100000)),
+        ("mdl.load_from_file", ("/nonexistent",), (0, 100000)),
+        ("mdl.load_from_file", (None,), (0, 100000)),
+        ("mdl.load_from_mem", (0, 100), (0, 100000)),
+        ("mdl.execute", ("model", 0, 0), 100000),
+        ("rt.create_context", ("device",), (0, 100000)),
+        ("prof.mark", ([],), -1),
+        ("prof.range_start", ([],), (0, -1)),
+    ],
+)
+def test_what_no_argument_may_be_is_a_code_too(name: str, arguments: tuple[Any, ...], expected: object) -> None:
+    assert acl.init() == 0
+    assert attrgetter(name)(acl)(*arguments) == expected
+
+
 def test_a_text_that_does_not_fit_is_refused(compiled: Path) -> None:
     data = (Path(__file__).parents[1] / "data" / "pipe" / "pipe_basic.bin").read_bytes()
     assert prof.get_op_type(data, len(data), 0, 4) == ("", 500000)
@@ -150,7 +178,7 @@ def test_configurations_are_checked_before_the_library_frees_them(
 
 @pytest.fixture
 def running(fifo: MarksReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(prof, "stamps", Stamps())
+    monkeypatch.setattr(prof, "stamps", Stamps(prof.stamps._is_running))
     (tmp_path / "out").mkdir()
     assert acl.init() == 0
     assert acl.prof.init(str(tmp_path / "out")) == 0
@@ -201,6 +229,9 @@ def test_the_rules_of_stamps(running: int) -> None:
     assert acl.prof.set_stamp_trace_message(number, "x" * 127, 127) == 0
     assert acl.prof.set_stamp_trace_message(number, "short", 128) == -1
     assert acl.prof.set_stamp_trace_message(number, 8, 1 << 20) == -1  # an address that nobody may read
+    wrong: list[Any] = [(None, 3), (0, 4), ("text", None)]
+    for message, length in wrong:
+        assert acl.prof.set_stamp_trace_message(number, message, length) == -1
     assert acl.prof.mark(99) == -1
     assert acl.prof.pop() == -1
     assert acl.prof.range_stop(number) == -1

@@ -320,9 +320,12 @@ def test_one_that_is_deleted_leaves_the_next_one_usable(
 
 def test_the_profiler_and_acl_are_one_state(library: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert acl.init() == 0
+    assert acl.prof.create_stamp() == 0
     subject = Profiler()
     assert acl.prof.init(str(tmp_path)) == 100002
+    assert acl.prof.destroy_stamp(acl.prof.create_stamp()) == 0
     subject.stop()
+    assert acl.prof.create_stamp() == 0
     assert acl.prof.init(str(tmp_path)) == 0
     caplog.clear()
     Profiler()

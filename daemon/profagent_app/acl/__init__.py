@@ -19,5 +19,4 @@ def init(config_path: str | None = None) -> int:
 
 def finalize() -> int:
     """`svp_acl_finalize`."""
-    prof.stamps.is_running = False
     return code_of(runtime().finalize)

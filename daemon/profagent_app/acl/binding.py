@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from functools import lru_cache
 from typing import Any, Callable, TypeVar
@@ -10,6 +11,7 @@ from profagent_app.errors import CallError, OrderError
 from profagent_app.runtime import Runtime
 
 T = TypeVar("T")
+INVALID_PARAM = 100000
 _log = logging.getLogger("profagent_app")
 
 
@@ -26,6 +28,9 @@ def value_of(nothing: T, function: Callable[..., T], *arguments: Any) -> tuple[T
     except (OrderError, CallError) as error:
         _log.warning("%s", error)
         return nothing, error.code
+    except (OSError, TypeError, ValueError, ctypes.ArgumentError) as error:  # what no argument may be
+        _log.warning("%s: %s", getattr(function, "__qualname__", function), error)
+        return nothing, INVALID_PARAM
 
 
 def code_of(function: Callable[..., Any], *arguments: Any) -> int:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from profagent_app.acl.binding import code_of, runtime, value_of
-from profagent_app.stamps import Stamps
+from profagent_app.runtime import Mode
+from profagent_app.stamps import FAILED, Stamps
 
 if TYPE_CHECKING:
     from profagent_app.runtime import Data
 
-stamps = Stamps()
+stamps = Stamps(lambda: runtime().mode is Mode.STARTED)
 
 
 def init(result_path: str) -> int:
@@ -21,16 +22,12 @@ def init(result_path: str) -> int:
 
 def start(config: int) -> int:
     """Record from now on."""
-    code = code_of(runtime().prof_start, config)
-    stamps.is_running = stamps.is_running or code == 0
-    return code
+    return code_of(runtime().prof_start, config)
 
 
 def stop(config: int) -> int:
     """Record no more; stamps do nothing from now on."""
-    code = code_of(runtime().prof_stop, config)
-    stamps.is_running = stamps.is_running and code != 0
-    return code
+    return code_of(runtime().prof_stop, config)
 
 
 def finalize() -> int:
@@ -56,7 +53,7 @@ def create_subscribe_config(time_info_switch: int, aic_metrics: int, fd: int) ->
     `fd` is the pipe's write end. The SS928's runtime takes no metrics here: those of pyACL's page (0xFF, none) are
     given to it as 0.
     """
-    if aic_metrics not in {0, 0xFF}:
+    if aic_metrics not in (0, 0xFF) or time_info_switch not in (0, 1):
         return 0
     runtime_ = runtime()
     return value_of(0, lambda: runtime_.create_subscribe_config(fd, time_info=bool(time_info_switch)))[0]
@@ -144,17 +141,17 @@ def create_stamp() -> int:
 
 def set_stamp_trace_message(stamp: int, msg: str | bytes | int, msg_len: int) -> int:
     """Set what the stamp says: a text, bytes, or the address of `msg_len` bytes."""
-    return stamps.set_message(stamp, msg, msg_len)
+    return value_of(FAILED, stamps.set_message, stamp, msg, msg_len)[0]
 
 
 def mark(stamp: int) -> int:
     """Mark this moment."""
-    return stamps.mark(stamp)
+    return value_of(FAILED, stamps.mark, stamp)[0]
 
 
 def push(stamp: int) -> int:
     """Begin a span."""
-    return stamps.push(stamp)
+    return value_of(FAILED, stamps.push, stamp)[0]
 
 
 def pop() -> int:
@@ -164,17 +161,17 @@ def pop() -> int:
 
 def range_start(stamp: int) -> tuple[int, int]:
     """Begin a range: its id, and a code."""
-    return stamps.range_start(stamp)
+    return value_of((0, FAILED), stamps.range_start, stamp)[0]
 
 
 def range_stop(range_id: int) -> int:
     """End a range."""
-    return stamps.range_stop(range_id)
+    return value_of(FAILED, stamps.range_stop, range_id)[0]
 
 
 def destroy_stamp(stamp: int) -> int:
     """Give a stamp back."""
-    return stamps.destroy(stamp)
+    return value_of(FAILED, stamps.destroy, stamp)[0]
 
 
 def _fitting(room: int, found: tuple[str, int]) -> tuple[str, int]:
