@@ -62,7 +62,9 @@ DEFAULTS: dict[str, Any] = {
     "sync_enable": True,
 }
 # What has no meaning on an SS928 when it is not the default.
-_NOT_HERE = ("profile_memory", "with_stack", "l2_cache", "hbm_ddr", "pcie", "data_process", "parallel_strategy")
+_NOT_HERE = (
+    "profile_memory", "with_stack", "l2_cache", "hbm_ddr", "pcie", "data_process", "parallel_strategy", "sync_enable",
+)  # fmt: skip
 _said: set[str] = set()
 
 
@@ -83,11 +85,21 @@ def checked(arguments: dict[str, Any]) -> dict[str, Any]:
     handler = parameters["on_trace_ready"]
     if getattr(handler, "dir_name", None) and "output_path" in arguments:
         _log.warning("Both on_trace_ready path and output_path are given: that of on_trace_ready is taken")
-    if parameters["profiler_level"] in {ProfilerLevel.Level0, ProfilerLevel.LevelNone}:
-        if parameters["aicore_metrics"] is not AicoreMetrics.AiCoreNone:
-            _log.warning("aicore_metrics needs Level1 or Level2: it is AiCoreNone now")
-        parameters["aicore_metrics"] = AicoreMetrics.AiCoreNone
+    _fit_level(parameters)
     return parameters
+
+
+def _fit_level(parameters: dict[str, Any]) -> None:
+    """Level and metrics go together: profiler_info has them as MindSpore would write them."""
+    if parameters["profiler_level"] is ProfilerLevel.LevelNone:
+        parameters["profiler_level"] = ProfilerLevel.Level0
+    has_metrics = parameters["aicore_metrics"] is not AicoreMetrics.AiCoreNone
+    if parameters["profiler_level"] is not ProfilerLevel.Level0:
+        if not has_metrics:
+            parameters["aicore_metrics"] = AicoreMetrics.PipeUtilization
+    elif has_metrics:
+        _log.warning("aicore_metrics needs Level1 or Level2: it is AiCoreNone now")
+        parameters["aicore_metrics"] = AicoreMetrics.AiCoreNone
 
 
 def _put_right(parameters: dict[str, Any]) -> None:
@@ -96,6 +108,10 @@ def _put_right(parameters: dict[str, Any]) -> None:
         if parameters[name] is not None and not callable(parameters[name]):
             _log.warning("%s must be callable; it is left out", name)
             parameters[name] = None
+    for name, default in DEFAULTS.items():
+        if isinstance(default, (bool, enum.Enum)) and not isinstance(parameters[name], type(default)):
+            _log.warning("%s must be of type %s: it is %s now", name, type(default).__name__, default)
+            parameters[name] = default
     if parameters["data_process"] and parameters["schedule"] is not None:
         _log.warning("data_process is not collected with a schedule: it is False now")
         parameters["data_process"] = False

@@ -8,6 +8,8 @@ And the analysis is made on the host: `profagent import`.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import json
 import logging
@@ -17,7 +19,7 @@ import socket
 import subprocess
 import time
 from types import TracebackType
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar, cast
 
 from profagent_app import marks
 from profagent_app.acl.binding import runtime as process_runtime
@@ -31,6 +33,20 @@ MAX_METADATA_BYTES = 100 * 1024 * 1024
 LONGEST_WORKER_NAME = 225
 
 _log = logging.getLogger("profagent_app")
+_F = TypeVar("_F", bound=Callable[..., None])
+
+
+def _logged(method: _F) -> _F:
+    """What goes wrong is logged and not raised: a profiler must not end the program."""
+
+    @functools.wraps(method)
+    def tried(*arguments: Any, **named: Any) -> None:
+        try:
+            method(*arguments, **named)
+        except Exception as error:  # noqa: BLE001
+            _log.error("Profiler %s failed: %s", method.__name__, error)
+
+    return cast("_F", tried)
 
 
 class Collection:
@@ -60,8 +76,14 @@ class Collection:
         now = time.time()
         stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(now)) + f"{int(now * 1000) % 1000:03d}"
         directory = os.path.join(os.path.realpath(output), f"{worker}_{os.getpid()}_{stamp}_ascend_ms")
+        os.makedirs(directory, mode=0o750, exist_ok=True)
+        try:
+            self._runtime.prof_init(directory)
+        except ProgramError:
+            with contextlib.suppress(OSError):  # another Profiler's of this millisecond
+                os.rmdir(directory)
+            raise
         os.makedirs(os.path.join(directory, "ASCEND_PROFILER_OUTPUT"), mode=0o750, exist_ok=True)
-        self._runtime.prof_init(directory)
         self.directory = directory
         self._config = self._runtime.create_config(data_types(self._parameters))
 
@@ -136,12 +158,13 @@ class Profiler:
         try:
             self._collection = Collection(self._parameters, runtime or process_runtime())
             self._collection.open_job()
-        except (ProgramError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - a profiler must not end the program
             _log.error("the profiler cannot collect: %s", error)
             self._collection = None
         if self._parameters["start_profile"]:
             self.start()
 
+    @_logged
     def start(self) -> None:
         """Start collecting, at the first step's action."""
         if self._has_started:
@@ -152,6 +175,7 @@ class Profiler:
         self._transit(ProfilerAction.NONE, self.current_action)
         self._step_began_ns = time.time_ns()
 
+    @_logged
     def step(self) -> None:
         """End a step, and begin the next one; needs a schedule."""
         if not self._has_schedule:
@@ -167,6 +191,7 @@ class Profiler:
         self._transit(before, self.current_action)
         self._never_stepped = False
 
+    @_logged
     def stop(self) -> None:
         """Stop collecting."""
         if self._never_stepped:
@@ -183,6 +208,7 @@ class Profiler:
             self._do(("stop", "finalize"))
         self._do(("close_job",))
 
+    @_logged
     def analyse(
         self,
         offline_path: str | None = None,
@@ -207,6 +233,7 @@ class Profiler:
             _import(self._collection.directory, wait=mode != "async")
 
     @classmethod
+    @_logged
     def offline_analyse(
         cls,
         path: str,
@@ -226,10 +253,12 @@ class Profiler:
         for each in found:
             _import(each, wait=True)
 
+    @_logged
     def add_metadata(self, key: str, value: str) -> None:
         """Keep a text beside the results."""
         self._add(key, value, value)
 
+    @_logged
     def add_metadata_json(self, key: str, value: str) -> None:
         """Keep a JSON text beside the results."""
         try:
@@ -261,7 +290,7 @@ class Profiler:
         for step in steps:
             try:
                 getattr(self._collection, step)()
-            except Exception as error:  # noqa: BLE001 - a profiler must not end the program
+            except Exception as error:  # noqa: BLE001 - the next ones are to be done
                 _log.error("Profiler %s failed: %s", step, error)
 
     def _end_step(self) -> None:
@@ -299,9 +328,13 @@ class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
         analyse_flag: bool = True,
         async_mode: bool = False,
     ) -> None:
-        if worker_name is not None and len(worker_name) > LONGEST_WORKER_NAME:
+        is_name = isinstance(worker_name, str) and len(worker_name) <= LONGEST_WORKER_NAME
+        if worker_name is not None and not is_name:
             _log.warning("worker_name must be a string of at most %d characters; it is left out", LONGEST_WORKER_NAME)
             worker_name = None
+        if dir_name is not None and not isinstance(dir_name, (str, os.PathLike)):
+            _log.warning("dir_name must be a path; it is left out")
+            dir_name = None
         self.dir_name, self.worker_name = dir_name, worker_name
         self._is_wanted, self._is_async = analyse_flag, async_mode
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -190,6 +192,12 @@ def test_the_handlers_directory_and_name_win(ready: Runtime, tmp_path: Path, cap
         (lambda it: it.add_metadata("a", 1), "must be string"),
         (lambda it: it.add_metadata_json("a", "{"), "must be a JSON text"),
         (lambda it: it.analyse(offline_path="/nowhere"), "Expected a *_ascend_ms_* directory"),
+        (lambda it: it.offline_analyse(None), "offline_analyse failed"),
+        (lambda it: it.analyse(offline_path=5), "analyse failed"),
+        (lambda it: it.add_metadata([], "a"), "must be string"),
+        (lambda it: tensorboard_trace_handler(worker_name=5), "worker_name must be a string"),  # type: ignore[arg-type]
+        (lambda it: tensorboard_trace_handler(dir_name=5), "dir_name must be a path"),  # type: ignore[arg-type]
+        (lambda it: Profiler(on_trace_ready=tensorboard_trace_handler("a\0")), "the profiler cannot collect"),
     ],
 )
 def test_what_is_wrong_is_logged_and_not_raised(
@@ -222,10 +230,10 @@ def test_metadata_is_written_at_the_end(ready: Runtime, tmp_path: Path) -> None:
 
 
 def test_what_an_ss928_cannot_do_is_said_once(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
-    wants = {"pcie": True, "with_stack": True, "aicore_metrics": AicoreMetrics.L2Cache}
+    wants = {"pcie": True, "with_stack": True, "sync_enable": False, "aicore_metrics": AicoreMetrics.L2Cache}
     Profiler(**wants, start_profile=False, runtime=ready)
     Profiler(**wants, start_profile=False, runtime=ready)
-    for text in ("pcie has no meaning", "with_stack has no meaning", "ArithmeticUtilization only"):
+    for text in ("pcie has no meaning", "with_stack has", "sync_enable has", "ArithmeticUtilization only"):
         assert caplog.text.count(text) == 1
 
 
@@ -277,7 +285,9 @@ def test_a_start_after_a_stop_is_a_new_job(
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
-def test_a_start_with_a_model_loaded_names_the_rule(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_with_a_model_loaded_names_the_rule_and_leaves_nothing(
+    ready: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     subject = Profiler(runtime=ready)
     ready.load_model(MODEL)
     subject.stop()
@@ -285,6 +295,28 @@ def test_a_start_with_a_model_loaded_names_the_rule(ready: Runtime, caplog: pyte
     assert "call prof_init before a model is loaded" in caplog.text
     subject.stop()
     assert ready.mode is Mode.OFF
+    assert len(list(the_directory(tmp_path).glob("JOB*"))) == 1
+
+
+def test_only_the_owner_and_its_group_see_the_results(ready: Runtime, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    Profiler(runtime=ready).stop()
+    os.umask(before)
+    directory = the_directory(tmp_path)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (directory, *directory.glob("ASCEND*"))} == {0o750}
+
+
+def test_a_repeat_goes_on_with_the_job_that_there_is(ready: Runtime, tmp_path: Path) -> None:
+    """No model that is loaded already would be recorded in another."""
+    seen: list[str] = []
+    plan = schedule(wait=0, active=1, repeat=2)
+    with Profiler(schedule=plan, on_trace_ready=lambda it: seen.append(it.directory), runtime=ready) as subject:
+        model = ready.load_model(MODEL)
+        for _ in range(2):
+            ready.execute(model, 0, 0)
+            subject.step()
+    assert seen == [str(the_directory(tmp_path))] * 2
+    assert (jobs(tmp_path), aicore_logs(tmp_path)) == (1, 2)
 
 
 def test_on_trace_ready_may_take_nothing(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
@@ -344,6 +376,11 @@ def test_the_profiler_and_acl_are_one_state(library: str, tmp_path: Path, caplog
         ({"output_path": 5}, "output_path", "./data", "output_path must be"),
         ({"output_path": ""}, "output_path", "./data", "output_path must be"),
         ({"on_trace_ready": 5}, "on_trace_ready", None, "on_trace_ready must be callable"),
+        ({"profiler_level": "Level1"}, "profiler_level", "Level0", "profiler_level must be of type ProfilerLevel"),
+        ({"aicore_metrics": [1]}, "aicore_metrics", "AiCoreNone", "aicore_metrics must be of type AicoreMetrics"),
+        ({"start_profile": "no"}, "start_profile", True, "start_profile must be of type bool"),
+        ({"profiler_level": ProfilerLevel.LevelNone}, "profiler_level", "Level0", ""),
+        ({"profiler_level": ProfilerLevel.Level2}, "aicore_metrics", "PipeUtilization", ""),
     ],
 )
 def test_arguments_that_are_put_right(
