@@ -87,6 +87,7 @@ NO_PIPES = (
     "the PMU columns are N/A: the other tool's files have no shares of pipes; it records them with PipeUtilization of"
     " aic_metrics, and as MindSpore's and PyTorch's profilers with Level1"
 )
+SIMULATED_MARK = "  *** simulated: these figures are invented ***"
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 

@@ -9,7 +9,14 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.provenance import events_line, ledger_lines, not_final_lines, provenance_lines, provenance_of
+from profagent.cli.provenance import (
+    SIMULATED_MARK,
+    events_line,
+    ledger_lines,
+    not_final_lines,
+    provenance_lines,
+    provenance_of,
+)
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import (
     ACL_STATISTIC,
@@ -101,7 +108,7 @@ def shown_as_document(shown: Shown) -> dict[str, Any]:
 
 def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
     """Lines for a terminal of so many columns (0: any): a heading, tables, ledger, what the PMU columns stand on."""
-    mark = "  *** simulated: these figures are invented ***" if shown.provenance["simulated"] else ""
+    mark = SIMULATED_MARK if shown.provenance["simulated"] else ""
     yield printable(f"{shown.provenance['job']}  session {shown.provenance['session']}{mark}")
     if shown.inferences < shown.known_inferences:
         yield f"{shown.inferences} of {shown.known_inferences} inferences shown; --last N shows more"
@@ -181,8 +188,9 @@ async def show_command(*, target: Target, choice: Choice, as_json: bool, columns
 async def _other_sources(target: Target) -> str:
     """What a session without a JOB has."""
     async with reading(target.database) as connection:
-        session = (await find_session(connection, target.session)).session
-        return f"session {session}: {events_line(await event_counts(connection, session)) or 'nothing'}; no JOB"
+        found = await find_session(connection, target.session)
+        events = events_line(await event_counts(connection, found.session)) or "nothing"
+    return f"session {found.session}: {events}; no JOB{SIMULATED_MARK if found.simulated else ''}"
 
 
 @click.group("export")

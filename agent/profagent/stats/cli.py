@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from profagent.cli import options
-from profagent.cli.provenance import doubt_line, likely_counters, provenance_lines
+from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines
 from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, fitted_lines, printable, sheet_pieces, toned
 from profagent.errors import UsageError
@@ -126,7 +126,7 @@ def _sorted(answer: Stats, column: str | None) -> list[Row]:
 def _heading(answer: Stats) -> str:
     jobs = ", ".join(each["job"] for each in answer.provenance)
     session = "".join(f"session {each['session']}, " for each in answer.provenance[:1])
-    mark = "  *** simulated: these figures are invented ***" if answer.is_simulated else ""
+    mark = SIMULATED_MARK if answer.is_simulated else ""
     return f"{session}{jobs or 'no JOB'}: by {answer.by}{mark}"
 
 

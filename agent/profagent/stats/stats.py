@@ -217,18 +217,17 @@ _OF_AICORE_LAYERS = ("layer", "type")
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Rows by falling total, in `unit`; what was left out, and where each JOB's figures come from."""
+    """Rows by falling total, in `unit`; what was left out, and where each JOB's figures come from.
+
+    `is_simulated`: the figures are invented.
+    """
 
     by: StatsBy
     unit: Unit
     rows: list[Row]
     left_out: list[LeftOut]
     provenance: list[dict[str, Any]]
-
-    @property
-    def is_simulated(self) -> bool:
-        """Whether any of the figures are invented."""
-        return any(each["simulated"] for each in self.provenance)
+    is_simulated: bool
 
 
 async def stats(
@@ -252,21 +251,24 @@ async def stats(
         found = await find_session(connection, session)
         if await is_cleared(connection, found.session):
             return await _kept(connection, found, by, job=job, skip=skip)
+        is_simulated = found.simulated
         scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
         provenance = [await provenance_of(connection, scope) for scope in scopes]
         # Beside what was recorded stands what another tool told.
         if by == "step":
             steps = [Row(*row, None) for row in await step_figures(connection, found.session)]
-            return Stats(by, "us", steps + await _told(connection, found.session, by), [], provenance)
+            return Stats(by, "us", steps + await _told(connection, found.session, by), [], provenance, is_simulated)
         if by == "api":
             calls = [call for scope in scopes for call in await call_series(connection, scope)]
-            return Stats(by, "us", call_rows(calls) + await _told(connection, found.session, by), [], provenance)
+            return Stats(
+                by, "us", call_rows(calls) + await _told(connection, found.session, by), [], provenance, is_simulated
+            )
         unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
         in_us, has_layers = not _is_unknown(scopes), by in _OF_AICORE_LAYERS
         rows = JobRows(by, skip)
         for scope in scopes:
             rows.add(await records_of(readers, scope, in_us=in_us, has_layers=has_layers))
-        return Stats(by, unit, rows.rows(), rows.left_out(), provenance)
+        return Stats(by, unit, rows.rows(), rows.left_out(), provenance, is_simulated)
 
 
 async def _kept(
@@ -284,7 +286,8 @@ async def _kept(
         [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by not in NOT_OF_INFERENCES else []
     )
     jobs = await jobs_of(connection, session.session)
-    return Stats(by, unit, rows, left_out, [await provenance_of(connection, Scope(session, row)) for row in jobs])
+    provenance = [await provenance_of(connection, Scope(session, row)) for row in jobs]
+    return Stats(by, unit, rows, left_out, provenance, session.simulated)
 
 
 async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:

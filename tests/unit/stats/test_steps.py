@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.cli.main import run
+from profagent.cli.provenance import SIMULATED_MARK
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, START_US, mark, spooled
 
@@ -19,6 +20,16 @@ def rows_of(directory: Path, capsys: pytest.CaptureFixture[str]) -> dict[tuple[s
     assert run(["stats", str(directory), "--by", "step", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["rows"]
     return {(row["step"], row["range"]): (row["count"], row["total"], round(row["share"], 2)) for row in found}
+
+
+def test_what_was_made_up_has_the_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = str(spooled(tmp_path / MARKS, mark(Kind.SPAN, "frame", *at(0, 800))))
+    (tmp_path / MARKS / "simulated").write_text("")
+    assert run(["stats", directory, "--by", "step", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["simulated"] is True
+    for command in (["stats", directory, "--by", "step"], ["show", "-dir", directory]):
+        assert run(command) == 0
+        assert SIMULATED_MARK in capsys.readouterr().out
 
 
 def at(begin: int, end: int) -> tuple[int, int]:
