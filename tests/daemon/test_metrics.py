@@ -50,13 +50,22 @@ def test_the_npus_node_is_read_by_names(board: Path) -> None:
 
 
 def test_columns_may_come_in_any_order_and_sections_may_be_missing(board: Path) -> None:
-    text = "---svp_nnn runtime info---\n hw_utilization mac_utilization device_id\n 12% 7% 0\n"
+    text = "---svp_nnn runtime info---\n hw_utilization mac_utilization device_id aacpu_err_cnt\n 12% 7% 0 3\n"
     (board / "proc/umap/svp_npu").rename(board / "proc/umap/svp_nnn")
     (board / "proc/umap/svp_nnn").write_text(text)
     assert named(list(collectors.npu(board))) == {
         "npu.hw_utilization": ("%", 12.0),
         "npu.mac_utilization": ("%", 7.0),
+        "npu.aicpu_err_cnt": ("", 3.0),
     }
+
+
+def test_a_thermal_zone_that_does_not_answer_takes_no_other_away(board: Path) -> None:
+    (board / "sys/class/thermal/thermal_zone1/temp").mkdir(parents=True)  # reading it fails
+    assert named(list(collectors.thermal(board))) == {"thermal.0": ("C", 51.234)}
+    (board / "sys/class/thermal/thermal_zone0/temp").unlink()
+    with pytest.raises(IsADirectoryError):
+        list(collectors.thermal(board))
 
 
 @pytest.mark.parametrize("cut", range(0, len(UMAP), 97))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Who is neither the owner nor of the group gets nothing, and the group writes nothing (manual, constraints of use).
 WANTED_UMASK = 0o027
 NPU_NODES = ("svp_npu", "svp_nnn")
-ERROR_COLUMNS = ("timeout_err_cnt", "hw_err_cnt", "aicpu_err_cnt")
+ERROR_COLUMNS = ("timeout_err_cnt", "hw_err_cnt", "aicpu_err_cnt", "aacpu_err_cnt")
 # A minute of a large model at 15 inferences a second.
 LEAST_FREE_BYTES = 64_000_000
 # A root of some programs has that many directories; each JOB takes two watches more.

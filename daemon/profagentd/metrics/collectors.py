@@ -53,9 +53,10 @@ def npu(board: Path) -> Iterator[Sample]:
     """Utilisation, errors and tasks of the NPU, by /proc/umap/svp_npu (svp_nnn in some SDKs)."""
     for section, columns in umap_tables(_first_text(board, "proc/umap/svp_npu", "proc/umap/svp_nnn")):
         for column, value in columns.items():
-            unit = _NPU.get((section, column))
+            name = column.replace("aacpu", "aicpu")  # so SDKs of 2025 call it
+            unit = _NPU.get((section, name))
             if unit is not None:
-                yield Sample(f"npu.{column}", unit, value)
+                yield Sample(f"npu.{name}", unit, value)
 
 
 def umap_tables(text: str) -> Iterator[tuple[str, dict[str, float]]]:
@@ -92,13 +93,21 @@ def power(board: Path) -> Iterator[Sample]:
         yield Sample(f"power.{label}", "C" if is_temperature else "mV", float(value))
 
 
-def thermal(board: Path) -> Iterator[Sample]:
-    """Each thermal zone of the kernel."""
-    zones = sorted((board / "sys/class/thermal").glob("thermal_zone*"))
-    if not zones:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(board / "sys/class/thermal/thermal_zone*"))
-    for zone in zones:
-        yield Sample(f"thermal.{zone.name[len('thermal_zone') :]}", "C", int(_text(zone / "temp")) / 1000)
+def thermal(board: Path) -> Iterable[Sample]:
+    """Each thermal zone of the kernel that answers."""
+    pattern = board / "sys/class/thermal/thermal_zone*"
+    problem: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(pattern))
+    samples: list[Sample] = []
+    for zone in sorted(pattern.parent.glob(pattern.name)):
+        try:
+            value = int(_text(zone / "temp")) / 1000
+        except OSError as error:  # of a part that is switched off, e.g.
+            problem = error
+            continue
+        samples.append(Sample(f"thermal.{zone.name[len('thermal_zone') :]}", "C", value))
+    if not samples:
+        raise problem
+    return samples
 
 
 def memory(board: Path) -> Iterator[Sample]:

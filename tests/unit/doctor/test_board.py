@@ -81,6 +81,8 @@ def test_errors_that_the_driver_counts() -> None:
     assert "timeout_err_cnt 3" in finding.evidence
     assert "reboot" in finding.remedy
     assert found("npu-errors", replace(BOARD, umap=(UmapNode("svp_npu", text="of no kind"),))).mark is UNKNOWN
+    newer = replace(BOARD, umap=(UmapNode("svp_nnn", text=" hw_err_cnt aacpu_err_cnt\n 0 2\n"),))
+    assert found("npu-errors", newer).evidence.startswith("hw_err_cnt 0, aacpu_err_cnt 2")
 
 
 @pytest.mark.parametrize(("text", "mark"), [("0027", GOOD), ("0077", GOOD), ("0022", BAD), ("0007", BAD), ("?", BAD)])
