@@ -18,6 +18,7 @@ from profagentd.loop import in_time
 from profagentd.retention.losses import space_of
 from profagentd.sources.acl_json import candidates, load_json
 from profagentd.sources.files import Place, is_remote_kind, kind_at, open_directory, remote_mounts
+from profagentd.sources.job import JobSource
 from profagentd.sources.state import JobState, npu_processes
 from profagentd.sources.walk import directories_of, find_jobs
 
@@ -324,7 +325,8 @@ class Examiner:
             yield "acl-json", partial(acl_facts, b"", (), tuple(self._watch.acl_json))
 
     def _sources_of(self, root: bytes) -> Iterator[tuple[str, Work]]:
-        jobs = [job for job in reversed(self._board.jobs) if job.place.root == root]
+        found = [job for job in reversed(self._board.jobs) if job.place.root == root]
+        jobs = [job for job in found if job.source.name == JobSource.name]  # spools are none
         places = [job.place for job in jobs]
         open_jobs = sum(job.state is JobState.OPEN for job in jobs)
         yield f"root {text(root)}", partial(root_facts, self._filesystem, root, self._watch.depth, places, open_jobs)

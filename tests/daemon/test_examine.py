@@ -22,6 +22,7 @@ from tests.daemon.board_files import BOOTED_S, UMAP_SAMPLE, add_process, make_bo
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import Daemon, environment, make_job, serving
 from tests.fakes.hung_mount import hung_mount
+from tests.fakes.spooled import METRICS
 
 PATIENCE_S = 60.0
 
@@ -67,6 +68,7 @@ def test_a_daemon_tells_of_its_board(board: Path, tmp_path: Path) -> None:
     root = tmp_path / "output"
     job = make_job(root)
     job.chmod(0o750)
+    (root / METRICS).mkdir()  # no JOB
     write(root / "acl.json", acl_json(root)[:-2] + ",}}")
     add_process(board, 7, "main", "0027")
     add_process(board, 8, "other", has_npu=False)
