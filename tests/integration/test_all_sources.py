@@ -1,10 +1,10 @@
-"""All four sources of a board at once, for a host that knows nothing of three of them."""
+"""All four sources of a board: for a host that knows nothing of three, and of a daemon that has none of these."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profagent.ingest.decoder import DECODERS
 from profagent.record.record import RecordOptions, record
@@ -13,6 +13,8 @@ from tests.daemon.daemon_process import content, running
 from tests.integration.board import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 EVERYTHING = "ops,marks,metrics"
@@ -23,17 +25,8 @@ async def test_an_older_host_mirrors_counts_and_notes_what_it_does_not_know(
 ) -> None:
     for source in EVERYTHING.split(","):
         monkeypatch.delitem(DECODERS, source, raising=False)
-    (tmp_path / "board").mkdir()
-    simulated = ("--simulate", "--for", "2", "--rate", "20", "--metrics-hz", "10", "--root", tmp_path / "board")
     workspace = Workspace(tmp_path / "workspace")
-    with running(*simulated, "--spools", EVERYTHING, "--spool-dir", tmp_path / "spools") as daemon:
-        options = RecordOptions((daemon.address,), workspace, backlog=True)
-        stop = asyncio.Event()
-        recording = asyncio.create_task(record(options, lambda _: None, stop))
-        assert await asyncio.to_thread(eventually, lambda: _have_come(tmp_path, workspace))
-        stop.set()
-        summary = await recording
-        spools = {each.name: content(each) for each in (tmp_path / "spools").iterdir() if each.is_dir()}
+    summary, spools = await _recorded(tmp_path, workspace, EVERYTHING, lambda: _have_come(tmp_path, workspace))
     assert summary["complete"], summary["ledger"]
     assert summary["ledger"]["note"]["no-decoder"] == len(spools) == 3
     mirrors = {each.name: content(each) for each in workspace.root.glob("mirror/*/*") if each.name in spools}
@@ -42,15 +35,46 @@ async def test_an_older_host_mirrors_counts_and_notes_what_it_does_not_know(
     }
 
 
+async def test_a_host_that_knows_all_of_them_records_a_daemon_that_has_jobs_alone(tmp_path: Path) -> None:
+    assert set(EVERYTHING.split(",")) < set(DECODERS)
+    workspace = Workspace(tmp_path / "workspace")
+    summary, spools = await _recorded(tmp_path, workspace, "", lambda: _jobs_are_here(tmp_path, workspace))
+    assert summary["complete"], summary["ledger"]
+    assert (len(summary["jobs"]), summary["records"]["aicore"] > 0) == (1, True)
+    assert not spools
+    assert not any(summary["events"].values())
+    assert "no-decoder" not in summary["ledger"]["note"]
+
+
+async def _recorded(
+    folder: Path, workspace: Workspace, spools: str, is_here: Callable[[], bool]
+) -> tuple[dict[str, Any], dict[str, dict[bytes, bytes]]]:
+    """The summary of a simulated board with such spools that is recorded until it `is_here`, and what is in these."""
+    (folder / "board").mkdir()
+    simulated = ("--simulate", "--for", "2", "--rate", "20", "--metrics-hz", "10", "--root", folder / "board")
+    with running(*simulated, "--spools", spools, "--spool-dir", folder / "spools") as daemon:
+        options = RecordOptions((daemon.address,), workspace, backlog=True)
+        stop = asyncio.Event()
+        recording = asyncio.create_task(record(options, lambda _: None, stop))
+        assert await asyncio.to_thread(eventually, is_here)
+        stop.set()
+        summary = await recording
+        return summary, {each.name: content(each) for each in (folder / "spools").glob("*") if each.is_dir()}
+
+
 def _have_come(folder: Path, workspace: Workspace) -> bool:
     """Whether the JOB is here, and every segment of the three spools with its end."""
     here = {each.name: content(each) for each in workspace.root.glob("mirror/*/*")}
-    jobs = {each.name: content(each) for each in (folder / "board").glob("JOB*")}
     spools = {each.name: content(each) for each in (folder / "spools").glob("*") if each.is_dir()}
     ends = [(name, path + b".done") for name, files in spools.items() for path in files if path.isdigit()]
-    is_whole = all(here.get(name) == files for name, files in jobs.items())
     has_ends = all(end in spools[name] and end in here.get(name, {}) for name, end in ends)
-    return len(jobs) == 1 and len(spools) == 3 and all(spools.values()) and is_whole and has_ends
+    return len(spools) == 3 and all(spools.values()) and has_ends and _jobs_are_here(folder, workspace)
+
+
+def _jobs_are_here(folder: Path, workspace: Workspace) -> bool:
+    here = {each.name: content(each) for each in workspace.root.glob("mirror/*/*")}
+    jobs = {each.name: content(each) for each in (folder / "board").glob("JOB*")}
+    return len(jobs) == 1 and all(here.get(name) == files for name, files in jobs.items())
 
 
 def _segments(files: dict[bytes, bytes]) -> dict[bytes, bytes]:

@@ -809,7 +809,7 @@ class MeasureJobRequest(google.protobuf.message.Message):
 
     NAME_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """`JOB` and 29 letters A to Z."""
+    """As JobStatus.name."""
     def __init__(
         self,
         *,
@@ -863,7 +863,7 @@ class JobStatus(google.protobuf.message.Message):
     handle: builtins.int
     """Names the JOB for the length of this stream."""
     name: builtins.str
-    """`JOB` and 29 letters A to Z."""
+    """`JOB` and 29 letters A to Z; of other sources as `OPS-program-20261123T140000123Z`."""
     directory: builtins.str
     """The directory on the board; for people, never to be used as a path by a client."""
     state: global___JobState.ValueType
