@@ -17,6 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from profagent.errors import UsageError
+from profagent.link.session import State
 from profagent.record.exposition import exposed
 from tests.fakes.ports import own_port
 from tests.integration.board import eventually, running
@@ -132,9 +133,45 @@ def test_every_panel_of_the_dashboard_shows_a_real_capture(tmp_path: Path) -> No
         fetched(url)
 
 
+def test_a_board_that_was_refused_has_a_link_that_is_closed(tmp_path: Path) -> None:
+    with (
+        running("--root", tmp_path, "--identity", "twin") as first,
+        running("--root", tmp_path, "--identity", "twin") as second,
+        started(
+            *("record", "--board", first.address, "--board", second.address),
+            *("--workspace", tmp_path / "ws", "--metrics-listen", "127.0.0.1:0"),
+        ) as host,
+    ):
+        url = host.err.until("metrics for Prometheus: ")[-1].rpartition(" ")[2]
+        refused = host.err.until("has the identity")[-1].partition(": ")[0]
+
+        def value(name: str, **labels: str) -> float:
+            sought = {"board": refused, **labels}
+            return next(each for labels, each in samples(fetched(url))[f"profagent_{name}"] if labels == sought)
+
+        assert eventually(lambda: value("capturing") == 0)
+        states = {state.value: value("link_state", state=state.value) for state in State}
+        assert [state for state in states if states[state]] == ["closed"]
+        assert (value("link_up"), value("links_lost_total")) == (0, 0)
+
+
+def promtool(*arguments: str | Path) -> None:
+    ended = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
 def test_promtool_takes_the_rules() -> None:
-    ended = subprocess.run(["promtool", "check", "rules", RULES], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    promtool("check", "rules", RULES)
+
+
+def test_a_capture_that_ended_while_others_go_on_is_told(tmp_path: Path) -> None:
+    capturing = {"refused": "0x9", "goes on": "1x9"}
+    series = [{"series": f'profagent_capturing{{board="{board}"}}', "values": capturing[board]} for board in capturing]
+    told = 'ALERTS{alertname="ProfagentCaptureEnded", alertstate="firing", board="refused", severity="warning"}'
+    firing = {"expr": 'ALERTS{alertstate="firing"}', "eval_time": "6m", "exp_samples": [{"labels": told, "value": 1}]}
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": [firing]}
+    (tmp_path / "tests.yml").write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
+    promtool("test", "rules", tmp_path / "tests.yml")
 
 
 @pytest.mark.parametrize("address", ["9464", ":9464", "127.0.0.1:http", "203.0.113.1:9464", "127.0.0.1:99999"])

@@ -293,18 +293,21 @@ class Capture:
         A first connection that fails raises UnreachableError unless the capture is patient.
         """
         session = self.session
-        while session.state is not State.CLOSED:
-            await self._pause()
-            if self.stop.is_set():
-                session.stop()
-            elif session.awaits_room:
-                session.room(has_room=await self.sink.has_room(), now=_now())
-            else:
-                session.tick(_now())
-            if session.state is State.CONNECTING:
-                await self._try_to_follow()
-            for event in session.events_received():
-                self.tell(event)
+        try:
+            while session.state is not State.CLOSED:
+                await self._pause()
+                if self.stop.is_set():
+                    session.stop()
+                elif session.awaits_room:
+                    session.room(has_room=await self.sink.has_room(), now=_now())
+                else:
+                    session.tick(_now())
+                if session.state is State.CONNECTING:
+                    await self._try_to_follow()
+                for event in session.events_received():
+                    self.tell(event)
+        finally:
+            session.stop()
         if session.error is not None:
             raise session.error
 

@@ -53,7 +53,7 @@ class Exposition:
         self.capturing = self._gauge("capturing", "1 while the board is captured.")
         self.link_up = self._gauge("link_up", "1 while the board's stream is open.")
         self.link_state = self._gauge("link_state", "1 for the state that the link is in.", "state")
-        self.links_lost = self._counter("links_lost_total", "Streams that were lost.")
+        self.links_lost = self._counter("links_lost_total", "Streams that were open and were lost.")
         self.lag_bytes = self._gauge("lag_bytes", "Bytes that the board has and has not sent.")
         self.arrival_s = self._gauge("arrival_delay_seconds", "From an inference's end to its arrival; the last one's.")
         self.collections = self._gauge(
@@ -102,8 +102,8 @@ def exposed(address: str) -> Iterator[tuple[Exposition, str]]:
         thread.join()
 
 
-def _is_in(session: LinkSession, state: State) -> float:
-    return float(session.state is state)
+def _is_in(session: LinkSession, *states: State) -> float:
+    return float(session.state in states)
 
 
 class Measured:
@@ -111,7 +111,7 @@ class Measured:
 
     def __init__(self, observer: Observer, exposition: Exposition, board: str) -> None:
         self._observer, self._to, self._board = observer, exposition, board
-        self._ahead_us = 0
+        self._ahead_us, self._has_link = 0, False
         self._timed: LRUCache[tuple[str, object, int], bool] = LRUCache(REMEMBERED_INFERENCES)
         self._names: LRUCache[tuple[str, str], dict[int, tuple[str, str]]] = LRUCache(REMEMBERED_LOGS)
         self._losses: dict[object, list[tuple[str, int]]] = {}
@@ -125,26 +125,27 @@ class Measured:
         """Tell of the link of this capture."""
         session = capture.session
         self._to.lag_bytes.labels(self._board).set_function(lambda: session.lag_bytes)
+        is_up = partial(_is_in, session, State.FOLLOWING, State.LAGGING)
+        self._to.link_up.labels(self._board).set_function(is_up)
         for state in State:
             self._to.link_state.labels(self._board, state.value).set_function(partial(_is_in, session, state))
 
     def ended(self) -> None:
         """The capture is over."""
         self._to.capturing.labels(self._board).set(0)
-        self._to.link_up.labels(self._board).set(0)
 
     def linked(self, board: Board, role: str) -> None:
         """As of Observer."""
         self._ahead_us = board.clocks.wall_us - time.time_ns() // 1000
         simulated = str(board.simulated).lower()
         self._to.info.labels(self._board, board.hostname, board.identity, board.model, simulated).set(1)
-        self._to.link_up.labels(self._board).set(1)
+        self._has_link = True
         self._observer.linked(board, role)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """As of Observer."""
-        self._to.link_up.labels(self._board).set(0)
-        self._to.links_lost.labels(self._board).inc()
+        self._to.links_lost.labels(self._board).inc(self._has_link)
+        self._has_link = False
         self._observer.unlinked(error, wait_s)
 
     def remark(self, text: str) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from profagent.errors import UnreachableError
 from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, InferenceTimed, JobChanges, KeptLoss, LinkLedger, SourceRows
 from profagent.link.messages import JobStatus
 from profagent.record.exposition import Exposition, Measured
+from tests.unit.record.link import board
 
 NAME = parse_log_name("data/aacore.0.net.3.1.1.1.7")
 LOSS, NOTE = reasons.DISK_FULL, reasons.SEQUENCE_GAP
@@ -61,6 +63,16 @@ def test_a_metric_has_its_last_value(measured: Measured) -> None:
     measured.changed([JobChanges("METRICS-x", "", [names, rows])])
     assert value(measured, "metric", name="npu.temperature", unit="C") == 41.5
     assert value(measured, "records_total", kind="metric") == 2
+
+
+def test_a_stream_that_was_open_is_lost_once_and_one_that_never_was_is_not(measured: Measured) -> None:
+    away = UnreachableError("away", hint="wait")
+    measured.unlinked(away, 1.0)
+    assert value(measured, "links_lost_total") == 0
+    measured.linked(board(), "operator")
+    for _ in range(3):
+        measured.unlinked(away, 1.0)
+    assert value(measured, "links_lost_total") == 1
 
 
 def test_collections_that_are_gone_count_nothing(measured: Measured) -> None:
