@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -32,6 +33,8 @@ LESS = ("p", "change(us)", "BASE(us)", "NEW(us)")
 BOUNDS = (Column("BASE bound"), Column("NEW bound"))
 OTHER_KINDS = ("moved", "retyped", "renamed", "fused", "split", "inserted", "removed")
 FAILED = "FAILED"
+# Forges take 65,536 characters in a comment: so many layers of all models are in Markdown, and in a condition's line.
+MOST_ROWS, MOST_NAMED = 100, 20
 # The column that says slower or faster.
 WHAT = 1
 SIMULATED = "*** simulated: figures are invented ***"
@@ -89,8 +92,10 @@ def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: st
         return f"cannot tell {condition.text}: {undecided}"
     if not failing:
         return f"passed {condition.text}"
-    found = ", ".join(f"{change.name} {_change_text(change)}" for change in failing)
-    return f"{FAILED} {condition.text}: {found}"
+    largest = nlargest(MOST_NAMED, failing, key=lambda change: abs(change.difference))
+    found = ", ".join(f"{change.name} {_change_text(change)}" for change in largest)
+    rest = f", and {len(failing) - MOST_NAMED:,} smaller changes" if len(failing) > MOST_NAMED else ""
+    return f"{FAILED} {condition.text}: {found}{rest}"
 
 
 def _change_text(change: Change) -> str:
@@ -143,12 +148,21 @@ def _bounds(model: ModelDiff, match: Match) -> tuple[str | None, ...]:
     return tuple(run.bound_of(places[0]) if len(places) == 1 else None for run, places in sides)
 
 
-def _markdown_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+def _markdown_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], most: int) -> Iterator[str]:
+    """The rows of the `most` largest changes, in their order, and how many others there are."""
     yield f"| {' | '.join(column.title for column in columns)} |"
     yield f"|{'|'.join('---' if column.decimals is None else '---:' for column in columns)}|"
-    for row in rows:
-        cells = (markdown(cell_text(*each)) for each in zip(columns, row, strict=True))
+    for at in sorted(nlargest(most, range(len(rows)), key=lambda at: _changed_us(rows[at]))):
+        cells = (markdown(cell_text(*each)) for each in zip(columns, rows[at], strict=True))
         yield f"| {' | '.join(cells)} |"
+    if len(rows) > most:
+        yield from ("", f"… and {len(rows) - most:,} smaller changes: `--json` has all")
+
+
+def _changed_us(row: Sequence[Cell]) -> float:
+    """By how much a row's layer changed; one that only one run has, by all its time."""
+    _, _, base, new, *_ = row
+    return abs(float(new or 0.0) - float(base or 0.0))
 
 
 def _moved_text(moved: Moved, likely: Collection[str] = ()) -> str:
@@ -197,7 +211,7 @@ def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[
         if rows := _layer_rows(found, model):
             yield ""
             if as_markdown:
-                yield from _markdown_table(columns, rows)
+                yield from _markdown_table(columns, rows, max(1, MOST_ROWS // len(found.models)))
             else:
                 yield from fitted_lines(columns, rows, width, less=LESS, tones=[_tone(row) for row in rows])
 

@@ -99,6 +99,22 @@ async def test_no_name_breaks_markdown(builder: DatabaseBuilder) -> None:
     assert lines[-1].startswith("| a\\|b\\_\\* | slower | 8.000 | 9.000 |")
 
 
+async def test_many_changes_fit_into_a_comment_of_any_forge(builder: DatabaseBuilder) -> None:
+    names = [f"/model.{at}/cv2.0/cv2.0.0/conv/Conv_{at}" for at in range(700)]
+    for job, factor in (("JOBA", 10), ("JOBB", 11)):
+        _session(builder, job, {name: (at + 20) * factor for at, name in enumerate(names)})
+    found = await _diff(builder.close(), "layer.median>+5%")
+    lines = list(report_lines(found, as_markdown=True))
+    assert len("\n".join(lines)) < 65_536 / 2
+    rows = [line.split(" | ")[0].rpartition("Conv\\_")[2] for line in lines if "| slower |" in line]
+    assert rows == [str(at) for at in range(600, 700)]
+    assert lines[-1] == "… and 600 smaller changes: `--json` has all"
+    (failed,) = (line for line in lines if "FAILED layer" in line)
+    assert failed.count(" us)") == 20
+    assert failed.endswith(", and 680 smaller changes")
+    assert len(list(report_lines(found, as_markdown=False))) > 700
+
+
 async def test_the_document_and_the_test_cases(builder: DatabaseBuilder) -> None:
     found = await _diff(_two(builder), "layer.median>+5%", "total.median>+10%", "layer[conv1].max>+1us")
     document = diff_document(found)
