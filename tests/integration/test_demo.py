@@ -21,7 +21,7 @@ from tests.integration.rows import query
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from profagent.watch.live import Event
+    from profagent.ingest.live import Event
     from tests.integration.conftest import Demo
 
 

@@ -29,7 +29,7 @@ from profagent.watch.watch import WatchOptions, watch
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from profagent.watch.live import Event
+    from profagent.ingest.live import Event
 
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 30.0, 10.0

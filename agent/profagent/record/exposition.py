@@ -14,16 +14,17 @@ from cachetools import LRUCache
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from profagent.errors import UsageError
+from profagent.formats.figure_states import FigureState
 from profagent.ingest import reasons
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
-    InferenceTimed,
     KeptLoss,
     LinkLedger,
     SegmentRecords,
     SourceRows,
 )
+from profagent.ingest.live import LiveEvents
 from profagent.link.session import State
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import Change, Entry, JobChanges
+    from profagent.ingest.live import Event
     from profagent.link.messages import Board, JobStatus
     from profagent.link.session import LinkSession
     from profagent.record.capture import Capture, Observer
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
 US_PER_S = 1_000_000
 # From half a millisecond to some ten seconds, each a sixth above the one before: so exact a quantile is.
 BUCKETS_S = tuple(round(0.0005 * 10 ** (step / 15), 6) for step in range(65))
-# A `.done` may speak again of an inference that was just told.
-REMEMBERED_INFERENCES = 4096
 # Logs of metrics whose names are known: a board writes one at a time, and begins another now and then.
 REMEMBERED_LOGS = 16
 
@@ -64,7 +64,7 @@ class Exposition:
         self.metric = self._gauge("metric", "The last value of a system metric of the board.", "name", "unit")
         self.inference_s = Histogram(
             "profagent_inference_seconds",
-            "How long inferences took on the NPU.",
+            "How long inferences took: the sum over their layers, on both processors.",
             ("board", "model"),
             registry=self.registry,
             buckets=BUCKETS_S,
@@ -112,7 +112,7 @@ class Measured:
     def __init__(self, observer: Observer, exposition: Exposition, board: str) -> None:
         self._observer, self._to, self._board = observer, exposition, board
         self._ahead_us, self._has_link = 0, False
-        self._timed: LRUCache[tuple[str, object, int], bool] = LRUCache(REMEMBERED_INFERENCES)
+        self._events = LiveEvents(with_layers=True)
         self._names: LRUCache[tuple[str, str], dict[int, tuple[str, str]]] = LRUCache(REMEMBERED_LOGS)
         self._losses: dict[object, list[tuple[str, int]]] = {}
         self._link_losses: dict[str, int] = {}
@@ -167,6 +167,9 @@ class Measured:
         for batch in changes:
             for change in batch.changes:
                 self._count(batch.job, change)
+            for event in self._events.feed(batch, time.monotonic()):
+                if event["event"] == "inference" and event["figures"] == FigureState.FINAL:
+                    self._time(event)
         self._observer.changed(changes)
 
     def _count(self, job: str, change: Change) -> None:
@@ -178,8 +181,6 @@ class Measured:
                 records.labels(self._board, change.name.kind.value).inc(len(change.number))
             case SourceRows():
                 self._take_rows(job, change)
-            case InferenceTimed():
-                self._time(job, change)
             case ContentLedger():
                 self._lose((job, change.path), change.entries)
             case KeptLoss():
@@ -203,16 +204,11 @@ class Measured:
             for number, value in last.items():
                 self._to.metric.labels(self._board, *names[number]).set(value)
 
-    def _time(self, job: str, change: InferenceTimed) -> None:
-        place = job, change.name, change.load
-        if change.done is None or not change.done.end_us or place in self._timed:
-            return
-        self._timed[place] = True
-        took_us = change.done.end_us - change.done.start_us
-        if took_us >= 0:
-            self._to.inference_s.labels(self._board, change.name.model).observe(took_us / US_PER_S)
-        board_now_us = time.time_ns() // 1000 + self._ahead_us
-        self._to.arrival_s.labels(self._board).set((board_now_us - change.done.end_us) / US_PER_S)
+    def _time(self, inference: Event) -> None:
+        self._to.inference_s.labels(self._board, inference["model"]).observe(inference["total_us"] / US_PER_S)
+        if inference["end_us"] is not None:
+            board_now_us = time.time_ns() // 1000 + self._ahead_us
+            self._to.arrival_s.labels(self._board).set((board_now_us - inference["end_us"]) / US_PER_S)
 
     def _lose(self, place: object, entries: Iterable[Entry], count: int | None = None) -> None:
         """Put these losses in the place of those that were told of the same thing before."""

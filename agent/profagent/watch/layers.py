@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.formats.model_info import LayerTable
-    from profagent.watch.live_inference import LayerTimes
+    from profagent.ingest.live_inference import LayerTimes
 
 # Inferences of which all times are kept; fewer of a model with very many layers.
 KEPT_INFERENCES = 240

@@ -14,7 +14,7 @@ from profagent.formats.records import US_PER_MS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from profagent.watch.live import Event
+    from profagent.ingest.live import Event
 
 LONGEST_NAME = 24
 # Of a line of the board, those with the most time.

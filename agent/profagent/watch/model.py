@@ -20,8 +20,8 @@ from profagent.watch.layers import ModelLayers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from profagent.ingest.live import Event
     from profagent.link.messages import Board
-    from profagent.watch.live import Event
 
 KEPT_MODELS, KEPT_CALLS, KEPT_METRICS, KEPT_SPANS = 16, 64, 200, 100
 KEPT_EVENTS = 300

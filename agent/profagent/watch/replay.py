@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.ingest.decoder import source_named
+from profagent.ingest.live import LiveEvents
+from profagent.ingest.live_inference import ToldInference
 from profagent.link.messages import JOB_SOURCE
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import reading
 from profagent.store.queries import find_session
 from profagent.store.sessions import require_records
-from profagent.watch.live import LiveEvents
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.stored import StoredSession, first_start_us, jobs_of
-from profagent.watch.told import ToldInference
 from profagent.watch.watch import BOARD_EACH_S, NO_COUNTER_MAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from profagent.ingest.changes import JobChanges
+    from profagent.ingest.live import Event
     from profagent.store.queries import SessionRow
     from profagent.store.workspace import Workspace
-    from profagent.watch.live import Event
 
 US_PER_S = 1_000_000
 # Where nothing came for long, the replay waits so long and goes on.

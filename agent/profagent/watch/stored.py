@@ -30,7 +30,7 @@ from profagent.store.counter_maps import simulated_map
 from profagent.store.database import fetched, pages, views_there
 from profagent.store.marks import marks_of
 from profagent.store.rows import path_from_sql
-from profagent.watch.told import ToldInference, ToldKernels
+from profagent.watch.told import ToldKernels
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change
+    from profagent.ingest.live_inference import ToldInference
     from profagent.store.database import Row
     from profagent.store.workspace import Workspace
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,8 +10,8 @@ from profagent.formats.board_files import Done
 from profagent.formats.countermap import RATIOS
 from profagent.formats.model_info import Layer, LayerTable, Run
 from profagent.formats.names import LogKind, LogName
+from profagent.ingest.live_inference import RecordColumns, ToldInference
 from profagent.store.database import fetched, fetched_one, pages
-from profagent.watch.live_inference import RecordColumns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,16 +31,6 @@ SELECT i.model, m.name, m.model_id, i.device_id, i.current_pic_count, i.start_us
 FROM inference i JOIN model m USING (model) WHERE i.inference = ?
 """
 _LAYERS = "SELECT layer_index, layer_id, name, type FROM layer WHERE model = ? ORDER BY layer_index"
-
-
-class ToldInference(NamedTuple):
-    """All that is known of an inference of a JOB: its kernels, and the table that names them."""
-
-    job: str
-    name: LogName
-    records: RecordColumns
-    table: LayerTable
-    done: Done
 
 
 class ToldKernels:

@@ -20,14 +20,14 @@ from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
 from profagent.ingest.decoder import DECODERS, source_named
+from profagent.ingest.live import LiveEvents
+from profagent.ingest.live_job import PATIENCE_S
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import JOB_SOURCE, OPEN, QUIET
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
-from profagent.watch.live import LiveEvents
 from profagent.watch.live_board import LiveBoard
-from profagent.watch.live_job import PATIENCE_S
 from profagent.watch.watching import Watching
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import JobChanges
+    from profagent.ingest.live import Event
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
     from profagent.record.recording import Recording
     from profagent.store.store import Store
     from profagent.store.workspace import Workspace
-    from profagent.watch.live import Event
 
 
 # After so long without an inference something is said.

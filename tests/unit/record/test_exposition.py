@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from profagent.errors import UnreachableError
-from profagent.formats.board_files import Done
-from profagent.formats.names import parse_log_name
 from profagent.ingest import reasons
-from profagent.ingest.changes import ContentLedger, InferenceTimed, JobChanges, KeptLoss, LinkLedger, SourceRows
+from profagent.ingest.changes import ContentLedger, JobChanges, KeptLoss, LinkLedger, SourceRows
 from profagent.link.messages import JobStatus
 from profagent.record.exposition import Exposition, Measured
+from tests.encoders import aicpu_record, done_text
 from tests.unit.record.link import board
+from tests.unit.watch.arriving_job import START_US, ArrivingJob, aicore_done, aicore_path, records
 
-NAME = parse_log_name("data/aacore.0.net.3.1.1.1.7")
 LOSS, NOTE = reasons.DISK_FULL, reasons.SEQUENCE_GAP
 
 
@@ -33,13 +32,31 @@ def value(measured: Measured, metric: str, /, **labels: str) -> float | None:
     return measured._to.registry.get_sample_value(f"profagent_{metric}", {"board": "lab1", **labels})
 
 
-def test_an_inference_that_is_told_twice_counts_once(measured: Measured) -> None:
-    assert NAME is not None
-    done = Done(256, 1_000_000, 1_020_000)
-    for each in (None, done, done):
-        measured.changed([JobChanges("JOBA", "", [InferenceTimed(NAME, 0, each)])])
-    assert value(measured, "inference_seconds_count", model="net") == 1
-    assert value(measured, "inference_seconds_sum", model="net") == pytest.approx(0.02)
+class Counted:
+    """In the place of the events of a JOB that arrives: it is counted."""
+
+    def __init__(self, measured: Measured) -> None:
+        self._measured = measured
+
+    def feed(self, batch: JobChanges, _now_s: float) -> tuple[()]:
+        self._measured.changed([batch])
+        return ()
+
+
+def test_an_inference_is_timed_once_on_both_processors(measured: Measured) -> None:
+    job, cpu = ArrivingJob(), aicore_path().replace("aicore", "aicpu")
+    job.events = Counted(measured)  # type: ignore[assignment]
+    job.begin()
+    job.announce(aicore_path(), cpu)
+    job.send(aicore_path(), records(700, 1400, 7000))
+    job.send(aicore_path() + ".done", aicore_done(768))
+    assert value(measured, "inference_seconds_count", model="m") is None
+    after = START_US + 2_000, START_US + 11_000
+    job.send(cpu, aicpu_record(0, *after, after, 1))
+    job.send(cpu + ".done", done_text(file_len=128, start_time=after[0], end_time=after[1]))
+    job.send(aicore_path() + ".done", aicore_done(768))
+    assert value(measured, "inference_seconds_count", model="m") == 1
+    assert value(measured, "inference_seconds_sum", model="m") == pytest.approx(0.0013 + 0.009)
 
 
 def test_losses_are_those_that_the_ledger_has_now(measured: Measured) -> None:

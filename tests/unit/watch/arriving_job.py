@@ -9,8 +9,8 @@ from profagent.formats.board_files import parse_done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
+from profagent.ingest.live import LiveEvents
 from profagent.ingest.mirror import digest_of
-from profagent.watch.live import LiveEvents
 from tests.encoders import aicore_record, done_text, layer_item
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pytest
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.model_info import LayerTable
 from profagent.formats.names import LogKind
+from profagent.ingest.live import LiveEvents
+from profagent.ingest.live_inference import LayerTimes, RecordColumns
 from profagent.store.counter_maps import simulated_map
 from profagent.watch.layers import KEPT_INFERENCES, LayerQuery, ModelLayers, Sort
-from profagent.watch.live import LiveEvents
-from profagent.watch.live_inference import LayerTimes, RecordColumns
 from profagent.watch.model import KEPT_EVENTS, BoardModel, LinkState
 from tests.encoders import api_record
 from tests.unit.record.link import board

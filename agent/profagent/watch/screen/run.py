@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from profagent.ingest.changes import JobChanges
+    from profagent.ingest.live import Event
     from profagent.link.messages import Board
     from profagent.store.queries import SessionRow
     from profagent.store.store import Store
     from profagent.store.workspace import Workspace
     from profagent.watch.against import Against
-    from profagent.watch.live import Event
     from profagent.watch.replay import Replayed
     from profagent.watch.watch import WatchOptions
 

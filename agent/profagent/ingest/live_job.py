@@ -34,7 +34,7 @@ from profagent.ingest.changes import (
     LogRemoved,
     LogReset,
 )
-from profagent.watch.live_inference import OpenInference, RecordColumns
+from profagent.ingest.live_inference import OpenInference, RecordColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.ingest.changes import LogAdvanced
-from profagent.watch.live import LiveSamples
+from profagent.ingest.live import LiveSamples
 from tests.unit.store.rows import JOB, aicore, name_of
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def test_of_a_model_that_was_loaded_again_it_is_not_known_what_was_due() -> None
 def test_only_the_newest_samples_are_remembered_and_older_ones_are_not_counted_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("profagent.watch.live.REMEMBERED_SAMPLES", 100)
+    monkeypatch.setattr("profagent.ingest.live.REMEMBERED_SAMPLES", 100)
     samples = seen(*range(0, 1500, 10), 0, 10)
     assert samples.in_all()["sampled"] == samples.in_all()["due"] == 150
 
 
 def test_figures_of_models_that_are_compared_no_longer_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.watch.live.REMEMBERED_MODELS", 2)
+    monkeypatch.setattr("profagent.ingest.live.REMEMBERED_MODELS", 2)
     samples = seen()
     for model in "abcd":
         for count in (0, 20):

@@ -26,8 +26,7 @@ from profagent.ingest.changes import (
     SegmentRecords,
     SimulatedKnown,
 )
-from profagent.link.messages import ENDED_STATES, REMOVED
-from profagent.watch.live_inference import (
+from profagent.ingest.live_inference import (
     SLOWEST_LAYERS,
     LayerTimes,
     OpenInference,
@@ -35,14 +34,15 @@ from profagent.watch.live_inference import (
     model_fields,
     rounded,
 )
-from profagent.watch.live_job import LiveJob
+from profagent.ingest.live_job import LiveJob
+from profagent.link.messages import ENDED_STATES, REMOVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change, JobChanges
-    from profagent.watch.told import ToldInference
+    from profagent.ingest.live_inference import ToldInference
 
 
 # Files of one model come at most so far out of their order: those of a JOB that stands come in a directory's.

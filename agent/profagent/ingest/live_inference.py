@@ -81,6 +81,16 @@ class LayerTimes(NamedTuple):
     table: LayerTable | None
 
 
+class ToldInference(NamedTuple):
+    """All that is known of an inference that another tool told: its kernels, and the table that names them."""
+
+    job: str
+    name: LogName
+    records: RecordColumns
+    table: LayerTable
+    done: Done
+
+
 class Layer(NamedTuple):
     """The layer of a record and how long it took; None for what is not known."""
 

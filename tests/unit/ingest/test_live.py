@@ -129,7 +129,7 @@ def test_records_that_come_twice_before_they_are_told_are_counted_once(job: Arri
 def test_the_oldest_of_too_many_open_inferences_are_told_as_they_are(
     job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profagent.watch.live_job.OPEN_INFERENCES", 20)
+    monkeypatch.setattr("profagent.ingest.live_job.OPEN_INFERENCES", 20)
     events = [event for pictures in range(22) for event in job.send(aicore_path(pictures), records(7))]
     assert [event["current_pic_count"] for event in events] == [0, 1]
     assert {(event["figures"], event["why"]) for event in events} == {TOO_MANY}
@@ -223,7 +223,7 @@ def test_what_is_passed_over_is_not_counted_and_not_told_later(job: ArrivingJob)
 def test_an_inference_whose_records_never_end_is_told_as_it_is(
     job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profagent.watch.live.OPEN_RECORDS", 10)
+    monkeypatch.setattr("profagent.ingest.live.OPEN_RECORDS", 10)
     data = records(*range(1, 31))
     events = [event for at in range(0, len(data), 256) for event in job.send(aicore_path(), data[at : at + 256])]
     (event,) = [event for event in events if event["event"] == "inference"]

@@ -7,7 +7,7 @@ import numpy as np
 from profagent.formats.board_files import Done
 from profagent.formats.figure_states import FigureState, Verdict
 from profagent.formats.names import LogKind, LogName, parse_log_name
-from profagent.watch.live_inference import OpenInference, RecordColumns
+from profagent.ingest.live_inference import OpenInference, RecordColumns
 
 FINAL = Verdict(FigureState.FINAL)
 
