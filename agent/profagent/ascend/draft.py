@@ -11,7 +11,7 @@ import math
 import re
 import sqlite3
 from collections import defaultdict
-from itertools import chain, pairwise, repeat
+from itertools import chain, count, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class Draft:
         self._rows_in = DRAFT if store is None else STORE
         self._models = Models()
         self._layers = Layers(self._models)
-        self._inferences: dict[tuple[int, str, str], Inference] = {}
+        self._inferences: dict[tuple[int, int | str, int | str], Inference] = {}
         self._segments: list[Segment] = []
         self._devices: dict[int, str] = {}
         # By file, device, stream, model and step: a file's records are those of its own segments.
@@ -141,8 +141,9 @@ class Draft:
             kernels = kernels.at(known)
         if not kernels.name:
             return
-        if "" in kernels.device:
-            kernels = kernels._replace(device=[device or self._devices[log] for device in kernels.device])
+        if NOT_KNOWN.intersection(kernels.device):
+            own = self._devices[log]
+            kernels = kernels._replace(device=[own if each in NOT_KNOWN else each for each in kernels.device])
         models = kernels.model
         if NOT_KNOWN.intersection(models):
             models = [NO_MODEL if model in NOT_KNOWN else model for model in models]
@@ -159,7 +160,7 @@ class Draft:
         if "" not in told:
             return kernels.step
         if told == {""} and {*models} == {NO_MODEL}:
-            return (" 0",) * len(models)
+            return ("#0",) * len(models)
         steps = list(kernels.step)
         for place, (step, device, model, layer) in enumerate(
             zip(kernels.step, kernels.device, models, layers.tolist(), strict=True)
@@ -168,7 +169,7 @@ class Draft:
                 times = self._models[model].times
                 number = times[device, layer]
                 times[device, layer] = number + 1
-                steps[place] = f" {0 if model == NO_MODEL else number}"
+                steps[place] = f"#{0 if model == NO_MODEL else number}"
         return steps
 
     def _segments_of(self, log: int, keys: Sequence[Key], kernels: Kernels) -> NDArray[np.int64]:
@@ -229,14 +230,11 @@ class Draft:
 
     def _new_segment(self, log: int, key: Key, start_ns: int) -> None:
         _, device, stream, model, step = key
-        of = self._models[model].number
-        inference = self._inferences.get((of, device, step))
-        if inference is None:
-            number = int(step) if _is_number(step) else len(self._inferences)
-            inference = Inference(len(self._inferences) + 1, of, _number(device), number)
-            self._inferences[of, device, step] = inference
+        of = self._models[model].number, _number(device), _number(step)
+        inference = self._inferences.setdefault(of, Inference(len(self._inferences) + 1))
         number = self._numbers[key] = len(self._segments) + 1
-        self._segments.append(Segment(number, log, inference, _number(stream), max(start_ns, 0)))
+        net = int(stream) if _is_number(stream) else 0
+        self._segments.append(Segment(number, log, inference, net, max(start_ns, 0)))
 
     def finish(
         self, identity: str, name: str, address: str, times_us: tuple[int, int], labels: Mapping[str, str]
@@ -291,19 +289,23 @@ class Draft:
     def _write_inferences(self) -> None:
         for segment in self._segments:
             segment.inference.end_ns = max(segment.inference.end_ns, segment.end_ns)
+        steps: dict[tuple[int, int | str], list[int | str]] = defaultdict(list)
+        for model, device, step in self._inferences:
+            steps[model, device].append(step)
+        numbers, devices = {of: _numbered(each) for of, each in steps.items()}, _numbered([of[1] for of in steps])
         self._many(
             "INSERT INTO inference (inference, session, model, device_id, batch_num, input_pic_num, current_pic_count,"
             " load, start_us, end_us, complete, whole, figures) VALUES (?, 1, ?, ?, 0, 0, ?, 0, ?, ?, 1, 1, 'final')",
             (
                 (
                     each.number,
-                    each.model,
-                    each.device,
-                    each.step,
+                    model,
+                    devices[device],
+                    numbers[model, device][step],
                     None if each.start_ns is None else each.start_ns // NS_PER_US,
                     None if each.start_ns is None else -(-each.end_ns // NS_PER_US),
                 )
-                for each in self._inferences.values()
+                for (model, device, step), each in self._inferences.items()
             ),
         )
         self._many(
@@ -363,9 +365,15 @@ class Draft:
             raise refused(self._store or self._file, error) from error
 
 
-def _number(text: str) -> int:
-    """A device or stream; 0 where it has no number that the store holds."""
-    return int(text) if _is_number(text) else 0
+def _number(text: str) -> int | str:
+    """A device or step by its number; what has none that the store holds as it is."""
+    return int(text) if _is_number(text) else text
+
+
+def _numbered(told: Sequence[int | str]) -> dict[int | str, int]:
+    """The number of each; those that have none come behind all others."""
+    behind = count(max((each for each in told if isinstance(each, int)), default=-1) + 1)
+    return {each: each if isinstance(each, int) else next(behind) for each in dict.fromkeys(told)}
 
 
 def _is_number(text: str) -> bool:

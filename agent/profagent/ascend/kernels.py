@@ -129,7 +129,7 @@ def step_names(steps: Collection[Step]) -> dict[Step, str]:
 class Inference:
     """A step of a model on a device."""
 
-    def __init__(self, number: int, model: int, device: int, step: int) -> None:
-        self.number, self.model, self.device, self.step = number, model, device, step
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.start_ns: int | None = None
         self.end_ns = 0

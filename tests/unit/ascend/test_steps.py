@@ -26,7 +26,7 @@ def test_steps_streams_and_devices_are_told_apart(tmp_path: Path, workspace: Pat
     header = "Step Id,Name,Type,Start Time(us),Duration(us),Device_id,Stream ID,Accelerator Core"
     taken(workspace, summary(tmp_path / "x.csv", header, *lines))
     sql = "SELECT current_pic_count, device_id, net FROM segment JOIN inference USING (inference) ORDER BY segment"
-    assert rows(workspace, sql) == [(7, 0, 1), (8, 0, 1), (8, 0, 2), (8, 5, 2), (0, 5, 2)]
+    assert rows(workspace, sql) == [(7, 0, 1), (8, 0, 1), (8, 0, 2), (8, 5, 2), (9, 5, 2)]
     assert rows(workspace, "SELECT count(*) FROM inference") == [(4,)]
 
 
@@ -156,3 +156,34 @@ def test_steps_of_timelines_are_told(tmp_path: Path, workspace: Path) -> None:
         (1, '["step 1", "Data Aug Bound"]', 2.5),
         (2, '["step 7", ""]', 15.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("header", "told", "found"),
+    [
+        ("Step Id", ["", "0", "1", "2"], [(3, 0), (0, 0), (1, 0), (2, 0)]),
+        ("Step Id", ["warmup", "0", "01", "1"], [(2, 0), (0, 0), (1, 0)]),
+        ("Step Id,Model ID", ["5,3", "1,3", ",3", "2,3", ",3"], [(5, 0), (1, 0), (6, 0), (2, 0), (7, 0)]),
+        ("Step Id,Device_id", ["0,NPU:0", "0,N/A", "0,1"], [(0, 2), (0, 0), (0, 1)]),
+    ],
+)
+def test_what_is_of_no_step_and_no_device_is_of_none_that_has_a_number(
+    header: str, told: list[str], found: list[tuple[int, int]], tmp_path: Path, workspace: Path
+) -> None:
+    lines = [f"{each},conv1,Conv2D,AI_CORE,1.5,2.5" for each in told]
+    (one,) = taken(
+        workspace,
+        summary(tmp_path / "x.csv", f"{header},Name,Type,Accelerator Core,Start Time(us),Duration(us)", *lines),
+    )
+    assert (one.error, one.kernels) == (None, len(told))
+    assert rows(workspace, "SELECT current_pic_count, device_id FROM inference ORDER BY inference") == found
+
+
+def test_a_task_of_a_database_before_all_steps_is_of_none_of_them(tmp_path: Path, workspace: Path) -> None:
+    file = files.database(tmp_path / "msprof_1.db")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE STEP_TIME SET id = id - 1, startNs = startNs + 500")
+        connection.execute("UPDATE TASK SET deviceId = nullif(globalTaskId - 1, 0) - 1")
+    assert taken(workspace, file)[0].error is None
+    sql = "SELECT current_pic_count, device_id FROM inference ORDER BY inference"
+    assert rows(workspace, sql) == [(2, 0), (1, 0)]
