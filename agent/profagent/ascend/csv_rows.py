@@ -185,8 +185,7 @@ def _add_steps(draft: Draft, log: int, header: Sequence[str], columns: Columns, 
     for place, step in enumerate(columns[at["step"]]):
         parts = {name: values[place] for name, values in known.items() if math.isfinite(values[place])}
         total = sum(parts.get(name, 0.0) for name in _PARTS_OF_STEP) if wholes is None else wholes[place]
-        if math.isfinite(total):
-            draft.add_step(log, step or "N/A", {"": total, **parts}, models[place], devices[place])
+        draft.add_step(log, step or "N/A", {"": total, **parts}, models[place], devices[place])
 
 
 def _damaged(file: Path, line: int, error: Exception) -> ResultError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
@@ -12,7 +13,7 @@ import numpy as np
 
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families
 from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
-from profagent.ascend.texts import ODD_VALUES, encoded
+from profagent.ascend.texts import ODD_VALUES, UNKNOWN_NS, encoded
 from profagent.errors import ResultError
 
 if TYPE_CHECKING:
@@ -33,13 +34,14 @@ _OWN_TABLES = frozenset({"status_info", "connectionCats", "sqlite_sequence"})
 # By a word of each database: any of these tables makes it one of a profiler.
 _KNOWN_TABLES = frozenset({"STRING_IDS", "TASK", "CANN_API", "StepTraceTime", "CommAnalyzerTime", "SESSION_TIME_INFO"})
 _TASKS = (
-    "SELECT c.name, c.opType, c.taskType, t.startNs, t.endNs - t.startNs, t.deviceId, t.streamId, t.modelId,"
-    " t.globalTaskId{step}"
+    "SELECT c.name, c.opType, c.taskType, {times}, t.deviceId, t.streamId, t.modelId, t.globalTaskId{step}"
     " FROM TASK t CROSS JOIN COMPUTE_TASK_INFO c ON c.globalTaskId = t.globalTaskId"
 )
+# What had not ended yet has no end.
+_TIMES = f"ifnull(t.startNs, {UNKNOWN_NS}), ifnull(t.endNs - t.startNs, {UNKNOWN_NS})"
 # An operator of communication stands for its tasks, as in a summary, and in the order in which all began.
 _COMMUNICATION = (
-    " UNION ALL SELECT t.opName, {kind}, NULL, t.startNs, t.endNs - t.startNs, {device}, 'N/A', {model}, -1{step}"
+    " UNION ALL SELECT t.opName, {kind}, NULL, {times}, {device}, 'N/A', {model}, -1{step}"
     " FROM COMMUNICATION_OP t ORDER BY 4"
 )
 # What begins when a step ends is of the next.
@@ -48,8 +50,9 @@ _STEP = (
 )
 _STEP_TIMES = "SELECT id, (endNs - startNs) / 1000.0 FROM STEP_TIME ORDER BY startNs"
 _STEP_PARTS = (
-    "SELECT s.id, o.deviceId, o.type, sum(o.endNs - o.startNs) / 1000.0 FROM STEP_TIME s"
-    " JOIN OVERLAP_ANALYSIS o ON o.startNs >= s.startNs AND o.startNs < s.endNs GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+    "SELECT s.id, o.deviceId, o.type, total(o.endNs - o.startNs) / 1000 FROM STEP_TIME s"
+    " JOIN OVERLAP_ANALYSIS o ON o.startNs >= s.startNs AND o.startNs < s.endNs WHERE o.type < 4"
+    " GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
 )
 # By type of OVERLAP_ANALYSIS.
 _OVERLAPS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
@@ -62,7 +65,8 @@ _PIPES = (
 _CALLS = (
     "SELECT ifnull(s.value, 'N/A'), ifnull(e.name, 'N/A'), count(*), total(endNs - startNs) / 1000,"
     " avg(endNs - startNs) / 1000, max(endNs - startNs) / 1000.0 FROM CANN_API a"
-    " LEFT JOIN STRING_IDS s ON s.id = a.name LEFT JOIN ENUM_API_TYPE e ON e.id = a.type GROUP BY a.name, a.type"
+    " LEFT JOIN STRING_IDS s ON s.id = a.name LEFT JOIN ENUM_API_TYPE e ON e.id = a.type"
+    " WHERE endNs - startNs IS NOT NULL GROUP BY a.name, a.type"
 )
 
 
@@ -78,8 +82,18 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
     """
     hint = "close what else has it open, or copy it; a damaged one is exported anew with `msprof --export=on`"
     odd: list[str] = []
+    damaged: set[bytes] = set()
+
+    def text(data: bytes) -> str:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            damaged.add(data)
+            return data.decode(errors="replace")
+
     try:
         with closing(_opened(file)) as connection:
+            connection.text_factory = text
             names = [
                 name
                 for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
@@ -99,6 +113,8 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
                     odd.append(f"{name}: {error}")
     except sqlite3.Error as error:
         raise ResultError(file, 0, f"the database cannot be read: {error}", hint=hint) from error
+    if damaged:
+        odd.append(f"{len(damaged):,} texts are not UTF-8, which are here with \N{REPLACEMENT CHARACTER} in them")
     if odd:
         what = f"tables that cannot be read, or not understood: {'; '.join(odd)}; what else it has is here"
         raise ResultError(file, 0, what, hint=hint)
@@ -130,9 +146,9 @@ def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: 
         draft.end_file(log, "table", name if family is None else family.name, header, count)
     if has_kernels and name == "TASK" and _has(connection, "COMPUTE_TASK_INFO"):
         step = _STEP if _has(connection, "STEP_TIME") else ""
-        named = _Named(connection.execute("SELECT id, value FROM STRING_IDS"))
+        named = _Named(connection.execute("SELECT id, ifnull(value, 'N/A') FROM STRING_IDS"))
         pipes = _pipes(connection)
-        tasks = _TASKS.format(step=step) + _communication(connection, step)
+        tasks = _TASKS.format(times=_TIMES, step=step) + _communication(connection, step)
         for rows in _fetched(connection.execute(tasks)):
             draft.add_kernels(log, _kernels(rows, named, pipes))
     elif name == "CANN_API" and "calls" not in draft.told():
@@ -152,7 +168,7 @@ def _communication(connection: sqlite3.Connection, step: str) -> str:
     kind = "t.opType" if "opType" in columns else "NULL"
     # Older ones do not tell the device, and are of one.
     device = "t.deviceId" if "deviceId" in columns else "(SELECT deviceId FROM TASK LIMIT 1)"
-    return _COMMUNICATION.format(kind=kind, device=device, model=NO_MODEL, step=step)
+    return _COMMUNICATION.format(times=_TIMES, kind=kind, device=device, model=NO_MODEL, step=step)
 
 
 class _Named(dict[tuple[Any, ...], tuple[str, str]]):
@@ -216,12 +232,12 @@ def _add_timed_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> 
     parts: dict[tuple[Any, str], dict[str, float]] = defaultdict(dict)
     known = connection.execute(_STEP_PARTS) if _has(connection, "OVERLAP_ANALYSIS") else ()
     for number, device, kind, time_us in known:
-        if kind < len(_OVERLAPS):
-            parts[number, str(device)][_OVERLAPS[kind]] = time_us
+        parts[number, str(device)][_OVERLAPS[kind]] = time_us
     devices = {device for _, device in parts} or {""}
     for (number, time_us), device in product(connection.execute(_STEP_TIMES), sorted(devices)):
         of_device = parts[number, device]
-        draft.add_step(log, str(number), {"": _whole(of_device) or time_us, **of_device}, device=device)
+        whole = _whole(of_device) or (math.nan if time_us is None else time_us)
+        draft.add_step(log, str(number), {"": whole, **of_device}, device=device)
 
 
 def _whole(parts: Mapping[str, float]) -> float:

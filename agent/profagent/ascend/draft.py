@@ -76,6 +76,8 @@ class Draft:
         self._step_files: dict[tuple[Step, str], int] = {}
         self._calls: dict[tuple[str, str], Called] = {}
         self._has_pipes = False
+        # By file: how many kernels and steps have no duration.
+        self._untimed: dict[int, int] = defaultdict(int)
         self.rows = self.kernels = self.entries = self.losses = 0
 
     def begin_file(self, path: str, size: int, *, has_kernels: bool = False) -> int:
@@ -113,9 +115,12 @@ class Draft:
         )
 
     def add_step(self, log: int, number: str, parts: Mapping[str, float], model: str = "", device: str = "") -> None:
-        """A step's time and those of its parts, in µs; the step itself has no name."""
+        """A step's time and those of its parts, in µs; the step itself has no name. NaN is not known."""
         step = Step(number, "" if model in NOT_KNOWN else model, device or self._devices[log])
         for name, time_us in parts.items():
+            if not math.isfinite(time_us):
+                self._untimed[log] += 1
+                continue
             # A tool that exports iterations one by one writes all steps beside each.
             if self._step_files.setdefault((step, name), log) == log:
                 self._steps[step, name].append(time_us)
@@ -138,6 +143,7 @@ class Draft:
         """Kernels of a file, in its order; those without a duration stay rows of the file."""
         if kernels.duration_ns and min(kernels.duration_ns) < 0:
             known = [place for place, duration in enumerate(kernels.duration_ns) if duration >= 0]
+            self._untimed[log] += len(kernels.duration_ns) - len(known)
             kernels = kernels.at(known)
         if not kernels.name:
             return
@@ -240,6 +246,9 @@ class Draft:
         self, identity: str, name: str, address: str, times_us: tuple[int, int], labels: Mapping[str, str]
     ) -> int | None:
         """Write what follows from all of it, and make it a draft, or the session of the store that is returned."""
+        for log, untimed in self._untimed.items():
+            what = f"{untimed:,} kernels or steps have no duration: they are rows only"
+            self.note(log, reasons.entry(reasons.NOT_COUNTED, what, count=untimed))
         counter_map = "Ascend pipes" if self._has_pipes else None
         self._put("INSERT INTO board (board, identity, hostname, model) VALUES (1, ?, '', '')", (identity,))
         self._put(

@@ -278,7 +278,8 @@ UNKNOWN_FAMILY = _reason(
 NOT_COUNTED = _reason(
     "not-counted",
     NOTE,
-    "Something of another tool's results is in no figure: an older export of what is there, or events of an odd shape.",
+    "Something of another tool's results is in no figure: an older export of what is there, events of an odd shape,"
+    " or what has no duration.",
     "Nothing. The entry says what and why.",
 )
 MISSING_SEGMENT = _reason(

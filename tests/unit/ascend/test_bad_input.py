@@ -170,6 +170,32 @@ def test_an_altered_table_is_told_and_the_others_are_read(
     assert rows(workspace, "SELECT count(*) FROM figure WHERE \"by\" = 'step'") == [(2,)]
 
 
+@pytest.mark.parametrize(
+    ("change", "entry", "kernels", "steps"),
+    [
+        ("UPDATE TASK SET endNs = NULL WHERE taskId = 1", ("not-counted", 1), 1, 2),
+        ("UPDATE TASK SET startNs = NULL WHERE taskId = 2", ("not-counted", 1), 1, 2),
+        ("UPDATE TASK SET modelId = NULL, streamId = NULL WHERE taskId = 2", None, 2, 2),
+        ("UPDATE STEP_TIME SET endNs = NULL WHERE id = 2", ("not-counted", 1), 2, 1),
+        ("UPDATE CANN_API SET endNs = NULL", None, 2, 2),
+        ("UPDATE STRING_IDS SET value = NULL WHERE id = 1", None, 2, 2),
+        ("UPDATE STRING_IDS SET value = CAST(x'61ff' AS TEXT) WHERE id = 1", ("damaged-result", 1), 2, 2),
+    ],
+)
+def test_an_odd_row_of_a_database_takes_no_other_with_it(
+    change: str, entry: tuple[str, int] | None, kernels: int, steps: int, tmp_path: Path, workspace: Path
+) -> None:
+    file = files.database(tmp_path / "msprof_1.db")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(change)
+    (one,) = taken(workspace, file)
+    assert (one.error, one.kernels) == (None, kernels)
+    assert rows(workspace, "SELECT reason, count FROM ledger") == ([] if entry is None else [entry])
+    assert rows(workspace, "SELECT count(*) FROM figure WHERE \"by\" = 'step'") == [(steps,)]
+    texts = rows(workspace, "SELECT name FROM layer")
+    assert texts == [("a\ufffd" if "61ff" in change else "N/A" if "value = NULL" in change else "conv1",)]
+
+
 def test_a_database_that_another_writes_is_an_error_and_nothing_is_made_beside_it(
     tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_times_that_are_not_known_leave_the_row(tmp_path: Path, workspace: Path)
     taken(workspace, summary(tmp_path / "x.csv", OP_SUMMARY, *lines))
     assert [row[3] for row in rows(workspace, _KERNELS)] == [1500, 2000]
     assert rows(workspace, "SELECT rows FROM ascend_files") == [(3,)]
+    assert rows(workspace, "SELECT reason, count FROM ledger") == [("not-counted", 1)]
 
 
 def test_executions_of_a_graph_are_inferences(tmp_path: Path, workspace: Path) -> None:

@@ -56,6 +56,14 @@ def test_steps_are_told_with_their_parts(name: str, tmp_path: Path, workspace: P
     assert wanted[name].items() <= parts.items()
 
 
+def test_parts_of_a_step_whose_time_is_not_known_are_told(tmp_path: Path, workspace: Path) -> None:
+    header, row = files.SUMMARIES["step_trace"]
+    taken(workspace, summary(tmp_path / "x.csv", header, row.replace(",50.0,", ",N/A,")))
+    found = rows(workspace, "SELECT key, total, share FROM figure ORDER BY place")
+    assert found == [('["step 1", "FP to BP"]', 40.0, None), ('["step 1", "Iteration Refresh"]', 10.0, None)]
+    assert rows(workspace, "SELECT reason, count FROM ledger") == [("not-counted", 1)]
+
+
 _STEP_ROWS = (("0", "1", "50"), ("0", "2", "60"), ("1", "1", "70"))
 _STEP_NAMES = {
     ("step 1, model 1, device 0", 50.0),
