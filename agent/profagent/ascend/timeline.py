@@ -30,8 +30,10 @@ _BETWEEN = b" \t\r\n,"
 LONGEST_EVENT_BYTES = 64 << 20
 _ARRAY = re.compile(rb'\s*(?:\[|\{(?:.{0,65536}?,)?\s*"traceEvents"\s*:\s*\[)', re.DOTALL)
 _STEP = re.compile(r"ProfilerStep#(\d+)")
-_MODEL = re.compile(r"Model ID:(\d+)")
+# What names a model in this way has the device in the last bits of a process, and does not tell it otherwise.
+_MODEL = re.compile(r"Model ID(\)?):(\d+)")
 _DEVICE = re.compile(r"NPU (\d+)")
+_DEVICE_BITS = 0b11111
 _CALLING_PROCESSES = frozenset({"CANN", "AscendCL", "GE", "Runtime", "Task Scheduler"})
 # By category of a step's event: its part's name, none for the whole.
 _PARTS = {"Iteration Time": "", "FP_BP Time": "FP to BP", "Iteration Refresh": "Iteration Refresh"}
@@ -189,7 +191,9 @@ class _Meaning:
         if event.cat in _PARTS and event.args is not None:
             self._step(event, str(event.args.iteration))[_PARTS[event.cat]] = _us(event.dur)
         elif event.name.startswith("ProfilerStep#") and (found := _STEP.match(event.name)):
-            self._steps[None, None, "", found[1]][""] = _us(event.dur)
+            # Further threads have it as well, no longer than its own.
+            parts = self._steps[None, None, "", found[1]]
+            parts[""] = max(parts.get("", 0.0), _us(event.dur))
 
     def _step(self, event: Event, number: str) -> dict[str, float]:
         # A thread may be another model's later.
@@ -199,7 +203,9 @@ class _Meaning:
         if event.ph == "M" and event.name == "process_name":
             self.processes[event.pid] = str(about.name)
         elif event.ph == "M" and event.name == "thread_name" and (found := _MODEL.search(str(about.name))):
-            self._models[event.pid, event.tid] = found[1]
+            self._models[event.pid, event.tid] = found[2]
+            if found[1] and isinstance(event.pid, int):
+                self._devices.setdefault(event.pid, str(event.pid & _DEVICE_BITS))
         elif event.ph == "M" and event.name == "process_labels" and (found := _DEVICE.fullmatch(str(about.labels))):
             self._devices[event.pid] = found[1]
         elif about.data_aug is not None and event.cat == "Data_aug Bound":

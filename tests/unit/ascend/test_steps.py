@@ -73,18 +73,20 @@ _STEP_NAMES = {
 
 
 def _steps_of_models(folder: Path, form: str) -> Path:
-    """Step 1 of two models and two devices, as each form of file has it."""
+    """Step 1 of two models and two devices, as each form and generation of a file has it."""
     if form == "summary":
         lines = [f"1,{whole},{model},{device}" for device, model, whole in _STEP_ROWS]
         return summary(folder / "x.csv", "Iteration ID,Iteration Time(us),Model ID,Device_id", *lines)
-    if form == "timeline":
+    if form.startswith("timeline"):
+        is_packed = form == "timeline of packed processes"
+        label, name = ("NPU", "Step Trace(Model ID):{}") if is_packed else ("NPU {}", "Step Trace(Model ID:{})")
         events = []
         for device, model, whole in _STEP_ROWS:
-            pid, tid = 100 + int(device), 10036
+            pid, tid = 640551296 + int(device), 70000 + int(model) if is_packed else 10036
             about = {"ph": "M", "pid": pid, "tid": tid}
             events += [
-                {**about, "name": "process_labels", "args": {"labels": f"NPU {device}"}},
-                {**about, "name": "thread_name", "args": {"name": f"Step Trace(Model ID:{model})"}},
+                {**about, "name": "process_labels", "args": {"labels": label.format(device)}},
+                {**about, "name": "thread_name", "args": {"name": name.format(model)}},
                 event("Iteration 1", pid, 1.5, float(whole), tid=tid, cat="Iteration Time", args={"Iteration ID": 1}),
             ]
         return timeline(folder / "x.json", events)
@@ -94,7 +96,7 @@ def _steps_of_models(folder: Path, form: str) -> Path:
     return folder / "PROF_1"
 
 
-@pytest.mark.parametrize("form", ["summary", "timeline", "directory"])
+@pytest.mark.parametrize("form", ["summary", "timeline", "timeline of packed processes", "directory"])
 def test_steps_of_one_number_of_several_models_and_devices_stay_apart(
     form: str, tmp_path: Path, workspace: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_steps_of_a_database_and_of_a_cluster_are_told_by_device(tmp_path: Path,
         connection.execute("INSERT INTO StepTraceTime VALUES (0, '7', 1.5), (3, '7', 2.5), (3, 0, 0.5), (0, NULL, 3.5)")
     header, row = files.SUMMARIES["step_trace_time"]
     ranks = [f"7,rank,{rank}{row[1:]}" for rank in (0, 1)]
+    ranks.append(f'7,stage,"(0, 1)"{row[1:]}')
     cluster = summary(tmp_path / "cluster.csv", header.replace("Step", "Step,Type,Index", 1), *ranks)
     taken(workspace, file, cluster)
     wholes = rows(workspace, "SELECT session, key, total FROM figure WHERE key LIKE '%, \"\"]' ORDER BY session, place")
@@ -195,3 +198,9 @@ def test_a_task_of_a_database_before_all_steps_is_of_none_of_them(tmp_path: Path
     assert taken(workspace, file)[0].error is None
     sql = "SELECT current_pic_count, device_id FROM inference ORDER BY inference"
     assert rows(workspace, sql) == [(2, 0), (1, 0)]
+
+
+def test_a_step_that_several_threads_have_is_as_long_as_the_longest(tmp_path: Path, workspace: Path) -> None:
+    events = [process(1, "Python"), *(event("ProfilerStep#7", 1, 1, time, tid=time) for time in (3, 15, 4))]
+    taken(workspace, timeline(tmp_path / "x.json", events))
+    assert rows(workspace, "SELECT number, total FROM figure") == [(1, 15.0)]
