@@ -34,6 +34,8 @@ _STEP = re.compile(r"ProfilerStep#(\d+)")
 _MODEL = re.compile(r"Model ID(\)?):(\d+)")
 _DEVICE = re.compile(r"NPU (\d+)")
 _DEVICE_BITS = 0b11111
+# By type of task, those that wait for others or tell these that they have ended.
+_NO_KERNELS = ("EVENT_", "NOTIFY_")
 _CALLING_PROCESSES = frozenset({"CANN", "AscendCL", "GE", "Runtime", "Task Scheduler"})
 # By category of a step's event: its part's name, none for the whole.
 _PARTS = {"Iteration Time": "", "FP_BP Time": "FP to BP", "Iteration Refresh": "Iteration Refresh"}
@@ -173,7 +175,8 @@ class _Meaning:
             if event.ph == "X":
                 process = self.processes.get(event.pid)
                 if args is not None and args.task_type is not None and process in WITH_TASKS:
-                    tasks.append(event)
+                    if not str(args.task_type).startswith(_NO_KERNELS):
+                        tasks.append(event)
                 elif process in _CALLING_PROCESSES or (process is None and "@" in event.name):
                     calls[event.name, process].append(event.dur)
                 else:

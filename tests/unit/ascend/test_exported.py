@@ -51,7 +51,7 @@ SHOWN = [
     # It is called like a kernel.
     event("conv1", HOST, _at(70), 0.5, tid=14, args={"level": "node"}),
 ]
-# Of a timeline alone each task is a kernel.
+# A task that waits is no kernel.
 WAIT = event("EVENT_WAIT", HARDWARE, _at(2), 1.5, tid=3, args={"Task Type": "EVENT_WAIT", "Stream Id": 3})
 KERNEL = event("conv1", HARDWARE, _at(5001), 4.25, tid=3, args={"Task Type": "AI_CORE", "Stream Id": 3})
 NAMES = [
@@ -123,12 +123,12 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_each_slice_that_is_no_kernel_is_there_with_its_time_and_args(workspace: Path) -> None:
     events, slices = _trace(workspace)
-    assert {each[2:] for each in slices} == _wanted(SHOWN)
+    assert {each[2:] for each in slices} == _wanted([*SHOWN, WAIT])
     places = {each[2]: each[:2] for each in slices}
     assert places["AscendCL@aclop3"] == places["Node@launch"] == ("CANN", "Thread 12")
     assert (places["Runtime@launch"], places["conv1"]) == (("CANN", "worker (13)"), ("CANN", "worker (14)"))
     assert places["Free"] == ("Overlap Analysis", "thread 3")
-    assert [each["name"] for each in events if each.get("cat") == "layer"] == ["EVENT_WAIT", "conv1"]
+    assert [each["name"] for each in events if each.get("cat") == "layer"] == ["conv1"]
     changes = [(each["name"], each["args"]) for each in events if each["ph"] == "C"]
     assert changes == [("AI Core Freq", {"MHz": 1800.0}), ("Bandwidth", {"Read": 1.5, "Write": 2.0})]
     assert [(each["name"], each["args"]) for each in events if each["ph"] == "i"] == [("a mark", {"why": "a test"})]
