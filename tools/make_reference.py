@@ -250,7 +250,7 @@ _PLACES = {
 _MEANINGS = {
     **dict.fromkeys(("name", "type"), "name and type of a layer"),
     **dict.fromkeys(("start", "duration"), "start and ticks of a record, whole nanoseconds"),
-    "unit": "type of a layer, where it is `AI_CPU`",
+    "unit": "type of a layer, where it is `AI_CPU`, and in a timeline",
     "device": "device of an inference",
     "stream": "segment",
     "model": "model; 4294967295 or N/A is `single-op`",
@@ -275,22 +275,26 @@ def ascend_page() -> str:
     ]
     for kind, title in _KINDS.items():
         lines += ["", f"## {title}", ""]
-        lines += ["| family | what it is | goes to | known by | tried with |", "|---|---|---|---|---|"]
+        known_by = "columns that are read" if kind == "table" else "known by"
+        lines += [f"| family | what it is | goes to | {known_by} | tried with |", "|---|---|---|---|---|"]
         for family in known.family:
             if family.kind == kind:
                 places = ["`export trace`"] if kind == "timeline" else []
                 into = "; ".join(places + [_PLACES[each] for each in family.into.split(", ") if each]) or _ONLY_ROW
                 marks = [*family.needs, *family.processes, *family.categories, *family.keys, *family.names]
-                by = ", ".join(f"`{mark}`".replace("|", "` or `") for mark in marks) or "its name"
+                by = ", ".join(f"`{mark}`".replace("|", "` or `") for mark in marks)
                 tried = "real sample" if family.sample else "documented columns only"
                 lines.append(f"| {family.name} | {family.about} | {into} | {by} | {tried} |")
-    lines += ["", "All other tables of a database are kept row by row as well.", "", "## Columns", ""]
+    lines += ["", "All other tables of a database are kept row by row as well; those of SQLite itself are not.", ""]
+    lines += ["## Columns", ""]
+    lines += ["Headers of summaries, columns of `StepTraceTime`, categories of events and keys of their `args`.", ""]
     lines += ["| meaning | headers | goes to |", "|---|---|---|"]
     for meaning, headers in known.columns.items():
         shown = ", ".join(f"`{header}`" for header in headers)
         lines.append(f"| {meaning} | {shown} | {_MEANINGS.get(meaning, _ONLY_ROW)} |")
     for part, headers in known.steps.items():
-        lines.append(f"| part of a step: {part} | {', '.join(f'`{each}`' for each in headers)} | `stats --by step` |")
+        shown = ", ".join(f"`{header}`" for header in headers)
+        lines.append(f"| {f'part of a step: {part}' if part else 'a step'} | {shown} | `stats --by step` |")
     return "\n".join(lines) + "\n"
 
 

@@ -174,20 +174,18 @@ def _called(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Iter
 _FIGURES = ("count", "total", "mean", "most")
 # What a step's time is the sum of, where no column tells it.
 _PARTS_OF_STEP = ("Computing", "Communication(Not Overlapped)", "Free")
-_STEP_TIME = "Iteration Time(us)"
 
 
 def _add_steps(draft: Draft, log: int, header: Sequence[str], columns: Columns, at: dict[str, int]) -> None:
     known = {name: numbers(columns[place]) for name, place in places(header, families().steps).items()}
-    wholes = numbers(columns[header.index(_STEP_TIME)]) if _STEP_TIME in header else None
     nothing = ("",) * len(columns[0])
     models, devices, kinds = (columns[at[name]] if name in at else nothing for name in ("model", "device", "type"))
     for place, step in enumerate(columns[at["step"]]):
         # A stage of a cluster is of several devices, each of which has rows of its own.
         if kinds[place] == "stage":
             continue
-        parts = {name: values[place] for name, values in known.items() if math.isfinite(values[place])}
-        total = sum(parts.get(name, 0.0) for name in _PARTS_OF_STEP) if wholes is None else wholes[place]
+        parts = {name: values[place] for name, values in known.items() if not name or math.isfinite(values[place])}
+        total = sum(parts.get(name, 0.0) for name in _PARTS_OF_STEP)
         draft.add_step(log, step or "N/A", {"": total, **parts}, models[place], devices[place])
 
 

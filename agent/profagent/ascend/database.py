@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families
+from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families, places
 from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
 from profagent.ascend.texts import ODD_VALUES, UNKNOWN_NS, encoded
 from profagent.errors import ResultError
@@ -29,8 +29,8 @@ BUSY_MS = 2_000
 MAGIC = b"SQLite format 3\0"
 # In its header: how it is written.
 WAL_PLACE, WAL_MODE = 18, b"\x02"
-# What another tool, or SQLite itself, keeps there for itself.
-_OWN_TABLES = frozenset({"status_info", "connectionCats", "sqlite_sequence"})
+# What is in it but what SQLite keeps there for itself.
+_ALL_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
 # By a word of each database: any of these tables makes it one of a profiler.
 _KNOWN_TABLES = frozenset({"STRING_IDS", "TASK", "CANN_API", "StepTraceTime", "CommAnalyzerTime", "SESSION_TIME_INFO"})
 _TASKS = (
@@ -94,11 +94,7 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
     try:
         with closing(_opened(file)) as connection:
             connection.text_factory = text
-            names = [
-                name
-                for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
-            ]
-            tables = [name for name in names if name not in _OWN_TABLES]
+            tables = [name for (name,) in connection.execute(_ALL_TABLES)]
             if not _KNOWN_TABLES & {*tables}:
                 raise ResultError(file, 0, f"its tables are of no profiler: {', '.join(tables[:5]) or 'none'}")
             for name in tables:
@@ -134,7 +130,6 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 
 def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: str, *, has_kernels: bool) -> None:
-    family = families().of_table(name)
     cursor = connection.execute(f'SELECT * FROM "{name}"')  # noqa: S608 - a table's name
     header = [column[0] for column in cursor.description]
     count = 0
@@ -143,7 +138,7 @@ def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: 
             draft.add_block(log, count + 1, len(rows), encoded(rows))
             count += len(rows)
     finally:
-        draft.end_file(log, "table", name if family is None else family.name, header, count)
+        draft.end_file(log, "table", name, header, count)
     if has_kernels and name == "TASK" and _has(connection, "COMPUTE_TASK_INFO"):
         step = _STEP if _has(connection, "STEP_TIME") else ""
         named = _Named(connection.execute("SELECT id, ifnull(value, 'N/A') FROM STRING_IDS"))
@@ -211,19 +206,11 @@ def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named, pipes: _Pipes | Non
 def _add_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> None:
     """Steps of `analysis.db`, in µs."""
     cursor = connection.execute("SELECT * FROM StepTraceTime")
-    header = [column[0].lower() for column in cursor.description]
-    names = {
-        "computing": "Computing",
-        "communication": "Communication",
-        "communication_not_overlapped": "Communication(Not Overlapped)",
-        "overlapped": "Overlapped",
-        "free": "Free",
-        "preparing": "Preparing",
-    }
+    header = [column[0] for column in cursor.description]
+    known, at = places(header, families().steps), places(header, families().columns)
     for row in cursor:
-        values = dict(zip(header, row, strict=True))
-        parts = {name: float(values[key]) for key, name in names.items() if values.get(key) is not None}
-        device, step = str(values.get("deviceid", "")), str(values["step"])
+        parts = {name: float(row[place]) for name, place in known.items() if row[place] is not None}
+        device, step = str(row[at["device"]]) if "device" in at else "", str(row[at["step"]])
         draft.add_step(log, "N/A" if step in NOT_KNOWN else step, {"": _whole(parts), **parts}, device=device)
 
 

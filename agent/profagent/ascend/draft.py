@@ -116,7 +116,7 @@ class Draft:
 
     def add_step(self, log: int, number: str, parts: Mapping[str, float], model: str = "", device: str = "") -> None:
         """A step's time and those of its parts, in µs; the step itself has no name. NaN is not known."""
-        step = Step(number, "" if model in NOT_KNOWN else model, device or self._devices[log])
+        step = Step(number, "" if model in NOT_KNOWN else model, self._devices[log] if device in NOT_KNOWN else device)
         for name, time_us in parts.items():
             if not math.isfinite(time_us):
                 self._untimed[log] += 1

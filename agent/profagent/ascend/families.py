@@ -64,10 +64,6 @@ class Families(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         reports = (family for family in self.family if family.kind == "report")
         return next((each for each in reports if all(f'"{key}"'.encode() in text for key in each.keys)), None)
 
-    def of_table(self, name: str) -> Family | None:
-        """The table of a database."""
-        return next((each for each in self.family if each.kind == "table" and each.name == name), None)
-
 
 @cache
 def families() -> Families:

@@ -37,8 +37,6 @@ _DEVICE_BITS = 0b11111
 # By type of task, those that wait for others or tell these that they have ended.
 _NO_KERNELS = ("EVENT_", "NOTIFY_")
 _CALLING_PROCESSES = frozenset({"CANN", "AscendCL", "GE", "Runtime", "Task Scheduler"})
-# By category of a step's event: its part's name, none for the whole.
-_PARTS = {"Iteration Time": "", "FP_BP Time": "FP to BP", "Iteration Refresh": "Iteration Refresh"}
 
 
 class Arguments(msgspec.Struct, rename=None):
@@ -164,6 +162,8 @@ class _Meaning:
         self._models: dict[tuple[Any, Any], str] = {}
         self._devices: dict[Any, str] = {}
         self._steps: dict[tuple[Any, Any, str, str], dict[str, float]] = defaultdict(dict)
+        # By category of a step's event.
+        self._parts = {alias: name for name, aliases in families().steps.items() for alias in aliases}
 
     def take(self, events: Sequence[Event]) -> None:
         """Further events."""
@@ -191,8 +191,8 @@ class _Meaning:
             self._take_calls(call, durations)
 
     def _take_step(self, event: Event) -> None:
-        if event.cat in _PARTS and event.args is not None:
-            self._step(event, str(event.args.iteration))[_PARTS[event.cat]] = _us(event.dur)
+        if event.cat in self._parts and event.args is not None and event.args.iteration is not None:
+            self._step(event, str(event.args.iteration))[self._parts[event.cat]] = _us(event.dur)
         elif event.name.startswith("ProfilerStep#") and (found := _STEP.match(event.name)):
             # Further threads have it as well, no longer than its own.
             parts = self._steps[None, None, "", found[1]]

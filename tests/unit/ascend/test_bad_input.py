@@ -157,7 +157,7 @@ def test_an_altered_table_is_told_and_the_others_are_read(
     change: str, told: str, kernels: int, tmp_path: Path, workspace: Path
 ) -> None:
     file = files.database(tmp_path / "msprof_1.db")
-    tables = 8
+    tables = 9
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("CREATE TABLE StepTraceTime (step TEXT, computing NUMERIC)")
         connection.execute("INSERT INTO StepTraceTime VALUES ('7', 1.5)")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from profagent.ascend.families import families
 from profagent.ascend.recognise import Form, recognise
+from profagent.ascend.timeline import Arguments
 from tests.unit.ascend import files
 
 ADVICE = [{"Rule Type": "Computation", "Rule Suggestion": "fuse", "Tuning Data": []}]
@@ -64,6 +68,37 @@ def test_a_timeline_is_kept_event_by_event(name: str, workspace: Path) -> None:
 def test_each_family_is_tried_here_or_is_a_table() -> None:
     tried = {*files.SUMMARIES, *files.TIMELINES, *REPORTS, "op_summary", "kernel_details"}
     assert {family.name for family in families().family if family.kind != "table"} == tried
+
+
+def test_what_is_read_of_a_database_are_the_columns_that_its_families_name(tmp_path: Path) -> None:
+    file = files.database(tmp_path / "msprof_1.db")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.executescript(f"""
+            CREATE TABLE COMMUNICATION_OP AS SELECT 1 AS opName, {files.START_NS} + 1 AS startNs, 9 AS connectionId,
+                {files.START_NS} + 3 AS endNs, 2 AS opType, 2 AS deviceId;
+            CREATE TABLE OVERLAP_ANALYSIS AS SELECT 1 AS id, startNs, endNs, deviceId, 0 AS type FROM TASK;
+        """)
+    files.taken(tmp_path / "workspace", file)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        for family in families().family:
+            if family.kind == "table" and family.name != "StepTraceTime":
+                connection.execute(f"CREATE TABLE narrow AS SELECT {', '.join(family.needs)} FROM {family.name}")
+                connection.execute(f"DROP TABLE {family.name}")
+                connection.execute(f"ALTER TABLE narrow RENAME TO {family.name}")
+    assert files.taken(tmp_path / "workspace", file)[0].losses == 0
+    records = "SELECT layer_name, start_us, mac_busy, device_id FROM op_records WHERE session = "
+    figures = "SELECT place, key, number, total FROM figure WHERE session = "
+    for sql in (records, figures):
+        first, second = (sorted(files.rows(tmp_path / "workspace", f"{sql}{session}"), key=str) for session in (1, 2))
+        assert first == second
+        assert len(first) > 2
+
+
+def test_what_is_read_of_an_event_is_named() -> None:
+    known = families()
+    named = {alias for aliases in (*known.columns.values(), *known.steps.values()) for alias in aliases}
+    read = {field.encode_name for field in msgspec.structs.fields(Arguments)}
+    assert read - named == {"name", "labels"}
 
 
 def test_a_header_that_is_not_known_is_no_result(tmp_path: Path) -> None:

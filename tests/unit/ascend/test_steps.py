@@ -116,8 +116,9 @@ def test_a_step_that_two_files_tell_is_counted_once(tmp_path: Path, workspace: P
 def test_steps_of_a_database_and_of_a_cluster_are_told_by_device(tmp_path: Path, workspace: Path) -> None:
     file = tmp_path / "analysis.db"
     with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("CREATE TABLE StepTraceTime (deviceId INTEGER, step TEXT, computing NUMERIC)")
-        connection.execute("INSERT INTO StepTraceTime VALUES (0, '7', 1.5), (3, '7', 2.5), (3, 0, 0.5), (0, NULL, 3.5)")
+        connection.execute("CREATE TABLE StepTraceTime (deviceId INTEGER, step TEXT, computing, bubble)")
+        told = "(0, '7', 1.5, 0.25), (3, '7', 2.5, NULL), (3, 0, 0.5, NULL), (0, NULL, 3.5, NULL)"
+        connection.execute(f"INSERT INTO StepTraceTime VALUES {told}")
     header, row = files.SUMMARIES["step_trace_time"]
     ranks = [f"7,rank,{rank}{row[1:]}" for rank in (0, 1)]
     ranks.append(f'7,stage,"(0, 1)"{row[1:]}')
@@ -131,6 +132,9 @@ def test_steps_of_a_database_and_of_a_cluster_are_told_by_device(tmp_path: Path,
         (1, '["step N/A, device 0", ""]', 3.5),
         (2, '["step 7, device 0", ""]', 15.0),
         (2, '["step 7, device 1", ""]', 15.0),
+    ]
+    assert rows(workspace, "SELECT key, total FROM figure WHERE session = 1 AND key LIKE '%Bubble%'") == [
+        ('["step 7, device 0", "Bubble"]', 0.25)
     ]
 
 
