@@ -7,7 +7,7 @@ import sqlite3
 from collections import defaultdict
 from contextlib import closing
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from profagent.errors import ResultError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from profagent.ascend.draft import Draft
 
@@ -34,20 +32,18 @@ _ALL_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT 
 # By a word of each database: any of these tables makes it one of a profiler.
 _KNOWN_TABLES = frozenset({"STRING_IDS", "TASK", "CANN_API", "StepTraceTime", "CommAnalyzerTime", "SESSION_TIME_INFO"})
 _TASKS = (
-    "SELECT c.name, c.opType, c.taskType, {times}, t.deviceId, t.streamId, t.modelId, t.globalTaskId{step}"
+    "SELECT c.name, c.opType, c.taskType, {times}, t.deviceId, t.streamId, t.modelId, {step}{pipes}"
     " FROM TASK t CROSS JOIN COMPUTE_TASK_INFO c ON c.globalTaskId = t.globalTaskId"
 )
 # What had not ended yet has no end.
 _TIMES = f"ifnull(t.startNs, {UNKNOWN_NS}), ifnull(t.endNs - t.startNs, {UNKNOWN_NS})"
 # An operator of communication stands for its tasks, as in a summary, and in the order in which all began.
 _COMMUNICATION = (
-    " UNION ALL SELECT t.opName, {kind}, NULL, {times}, {device}, 'N/A', {model}, -1{step}"
+    " UNION ALL SELECT t.opName, {kind}, NULL, {times}, {device}, 'N/A', {model}, {step}{pipes}"
     " FROM COMMUNICATION_OP t ORDER BY 4"
 )
 # What begins when a step ends is of the next.
-_STEP = (
-    ", ifnull((SELECT CAST(s.id AS TEXT) FROM STEP_TIME s WHERE t.startNs >= s.startNs AND t.startNs < s.endNs), '')"
-)
+_STEP = "(SELECT s.id FROM STEP_TIME s WHERE t.startNs >= s.startNs AND t.startNs < s.endNs)"
 _STEP_TIMES = "SELECT id, (endNs - startNs) / 1000.0 FROM STEP_TIME ORDER BY startNs"
 _STEP_PARTS = (
     "SELECT s.id, o.deviceId, o.type, total(o.endNs - o.startNs) / 1000 FROM STEP_TIME s"
@@ -57,11 +53,14 @@ _STEP_PARTS = (
 # By type of OVERLAP_ANALYSIS.
 _OVERLAPS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
 _COUNTERS = "SELECT s.value, s.id FROM STRING_IDS s WHERE s.id IN (SELECT name FROM TASK_PMU_INFO)"
-# What a task has twice is of several executions of it: of which is not told.
+# SQLite keeps it in a file. What a task has twice is of several executions of it: of which is not told.
+_PIPES_TABLE = f"CREATE TEMP TABLE pipes (task INTEGER PRIMARY KEY, {', '.join(PIPES)})"
 _PIPES = (
-    "SELECT globalTaskId{columns} FROM TASK_PMU_INFO WHERE name IN ({wanted})"
-    " GROUP BY globalTaskId HAVING count(*) = count(DISTINCT name) ORDER BY globalTaskId"
+    "INSERT INTO pipes SELECT globalTaskId{columns} FROM TASK_PMU_INFO"
+    " WHERE name IN ({wanted}) AND globalTaskId IS NOT NULL AND typeof(value) != 'text'"
+    " GROUP BY globalTaskId HAVING count(*) = count(DISTINCT name)"
 )
+_WITH_PIPES = " LEFT JOIN pipes p ON p.task = t.globalTaskId"
 _CALLS = (
     "SELECT ifnull(s.value, 'N/A'), ifnull(e.name, 'N/A'), count(*), total(endNs - startNs) / 1000,"
     " avg(endNs - startNs) / 1000, max(endNs - startNs) / 1000.0 FROM CANN_API a"
@@ -140,12 +139,9 @@ def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: 
     finally:
         draft.end_file(log, "table", name, header, count)
     if has_kernels and name == "TASK" and _has(connection, "COMPUTE_TASK_INFO"):
-        step = _STEP if _has(connection, "STEP_TIME") else ""
         named = _Named(connection.execute("SELECT id, ifnull(value, 'N/A') FROM STRING_IDS"))
-        pipes = _pipes(connection)
-        tasks = _TASKS.format(times=_TIMES, step=step) + _communication(connection, step)
-        for rows in _fetched(connection.execute(tasks)):
-            draft.add_kernels(log, _kernels(rows, named, pipes))
+        for rows in _fetched(connection.execute(_kernels_query(connection))):
+            draft.add_kernels(log, _kernels(rows, named))
     elif name == "CANN_API" and "calls" not in draft.told():
         for row in connection.execute(_CALLS):
             draft.add_calls(Called(*row))
@@ -155,15 +151,21 @@ def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: 
         _add_timed_steps(draft, log, connection)
 
 
-def _communication(connection: sqlite3.Connection, step: str) -> str:
-    """What adds the operators of communication to the query of the tasks; nothing where there are none."""
+def _kernels_query(connection: sqlite3.Connection) -> str:
+    """Tasks and operators of communication, with their step and the shares of PIPES, as far as there are any."""
+    step = _STEP if _has(connection, "STEP_TIME") else "NULL"
+    has_pipes = _gather_pipes(connection)
+    tasks = _TASKS.format(times=_TIMES, step=step, pipes="".join(f", p.{pipe}" for pipe in PIPES if has_pipes))
     columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(COMMUNICATION_OP)")}
+    tasks += _WITH_PIPES if has_pipes else ""
     if not columns:
-        return ""
+        return tasks
     kind = "t.opType" if "opType" in columns else "NULL"
     # Older ones do not tell the device, and are of one.
     device = "t.deviceId" if "deviceId" in columns else "(SELECT deviceId FROM TASK LIMIT 1)"
-    return _COMMUNICATION.format(times=_TIMES, kind=kind, device=device, model=NO_MODEL, step=step)
+    pipes = ", NULL" * len(PIPES) * has_pipes
+    more = {"kind": kind, "device": device, "model": NO_MODEL}
+    return tasks + _COMMUNICATION.format(times=_TIMES, step=step, pipes=pipes, **more)
 
 
 class _Named(dict[tuple[Any, ...], tuple[str, str]]):
@@ -185,10 +187,11 @@ class _Named(dict[tuple[Any, ...], tuple[str, str]]):
         return found
 
 
-def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named, pipes: _Pipes | None) -> Kernels:
+def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named) -> Kernels:
     """Rows of the tasks, with names in the place of their numbers."""
-    names, types, units, starts, durations, devices, streams, models, tasks, *steps = zip(*rows, strict=True)
-    texts = {number: str(number) for number in {*devices, *streams, *models}}.__getitem__
+    names, types, units, starts, durations, devices, streams, models, steps, *pipes = zip(*rows, strict=True)
+    there = {*devices, *streams, *models, *steps}
+    texts = {number: "" if number is None else str(number) for number in there}.__getitem__
     name_texts, type_texts = zip(*map(named.__getitem__, zip(names, types, units, strict=True)), strict=True)
     return Kernels(
         name_texts,
@@ -198,8 +201,8 @@ def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named, pipes: _Pipes | Non
         list(map(texts, devices)),
         list(map(texts, streams)),
         list(map(texts, models)),
-        steps[0] if steps else ("",) * len(rows),
-        () if pipes is None else pipes.of(tasks).T.tolist(),
+        list(map(texts, steps)),
+        np.array(pipes, np.float64).tolist(),
     )
 
 
@@ -241,32 +244,14 @@ def _has(connection: sqlite3.Connection, table: str) -> bool:
     return found is not None
 
 
-class _Pipes(NamedTuple):
-    """Shares of PIPES by task; tasks rise."""
-
-    task: NDArray[np.int64]
-    values: NDArray[np.float64]
-
-    def of(self, tasks: Sequence[int]) -> NDArray[np.float64]:
-        """Those of these tasks; NaN where none are known."""
-        wanted = np.array(tasks, np.int64)
-        place = np.minimum(np.searchsorted(self.task, wanted), len(self.task) - 1)
-        return np.where((self.task[place] == wanted)[:, np.newaxis], self.values[place], np.nan)
-
-
-def _pipes(connection: sqlite3.Connection) -> _Pipes | None:
-    """The shares of pipes, found by the names that columns of a summary have; None where there are none."""
+def _gather_pipes(connection: sqlite3.Connection) -> bool:
+    """Put the shares of PIPES by task, found by the names that columns of a summary have, into a table of their own."""
     if not _has(connection, "TASK_PMU_INFO"):
-        return None
+        return False
     there: dict[str, int] = dict(connection.execute(_COUNTERS))
     aliases = families().columns
     # Of several the largest: a kernel of the vector core has 0 in those of the cube core.
     known = [", ".join(str(there[name]) for name in aliases[pipe] if name in there) for pipe in PIPES]
     columns = "".join(f", max(value) FILTER (WHERE name IN ({each}))" for each in known)
-    wanted = ", ".join(filter(None, known))
-    tasks: list[NDArray[np.int64]] = []
-    values: list[NDArray[np.float64]] = []
-    for rows in _fetched(connection.execute(_PIPES.format(columns=columns, wanted=wanted))):
-        tasks.append(np.array([row[0] for row in rows], np.int64))
-        values.append(np.array([row[1:] for row in rows], np.float64))
-    return _Pipes(np.concatenate(tasks), np.concatenate(values)) if tasks else None
+    connection.execute(_PIPES_TABLE)
+    return connection.execute(_PIPES.format(columns=columns, wanted=", ".join(filter(None, known)))).rowcount > 0

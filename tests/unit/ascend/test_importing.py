@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from profagent.ascend import csv_rows, importing
+from profagent.ascend import csv_rows, database, importing
 from profagent.ascend import timeline as timelines
 from profagent.ascend.csv_rows import blocks
 from profagent.ascend.timeline import pieces
@@ -224,6 +224,25 @@ def test_pipes_of_a_database_are_counters_where_they_are_of_one_execution(tmp_pa
     assert rows(workspace, counters) == [(0.75, 0.0, 0.25, None, None), (None,) * 5]
     assert rows(workspace, "SELECT counter_map FROM session") == [("Ascend pipes",)]
     assert rows(workspace, "SELECT rows FROM ascend_files WHERE family = 'TASK_PMU_INFO'") == [(6,)]
+
+
+def test_memory_does_not_grow_with_the_tasks_of_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "ROWS_PER_BLOCK", 100)
+    file = files.database(tmp_path / "msprof_1.db")
+    taken(tmp_path / "workspace", file)
+    peaks = []
+    for first, last in ((10, 500), (500, 8_000)):
+        with closing(sqlite3.connect(file)) as connection, connection:
+            numbers = [(number, START_NS + number) for number in range(first, last)]
+            connection.executemany("INSERT INTO TASK SELECT ?2, ?2 + 9, 2, 1, ?1, 1, 3, 0, 5, 1, 1, 0", numbers)
+            connection.executemany("INSERT INTO COMPUTE_TASK_INFO SELECT 1, ?1, ?2, 3, 2", numbers)
+            connection.executemany("INSERT INTO TASK_PMU_INFO SELECT ?1, 5, ?2 / 1e20", numbers)
+            del numbers
+        tracemalloc.start()
+        taken(tmp_path / "workspace", file)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0], peaks
 
 
 def test_directories_of_mindspore_and_of_2023_are_known(tmp_path: Path, workspace: Path) -> None:
