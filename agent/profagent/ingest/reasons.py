@@ -278,8 +278,8 @@ UNKNOWN_FAMILY = _reason(
 NOT_COUNTED = _reason(
     "not-counted",
     NOTE,
-    "Something of another tool's results is in no figure: an older export of what is there, events of an odd shape,"
-    " or what has no duration.",
+    "Something of another tool's results is in no figure. It is an older export of what is there, has no duration, or"
+    " is an event of an odd shape.",
     "Nothing. The entry says what and why.",
 )
 MISSING_SEGMENT = _reason(
