@@ -22,6 +22,16 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 STEP_US = 100_000
 LEAST_PICTURE = 10_000
 RULE = "li[data-rule=split-activation]"
+# Nine tenths of it are on the CPU, behind the NPU.
+TAIL = """
+name = "tail"
+[[segments]]
+unit = "aicore"
+runs = [{ time_us = 1000.0, layers = ["conv:Convolution"] }]
+[[segments]]
+unit = "aicpu"
+runs = [{ time_us = 9000.0, layers = ["nms:NonMaxSuppression"] }]
+"""
 SPAN = re.compile(r"([\d,.]+) (m?s) to ([\d,.]+) (m?s) of")
 
 
@@ -90,7 +100,16 @@ def figures(workspace: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def opened(workspace: Path, figures: dict[str, list[dict[str, Any]]]) -> Iterator[Opened]:
+def tail(workspace: Path) -> Path:
+    """The report of a network whose last layer is on the CPU."""
+    (workspace / "tail.toml").write_text(TAIL, "utf-8")
+    job, file = simulated(workspace / "tail", 12, model=str(workspace / "tail.toml")), workspace / "tail.html"
+    assert profagent("report", job, "-o", file, "--lang", "en").code == 0
+    return file
+
+
+@pytest.fixture(scope="module")
+def opened(workspace: Path, figures: dict[str, list[dict[str, Any]]], tail: Path) -> Iterator[Opened]:
     """Its report, in headless Chromium; while it runs no command can: its loop is the thread's."""
     file, leaky = workspace / "report.html", simulated(workspace / "cured", 12, model="yolov4-leaky")
     ended = profagent("report", "1", "--workspace", workspace, "--against", leaky, "-o", file, "--lang", "en")
@@ -208,6 +227,19 @@ def test_it_is_light_and_dark_and_fits_a_phone(opened: Opened) -> None:
     assert eventually(lambda: opened.page.evaluate(width) < PHONE["width"])
     assert opened.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     assert opened.is_drawn("timeline-chart")
+
+
+def test_a_layer_on_the_cpu_stands_among_the_others_and_in_sight(opened: Opened, tail: Path) -> None:
+    browser = opened.page.context.browser
+    assert browser
+    ended = Opened(browser.new_page(), tail)
+    assert "The CPU takes 90 % of an inference" in ended.text("#sentence")
+    assert re.search(r"nms\s+90.1 %, bound by CPU", ended.text("#tiles"))
+    assert re.match(r"CPU 90.1 %", ended.text("#bounds"))
+    assert ended.page.evaluate("data.spreads.layers.map(({ name }) => name)") == ["nms", "conv"]
+    assert ended.span_ms() == pytest.approx(10 * 1.08, rel=0.05)
+    assert ended.wrong == []
+    ended.page.close()
 
 
 def test_nothing_went_wrong_and_nothing_was_fetched(opened: Opened) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from profagent.advise.rules import Language, Rule
     from profagent.diff.diff import Diff
-    from profagent.stats.stats import Key
+    from profagent.stats.stats import By, Key
     from profagent.store.queries import SessionRow
 
 BINS = 40
@@ -112,6 +112,7 @@ async def gather(
         documents[by] = stats_document(found, found.rows, None)
     # They are of the same JOBs all.
     jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]
+    ranked = _ranked(documents["layer"], documents["aicpu"])
     advice = None
     if not cleared:
         advice = await advise(database, rules, session=session.session, job=operand.job, language=language)
@@ -121,9 +122,10 @@ async def gather(
         "session": about,
         "simulated": session.simulated,
         "language": language,
-        "verdict": _verdict(advice, documents, language, compared),
+        "verdict": _verdict(advice, ranked, language, compared),
         "advice": None if advice is None else _advice(advice, language),
         "stats": documents,
+        "ranked": ranked,
         "timeline": {**timeline.document(), "nothing": _CLEARED if cleared else _UNPLACED},
         "spreads": spreads.document(),
         "comparison": None if compared is None else diff_document(compared),
@@ -160,16 +162,25 @@ def _advice(advice: Advice, language: Language) -> dict[str, Any]:
     return found
 
 
+def _ranked(npu: Mapping[str, Any], cpu: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The layers of both units by falling time, with their shares of all of it; ticks and µs cannot be put together."""
+    if not cpu["rows"] or npu["unit"] != cpu["unit"]:
+        return list(npu["rows"])
+    rows = [*npu["rows"], *({**row, "bound by": "CPU"} for row in cpu["rows"])]
+    all_time = sum(row["total"] or 0.0 for row in rows)
+    ranked = [{**row, "share": (row["total"] or 0.0) / all_time * 100 if all_time else None} for row in rows]
+    return sorted(ranked, key=lambda row: -(row["total"] or 0.0))
+
+
 def _verdict(
-    advice: Advice | None, documents: Mapping[str, dict[str, Any]], language: Language, compared: Diff | None
+    advice: Advice | None, layers: Sequence[Mapping[str, Any]], language: Language, compared: Diff | None
 ) -> str:
     """What to work on, and what changed."""
-    first = _first(advice, documents, language)
+    first = _first(advice, layers, language)
     return first if compared is None else f"{first}. {changes_text(compared)}"
 
 
-def _first(advice: Advice | None, documents: Mapping[str, dict[str, Any]], language: Language) -> str:
-    layers = documents["layer"]["rows"]
+def _first(advice: Advice | None, layers: Sequence[Mapping[str, Any]], language: Language) -> str:
     grave = [each for each in (advice.findings if advice else []) if each.severity != "info"]
     if grave:
         model = f"{grave[0].model}: " if grave[0].model else ""
@@ -219,7 +230,8 @@ class _Spreads:
         keeps, _ = left_out(job, None)
         for key, durations in durations_by(job, "model", keeps):
             self._inferences[key].append(durations)
-        for key, durations in durations_by(job, "layer", keeps):
+        bys: tuple[By, ...] = ("layer",) if job.us_per_tick is None else ("layer", "aicpu")
+        for key, durations in (each for by in bys for each in durations_by(job, by, keeps)):
             self._layers[key].append(durations)
 
     def document(self) -> dict[str, Any]:

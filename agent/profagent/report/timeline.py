@@ -61,6 +61,7 @@ class Timeline:
     def __init__(self) -> None:
         self.rules: list[str] = []
         self._spans: list[tuple[str, float, float, str]] = []
+        self._detailed: list[tuple[float, float]] = []
         self._metrics: list[tuple[str, str, NDArray[np.float64]]] = []
         self._models: set[str] = set()
 
@@ -92,6 +93,11 @@ class Timeline:
             "spans": [
                 [numbers[lane], round(start - origin, 2), round(duration, 2), names[name]]
                 for lane, start, duration, name in sorted(near)
+            ],
+            "detailed": [
+                [round(start - origin, 2), round(end - start, 2)]
+                for start, end in sorted(self._detailed, key=lambda each: each[1] - each[0])
+                if end - start < FAR_US
             ],
             "metrics": [
                 {"name": name, "unit": unit, "points": _rounded(points, origin)} for name, unit, points in self._metrics
@@ -154,15 +160,18 @@ class Timeline:
         """The layers of inferences of one model, and around them their segments."""
         model = page.spans[0].model_name
         self._models.add(model)
-        nets = {segment.segment: segment.net for segment in page.segments}
+        segments = {segment.segment: segment for segment in page.segments}
         within: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+        wholes: dict[int, list[float]] = defaultdict(list)
         for unit, segment, index, start, end in _placed(page, frequency_mhz):
             name = layers[index].name if index in layers else UNKNOWN
             self._spans.append((f"{unit} layers {model}", start, end - start, name))
             within[unit, segment].append((start, end))
         for (unit, segment), found in within.items():
             start, end = min(start for start, _ in found), max(end for _, end in found)
-            self._spans.append((f"{unit} segments {model}", start, end - start, f"segment {nets[segment]}"))
+            self._spans.append((f"{unit} segments {model}", start, end - start, f"segment {segments[segment].net}"))
+            wholes[segments[segment].position] += [start, end]
+        self._detailed += [(min(times), max(times)) for times in wholes.values()]
 
     async def _events(self, connection: aiosqlite.Connection, session: int, view: str, what: str, query: str) -> None:
         rows = await fetched(connection, query, (session, MOST_EVENTS))

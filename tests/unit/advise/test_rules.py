@@ -267,6 +267,16 @@ def test_layers_on_the_cpu_count_only_between_segments_of_the_npu(rows: Rows) ->
     assert (found["layer"], found["gain_us"]) == ("tail", 150.0)  # the NPU stood still for so long
 
 
+def test_layers_on_the_cpu_at_the_ends_of_the_network_take_a_large_part_of_it(rows: Rows) -> None:
+    rows.layer(900.0, segment=1)
+    rows.layer(50.0, unit="AA_CPU", segment=0, layer_name="head", share=5.0)
+    rows.layer(40.0, unit="AA_CPU", segment=2, layer_name="between", share=4.0)
+    rows.layer(50.0, segment=3, share=5.0)
+    assert rows.found(RULES["cpu-layer"]) == []
+    rows.layer(60.0, unit="AA_CPU", segment=4, layer_name="tail", share=6.0)
+    assert [row["layer"] for row in rows.found(RULES["cpu-layer"])] == ["tail", "head"]
+
+
 def test_a_network_that_uses_the_cube_unit_well(rows: Rows) -> None:
     rows.layer(100.0, mac_ppen=0.65)
     (found,) = rows.found(RULES["cube-fine"])

@@ -83,6 +83,23 @@ def test_a_page_for_many_records_is_small_and_says_what_it_leaves_out(tmp_path: 
     assert len(zlib.compress(file.read_bytes())) < MOST_BYTES / 3
 
 
+def test_layers_of_both_units_are_ranked_together(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session()
+    model = builder.model(builder.job(session), layers=("conv0", "nms0"))
+    for pic in range(3):
+        inference = builder.inference(session, model, pic, start_us=START_US, end_us=START_US + 100)
+        builder.aicore(inference, builder.new_part(session, model, "aicore"), [700])
+        builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(150, 175)], [1])
+    builder.close()
+    file = tmp_path / "report.html"
+    assert profagent("report", "1", "--workspace", tmp_path, "-o", file).code == 0
+    shown = data_of(file.read_text("utf-8"))
+    ranked = [(row["layer"], row["share"], row["bound by"]) for row in shown["ranked"]]
+    assert ranked == [("conv0", 80.0, None), ("nms0", 20.0, "CPU")]
+    assert shown["timeline"]["detailed"] == [[0, 175]] * 3
+
+
 @pytest.mark.parametrize("number", [1, 99, 100, 101, 5000])
 def test_points_are_thinned_to_the_lowest_and_highest_of_each_part(number: int) -> None:
     points = np.column_stack([np.arange(number, dtype=float), np.sin(np.arange(number))])

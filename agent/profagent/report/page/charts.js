@@ -154,39 +154,18 @@ function zoomTo(from, to) {
   showWindow();
 }
 
-// Inferences whose layers are shown, by their time.
-function detailed() {
-  const starts = spans.filter(([lane]) => lanes[lane].includes(" layers")).map(([, start]) => start);
-  starts.sort((one, other) => one - other);
-  const hasLayers = ([, start, duration]) => {
-    const place = firstFrom(starts, start);
-    return place < starts.length && starts[place] <= start + duration;
-  };
-  const found = spans.filter((span) => lanes[span[0]].startsWith("inferences") && hasLayers(span));
-  return found.sort((one, other) => one[2] - other[2]);
-}
-
-function firstFrom(sorted, value) {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
+// Inferences whose layers are shown, from the first of their segments to the last, by their time.
+const { detailed } = data.timeline;
 const ZOOMS = {
   all: () => zoomTo(0, ends),
   in: () => scale(0.5),
   out: () => scale(2),
-  typical: () => showSpan(detailed().at(Math.floor(detailed().length / 2))),
-  slowest: () => showSpan(detailed().at(-1)),
+  typical: () => showSpan(detailed[Math.floor(detailed.length / 2)]),
+  slowest: () => showSpan(detailed.at(-1)),
 };
 
 function showSpan(span) {
-  if (span) zoomTo(span[1] - 0.04 * span[2], span[1] + 1.04 * span[2]);
+  if (span) zoomTo(span[0] - 0.04 * span[1], span[0] + 1.04 * span[1]);
 }
 
 function scale(factor) {
@@ -239,10 +218,11 @@ function layerText(row) {
 }
 
 function drawLayers() {
-  const rows = data.stats.layer.rows.slice(0, MOST_BARS).reverse();
-  const all = data.stats.layer.rows.length;
+  const rows = data.ranked.slice(0, MOST_BARS).reverse();
+  const all = data.ranked.length;
   const shown = all > rows.length ? `The ${rows.length} of ${countText(all)} layers` : "The layers";
-  byId("layers-rule").textContent = `${shown} that take the most time. The table below has all figures.`;
+  byId("layers-rule").textContent = `${shown} that take the most time. Shares are of the layers of both processors`
+    + " together. The table below has all figures.";
   const bars = rows.map((row) => ({ value: row.share, itemStyle: { color: colourOf(boundOf(row)), borderRadius: 3 } }));
   const share = { ...label(), show: true, position: "right", formatter: ({ value }) => `${numberText(value, 1)} %` };
   draw("layers-chart", Math.max(rows.length, 1) * ROW_PX + 40, {

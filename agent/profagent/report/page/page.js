@@ -42,12 +42,12 @@ const durationText = (value) => (value === null ? UNKNOWN : unit === "ticks" ? `
 // One colour for each bound, the same in light and dark, told apart without red and green.
 const BOUND_COLOURS = {
   cube: "#2f8f5b", mac: "#4f9dde", vector: "#7fb069", vec: "#9a7fd1", DLD: "#e08a2e", WLD: "#c2577a", Dstr: "#d0b03a",
-  Dtrans: "#6f7f95", unexplained: "#b35900", [UNKNOWN]: "#9aa5b1",
+  Dtrans: "#6f7f95", CPU: "#8a5a44", unexplained: "#b35900", [UNKNOWN]: "#9aa5b1",
 };
 const BOUND_MEANINGS = {
   cube: "the cube unit works well", mac: "cube instructions", vector: "the vector unit works well",
   vec: "vector instructions", DLD: "loading feature maps", WLD: "loading weights", Dstr: "storing results",
-  Dtrans: "moving data inside", unexplained: "nothing reaches 50 %", [UNKNOWN]: "no counter map",
+  Dtrans: "moving data inside", CPU: "runs on the CPU", unexplained: "nothing reaches 50 %", [UNKNOWN]: "no counter map",
 };
 const boundOf = (row) => (row["bound by"] || UNKNOWN).replace("?", "");
 const colourOf = (bound) => BOUND_COLOURS[bound] || BOUND_COLOURS[UNKNOWN];
@@ -108,7 +108,7 @@ function showTiles() {
   const split = [["AA_CORE", "NPU"], ["AA_CPU", "CPU"]].filter(([key]) => key in units)
     .map(([key, name]) => `${name} ${numberText(units[key], 1)} %`);
   if (split.length) tiles.push(["Where the time goes", split.join(", "), "of all segments"]);
-  const first = data.stats.layer.rows[0];
+  const first = data.ranked[0];
   if (first) {
     const bound = first["bound by"] || UNKNOWN;
     tiles.push(["Longest layer", first.layer, `${numberText(first.share, 1)} %, bound by ${bound}`]);
@@ -184,7 +184,7 @@ function tableOrNone(columns, rows, none) {
 
 function showBounds() {
   const shares = {};
-  for (const row of data.stats.layer.rows) shares[boundOf(row)] = (shares[boundOf(row)] || 0) + (row.share || 0);
+  for (const row of data.ranked) shares[boundOf(row)] = (shares[boundOf(row)] || 0) + (row.share || 0);
   const sorted = Object.entries(shares).sort((one, other) => other[1] - one[1]);
   byId("bounds").append(
     element("div", { class: "stack", role: "presentation" }, ...sorted.map(([bound, share]) =>
@@ -250,9 +250,9 @@ function showFigures() {
   names.forEach((name, place) => headings[place].replaceChildren(sorter(name, headings[place])));
   byId("figures").replaceChildren(made.firstChild);
   byId("count").textContent = `${countText(sorted.length)} of ${countText(rows.length)} rows`;
-  byId("table-rule").textContent = leftOut.filter(({ left_out: count }) => count)
-    .map((each) => `Left out as warm-up: ${each.left_out} of ${each.inferences} inferences of ${each.model}.`)
-    .join(" ");
+  const warmUp = leftOut.filter(({ left_out: count }) => count)
+    .map((each) => `Left out as warm-up: ${each.left_out} of ${each.inferences} inferences of ${each.model}.`);
+  byId("table-rule").textContent = [`Shares are of the rows by ${chosen.by}.`, ...warmUp].join(" ");
 }
 
 function column(name, rows, rowUnit) {
