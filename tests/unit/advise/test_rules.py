@@ -135,7 +135,7 @@ def test_both_languages_of_a_rule_use_the_same_words() -> None:
 
 
 def test_the_rules_say_of_a_layer_what_stats_says_bounds_it(rows: Rows) -> None:
-    """Both have the thresholds of the vendor's manual; a layer is in one rule at most."""
+    """Both have the thresholds of the vendor's manual; a layer is in one rule at most, but in each of its suspects."""
     by_bound = {"mac": "cube-inefficient", "vec": "vector-inefficient", "Dtrans": "transform"}
     random_ = random.Random(7)
     expected: dict[str, set[str]] = {name: set() for name, rule in RULES.items() if "counters" in rule.needs}
@@ -147,8 +147,11 @@ def test_the_rules_say_of_a_layer_what_stats_says_bounds_it(rows: Rows) -> None:
         rows.layer(5.0, layer_name=str(number), bound=bound, **ratios)
         name = by_bound.get(bound or "", bound)
         if bound in ("DLD", "WLD", "Dstr"):
-            limit = RULES["memory-bound"].thresholds[f"{bound.lower()}_suspect"]
-            name = f"{bound.lower()}-suspect" if ratios[bound.lower()] > limit else "memory-bound"
+            limits = {each: RULES["memory-bound"].thresholds[f"{each}_suspect"] for each in ("dstr", "dld", "wld")}
+            suspects = [f"{each}-suspect" for each, limit in limits.items() if ratios[each] > limit]
+            for each in suspects:
+                expected[each].add(str(number))
+            name = f"{bound.lower()}-suspect" if suspects else "memory-bound"
         if name == "vector-inefficient" and ratios["vec_ppen"] > 0.5:
             continue
         if name in expected:
@@ -156,6 +159,26 @@ def test_the_rules_say_of_a_layer_what_stats_says_bounds_it(rows: Rows) -> None:
     found = {name: {row["layer"] for row in rows.found(RULES[name])} for name in expected if name != "cube-fine"}
     assert found == {name: layers for name, layers in expected.items() if name != "cube-fine"}
     assert all(found.values())
+
+
+@pytest.mark.parametrize(
+    ("rule", "ratios"),
+    [
+        ("dld-suspect", {"dld": 0.9}),
+        ("dstr-suspect", {"dstr": 0.9}),
+        ("wld-suspect", {"wld": 0.9}),
+        ("memory-bound", {"dld": 0.6}),
+        ("cube-inefficient", {"bound": "mac"}),
+        ("vector-inefficient", {"bound": "vec"}),
+        ("transform", {"bound": "Dtrans"}),
+        ("unexplained", {"bound": "unexplained"}),
+    ],
+)
+def test_many_short_layers_count_together(rule: str, ratios: dict[str, Any], rows: Rows) -> None:
+    for count, is_told in ((2, False), (198, True)):
+        for _ in range(count):
+            rows.layer(5.0, share=0.3, **{**dict.fromkeys(RATIOS, 0.1), **ratios})
+        assert bool(rows.found(RULES[rule])) is is_told
 
 
 @pytest.mark.parametrize(
