@@ -241,13 +241,6 @@ def test_a_model_that_is_loaded_in_the_loop(rows: Rows) -> None:
     assert (found["loads"], found["gain_us"]) == (4, 60.0)
 
 
-def test_calls_that_take_long_beside_executing(rows: Rows) -> None:
-    for name, kind, us in (("execute", "model", 1000), ("get_desc", "model", 90), ("set_input", "model", 200)):
-        rows.put("api_records", session=1, model="m", name=f"svp_acl_mdl_{name}", type=kind, duration_us=us)
-    (found,) = rows.found(RULES["slow-calls"])
-    assert (found["call"], found["gain_us"]) == ("svp_acl_mdl_set_input", 200.0)
-
-
 def _inferences(rows: Rows, *times: int, **values: Any) -> None:
     for number, us in enumerate(times):
         start_us = 10_000 * number
