@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 # So long a query of a rule may take; SQLite asks after so many of its own steps.
 LONGEST_QUERY_S = 30.0
 STEPS_BETWEEN_LOOKS = 100_000
+# What could bring less of an inference, in %, stands among what is of low severity.
+LEAST_SHARE = 10.0
 # Behind it stands what a rule judges by; before it, what it shows.
 _CONDITION = re.compile(r"\b(?:WHERE|HAVING)\b", re.IGNORECASE)
 # Of a row, what a finding says by itself.
@@ -164,8 +166,15 @@ async def advise(
                 untold.append(Untold(rule.id, unknown))
             elif not of_rule:
                 quiet.append(rule.id)
-    findings.sort(key=lambda each: (SEVERITIES.index(each.severity), -(each.gain_us or 0.0), each.rule))
+    findings.sort(key=lambda each: (_rank(each), -(each.gain_us or 0.0), each.rule))
     return Advice(found.session, findings, quiet, untold, provenance)
+
+
+def _rank(finding: Finding) -> int:
+    """Its severity's place; what brings little is low."""
+    place = SEVERITIES.index(finding.severity)
+    is_little = finding.share is not None and finding.share < LEAST_SHARE
+    return max(place, SEVERITIES.index("low")) if is_little else place
 
 
 async def _there(connection: aiosqlite.Connection, session: SessionRow, *, has_times: bool) -> set[Need]:

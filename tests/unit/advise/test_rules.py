@@ -294,8 +294,10 @@ def test_layers_on_the_cpu_at_the_ends_of_the_network_take_a_large_part_of_it(ro
 
 
 def test_a_network_that_uses_the_cube_unit_well(rows: Rows) -> None:
-    rows.layer(100.0, mac_ppen=0.65)
+    rows.layer(100.0, mac_ppen=0.65, mac_busy=0.9, bound="mac")
     (found,) = rows.found(RULES["cube-fine"])
     assert found["mac_ppen"] == pytest.approx(0.65)
+    assert rows.found(RULES["cube-inefficient"]) == []
     rows.layer(100.0, mac_ppen=None)
     assert rows.found(RULES["cube-fine"]) == []
+    assert len(rows.found(RULES["cube-inefficient"])) == 1
