@@ -130,6 +130,24 @@ def test_what_brings_much_stands_before_what_is_grave_and_brings_little(tmp_path
     assert second["share"] < 10 < first["share"]
 
 
+def test_jobs_of_different_clocks_are_told(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    for number, clocks in enumerate(((700, 700), (700, 350))):
+        session = builder.session(started_us=START_US + number)
+        for place, mhz in enumerate(clocks):
+            job = builder.job(session, name=f"JOB{number}{place}", frequency_mhz=mhz)
+            model = builder.model(job, layers=("conv0",))
+            inference = builder.inference(session, model)
+            builder.aicore(inference, builder.new_part(session, model, "aicore"), [700])
+    builder.close()
+    titles = [
+        [each["title"] for each in profagent("advise", session, "--workspace", tmp_path, "--json").document["findings"]]
+        for session in ("1", "2")
+    ]
+    told = "The clock differed between JOBs: 350 and 700 MHz"
+    assert [told in each for each in titles] == [False, True]
+
+
 def test_without_a_counter_map_what_rests_on_it_is_not_guessed(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -256,6 +256,14 @@ def test_inferences_that_take_unevenly_long(rows: Rows) -> None:
     assert (found["median_us"], found["p95_us"], found["gain_us"]) == (1000, 1500, 50.0)
 
 
+def test_a_few_inferences_that_take_very_long(rows: Rows) -> None:
+    _inferences(rows, *[1000] * 77)
+    assert rows.found(RULES["uneven-inferences"]) == []
+    _inferences(rows, *[30_000] * 3)
+    (found,) = rows.found(RULES["uneven-inferences"])
+    assert (found["p95_us"], found["max_us"], found["mean_us"]) == (1000, 30_000, 2087.5)
+
+
 def test_an_execute_that_takes_longer_than_its_network(rows: Rows) -> None:
     _inferences(rows, 1000, 1000)
     rows.put("api_records", session=1, model="m", name="svp_acl_mdl_execute", type="model", duration_us=1500)
