@@ -160,6 +160,26 @@ def test_without_a_counter_map_what_rests_on_it_is_not_guessed(
     assert "N/A: clock-change, thermal: no system metric was recorded" in capsys.readouterr().out
 
 
+def test_a_layer_without_a_record_in_each_inference_has_its_time_in_the_mean_one(tmp_path: Path) -> None:
+    """Its column is not called as the mean of `stats` is, which is of its records."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session(counter_map="learned")
+    model = builder.model(builder.job(session), layers=("conv0", "conv1"))
+    for pic in range(4):
+        inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
+        counters = [(0.3, 0.2, 0.1, 0.1, 0.2, 0.1, 0.9, 0.2, 1000.0, 1000.0)]
+        layers = builder.new_part(session, model, "aicore")
+        builder.aicore(inference, layers, [700] * (1 + pic % 2), counters=counters * 2)
+    builder.close()
+    ended = profagent("advise", "1", "--workspace", tmp_path, "--lang", "en", "--json")
+    (suspect,) = (each for each in ended.document["findings"] if each["rule"] == "dld-suspect")
+    rows = [(row["us_of_inference"], round(row["share_of_inference"], 1)) for row in suspect["evidence"]]
+    assert rows == [(100.0, 66.7), (50.0, 33.3)]
+    assert "conv0 (100.0 us of an inference)" in suspect["finding"]
+    stats = profagent("stats", "1", "--workspace", tmp_path, "--json").document["rows"]
+    assert [row["mean"] for row in stats] == [100.0, 100.0]
+
+
 def test_what_rests_on_a_counter_that_is_not_certain_is_marked(tmp_path: Path) -> None:
     builder = DatabaseBuilder(tmp_path / "profagent.db")
     session = builder.session(counter_map="learned", counter_map_likely="dld")
