@@ -169,7 +169,7 @@ def test_a_layer_without_a_record_in_each_inference_has_its_time_in_the_mean_one
         inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
         counters = [(0.3, 0.2, 0.1, 0.1, 0.2, 0.1, 0.9, 0.2, 1000.0, 1000.0)]
         layers = builder.new_part(session, model, "aicore")
-        builder.aicore(inference, layers, [700] * (1 + pic % 2), counters=counters * 2)
+        builder.aicore(inference, layers, [700] * (1 + pic % 2), counters=[*counters, *counters])
     builder.close()
     ended = profagent("advise", "1", "--workspace", tmp_path, "--lang", "en", "--json")
     (suspect,) = (each for each in ended.document["findings"] if each["rule"] == "dld-suspect")

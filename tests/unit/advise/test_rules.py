@@ -188,6 +188,9 @@ def test_many_short_layers_count_together(rule: str, ratios: dict[str, Any], row
         (("Conv+Softplus+Tanh+Mul",), "softplus + tanh + mul", 100.0),
         (("Convolution+Softplus", "Tanh+Eltwise"), "softplus + tanh + mul", 200.0),
         (("Conv", "Sigmoid+Mul"), "sigmoid + mul", 100.0),
+        (("Conv", "Power+Erf+Eltwise"), "power + erf + mul", 100.0),
+        (("Conv", "Div", "Erf", "Add", "Mul", "Mul"), "div + erf + add", 300.0),
+        (("Conv+Add", "Clip+Div", "Mul"), "clip + div + mul", 200.0),
     ],
 )
 def test_an_activation_in_pieces_is_found_however_it_is_fused(
