@@ -9,9 +9,10 @@ host sees the gap and tells it as a loss. `profagent_mark.h` writes the same byt
     0x06    u16        bytes of the text
     0x08    u32, u32   process, thread
     0x10    u64, u64   begin and end, nanoseconds since 1970 by the board's clock
-    0x20    u64        number in this process, from 0
+    0x20    u64        number by this writer in this process, from 0
     0x28    u32        the range's id, or the asyncio task's; 0 for a thread's own
-    0x2C    u16, u16   bytes of the attributes (a JSON object behind the text); 0
+    0x2C    u16        bytes of the attributes (a JSON object behind the text)
+    0x2E    u16        writer: 0 here, another odd number for each C file with the header
     0x30    208 bytes  text and attributes, zeros behind them
 """
 

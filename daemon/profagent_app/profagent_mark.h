@@ -8,7 +8,7 @@
  *
  * A call writes 256 bytes to the daemon's FIFO and never waits. Without a daemon, or with a full FIFO, the mark is
  * dropped; the host sees the gap in the numbers and tells it as a loss. Any thread may call. Include it before any
- * other header, in one file of the program: each file that includes it numbers marks by itself.
+ * other header: each file that does numbers marks by itself, as `writer` tells.
  */
 #ifndef PROFAGENT_MARK_H
 #define PROFAGENT_MARK_H
@@ -44,7 +44,7 @@ typedef struct {
     uint32_t pid, tid;
     uint64_t begin_ns, end_ns, number;
     uint32_t lane;
-    uint16_t attribute_bytes, zero;
+    uint16_t attribute_bytes, writer;
     char text[208];
 } profagent_record;
 
@@ -91,6 +91,7 @@ static inline int profagent_write(int kind, const char *text, const char *attrib
 {
     static int fifo = -1;
     static uint64_t numbers, next_try_ns;
+    static uint32_t owner; /* a fork's child counts its own */
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     size_t length = strlen(text), more = attributes == NULL ? 0 : strlen(attributes);
     profagent_record record;
@@ -108,9 +109,12 @@ static inline int profagent_write(int kind, const char *text, const char *attrib
     record.begin_ns = begin_ns;
     record.end_ns = end_ns;
     record.lane = lane;
+    record.writer = (uint16_t)((uintptr_t)&numbers >> 2 | 1); /* of eight bytes that no other file has; Python's is 0 */
     memcpy(record.text, text, length);
     if (more > 0) memcpy(record.text + length, attributes, more);
     pthread_mutex_lock(&lock);
+    if (owner != record.pid) numbers = 0;
+    owner = record.pid;
     record.number = numbers++;
     if (fifo < 0 && end_ns >= next_try_ns) {
         next_try_ns = end_ns + 1000000000u;

@@ -27,12 +27,12 @@ def spooled(directory: Path, *segments: bytes, is_over: bool = True, first: int 
 
 def mark(
     kind: Kind, text: str, begin_us: int, end_us: int, attributes: str = "", *, tid: int = 7, number: int = 0,
-    lane: int = 0, pid: int = 5,
+    lane: int = 0, pid: int = 5, writer: int = 0,
 ) -> bytes:  # fmt: skip
     """The record of a mark."""
     said, more = text.encode(), attributes.encode()
     return RECORD.pack(
-        MAGIC, VERSION, kind, len(said), pid, tid, begin_us * 1000, end_us * 1000, number, lane, len(more), 0,
+        MAGIC, VERSION, kind, len(said), pid, tid, begin_us * 1000, end_us * 1000, number, lane, len(more), writer,
         said + more,
     )  # fmt: skip
 

@@ -213,7 +213,7 @@ def test_from_now_leaves_out_what_other_sources_wrote_before(age_s: float, tmp_p
     root, workspace = tmp_path / "root", tmp_path / "workspace"
     data, old = PIPES[0].read_bytes(), sweeps((START_US, 1))
     for directory, before in (
-        (root / MARKS, numbered(30)),
+        (root / MARKS, numbered(20, 30) + b"\xff" * 256),
         (root / METRICS, old),
         (root / OPS, data[:256]),
     ):

@@ -26,6 +26,7 @@ class Mark(NamedTuple):
     end_ns: int
     number: int
     lane: int
+    writer: int
 
 
 class MarksReader:
@@ -60,9 +61,9 @@ class MarksReader:
 
 def _mark(  # noqa: PLR0917 - the fields of the record
     magic: int, version: int, kind: int, size: int, pid: int, tid: int, begin: int, end: int,
-    number: int, lane: int, more: int, zero: int, text: bytes,
+    number: int, lane: int, more: int, writer: int, text: bytes,
 ) -> Mark:  # fmt: skip
-    assert (magic, version, zero) == (MAGIC, VERSION, 0)
+    assert (magic, version) == (MAGIC, VERSION)
     assert not text[size + more :].strip(b"\0")
     said, attributes = text[:size].decode(), text[size : size + more].decode()
-    return Mark(Kind(kind), said, attributes, pid, tid, begin, end, number, lane)
+    return Mark(Kind(kind), said, attributes, pid, tid, begin, end, number, lane, writer)

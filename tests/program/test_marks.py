@@ -175,6 +175,26 @@ def test_the_c_header_writes_the_same(fifo: MarksReader, tmp_path: Path) -> None
     assert first.pid == first.tid != os.getpid()
 
 
+def test_each_file_with_the_header_and_each_child_counts_its_own(fifo: MarksReader, tmp_path: Path) -> None:
+    (tmp_path / "one.c").write_text(
+        '#include "profagent_mark.h"\n#include <sys/wait.h>\nvoid two(void);\n'
+        'int main(void) { for (int at = 0; at < 3; at++) profagent_mark("one", NULL), two();\n'
+        'if (fork() == 0) return profagent_mark("child", NULL), 0; return wait(NULL), 0; }\n'
+    )
+    (tmp_path / "two.c").write_text('#include "profagent_mark.h"\nvoid two(void) { profagent_mark("two", NULL); }\n')
+    command = ["gcc", "-std=c99", "-pthread", f"-I{HEADER}", "-o", "both", "one.c", "two.c"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    subprocess.run([tmp_path / "both"], check=True)
+    mark("python")
+    found = fifo.read()
+    assert [(each.text, each.number) for each in found] == [
+        ("one", 0), ("two", 0), ("one", 1), ("two", 1), ("one", 2), ("two", 2), ("child", 0), ("python", 0),
+    ]  # fmt: skip
+    one, two, *_, python = (each.writer for each in found)
+    assert len({one, two, python}) == 3
+    assert python == 0
+
+
 def test_the_c_header_without_a_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROFAGENT_RUN", str(tmp_path / "nothing"))
     program = built(tmp_path, "gcc", "-std=c99")

@@ -28,7 +28,7 @@ _FIELDS = np.dtype(
         ("number", "<u8"),
         ("lane", "<u4"),
         ("attribute_bytes", "<u2"),
-        ("zero", "<u2"),
+        ("writer", "<u2"),
         ("text", f"V{_TEXT_BYTES}"),
     ]
 )
@@ -56,8 +56,9 @@ class Mark(NamedTuple):
     tid: int
     begin_ns: int
     end_ns: int
-    number: int  # counts the process's marks, those that were dropped as well
+    number: int  # counts the marks of a writer in its process, those that were dropped as well
     lane: int  # an asyncio task, or a range's id; 0 for the thread's own
+    writer: int  # tells those apart that number marks in one process
 
 
 def decode(data: bytes) -> tuple[list[Mark], int]:
@@ -66,10 +67,10 @@ def decode(data: bytes) -> tuple[list[Mark], int]:
     return [_mark(row) for row in found[good]], int(len(found) - good.sum())
 
 
-def numbers(data: bytes, pid: int) -> list[int]:
-    """The numbers of a process's marks in whole records, in the order in which they came."""
+def numbers(data: bytes, pid: int, writer: int) -> list[int]:
+    """The numbers of a writer's marks in whole records, in the order in which they came."""
     found, good = _records(data)
-    return [int(number) for number in found[good & (found["pid"] == pid)]["number"]]
+    return [int(number) for number in found[good & (found["pid"] == pid) & (found["writer"] == writer)]["number"]]
 
 
 def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -93,7 +94,7 @@ def _mark(row: np.void) -> Mark:
         _KINDS[row["kind"]],
         raw[:size].decode("utf-8", "replace"),
         _attributes(raw[size : size + more]),
-        *(int(row[name]) for name in ("pid", "tid", "begin_ns", "end_ns", "number", "lane")),
+        *(int(row[name]) for name in ("pid", "tid", "begin_ns", "end_ns", "number", "lane", "writer")),
     )
 
 

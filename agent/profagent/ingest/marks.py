@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from profagent.files import content
 from profagent.formats.marks import RECORD_BYTES, decode, numbers
 from profagent.ingest import reasons
+from profagent.ingest.changes import ContentLedger
 from profagent.ingest.spools import Reader, RecordReader, SpoolDecoder, rows_of, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from profagent.ingest.changes import Entry
+    from profagent.ingest.changes import Change, Entry
+    from profagent.ingest.decoder import JobFiles
+
+_Writer = tuple[int, int]  # a process, and who numbers marks in it
 
 _COLUMNS = """
             kind       TEXT NOT NULL,   -- mark, span, range or step
@@ -23,7 +27,7 @@ _COLUMNS = """
             tid        INTEGER NOT NULL,
             begin_ns   INTEGER NOT NULL,
             end_ns     INTEGER NOT NULL,
-            mark       INTEGER NOT NULL, -- counts the marks of its process
+            mark       INTEGER NOT NULL, -- counts the marks of its writer
             lane       INTEGER NOT NULL"""
 
 
@@ -43,7 +47,7 @@ class MarksDecoder(SpoolDecoder):
 --   end_us       end; of a mark its begin
 --   duration_us  end - begin; NULL where the board's clock was set back between them
 --   lane         an asyncio task or the id of a range; 0 for the thread's own
---   number       counts the marks of its process, those that were dropped as well
+--   number       counts the marks of its process, of Python and of each C file by itself, also those that were dropped
 CREATE VIEW IF NOT EXISTS ranges AS
 SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind, t.text AS name, t.attributes,
        t.begin_ns / 1000.0 AS start_us, t.end_ns / 1000.0 AS end_us,
@@ -52,51 +56,160 @@ SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind
 FROM {rows_of("range", "MARKS")};
 """  # noqa: S608 - constants
 
+    def __init__(self, files: JobFiles, **chosen: Any) -> None:
+        """As of every source."""
+        super().__init__(files, **chosen)
+        # Of segments that have ended, those of which what stands beside them may tell more.
+        self._ended: dict[str, tuple[_MarkReader, int]] = {}
+
     def reader(self, path: str) -> Reader:
         """One for a segment's start."""
-        return _MarkReader(self, path)
+        return _MarkReader(partial(self.before, path))
+
+    def forget(self, reader: Reader) -> None:
+        """What was wrong so far is told no more."""
+        super().forget(reader)
+        assert isinstance(reader, _MarkReader)
+        reader.forget()
 
     def odd(self, reader: Reader) -> Iterator[Entry]:
         """Beside records that are none, the marks that were dropped."""
         yield from super().odd(reader)
-        if isinstance(reader, _MarkReader) and reader.dropped:
+        assert isinstance(reader, _MarkReader)
+        reader.told = reader.dropped
+        if reader.dropped:
             detail = "numbers of marks that are missing: no daemon was there to take these, or it could not keep up"
             yield reasons.entry(reasons.DROPPED_MARKS, detail, count=reader.dropped)
 
+    def ended(self, path: str, reader: Reader, size: int) -> ContentLedger:
+        """What is wrong with a segment that goes on no more; its neighbours may have more to say of it."""
+        assert isinstance(reader, _MarkReader)
+        self._ended[path] = reader, size
+        return super().ended(path, reader, size)
+
+    def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
+        """A segment's next rows."""
+        yield from super().append(path, generation, offset, data)
+        yield from self._settled()
+
+    def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
+        """A segment has ended."""
+        yield from super().complete(path, generation, offset, digest)
+        yield from self._settled()
+
+    def snapshot(
+        self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
+    ) -> Iterator[Change]:
+        """A small file; segments wait for each other's `.done`."""
+        yield from super().snapshot(path, generation, data, digest, size=size)
+        yield from self._settled()
+
+    def before(self, path: str, writer: _Writer) -> Iterator[_Numbers | None]:
+        """The numbers of a writer in segments before this one; None as often as these are not here whole."""
+        previous = f"{int(path) - 1:08d}"
+        for data in self.earlier(path):
+            reader = self._reader_of(previous)
+            if reader is not None and writer in reader.writers and (data is not None or previous in self._ended):
+                yield reader.writers[writer].in_next(partial(self._take_back, previous, writer))
+            elif data is None:
+                yield None
+            elif came := numbers(data, *writer):
+                known = _Numbers(came[0])
+                for each in came:
+                    known.take(each)
+                yield known.in_next(None)
+        yield _Numbers(0)
+
+    def _reader_of(self, path: str) -> _MarkReader | None:
+        reader = self._ended[path][0] if path in self._ended else self._open.get(path, (0, None))[1]
+        assert reader is None or isinstance(reader, _MarkReader)
+        return reader
+
+    def _take_back(self, path: str, writer: _Writer, number: int) -> None:
+        """What was missing in a segment comes in the next one."""
+        if (reader := self._reader_of(path)) is not None:
+            reader.take_back(writer, number)
+
+    def _settled(self) -> Iterator[Change]:
+        """What is told otherwise of segments, now that more of their neighbours is here."""
+        for reader, _ in [*self._ended.values(), *((each, 0) for _, each in self._open.values())]:
+            assert isinstance(reader, _MarkReader)
+            reader.settle()
+        for path, (_, reader) in self._open.items():
+            assert isinstance(reader, _MarkReader)
+            if reader.dropped != reader.told:
+                yield ContentLedger(path, tuple(self.odd(reader)))
+        for path, (reader, size) in [*self._ended.items()]:
+            if reader.dropped != reader.told:
+                yield super().ended(path, reader, size)
+            if reader.is_settled and self._has_passed(f"{int(path) + 1:08d}"):
+                del self._ended[path]
+
+    def _has_passed(self, path: str) -> bool:
+        """Whether a segment tells no more of the one before it."""
+        is_going_on = path in self._open or (path in self._ended and not self._ended[path][0].is_settled)
+        return path in self._seen and not is_going_on
+
 
 class _MarkReader(RecordReader):
-    """Counts the numbers that are missing as well."""
+    """Counts the numbers that are missing as well.
 
-    def __init__(self, decoder: MarksDecoder, path: str) -> None:
+    What is missing before a writer's first mark is counted once it is known what earlier segments have.
+    """
+
+    def __init__(self, before: Callable[[_Writer], Iterator[_Numbers | None]]) -> None:
         super().__init__("range", RECORD_BYTES, self._rows_of)
-        self.dropped = 0
-        self._decoder, self._path = decoder, path
-        self._processes: dict[int, _Numbers] = {}
+        self.writers: dict[_Writer, _Numbers] = {}
+        self.told = 0  # what was dropped as far as it was told
+        self._before = before
+        # Of writers whose marks in earlier segments are not known, what is asked for these, and the numbers here.
+        self._unsettled: dict[_Writer, tuple[Iterator[_Numbers | None], list[int]]] = {}
+
+    @property
+    def dropped(self) -> int:
+        """How many numbers are missing."""
+        return sum(each.dropped for each in self.writers.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether earlier segments tell no more."""
+        return not self._unsettled
+
+    def settle(self) -> None:
+        """Count from where earlier segments end, of writers of which that is known by now."""
+        for writer, (before, came) in [*self._unsettled.items()]:
+            known = next(before)
+            if known is not None:
+                for number in came:
+                    known.take(number)
+                self.writers[writer] = known
+                del self._unsettled[writer]
+
+    def take_back(self, writer: _Writer, number: int) -> None:
+        """A number that was missing here comes in the next segment."""
+        is_missing = writer in self.writers and self.writers[writer].take_back(number)
+        if is_missing and writer in self._unsettled:
+            self._unsettled[writer][1].append(number)
+
+    def forget(self) -> None:
+        """Count from here on, and nothing that came before."""
+        self._unsettled.clear()
+        for each in self.writers.values():
+            each.forget()
 
     def _rows_of(self, data: bytes) -> tuple[list[tuple[object, ...]], int]:
         found, bad = decode(data)
         for mark in found:
-            known = self._processes.get(mark.pid)
-            if known is None:
-                known = self._processes[mark.pid] = self._before(mark.pid, mark.number)
-            self.dropped += known.take(mark.number)
-        return [(mark.kind.value, mark.text, json.dumps(mark.attributes), *mark[3:]) for mark in found], bad
-
-    def _before(self, pid: int, number: int) -> _Numbers:
-        """What earlier segments have of a process, whichever daemon wrote them."""
-        if number == 0:
-            return _Numbers(0)
-        for file in self._decoder.earlier(self._path):
-            data = None if file is None else content(str(file), None)
-            if data is None:
-                # It is told that segments are not here, and nobody knows what was in them.
-                return _Numbers(number)
-            if came := numbers(data, pid):
-                known = _Numbers(came[0])
-                for each in came:
-                    known.take(each)
-                return known
-        return _Numbers(0)
+            writer = mark.pid, mark.writer
+            if writer not in self.writers:
+                self.writers[writer] = _Numbers(mark.number)
+                if mark.number:
+                    self._unsettled[writer] = self._before(writer), []
+            self.writers[writer].take(mark.number)
+            if writer in self._unsettled:
+                self._unsettled[writer][1].append(mark.number)
+        self.settle()
+        return [(mark.kind.value, mark.text, json.dumps(mark.attributes), *mark[3:-1]) for mark in found], bad
 
 
 # Threads of a process write in another order than they take their numbers, by a few places.
@@ -104,24 +217,44 @@ _RACE = 64
 
 
 class _Numbers:
-    """The numbers of a process, from one on."""
+    """The numbers of a writer, from one on."""
 
     def __init__(self, begin: int) -> None:
-        self._next = begin
-        self._late: set[int] = set()  # missing ones that may still come
+        self.dropped = 0
+        self._begin = self._next = begin
+        self._late = set(range(max(begin - _RACE, 0), begin))  # missing ones that may still come
+        self._before: Callable[[int], None] | None = None
 
-    def take(self, number: int) -> int:
-        """By how many the missing numbers change."""
-        if number in self._late:
-            self._late.remove(number)
-            return -1
+    def in_next(self, before: Callable[[int], None] | None) -> _Numbers:
+        """What goes on from here in the next segment; what was missing here and comes there is given to `before`."""
+        later = _Numbers(self._next)
+        later._late, later._before = {*self._late}, before
+        return later
+
+    def forget(self) -> None:
+        """Count from here on."""
+        self._begin, self._before, self.dropped = self._next, None, 0
+
+    def take(self, number: int) -> None:
+        """The next number has come."""
+        if self.take_back(number):
+            return
         if number < self._next:  # another process has that pid
-            self._next = 0
+            self._begin = self._next = 0
             self._late.clear()
-        missing = number - self._next
-        if missing or self._late:
-            oldest = number - _RACE
+        oldest = number - _RACE
+        if number > self._next or self._late:
             self._late = {each for each in self._late if each >= oldest}
             self._late.update(range(max(self._next, oldest), number))
+        self.dropped += number - self._next
         self._next = number + 1
-        return missing
+
+    def take_back(self, number: int) -> bool:
+        """A number that may be missing is not: it was counted here, or in the segment before."""
+        if number not in self._late:
+            return False
+        self._late.remove(number)
+        self.dropped -= number >= self._begin
+        if number < self._begin and self._before is not None:
+            self._before(number)
+        return True

@@ -8,16 +8,18 @@ simulated                              what is here was made up
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from profagent.errors import StoreError
+from profagent.files import content
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER
 from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, SimulatedKnown, SourceRows
 from profagent.ingest.decoder import Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from profagent.ingest.changes import Change, Entry
@@ -65,10 +67,20 @@ class SpoolDecoder(Decoder):
     tables: ClassVar[tuple[str, ...]] = ()
     end_file = END
 
-    def __init__(self, files: JobFiles, *, directory: Path | None = None, **chosen: Any) -> None:
-        """`directory` is where the segments stand, if anywhere, those of earlier daemons beside it."""
+    def __init__(
+        self,
+        files: JobFiles,
+        *,
+        directory: Path | None = None,
+        past: Mapping[str, int] = MappingProxyType({}),
+        **chosen: Any,
+    ) -> None:
+        """`directory` is where the segments stand, if anywhere, those of earlier daemons beside it.
+
+        `past` is how far each was written before the capture, which tells not what is wrong there.
+        """
         super().__init__(files, **chosen)
-        self._directory = directory
+        self._directory, self._past = directory, past
         # Of segments that grow, how far they were read.
         self._open: dict[str, tuple[int, Reader]] = {}
         self._seen: set[str] = set()
@@ -77,18 +89,28 @@ class SpoolDecoder(Decoder):
         """One for a segment's start."""
         raise NotImplementedError
 
-    def earlier(self, path: str) -> Iterator[Path | None]:
-        """Segments before this one, also of earlier daemons, newest first; None stands for those that are not here."""
-        if self._directory is None:
+    def earlier(self, path: str) -> Iterator[bytes | None]:
+        """What segments before this one hold, also of earlier daemons, newest first; None while one is not here whole.
+
+        It is asked again after a None.
+        """
+        while self._directory is None:
             yield None
-            return
         own = self._directory.resolve()
-        yield from (_file(own, number) for number in range(int(path) - 1, 0, -1))
+        for number in range(int(path) - 1, 0, -1):
+            yield from _when_whole(own / f"{number:08d}")
         kind = own.name.rpartition("-")[0]
         for directory in sorted(own.parent.glob(f"{kind}-*"), reverse=True):
             if directory.name < own.name and directory.name.rpartition("-")[0] == kind:
-                numbers = [int(file.name) for file in directory.iterdir() if self.growing(file.name)]
-                yield from (_file(directory, number) for number in range(max(numbers, default=0), 0, -1))
+                while not (directory / END).exists():
+                    yield None
+                names = {file.name.removesuffix(DONE_SUFFIX) for file in directory.iterdir()}
+                for number in range(max(map(int, filter(self.growing, names)), default=0), 0, -1):
+                    yield from _when_whole(directory / f"{number:08d}")
+
+    def forget(self, reader: Reader) -> None:
+        """What was wrong so far is told no more."""
+        reader.bad = 0
 
     def odd(self, reader: Reader) -> Iterator[Entry]:
         """What is wrong with the whole records that a reader has read."""
@@ -115,7 +137,7 @@ class SpoolDecoder(Decoder):
         if self.names_table in before:
             yield SourceRows(path, self.names_table, before[self.names_table])
         odd = tuple(self.odd(reader))
-        for table, rows in reader.read(data).items():
+        for table, rows in self._read(path, reader, offset, data).items():
             yield SourceRows(path, table, rows)
         self._open[path] = offset + len(data), reader
         if (now := tuple(self.odd(reader))) != odd:
@@ -127,7 +149,11 @@ class SpoolDecoder(Decoder):
         reader, _ = self._at(path, offset)
         self._open.pop(path, None)
         self._seen.add(path)
-        yield ContentLedger(path, (*self.odd(reader), *_torn(reader, offset)))
+        yield self.ended(path, reader, offset)
+
+    def ended(self, path: str, reader: Reader, size: int) -> ContentLedger:
+        """What is wrong with a segment that goes on no more."""
+        return ContentLedger(path, (*self.odd(reader), *_torn(reader, size)))
 
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
@@ -163,12 +189,23 @@ class SpoolDecoder(Decoder):
                 f"the mirror lost bytes of {path}: {len(data)} of {offset} are there",
                 hint="start the capture again: it fetches what is missing",
             )
-        return reader, reader.read(data)
+        return reader, self._read(path, reader, 0, data)
+
+    def _read(self, path: str, reader: Reader, offset: int, data: bytes) -> Rows:
+        past = max(self._past.get(path, 0) - offset, 0)
+        rows = reader.read(data[:past])
+        if past:
+            self.forget(reader)
+        for table, more in reader.read(data[past:]).items():
+            rows.setdefault(table, []).extend(more)
+        return rows
 
 
-def _file(directory: Path, number: int) -> Path | None:
-    file = directory / f"{number:08d}"
-    return file if file.exists() else None
+def _when_whole(segment: Path) -> Iterator[bytes | None]:
+    """What a segment holds; None before, as often as it is not as long as its `.done` says."""
+    while not segment.exists() or content(f"{segment}{DONE_SUFFIX}", None) != b"bytes:%d\n" % segment.stat().st_size:
+        yield None
+    yield content(str(segment), None)
 
 
 def _torn(reader: Reader, size: int) -> Iterator[Entry]:

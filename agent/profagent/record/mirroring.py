@@ -101,15 +101,23 @@ class BoardMirrors:
     """The mirrors of one board's JOBs."""
 
     def __init__(
-        self, workspace: Workspace, identity: str, counter_map: CounterMap | None, *, keeping: Keeping | None = None
+        self,
+        workspace: Workspace,
+        identity: str,
+        counter_map: CounterMap | None,
+        *,
+        keeping: Keeping | None = None,
+        is_past: Callable[[str], bool] | None = None,
     ) -> None:
-        """`keeping` chooses inferences."""
+        """`keeping` chooses inferences; `is_past` tells whether what comes of a JOB is from before the capture."""
         self.root = workspace.board_mirror(identity)
         self.batch = OpenBatch(workspace.open_batch(identity))
         self.refused: dict[str, UnsupportedBoardError] = {}
         # Sources of JOBs, and intervals where their programs' acl.json is known, set before anything of them comes.
         self.sources: dict[str, str] = {}
         self.intervals: dict[str, int | None] = {}
+        self._is_past = is_past or (lambda _job: False)
+        self._past: dict[str, dict[str, int]] = {}  # by JOB, how far logs had come by then
         self._workspace, self._identity = workspace, identity
         self._counter_map, self._keeping = counter_map, keeping
         self._jobs = _OpenJobs(REMEMBERED_JOBS)
@@ -244,6 +252,7 @@ class BoardMirrors:
             decoder = decoder_of(source)(
                 mirror,
                 directory=mirror.directory,
+                past=self._past.setdefault(name, {}),
                 counter_map=self._counter_map,
                 marked_map=simulated_map(),
                 keeping=self._keeping,
@@ -271,6 +280,8 @@ class BoardMirrors:
     ) -> Iterable[Change]:
         job, path = self._of(log.job), checked_path(log.path)
         is_known = self._is_as_held(log.handle, event)
+        if isinstance(event, Started | Chunk) and self._is_past(log.job):
+            self._past[log.job][path] = event.offset + (len(event.data) if isinstance(event, Chunk) else 0)
         match event:
             case Started():
                 return self._started(job, log, path, event, is_known=is_known)

@@ -129,7 +129,8 @@ class Recording:
         options, maps = self._options, self._options.maps
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=board.simulated, sdk=board.sdk_version))
         start = options.session_start(board, identity, address, counter_map)
-        self._opened = BoardMirrors(self._workspace, identity, counter_map, keeping=options.keeping)
+        is_past = None if options.beginnings is None else options.beginnings.is_in_past
+        self._opened = BoardMirrors(self._workspace, identity, counter_map, keeping=options.keeping, is_past=is_past)
         self._session = await self._store.begin(start)
         self._begun_jobs = await self._session.begun_jobs()
         await self._restore()

@@ -21,7 +21,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     marks, bad = decode(data)
     assert bad == 0
     assert [each.kind for each in marks] == list(MarkKind)
-    assert marks[0] == Mark(MarkKind.MARK, "café", {"id": 3}, marks[0].pid, marks[0].tid, 10**18, 10**18 + 5, 0, 7)
+    assert marks[0] == Mark(MarkKind.MARK, "café", {"id": 3}, marks[0].pid, marks[0].tid, 10**18, 10**18 + 5, 0, 7, 0)
     assert [each.number for each in marks] == [0, 1, 2, 3]
     assert decode(b"\0" * 256 + data[:256] + b"x" * 100)[1] == 1
     assert decode(data[:0xFF]) == ([], 0)
