@@ -198,6 +198,50 @@ def test_a_program_outlives_the_daemon_and_writes_to_the_next(tmp_path: Path) ->
     assert held(tmp_path / "spool") == RECORD * 2
 
 
+def test_a_fifo_that_was_removed_is_made_anew(intake: Intake, tmp_path: Path) -> None:
+    fifo = writer(tmp_path)
+    (tmp_path / "run" / "ops.camera").unlink()
+    os.write(fifo, RECORD)
+    os.close(fifo)
+    until((tmp_path / "run" / "ops.camera").exists)
+    fifo = writer(tmp_path)
+    os.write(fifo, RECORD)
+    os.close(fifo)
+    intake.stop()
+    assert held(tmp_path / "spool") == RECORD * 2
+
+
+def test_a_fifo_that_cannot_be_opened_again_ends_alone(
+    intake: Intake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fifo = writer(tmp_path)
+    (tmp_path / "run" / "ops.camera").unlink()
+    (tmp_path / "run" / "ops.camera").mkdir()
+    os.close(fifo)
+    until(lambda: "no more is read of" in caplog.text)
+    with marks_of(tmp_path) as marks:
+        marks.write(MARK)
+    intake.stop()
+    assert held(tmp_path / "spool", "MARKS-program-") == MARK
+
+
+def test_an_intake_that_fails_says_so_and_holds_up_no_program(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Spool):
+        def write(self, data: bytes) -> None:
+            raise RuntimeError("broken")
+
+    subject = Intake(str(tmp_path / "run"), ["camera"], lambda kind, name: Broken(str(tmp_path), kind, name))
+    subject.start()
+    fifo = writer(tmp_path)
+    os.write(fifo, RECORD)
+    until(lambda: "taken in no more" in caplog.text)
+    subject._thread.join()
+    with pytest.raises(BrokenPipeError):
+        os.write(fifo, RECORD)
+    os.close(fifo)
+    subject.stop()
+
+
 def passed(tmp_path: Path, name: bytes, *descriptors: int) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(str(tmp_path / "run" / "socket"))
@@ -221,6 +265,7 @@ def test_what_is_no_pipe_is_refused_with_the_reason(intake: Intake, tmp_path: Pa
     with (tmp_path / "file").open("wb") as file:
         assert b"read end of a pipe" in passed(tmp_path, b"own", file.fileno())
     assert b"read end of a pipe" in passed(tmp_path, b"own", read, write)
+    assert b"read end of a pipe" in passed(tmp_path, b"own", write)
     assert b"letters, digits" in passed(tmp_path, b"../own", read)
     os.close(read)
     with pytest.raises(BrokenPipeError):  # the daemon keeps none of those that it refused

@@ -96,7 +96,6 @@ class Intake:
             os.chmod(self._run, 0o755)  # noqa: S103 - programs of other users open what is in it
         self._lock = _locked(os.path.join(self._run, "lock"))
         for fifo in self._fifos:
-            _make_fifo(fifo.path)
             self._open(fifo)
         if not any(fifo.kind == "ops" for fifo in self._fifos):
             return
@@ -132,6 +131,19 @@ class Intake:
         self._selector.close()
 
     def _work(self) -> None:
+        try:
+            self._take_in()
+        except Exception:  # noqa: BLE001 - a pipe that stays open and is not read would hold up its program
+            _log.exception("what programs write is taken in no more")
+            for key in list(self._selector.get_map().values()):
+                if isinstance(key.data, _Pipe):
+                    self._selector.unregister(key.fd)
+                    os.close(key.fd)
+                elif isinstance(key.fileobj, socket.socket):
+                    self._selector.unregister(key.fd)
+                    key.fileobj.close()
+
+    def _take_in(self) -> None:
         self._selector.register(self._wake, selectors.EVENT_READ, None)
         is_last = False
         while not is_last:
@@ -145,6 +157,7 @@ class Intake:
                 time.sleep(REST_S)
 
     def _open(self, fifo: Fifo) -> None:
+        _make_fifo(fifo.path)  # once more when somebody removed it
         descriptor = os.open(fifo.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._add(_Pipe(descriptor, self._spool(fifo.kind, fifo.name), fifo))
 
@@ -196,7 +209,10 @@ class Intake:
         self._selector.unregister(pipe.descriptor)
         if pipe.fifo is not None and self._thread.is_alive() and not self._is_stopping:
             # Open anew before the old end is closed: what a writer that comes now writes is not dropped between.
-            self._open(pipe.fifo)
+            try:
+                self._open(pipe.fifo)
+            except OSError as error:
+                _log.warning("no more is read of %s: %s", pipe.fifo.path, error)
         self.passed -= pipe.fifo is None
         os.close(pipe.descriptor)
 
@@ -228,7 +244,7 @@ class Intake:
         name = message.decode("utf-8", "replace")
         if not is_good_name(name):
             return "the name has letters, digits, `_` and `.` alone, 64 at most"
-        if len(descriptors) != 1 or not stat.S_ISFIFO(os.fstat(descriptors[0]).st_mode):
+        if len(descriptors) != 1 or not _is_read_end(descriptors[0]):
             return "one read end of a pipe is wanted"
         if self.passed >= MOST_PASSED:
             return f"{MOST_PASSED} pipes were passed already"
@@ -237,6 +253,11 @@ class Intake:
         os.set_blocking(descriptors[0], False)
         self._add(_Pipe(descriptors[0], self._spool("ops", name), None))
         return "ok"
+
+
+def _is_read_end(descriptor: int) -> bool:
+    is_read = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+    return is_read and stat.S_ISFIFO(os.fstat(descriptor).st_mode)
 
 
 def _cut_descriptors(data: bytes) -> tuple[list[bytes], bytes]:
