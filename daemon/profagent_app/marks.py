@@ -60,7 +60,9 @@ class MarkWriter:
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
-        self._fifo = -1
+        self._fifo = -1  # while it is there
+        # Its descriptor, which is never closed: another thread may be about to write to it.
+        self._kept = -1
         self._next_try_ns = 0
         self._opening = threading.Lock()
         self._numbers = itertools.count()
@@ -80,31 +82,33 @@ class MarkWriter:
         if attributes:
             lane |= len(attributes) << 32
         record = _pack(_HEADS[kind][len(text)], writer, begin_ns, end_ns, next(self._numbers), lane, content)
-        if self._fifo < 0 and not self._opened(end_ns):
+        if self._fifo < 0 and not self._opened():
             return False
         try:
             _write(self._fifo, record)
         except BlockingIOError:
             return False
         except OSError:  # the daemon is gone
-            self._close()
+            self._fifo = -1
             return False
         return True
 
-    def _opened(self, now_ns: int) -> bool:
+    def _opened(self) -> bool:
         with self._opening:
+            now_ns = _monotonic_ns()
             if self._fifo >= 0 or now_ns < self._next_try_ns:
                 return self._fifo >= 0
             self._next_try_ns = now_ns + RETRY_NS
             with contextlib.suppress(OSError):
                 path = self._path or os.path.join(os.environ.get("PROFAGENT_RUN", RUN_DIRECTORY), "marks")
-                self._fifo = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                fifo = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                if self._kept < 0:
+                    self._kept = fifo
+                else:
+                    os.dup2(fifo, self._kept, inheritable=False)
+                    os.close(fifo)
+                self._fifo = self._kept
             return self._fifo >= 0
-
-    def _close(self) -> None:
-        fifo, self._fifo = self._fifo, -1
-        if fifo >= 0:
-            os.close(fifo)
 
     def _forked(self) -> None:
         # A child counts its own records; the open FIFO may be shared, since each write is whole.
@@ -117,6 +121,7 @@ def _shortened(text: bytes) -> bytes:
 
 
 _now_ns: Callable[[], int] = time.time_ns
+_monotonic_ns: Callable[[], int] = time.monotonic_ns
 _encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 _quoted = json.encoder.encode_basestring_ascii
 WRITER = MarkWriter()  # of this process: one FIFO and one numbering

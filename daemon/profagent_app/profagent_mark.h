@@ -48,12 +48,17 @@ typedef struct {
     char text[208];
 } profagent_record;
 
+static inline uint64_t profagent_clock(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 /* Nanoseconds since 1970, by the clock that records use. */
 static inline uint64_t profagent_now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return profagent_clock(CLOCK_REALTIME);
 }
 
 static inline int profagent_open(void)
@@ -116,8 +121,8 @@ static inline int profagent_write(int kind, const char *text, const char *attrib
     if (owner != record.pid) numbers = 0;
     owner = record.pid;
     record.number = numbers++;
-    if (fifo < 0 && end_ns >= next_try_ns) {
-        next_try_ns = end_ns + 1000000000u;
+    if (fifo < 0 && profagent_clock(CLOCK_MONOTONIC) >= next_try_ns) {
+        next_try_ns = profagent_clock(CLOCK_MONOTONIC) + 1000000000u;
         fifo = profagent_open();
     }
     if (fifo >= 0) {

@@ -123,21 +123,32 @@ def test_a_full_fifo_drops_and_the_numbers_tell(fifo: MarksReader) -> None:
     assert fifo.read()[0].number == 1000
 
 
-def test_without_a_daemon_nothing_waits_and_it_is_looked_for_once_a_second(tmp_path: Path) -> None:
+def test_without_a_daemon_nothing_waits_and_it_is_looked_for_once_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_ns = 10**9
+    monkeypatch.setattr(marks, "_monotonic_ns", lambda: clock_ns)
     writer = MarkWriter(str(tmp_path / "marks"))
-    assert not writer.write(Kind.MARK, b"before", 10**9, 10**9)
+    assert not writer.write(Kind.MARK, b"before", 9 * 10**9, 9 * 10**9)
     reader = MarksReader(tmp_path)
-    assert not writer.write(Kind.MARK, b"too early", 10**9 + 1, 10**9 + 1)
-    assert writer.write(Kind.MARK, b"now", 2 * 10**9, 2 * 10**9)
-    assert [(each.text, each.number) for each in reader.read()] == [("now", 2)]
+    clock_ns += 1
+    assert not writer.write(Kind.MARK, b"too early", 9 * 10**9, 9 * 10**9)
+    clock_ns += 10**9
+    assert writer.write(Kind.MARK, b"the board's clock was set back", 1, 1)
+    assert [each.number for each in reader.read()] == [2]
     # The daemon goes away, and comes back.
     reader.close()
-    assert not writer.write(Kind.MARK, b"gone", 3 * 10**9, 3 * 10**9)
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
+    assert not writer.write(Kind.MARK, b"gone", 2, 2)
+    # A thread that was about to write does so into no other file.
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
     (tmp_path / "marks").unlink()
     reader = MarksReader(tmp_path)
-    assert writer.write(Kind.MARK, b"back", 4 * 10**9, 4 * 10**9)
+    clock_ns += 10**9
+    assert writer.write(Kind.MARK, b"back", 3, 3)
     assert [each.text for each in reader.read()] == ["back"]
     reader.close()
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
 
 
 def test_a_fork_counts_its_own(fifo: MarksReader) -> None:
