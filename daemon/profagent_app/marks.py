@@ -58,8 +58,9 @@ _HEADS = [[MAGIC | VERSION << 32 | kind << 40 | size << 48 for size in range(TEX
 class MarkWriter:
     """Writes records to the FIFO; opens it again once a second when it is not there."""
 
-    def __init__(self, path: str | None = None) -> None:
-        self._path = path
+    def __init__(self, path: str | None = None, pid: int = 0) -> None:
+        """`pid` is whose marks these are, if not this process's."""
+        self._path, self._pid = path, pid
         self._fifo = -1  # while it is there
         # Its descriptor, which is never closed: another thread may be about to write to it.
         self._kept = -1
@@ -78,7 +79,7 @@ class MarkWriter:
         try:
             writer = self._own.writer
         except AttributeError:
-            writer = self._own.writer = os.getpid() | threading.get_native_id() << 32
+            writer = self._own.writer = (self._pid or os.getpid()) | threading.get_native_id() << 32
         if attributes:
             lane |= len(attributes) << 32
         record = _pack(_HEADS[kind][len(text)], writer, begin_ns, end_ns, next(self._numbers), lane, content)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profagent.formats.marks import decode
 from profagent.ingest.decoder import DECODERS
 from profagent.record.record import RecordOptions, record
 from profagent.store.workspace import Workspace
+from profagentd.simulate.board import PID
 from tests.daemon.daemon_process import content, running
 from tests.integration.board import eventually
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     import pytest
 
 EVERYTHING = "ops,marks,metrics"
+API = struct.Struct("<IIQQII")  # a call: its process and thread stand last
 
 
 async def test_an_older_host_mirrors_counts_and_notes_what_it_does_not_know(
@@ -30,6 +34,9 @@ async def test_an_older_host_mirrors_counts_and_notes_what_it_does_not_know(
     assert summary["complete"], summary["ledger"]
     assert summary["ledger"]["note"]["no-decoder"] == len(spools) == 3
     mirrors = {each.name: content(each) for each in workspace.root.glob("mirror/*/*") if each.name in spools}
+    (marks,) = (data for name, each in spools.items() if name.startswith("MARKS") for data in _segments(each).values())
+    calls = b"".join(each.read_bytes() for each in (tmp_path / "board").glob("JOB*/data/acl_api.*0"))
+    assert {each.pid for each in decode(marks)[0]} == {pid for *_, pid, _ in API.iter_unpack(calls)} == {PID}
     assert {name: _segments(each) for name, each in mirrors.items()} == {
         name: _segments(each) for name, each in spools.items()
     }

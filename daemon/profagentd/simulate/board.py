@@ -38,7 +38,9 @@ _IDLE_C, _RISE_C, _SLOW_S = 41.0, 22.0, 20.0
 
 
 class Board:
-    """Writes the files below `directory`, where a board has them below `/`."""
+    """Writes the files below `directory`, where a board has them below `/`; `pid` is the pretend program's."""
+
+    pid = PID
 
     def __init__(self, directory: Path, seed: int = 0) -> None:
         self.directory = directory

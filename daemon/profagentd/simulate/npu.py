@@ -261,11 +261,12 @@ class Npu:
         facts = chosen_facts(options.facts)
         drawing = Drawing(self._network, options.pictures, load_counters(), self._rng, facts, gaps=gaps)
         self._variants = drawing.variants()
-        self._pid = _LOWEST_PID + int(self._rng.random() * _PIDS)
+        drawn = _LOWEST_PID + int(self._rng.random() * _PIDS)
+        self._pid = options.board.pid if options.board else drawn
         self._next = self._variants[0]
         self._job: JobWriter | None = None
         self._model: LoadedModel | None = None
-        self._program = _program(options.run) if options.run else None
+        self._program = _program(options.run, self._pid) if options.run else None
         self._board = options.board
         self.inferences = 0
         self.sampled = 0
@@ -334,10 +335,10 @@ class Npu:
         return job
 
 
-def _program(run: Path) -> Program:
+def _program(run: Path, pid: int) -> Program:
     from profagentd.simulate.program import Program  # noqa: PLC0415 - a daemon on a board has no use for it
 
-    return Program(run)
+    return Program(run, pid)
 
 
 def _network(options: SimulationOptions) -> Network:

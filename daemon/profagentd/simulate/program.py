@@ -42,8 +42,8 @@ def descriptor(executed: Executed, start_us: int, model_id: int) -> bytes:
 class Program:
     """Writes to the FIFOs in the directory `run`, which may lack them: then nobody wants to know."""
 
-    def __init__(self, run: Path) -> None:
-        self._marks = MarkWriter(str(run / "marks"))
+    def __init__(self, run: Path, pid: int) -> None:
+        self._marks = MarkWriter(str(run / "marks"), pid)
         self._path = run / f"ops.{SUBSCRIPTION}"
         self._fifo = -1
         self._inferences = 0
