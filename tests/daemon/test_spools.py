@@ -47,7 +47,7 @@ def test_a_segment_ends_when_it_is_full_and_tells_its_length(tmp_path: Path) -> 
     assert (directory / "00000001.done").read_text() == "bytes:512\n"
     subject.close()
     assert (directory / "00000003.done").read_text() == "bytes:256\n"
-    assert (directory / "end").exists()
+    assert (directory / "end").read_text() == ""
     assert held(tmp_path) == RECORD * 5
 
 
@@ -81,7 +81,7 @@ def test_what_a_killed_daemon_left_is_ended(tmp_path: Path) -> None:
     end_those_left(str(tmp_path))
     (directory,) = tmp_path.iterdir()
     assert (directory / "00000001.done").read_text() == "bytes:256\n"
-    assert (directory / "end").exists()
+    assert (directory / "end").read_text() == "killed\n"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..-", "ä", "x" * 65])

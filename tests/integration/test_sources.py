@@ -90,6 +90,13 @@ def test_what_is_torn_lost_or_nonsense_is_in_the_ledger(tmp_path: Path) -> None:
     assert query(database, "SELECT state FROM job") == [("quiet",)]
 
 
+def test_a_killed_daemon_is_noted(tmp_path: Path) -> None:
+    directory = spooled(tmp_path / OPS, PIPES[0].read_bytes()[:256])
+    (directory / "end").write_text("killed\n")
+    found = query(imported(directory), LEDGER)
+    assert found == [(OPS, "end", "note", "daemon-killed", None, None, 1)]
+
+
 def numbered(*numbers: int, pid: int = 5) -> bytes:
     return b"".join(mark(Kind.MARK, "frame", START_US, START_US, number=number, pid=pid) for number in numbers)
 

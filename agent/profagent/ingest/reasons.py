@@ -289,6 +289,13 @@ MISSING_SEGMENT = _reason(
     " loss of its own, or another host had them.",
     "Run `record` while the program runs, or raise `spool_cap` on the board.",
 )
+DAEMON_KILLED = _reason(
+    "daemon-killed",
+    NOTE,
+    "The board's daemon was killed, or the board went down. What programs wrote until the next daemon is not here:"
+    " nobody counts descriptors and metrics; marks that are missing are `dropped-marks`.",
+    "Look into the log of the board for why it ended.",
+)
 NO_DECODER = _reason(
     "no-decoder",
     NOTE,

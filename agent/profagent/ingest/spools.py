@@ -1,7 +1,7 @@
 """What the sources have in common that the board's daemon writes itself: segments that are numbered and read in turn.
 
 00000001, 00000001.done, 00000002 …    what was written, and that a segment has ended
-end                                    nothing more is written
+end                                    nothing more is written; `killed`: the next daemon says so
 simulated                              what is here was made up
 """
 
@@ -162,6 +162,9 @@ class SpoolDecoder(Decoder):
         yield from super().snapshot(path, generation, data, digest, size=size)
         if path == SIMULATED_MARKER:
             yield SimulatedKnown(None, None)
+        elif path == END and data:
+            detail = "its daemon did not end it: what programs wrote until the next one was there is not here"
+            yield ContentLedger(path, (reasons.entry(reasons.DAEMON_KILLED, detail),))
         elif path != END and not self.growing(path.removesuffix(DONE_SUFFIX)):
             yield ContentLedger(path, (reasons.entry(reasons.FOREIGN_FILE, "no file of a spool"),))
 

@@ -5,6 +5,8 @@
     <parent>/OPS-camera-20261123T140000123Z/end               nothing more is written here
     <parent>/OPS-camera-20261123T140000123Z/simulated         what is here was made up
 
+The text `killed` in `end` says that the daemon which wrote did not end it: the next one did.
+
 The segment that is written to is never deleted. When the cap is passed the oldest segments go, whether anybody has them
 or not: the program is never held up. What earlier daemons left counts as well.
 """
@@ -25,6 +27,7 @@ CAP_BYTES = 64 << 20
 SEGMENTS_OF_CAP = 4
 DONE = ".done"
 END = "end"
+KILLED = b"killed\n"
 SIMULATED = "simulated"
 _NAME = re.compile(r"[A-Za-z0-9_.]{1,64}")
 _SEGMENT = re.compile(r"\d{8}")
@@ -147,7 +150,7 @@ def end_those_left(parent: str) -> None:
             for path, size in _segments(entry.path):
                 if not os.path.exists(path + DONE):
                     _write(entry.path, os.path.basename(path) + DONE, f"bytes:{size}\n".encode())
-            _write(entry.path, END, b"")
+            _write(entry.path, END, KILLED)
 
 
 def _segments(directory: str) -> Iterator[_Segment]:
