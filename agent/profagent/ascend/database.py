@@ -74,10 +74,19 @@ def is_database(beginning: bytes) -> bool:
     return beginning.startswith(MAGIC)
 
 
+def has_known_table(file: Path) -> bool:
+    """Whether a database has a table of a profiler; one that cannot be read may have."""
+    try:
+        with closing(_opened(file)) as connection:
+            return any(_has(connection, name) for name in _KNOWN_TABLES)
+    except sqlite3.Error:
+        return True
+
+
 def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -> None:
     """Bring its tables into the draft, each as a file of its own.
 
-    Raises ResultError where it cannot be read or is no profiler's, and at last for tables that are not as they should.
+    Raises ResultError where it cannot be read, and at last for tables that are not as they should.
     """
     hint = "close what else has it open, or copy it; a damaged one is exported anew with `msprof --export=on`"
     odd: list[str] = []
@@ -94,8 +103,6 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
         with closing(_opened(file)) as connection:
             connection.text_factory = text
             tables = [name for (name,) in connection.execute(_ALL_TABLES)]
-            if not _KNOWN_TABLES & {*tables}:
-                raise ResultError(file, 0, f"its tables are of no profiler: {', '.join(tables[:5]) or 'none'}")
             for name in tables:
                 try:
                     log = draft.begin_file(

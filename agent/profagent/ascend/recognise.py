@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.ascend.archive import ZIP
 from profagent.ascend.csv_rows import Sheet, read_sheet
-from profagent.ascend.database import is_database
+from profagent.ascend.database import has_known_table, is_database
 from profagent.ascend.families import families
 from profagent.ascend.timeline import is_timeline
 from profagent.errors import ResultError
@@ -31,6 +31,8 @@ _MSPROF_DATABASE = "msprof_*.db"
 # How databases of one run are called, each once.
 _DATABASES = re.compile(r"(ascend_[a-z]+_profiler|msprof|analysis|communication_analyzer).*\.db")
 _TEXTS = (".csv", ".json")
+# How archives of results are called; other tools pack what is theirs, too.
+_ARCHIVES = re.compile(r"\.(?:tar|tgz|zip|(?:tar|csv|json|db)\.gz)$", re.IGNORECASE)
 # Of a large file, one of several.
 _SLICE = re.compile(r".*_slice_\d+.*")
 
@@ -116,7 +118,7 @@ def recognise(file: Path) -> Found:
     if not beginning:
         raise ResultError(file, 1, "it is empty: 0 bytes")
     if is_database(beginning):
-        return Found(file, Form.DATABASE)
+        return Found(file, Form.DATABASE if has_known_table(file) else Form.FOREIGN)
     if _is_packed(beginning):
         return Found(file, Form.ARCHIVE)
     if b"\0" in beginning[:4] and file.suffix.lower() in _TEXTS:
@@ -277,7 +279,8 @@ def _has_slices(folder: Path) -> bool:
 
 def _is_known(file: Path) -> bool:
     try:
-        return recognise(file).is_known
+        found = recognise(file)
+        return found.is_known and (found.form is not Form.ARCHIVE or _ARCHIVES.search(file.name) is not None)
     except ResultError:
         # A result that is damaged is told of, not passed over.
         return file.suffix.lower() in (*_TEXTS, ".db") and file.stat().st_size > 0

@@ -142,7 +142,7 @@ def test_a_database_that_another_has_locked_or_altered_is_an_error(tmp_path: Pat
     with closing(sqlite3.connect(other)) as connection:
         connection.execute("CREATE TABLE something (x)")
     (two,) = taken(workspace, other)
-    assert "of no profiler: something" in str(two.error)
+    assert "no family of results" in str(two.error)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import sqlite3
+import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,6 +80,23 @@ def test_a_known_file_that_somebody_called_otherwise_is_a_run_of_its_own(name: s
     else:
         timeline(folder / name, files.TIMELINES["msprof"])
     assert {each.path.name for each in found_sources([folder])} == {name, "op_statistic_1.csv", "op_summary_1.csv"}
+
+
+def test_files_of_other_tools_are_passed_over_in_a_folder_of_many(tmp_path: Path, workspace: Path) -> None:
+    run, apart = tmp_path / "runs" / "run", tmp_path / "runs" / "saved"
+    summary(run / "op_summary_1.csv", OP_SUMMARY, kernel())
+    summary(run / "op_statistic_1.csv", *files.SUMMARIES["op_statistic"])
+    apart.mkdir()
+    for name in ("model.pt", "weights.npz", "results.zip"):
+        with zipfile.ZipFile(apart / name, "w") as packed:
+            packed.write(run / "op_summary_1.csv", "op_summary_1.csv")
+    (apart / "train.log.gz").write_bytes(gzip.compress(b"step 1"))
+    for folder in (run, apart):
+        with closing(sqlite3.connect(folder / "optuna.db")) as connection:
+            connection.execute("CREATE TABLE trials (x)")
+    assert [each.path.name for each in found_sources([tmp_path / "runs"])] == ["run", "results.zip"]
+    # What is named itself is looked into.
+    assert [each.error for each in taken(workspace, apart / "model.pt")] == [None]
 
 
 def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
