@@ -30,7 +30,7 @@ from profagent.ascend.kernels import (
     step_names,
 )
 from profagent.formats.names import display_text
-from profagent.formats.records import NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
+from profagent.formats.records import FIRST_WALL_US, NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
 from profagent.ingest import reasons
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, refused
 from profagent.store.drafts import COUNTED, DRAFT, STORE, last_numbers, new_draft, take_over
@@ -241,6 +241,12 @@ class Draft:
         number = self._numbers[key] = len(self._segments) + 1
         net = int(stream) if _is_number(stream) else 0
         self._segments.append(Segment(number, log, inference, net, max(start_ns, 0)))
+
+    def times_us(self) -> tuple[int, int] | None:
+        """When the first kernel began and the last ended; None where no wall clock tells it."""
+        starts_us = [(each.start_ns or 0) // NS_PER_US for each in self._inferences.values()]
+        known_us = [start_us for start_us in starts_us if start_us >= FIRST_WALL_US]
+        return (min(known_us), max(each.end_ns for each in self._segments) // NS_PER_US) if known_us else None
 
     def finish(
         self, identity: str, name: str, address: str, times_us: tuple[int, int], labels: Mapping[str, str]

@@ -288,13 +288,19 @@ def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Dra
     draft = Draft(file, store, labels.get("device", "0"))
     try:
         _fill(draft, source)
-        times_us = begun_us, time.time_ns() // 1000
         name, address = display_text(source.path.name), display_text(str(source.address))
-        session = draft.finish(board, name, address, times_us, labels)
+        session = draft.finish(board, name, address, _times_us(draft, source, begun_us), labels)
     except BaseException:
         draft.abandon()
         raise
     return Drafted(source, file, None, session, draft.rows, draft.kernels, draft.entries, draft.losses)
+
+
+def _times_us(draft: Draft, source: Source, begun_us: int) -> tuple[int, int]:
+    """When it ran, by its kernels, else by its names; where neither tells a time that was, when it was imported."""
+    now_us, stamp_us = time.time_ns() // 1000, source.stamp_us()
+    told = draft.times_us(), None if stamp_us is None else (stamp_us, stamp_us)
+    return next((each for each in told if each is not None and each[1] <= now_us), (begun_us, now_us))
 
 
 def _fill(draft: Draft, source: Source) -> None:

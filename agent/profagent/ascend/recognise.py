@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +40,8 @@ _SLICE = re.compile(r".*_slice_\d+.*")
 
 # When a tool exported it.
 _TIME = re.compile(r"_\d{14}(?=\.)")
+# When it ran, or was exported, by the clock there.
+_STAMP = re.compile(r"_(20\d{12})\d{0,3}(?=[_.]|$)", re.MULTILINE)
 # Of several timelines with the same events one kind is taken.
 _WHOLE_TIMELINES = ("msprof", "trace_view")
 _ANALYSIS = ("analysis", "communication_analyzer")
@@ -91,6 +94,14 @@ class Source(NamedTuple):
     def size(self) -> int:
         """Bytes of all its files."""
         return sum(file.stat().st_size for file in self.files if file.exists())
+
+    def stamp_us(self) -> int | None:
+        """The earliest time in its names, taken for one of this host's clock; None where they have none."""
+        stamps = _STAMP.findall("\n".join([self.path.name, *(file.name for file in self.files)]))
+        try:
+            return int(time.mktime(time.strptime(min(stamps), "%Y%m%d%H%M%S"))) * 1_000_000
+        except ValueError:
+            return None
 
 
 def is_archive(file: Path) -> bool:

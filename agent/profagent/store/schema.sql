@@ -15,8 +15,8 @@ CREATE TABLE session (
     board          INTEGER NOT NULL REFERENCES board,
     source         TEXT NOT NULL,       -- record, watch, import or collect
     address        TEXT NOT NULL,       -- where the board was reached, or the JOB directory of an import
-    started_us     INTEGER NOT NULL,    -- host wall clock
-    ended_us       INTEGER,             -- host wall clock; NULL while a record may go on with it
+    started_us     INTEGER NOT NULL,    -- host wall clock; of other tools' results when they ran, where they tell it
+    ended_us       INTEGER,             -- as above; NULL while a record may go on with it
     simulated      INTEGER NOT NULL,
     daemon_version TEXT NOT NULL,
     sdk_version    TEXT NOT NULL,
@@ -335,8 +335,8 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 --   hostname            name of the board
 --   source              `record`, `watch`, `import` or `collect`
 --   address             where the board was reached, or the JOB directory
---   started_us          host's wall clock
---   ended_us            host's wall clock; NULL while `record` may continue it
+--   started_us          host's wall clock; of other tools' results when they ran, where they tell it
+--   ended_us            as `started_us`; NULL while `record` may continue it
 --   simulated           1 for a simulated board: the figures are invented
 --   daemon_version      version of the daemon
 --   sdk_version         SDK of the board; empty where it cannot be read

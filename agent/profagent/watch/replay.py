@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from profagent.formats.records import FIRST_WALL_US
 from profagent.ingest.decoder import source_named
 from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_inference import ToldInference
@@ -138,7 +139,10 @@ class Player:
                 connection, replayed.workspace, found.session, jobs, counter_map, has_ratios=has_ratios
             )
             # A ring of calls goes back further than the session.
-            pace.begin(await first_start_us(connection, found.session))
+            first_us = await first_start_us(connection, found.session)
+            pace.begin(first_us)
+            if first_us is not None and first_us < FIRST_WALL_US:
+                tell("its times are of no wall clock: the day is not known")
             async for time_us, what in session.moments():
                 passed_s = await pace.reach(time_us)
                 if stop.is_set():

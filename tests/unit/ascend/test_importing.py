@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 import tracemalloc
 from contextlib import closing
 from pathlib import Path
@@ -45,6 +46,22 @@ def test_kernels_have_exact_times_and_their_text_survives(tmp_path: Path, worksp
     assert rows(workspace, texts) == [("1787504007005868.315\t",)] * 2
     shapes = "SELECT value FROM ascend_values WHERE column_name = 'Input Shapes' AND row = 1"
     assert rows(workspace, shapes) == [('"512,16;;"',)]
+
+
+def test_a_session_is_as_old_as_its_results(tmp_path: Path, workspace: Path) -> None:
+    wall, monotonic = f"{1_704_067_200_000_000}.315\t", f"{56_635_000_000}.315\t"
+    late = summary(tmp_path / "late.csv", OP_SUMMARY, kernel(start=wall), kernel(start=wall, duration="2500000.0"))
+    by_name = tmp_path / "PROF_000001_20230818142704322_AB" / "mindstudio_profiler_output"
+    summary(by_name / "op_summary_20230819010101.csv", OP_SUMMARY, kernel(start=monotonic))
+    ahead = summary(tmp_path / "ahead.csv", OP_SUMMARY, kernel(start="4102444800000000.000\t"))
+    before_us = time.time_ns() // 1000
+    taken(workspace, late, by_name.parent, ahead)
+    stamp_us = int(time.mktime(time.strptime("20230818142704", "%Y%m%d%H%M%S"))) * 1_000_000
+    one, two, (begun_us, ended_us) = rows(workspace, "SELECT started_us, ended_us FROM session ORDER BY session")
+    assert (one, two) == ((1_704_067_200_000_000, 1_704_067_202_500_000), (stamp_us, stamp_us))
+    assert before_us <= begun_us <= ended_us <= time.time_ns() // 1000
+    replayed = [profagent("watch", "--session", number, "--workspace", workspace).err for number in ("1", "2")]
+    assert ["the day is not known" in text for text in replayed] == [False, True]
 
 
 def test_times_that_are_not_known_leave_the_row(tmp_path: Path, workspace: Path) -> None:
