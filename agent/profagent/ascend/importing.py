@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import sqlite3
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -42,6 +43,7 @@ from profagent.formats.names import display_text
 from profagent.ingest import reasons
 from profagent.store.database import fetched, refused
 from profagent.store.drafts import take_over_file
+from profagent.store.page_reader import end_with_parent
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 WORTH_A_PROCESS_BYTES = 32 << 20
 MOST_PROCESSES = 8
 CONTENT_LABEL = "content"
+_SCRATCH = ".import-"
 _UNPACK = "unpack it, then import what was in it"
 
 # A source, the file for its draft, the store if it can be written to, the board.
@@ -122,8 +125,11 @@ async def import_results(
         done(each)
 
     with workspace.locked():
+        # Of imports that were killed.
+        for left in workspace.root.glob(f"{_SCRATCH}*"):
+            shutil.rmtree(left, ignore_errors=True)
         async with Store(workspace.database) as store:
-            with TemporaryDirectory(prefix=".import-", dir=workspace.root) as scratch:
+            with TemporaryDirectory(prefix=_SCRATCH, dir=workspace.root) as scratch:
                 new = []
                 for source in await asyncio.to_thread(_unpacked, found, Path(scratch), note):
                     try:
@@ -233,7 +239,7 @@ def drafts_of(found: Sequence[Source], scratch: Path, board: str, store: Path) -
 
 def _processes(number: int) -> ProcessPoolExecutor:
     # Forking a process that has threads is not safe.
-    return ProcessPoolExecutor(number, mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(number, get_context("spawn"), end_with_parent)
 
 
 def _waited_for(future: Future[Drafted], asked: _Asked) -> Drafted:

@@ -180,13 +180,18 @@ _connections: list[sqlite3.Connection] = []
 
 def _begin(file: Path) -> None:
     """Begin a process."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     # Rows are many objects and no cycles: looking for these takes a third of the time.
     gc.disable()
     _files.append(file)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Let this process end as soon as the one that started it has, however that was."""
+    threading.Thread(target=_await_parent, daemon=True).start()
+
+
+def _await_parent() -> None:
     parent = parent_process()
     assert parent is not None
     parent.join()

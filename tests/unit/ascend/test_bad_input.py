@@ -8,6 +8,9 @@ import os
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -282,6 +285,34 @@ def test_a_process_that_dies_takes_no_other_source_with_it(
     found = taken(workspace, *inputs)
     assert [(each.path.name, each.session) for each in found] == [("1.csv", 1), ("bad.csv", None), ("2.csv", 2)]
     assert "was killed" in str(found[1].error)
+    assert not [*workspace.glob(".import-*")]
+
+
+_KILLED = """
+import sys
+from pathlib import Path
+from profagent.ascend import importing
+from tests.unit.ascend.files import taken
+from tests.unit.ascend.test_bad_input import _kills_its_parent
+importing.WORTH_A_PROCESS_BYTES, importing._drafted = 0, _kills_its_parent
+taken(*map(Path, sys.argv[1:]))
+"""
+
+
+def _kills_its_parent(_asked: Any) -> importing.Drafted:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+    raise AssertionError
+
+
+def test_an_import_that_is_killed_leaves_nothing_behind(tmp_path: Path, workspace: Path) -> None:
+    inputs = [summary(tmp_path / name, OP_SUMMARY, kernel()) for name in ("1.csv", "2.csv")]
+    command = [sys.executable, "-c", _KILLED, workspace, *inputs]
+    # It waits for the processes, too, which have the same standard output.
+    killed = subprocess.run(command, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, timeout=20, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert [*workspace.glob(".import-*")]
+    assert [each.session for each in taken(workspace, *inputs)] == [1, 2]
     assert not [*workspace.glob(".import-*")]
 
 
