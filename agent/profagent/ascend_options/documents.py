@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.aclconfig.edit import PROFILER, Profiler, edited_acl_json
 from profagent.ascend_options.checking import checked, problems, shown
-from profagent.ascend_options.json_text import known, read, slip_findings, written
+from profagent.ascend_options.json_text import BEHIND_NAME, known, read, slip_findings, written
 from profagent.ascend_options.rules import MORE, all_rules
 from profagent.ascend_options.script import POSITIONAL, place_of, read_script
 from profagent.doctor.acl_json import ITEMS, METRICS, PROFILER_KEYS, acl_json_section, is_meant_profiler, meant_key
@@ -34,7 +34,7 @@ _NO = {"", "off", "no", "false", "0", "none", "null", "disable", "disabled"}
 # What it is, is told behind comments, too, which JSON has not.
 _OBJECT = re.compile(r"(?:[\s\ufeff]|//.*|/\*(?s:.*?)\*/)*+\{")
 # An object in it, which profiling_options have not.
-_HAS_OBJECT = re.compile(r"[:=]\s*\{")
+_HAS_OBJECT = re.compile(rf"{BEHIND_NAME}\s*\{{")
 _HINT = (
     "name an acl.json, a text of profiling_options, or a script with either, or with a Profiler(…) or profile(…) of"
     " MindSpore"

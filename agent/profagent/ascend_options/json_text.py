@@ -12,13 +12,17 @@ from profagent.doctor.finding import Finding, bad, unknown
 # A part of the text that a script computes stands between these.
 OPENING, CLOSING = "⟨", "⟩"
 SHOWN_BEFORE, SHOWN_AFTER = 12, 24
-_QUOTE = "[\"'“”]"
+_QUOTE = "[\"'“”‘’]"
+# Of Chinese keyboards, too.
+BEHIND_NAME = "[:=：]"
 # A path may have 4,096 characters; longer than that, a quote that is never closed is looked for in vain.
 _MEMBER = re.compile(
-    rf"{_QUOTE}?\b([A-Za-z_]\w*){_QUOTE}*\s*[:=]\s*"
-    r"(?:\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|“([^”\n]{0,4096})”|(⟨[^⟩\n]{0,4096}⟩|[^,}\s]{0,4096}))"
+    rf"{_QUOTE}?\b([A-Za-z_]\w*){_QUOTE}*\s*{BEHIND_NAME}\s*"
+    r"(?:\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|“([^”\n]{0,4096})”|‘([^’\n]{0,4096})’"
+    r"|(⟨[^⟩\n]{0,4096}⟩|[^,，；}\s]{0,4096}))"
 )
-_PROFILER = re.compile(rf"\bprofiler{_QUOTE}?\s*[:=]\s*\{{([^}}]*)", re.IGNORECASE)
+_WORD = re.compile(r"[^\s\"'“”‘’{}\[\],，；:：=]+")
+_PROFILER = re.compile(rf"\bprofiler{_QUOTE}?\s*{BEHIND_NAME}\s*\{{([^}}]*)", re.IGNORECASE)
 
 
 class Slip(NamedTuple):
@@ -67,7 +71,7 @@ def _meant(text: str) -> object:
 def members(text: str) -> dict[str, object]:
     """The members of an object without inner ones, whichever quotes, commas or brackets are missing."""
     return {
-        match[1]: next((each for each in match.groups()[1:] if each), "").strip("\"',“” ")
+        match[1]: next((each for each in match.groups()[1:] if each), "").strip("\"',“”‘’ ")
         for match in _MEMBER.finditer(text)
     }
 
@@ -86,6 +90,8 @@ def slip_findings(text: str, reading: Reading, effect: str) -> list[Finding]:
         after = text[at : at + SHOWN_AFTER] + ("…" if at + SHOWN_AFTER < len(text) else "")
         evidence = f"no JSON: line {line}, column {column}: {why}; here: {before} ▸ {after}; {effect}"
         findings.append(bad("json", " ".join(evidence.split()), "take the corrected text"))
+        if lost := [word for word in _WORD.findall(_MEMBER.sub(" ", text)) if word not in str(reading.value)]:
+            findings.append(unknown("json", f"not understood, and not in the corrected text: {' '.join(lost)}"))
     findings += [unknown("json", f"{name!r} stands twice: the last one counts") for name in reading.doubles]
     return findings
 

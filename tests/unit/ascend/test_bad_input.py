@@ -307,7 +307,7 @@ def _kills_its_parent(_asked: Any) -> importing.Drafted:
 
 def test_an_import_that_is_killed_leaves_nothing_behind(tmp_path: Path, workspace: Path) -> None:
     inputs = [summary(tmp_path / name, OP_SUMMARY, kernel()) for name in ("1.csv", "2.csv")]
-    command = [sys.executable, "-c", _KILLED, workspace, *inputs]
+    command = [sys.executable, "-c", _KILLED, *map(str, (workspace, *inputs))]
     # It waits for the processes, too, which have the same standard output.
     killed = subprocess.run(command, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, timeout=20, check=False)
     assert killed.returncode == -signal.SIGKILL

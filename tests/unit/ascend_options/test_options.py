@@ -165,6 +165,8 @@ def test_the_manuals_acl_json_records_calls_alone(check: Checking) -> None:
         (OPTIONS.replace('"', "'"), json.loads(OPTIONS)),
         (OPTIONS.replace('"on"', "on"), json.loads(OPTIONS)),
         (re.sub(r'"([^"]*)"', r"“\1”", OPTIONS), json.loads(OPTIONS)),
+        (OPTIONS.replace(",", "，").replace(":", "："), json.loads(OPTIONS)),
+        (re.sub(r'"([^"]*)"', r"‘\1’", OPTIONS.replace('"on"', "on")).replace(",", "；"), json.loads(OPTIONS)),
         (OPTIONS[:-1], json.loads(OPTIONS)),
         (OPTIONS[:-1] + ",}", json.loads(OPTIONS)),
         ('{"profiler": {"switch": "on" "output": "/o"}}', {"profiler": {"switch": "on", "output": "/o"}}),
@@ -175,6 +177,12 @@ def test_what_a_broken_text_means_is_told(slip: str, meant: object) -> None:
     reading = read(slip)
     assert reading.slip is not None
     assert reading.value == meant
+
+
+def test_what_of_a_broken_text_is_not_understood_is_told(check: Checking) -> None:
+    results = check(OPTIONS.replace('"task_trace":', '"task_trace" -> '))
+    assert "not in the corrected text: task_trace ->" in evidence(results)
+    assert "not in the corrected text" not in evidence(check(OPTIONS.replace("/tmp", "/t\nmp")))
 
 
 @pytest.mark.parametrize(
