@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
+from functools import partial
+from io import BufferedReader, FileIO, TextIOWrapper
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 ROWS_PER_BLOCK = 1_000
 # A call stack or the names of fused operators may be long.
 LONGEST_CELL = 16 << 20
+LONGEST_LINE = 2 * LONGEST_CELL
 _SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
 
 Row = list[str]
@@ -38,9 +41,29 @@ class Sheet(NamedTuple):
     family: Family | None
 
 
+class _Lines(FileIO):
+    """A file that is read no further than in a line longer than any real one: csv.Error."""
+
+    _begun = 0
+
+    def readinto(self, buffer: Any) -> int:
+        """As for any file."""
+        count = super().readinto(buffer) or 0
+        read = bytes(buffer[:count])
+        end = max(read.rfind(b"\n"), read.rfind(b"\r"))
+        self._begun = self._begun + count if end < 0 else count - end - 1
+        if self._begun > LONGEST_LINE:
+            raise csv.Error(f"a line has more than {LONGEST_LINE >> 20} MiB")
+        return count
+
+
+def _opened(file: Path, encoding: str) -> TextIOWrapper:
+    return TextIOWrapper(BufferedReader(_Lines(file)), encoding, newline="")
+
+
 def read_sheet(file: Path) -> Sheet:
     """What a CSV file is, by its header. Raises ResultError where it has none."""
-    with file.open("r", encoding="utf-8-sig", newline="") as text:
+    with _opened(file, "utf-8-sig") as text:
         try:
             first = next(csv.reader(text), None)
         except (UnicodeDecodeError, csv.Error) as error:
@@ -58,7 +81,7 @@ def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
     """
     csv.field_size_limit(LONGEST_CELL)
     # A mark at its beginning is of the header, which was read before.
-    with file.open("r", encoding="utf-8", newline="") as text:
+    with _opened(file, "utf-8") as text:
         next(csv.reader(text))
         reader = csv.reader(text, strict=True)
         error: Exception | None = None
@@ -197,7 +220,7 @@ def _damaged(file: Path, line: int, error: Exception) -> ResultError:
 
 def _line_of_bad_bytes(file: Path) -> int:
     with file.open("rb") as data:
-        for number, line in enumerate(data, 1):
+        for number, line in enumerate(iter(partial(data.readline, LONGEST_LINE), b""), 1):
             try:
                 line.decode("utf-8-sig")
             except UnicodeDecodeError:

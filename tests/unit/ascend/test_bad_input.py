@@ -135,6 +135,15 @@ def test_a_mark_mixed_line_ends_and_empty_lines_change_nothing(tmp_path: Path, w
     assert (other.kernels, other.entries) == (1, 0)
 
 
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path, workspace: Path) -> None:
+    file = summary(tmp_path / "x.csv", OP_SUMMARY, kernel())
+    os.truncate(file, 64 << 20)
+    (one,) = taken(workspace, file)
+    assert (one.error, one.rows, one.losses) == (None, 1, 1)
+    ((detail,),) = rows(workspace, "SELECT detail FROM ledger")
+    assert detail.endswith("x.csv: line 2: it is no CSV any more: a line has more than 32 MiB")
+
+
 def test_a_database_that_another_has_locked_or_altered_is_an_error(tmp_path: Path, workspace: Path) -> None:
     whole = files.database(tmp_path / "whole.db")
     altered = tmp_path / "msprof_2.db"
