@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 import time
 import tracemalloc
 from contextlib import closing
@@ -12,9 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from profagent.ascend import csv_rows, database, importing
+from profagent.ascend import database, importing
 from profagent.ascend import timeline as timelines
-from profagent.ascend.csv_rows import blocks
 from profagent.ascend.timeline import pieces
 from profagent.importing.importing import command as import_command
 from profagent.sessions.clearing import command as gc_command
@@ -317,22 +318,41 @@ def test_events_are_the_same_in_pieces_of_any_size(size: int, tmp_path: Path, mo
     assert [event for text, _ in pieces(file) for event in json.loads(text)] == events
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x.json"])
-def test_memory_does_not_grow_with_the_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_rows, "ROWS_PER_BLOCK", 500)
-    monkeypatch.setattr(timelines, "PIECE_BYTES", 128 << 10)
-    peaks = []
-    for times in (2_000, 8_000):
-        if name == "x.csv":
-            file = summary(tmp_path / name, OP_SUMMARY, *[kernel()] * times)
+# SQLite's cache is as large for each; the first file has had all the rest loaded.
+_PEAKS = """
+import sys
+from pathlib import Path
+from profagent.store import drafts
+from tests.unit.ascend.files import taken
+drafts.CACHE_KIB = 1024
+for name in sys.argv[1:]:
+    (one,) = taken(Path(name).with_suffix(".workspace"), Path(name))
+    (peak,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(one.kernels, peak.split()[1])
+"""
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "db"])
+def test_memory_does_not_grow_with_the_file(kind: str, tmp_path: Path) -> None:
+    inputs = []
+    for times in (5_000, 20_000):
+        file = tmp_path / f"{times}.{kind}"
+        if kind == "csv":
+            summary(file, OP_SUMMARY, *[kernel()] * times)
+        elif kind == "json":
+            timeline(file, files.TIMELINES["msprof"] * times)
         else:
-            file = timeline(tmp_path / name, files.TIMELINES["msprof"] * times)
-        tracemalloc.start()
-        for _ in blocks(file) if name == "x.csv" else pieces(file):
-            pass
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.2 * peaks[0]
+            with closing(sqlite3.connect(files.database(file))) as connection, connection:
+                many = f"WITH RECURSIVE n(i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < {times})"
+                tasks = f"{START_NS} + i * 1000, {START_NS} + i * 1000 + 500, 2, 1, i, 1, 3, 0, 5, 1, 4294967295, 0"
+                connection.execute(f"{many} INSERT INTO TASK SELECT {tasks} FROM n")
+                connection.execute(f"{many} INSERT INTO COMPUTE_TASK_INFO SELECT 1, i, 8, 3, 2 FROM n")
+        inputs.append(str(file))
+    command = [sys.executable, "-c", _PEAKS, *inputs]
+    told = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True).stdout
+    (few, before_kib), (many_kernels, after_kib) = (map(int, line.split()) for line in told.splitlines())
+    assert (few, many_kernels) == (5_000, 20_000)
+    assert after_kib - before_kib < 10_000
 
 
 def test_processes_side_by_side_bring_the_same(
