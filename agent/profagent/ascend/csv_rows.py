@@ -41,8 +41,12 @@ class Sheet(NamedTuple):
     family: Family | None
 
 
+class _LongLineError(csv.Error):
+    """Of a line that the reader of rows has not counted."""
+
+
 class _Lines(FileIO):
-    """A file that is read no further than in a line longer than any real one: csv.Error."""
+    """A file that is read no further than in a line longer than any real one."""
 
     _begun = 0
 
@@ -53,7 +57,7 @@ class _Lines(FileIO):
         end = max(read.rfind(b"\n"), read.rfind(b"\r"))
         self._begun = self._begun + count if end < 0 else count - end - 1
         if self._begun > LONGEST_LINE:
-            raise csv.Error(f"a line has more than {LONGEST_LINE >> 20} MiB")
+            raise _LongLineError(f"it has more than {LONGEST_LINE >> 20} MiB")
         return count
 
 
@@ -96,7 +100,7 @@ def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
                 error = damage
             if rows := [row for row in rows if row]:
                 yield rows, reader.line_num + 2
-        raise _damaged(file, reader.line_num + 1, error)
+        raise _damaged(file, reader.line_num + 1 + isinstance(error, _LongLineError), error)
 
 
 def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> None:

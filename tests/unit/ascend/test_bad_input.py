@@ -141,7 +141,7 @@ def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path, workspace: Pa
     (one,) = taken(workspace, file)
     assert (one.error, one.rows, one.losses) == (None, 1, 1)
     ((detail,),) = rows(workspace, "SELECT detail FROM ledger")
-    assert detail.endswith("x.csv: line 2: it is no CSV any more: a line has more than 32 MiB")
+    assert detail.endswith("x.csv: line 3: it is no CSV any more: it has more than 32 MiB")
 
 
 def test_a_database_that_another_has_locked_or_altered_is_an_error(tmp_path: Path, workspace: Path) -> None:
