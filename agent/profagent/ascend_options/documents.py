@@ -53,6 +53,7 @@ def check_documents(documents: Mapping[str, bytes], device: str | None) -> list[
     texts = {name: _text(name, data) for name, data in documents.items()}
     acl_json = {name for name, text in texts.items() if _is_json(text) and _HAS_OBJECT.search(text)}
     is_enabled = any(_enables(texts[name], device) for name in acl_json)
+    facts = {"acl.json"} if is_enabled else {"(acl.json)"} if acl_json else set()
     results = []
     for name, text in texts.items():
         if name in acl_json:
@@ -60,7 +61,7 @@ def check_documents(documents: Mapping[str, bytes], device: str | None) -> list[
         elif _is_json(text):
             results.append(_options(name, text))
         else:
-            results += _script(name, text, {"acl.json"} if is_enabled else set())
+            results += _script(name, text, facts)
     return results
 
 

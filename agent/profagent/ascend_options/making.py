@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -142,11 +143,20 @@ def _schedule(text: str) -> Expression:
     return Expression(call_text("schedule", found.corrected))
 
 
+def _function(text: str) -> Expression | str:
+    """An expression that may be a function; a path stays a text."""
+    try:
+        body = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return text
+    return Expression(text) if isinstance(body, (ast.Name, ast.Attribute, ast.Call, ast.Lambda)) else text
+
+
 _TYPED: dict[str, Callable[[Key, str], object]] = {
     "bool": lambda _, text: {"true": True, "on": True, "false": False, "off": False}.get(text.casefold(), text),
     "member": lambda key, text: Member(key.enum, text),
     "members": lambda key, text: [Member(key.enum, name) for name in text.split(",")],
     "list": lambda _, text: text.split(","),
     "made": lambda _, text: _schedule(text),
-    "callable": lambda _, text: Expression(text),
+    "callable": lambda _, text: _function(text),
 }

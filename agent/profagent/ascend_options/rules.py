@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ALIKE = 0.75
 # A fact: there are more options, as in `Profiler(**arguments)`.
 MORE = "(more)"
+HANDLER = "tensorboard_trace_handler"
 LONGEST_CUSTOM = 8
 REGISTERS = range(1, 0x6F)
 # What the vendor's page forbids in a path.
@@ -232,8 +233,9 @@ def _list(_key: Key, value: object) -> Problem | None:
     return None if isinstance(value, list) else Problem("must be a list")
 
 
-def _callable(_key: Key, _value: object) -> Problem | None:
-    return Problem("must be a function")
+def _callable(_key: Key, value: object) -> Problem | None:
+    is_path = isinstance(value, str) and bool(value)
+    return Problem("must be a function", Expression(f"{HANDLER}({value!r})") if is_path else None)
 
 
 def _made(key: Key, _value: object) -> Problem | None:

@@ -8,12 +8,12 @@ import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.ascend_options.json_text import CLOSING, OPENING, members
-from profagent.ascend_options.rules import MORE, Expression, Member, all_rules
+from profagent.ascend_options.rules import HANDLER, MORE, Expression, Member, all_rules
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
-POSITIONAL, HANDLER = "(positional)", "tensorboard_trace_handler"
+POSITIONAL = "(positional)"
 FAMILIES = {
     "Profiler": "mindspore",
     "profile": "profile",
@@ -160,15 +160,16 @@ def _value(node: ast.expr) -> object:
     return Expression(ast.unparse(node))
 
 
-def _texts(node: ast.AST) -> Iterator[OptionText]:
-    """The outermost texts that look like options."""
+def _texts(node: ast.AST, *, are_named: bool = False) -> Iterator[OptionText]:
+    """The outermost texts that look like options, or are called so."""
     text = _folded(node)
-    if text is not None and _is_options(text):
+    if text is not None and (_is_options(text) or (are_named and text.lstrip().startswith("{"))):
         assert isinstance(node, ast.expr)
         yield OptionText(node.lineno, text, node)
         return
+    are_named = are_named or "profiling_options" in _facts(node)
     for child in ast.iter_child_nodes(node):
-        yield from _texts(child)
+        yield from _texts(child, are_named=are_named)
 
 
 def _folded(node: ast.AST) -> str | None:

@@ -14,8 +14,8 @@ import pytest
 
 from profagent.ascend_options.checking import checked
 from profagent.ascend_options.json_text import read
-from profagent.ascend_options.rules import all_rules
-from profagent.ascend_options.script import HANDLER, POSITIONAL
+from profagent.ascend_options.rules import HANDLER, all_rules
+from profagent.ascend_options.script import POSITIONAL
 from profagent.cli.main import run
 
 # The vendor's TensorFlow page, Estimator mode: a quote is missing before task_trace.
@@ -344,7 +344,7 @@ def test_without_an_output_nobody_can_correct_an_ss928s_acl_json(check: Checking
             ["schedule"],
             "schedule=steps, on_trace_ready=ready",
         ),
-        ("schedule=3, on_trace_ready='x'", ["values"] * 2, ""),
+        ("schedule=3, on_trace_ready='x'", ["values"] * 2, "on_trace_ready=tensorboard_trace_handler('x')"),
         ("'./data'", ["names"], None),
         ("output_path=arguments.directory, profiler_level=level, with_stack=None", [], None),
         ("output_path=-1", ["values"], ""),
@@ -368,6 +368,7 @@ def test_a_schedule_is_corrected_where_it_stands(check: Checking) -> None:
     assert results[1]["corrected"] == "schedule(wait=0, repeat=0, active=2)"
     assert results[0]["corrected"] == f"Profiler(on_trace_ready=ready, schedule={results[1]['corrected']})"
     assert told(check("schedule()")) == ["needed"] * 2
+    assert told(check("schedule(1, 1, 2)")) == ["names"]
 
 
 @pytest.mark.parametrize(
@@ -453,6 +454,7 @@ def test_both_ways_at_once_and_neither(text: str, bad: list[str], unknown: list[
 def test_a_script_and_its_acl_json_may_both_enable(acl_json: str, is_both: bool, check: Checking) -> None:
     results = check("acl.init('acl.json')\nacl.prof.init('/o')", acl_json)
     assert (["both-ways"] if is_both else []) == told(results[:1])
+    assert "check both" not in json.dumps(results)
 
 
 def test_texts_that_are_put_together_are_checked_in_their_known_parts(check: Checking) -> None:
@@ -508,6 +510,7 @@ def test_what_is_nested_too_deep_ends_in_a_line(text: str, tmp_path: Path) -> No
         (["tf2", "output=/o", "task_time=l0", "dvpp_freq=50"], "npu_device.global_options()"),
         (["mindspore", "profiler_level=Level1", "activities=NPU", "l2_cache=on"], "Profiler(profiler_level="),
         (["mindspore", "profiler_level=Level1", "aic_metrics=Memory"], "AicoreMetrics.Memory"),
+        (["mindspore", "on_trace_ready=tensorboard_trace_handler('d')"], "tensorboard_trace_handler('d'))"),
         (["mindspore", "schedule=wait=1,warmup=1,active=2,repeat=1"], "schedule=schedule(wait=1, warmup=1, active=2"),
         (["acl-json", "output=/opt/app/profiling", "interval=1"], '"aic_metrics": "ArithmeticUtilization"'),
         (["acl-json", "--device", "atlas", "output=/o", "storage_limit=500MB"], '"storage_limit": "500MB"'),
@@ -524,6 +527,15 @@ def test_what_is_made_is_right(
     assert [each["corrected"] for each in results if each["corrected"]] == []
 
 
+@pytest.mark.parametrize("kind", [["tf1"], ["tf1", "--estimator"], ["tf2"]])
+def test_options_without_any_lack_an_output(
+    kind: list[str], check: Checking, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["options", "make", *kind]) == 0
+    results = check(capsys.readouterr().out)
+    assert told(results, "unknown") == ["output"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
@@ -533,6 +545,8 @@ def test_what_is_made_is_right(
         (["mindspore", "aicore_metrics=Memory"], "Level1 or Level2"),
         (["mindspore", "profile_memory=yes"], "True or False"),
         (["mindspore", "schedule=wait=1"], "active is missing"),
+        (["mindspore", "on_trace_ready=./d"], "take tensorboard_trace_handler('./d')"),
+        (["mindspore", "on_trace_ready=out/d"], "take tensorboard_trace_handler('out/d')"),
         (["acl-json", "interval=1"], "there is no output"),
         (["acl-json", "output=/o", "interval=x"], "from 0 to 9999"),
         (["acl-json", "output=/o", "aclapi=on"], "did you mean 'acl_api'?"),
@@ -550,7 +564,7 @@ def test_what_cannot_be_is_not_made(arguments: list[str], hint: str, capsys: pyt
 def test_the_rules_name_what_there_is() -> None:
     rules = all_rules()
     facts = {POSITIONAL, f"{HANDLER}(dir_name)", "PROFILING_MODE", "profiling_options", "enable_profiling"}
-    facts |= {"profiling_mode", "acl.json", "acl.init", "acl.prof.init", "acl.prof.model_subscribe"}
+    facts |= {"profiling_mode", "acl.json", "(acl.json)", "acl.init", "acl.prof.init", "acl.prof.model_subscribe"}
     cited = {key.source for key in rules.keys} | {rule.source for rule in rules.rules}
     assert cited == rules.sources.keys()
     for rule in rules.rules:
