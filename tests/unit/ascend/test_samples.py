@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import os
 import sqlite3
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,8 @@ SAMPLES = next(
     ),
     Path("not there"),
 ).resolve()
-pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="../shared is not there")
+IS_THERE = SAMPLES.is_dir() or "REQUIRE_SAMPLES" in os.environ
+pytestmark = pytest.mark.skipif(not IS_THERE, reason="../shared is not there")
 RESULTS = sorted(file for file in SAMPLES.rglob("*") if file.suffix in (".csv", ".json", ".db"))
 FILES = [file for file in RESULTS if not file.name.startswith(("profiler_info", "profiler_metadata", "info."))]
 DURATIONS = ("Duration(us)", "Task Duration(us)")
@@ -52,13 +55,39 @@ def test_rows_and_sums_of_a_summary(file: Path, workspace: Path) -> None:
     cells = rows(workspace, f"SELECT cells FROM ascend_block WHERE log = {log} ORDER BY number")
     assert [row for (block,) in cells for row in json.loads(block)] == lines
     at = [place for place, name in enumerate(header) if name in DURATIONS]
-    if at and len({*map(len, lines)}) == 1:
+    lines = [row for row in lines if len(row) == len(header)]
+    if at:
         sums = f"SELECT sum(r.ticks), count(*) FROM aicore r JOIN segment USING (segment) WHERE log = {log}"
         ((ticks, kernels),) = rows(workspace, sums)
         if kernels:
             whole = sum(float(row[at[0]]) * 1000 for row in lines)
             assert kernels == len(lines)
             assert ticks == pytest.approx(whole, abs=len(lines) / 2)
+
+
+def _figures(workspace: Path, log: int, by: str) -> list[tuple[Any, ...]]:
+    """How many calls or whole steps the session of a file has, and how long they took."""
+    sql = "SELECT sum(number), sum(total) FROM figure JOIN session_job USING (session) JOIN log USING (job)"
+    return rows(workspace, f'{sql} WHERE log = {log} AND "by" = \'{by}\' AND key NOT LIKE \'["step %, "_%"]\'')
+
+
+@pytest.mark.parametrize(
+    ("file", "by"),
+    [
+        (file, by)
+        for name, by in (("api_statistic", "api"), ("step_trace_time", "step"))
+        for file in FILES
+        if file.suffix == ".csv" and file.name.startswith(name)
+    ],
+    ids=str,
+)
+def test_calls_and_steps_of_a_summary(file: Path, by: str, workspace: Path) -> None:
+    with file.open(encoding="utf-8", newline="") as text:
+        lines = list(csv.DictReader(text))
+    parts = ("Time(us)",) if by == "api" else ("Computing", "Communication(Not Overlapped)", "Free")
+    times = sum(int(line.get("Count", 1)) for line in lines)
+    total = sum(float(line[part]) for line in lines for part in parts)
+    assert _figures(workspace, _of(workspace, file)[0], by) == [(times, pytest.approx(total))]
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".json"], ids=lambda file: file.name)
@@ -86,6 +115,9 @@ def test_rows_of_a_database(file: Path, workspace: Path) -> None:
     found = rows(workspace, f"SELECT family, rows FROM ascend_files WHERE file LIKE '%{file.name}/%'")
     assert dict(found) == {name: count for name, count in counts.items() if name in dict(found)}
     assert counts.keys() - dict(found).keys() <= {"sqlite_sequence"}
+    if "CANN_API" in counts:
+        ((log,),) = rows(workspace, f"SELECT log FROM log WHERE shown_path LIKE '%{file.name}/CANN_API'")
+        assert _figures(workspace, log, "api")[0][0] == counts["CANN_API"]
     if kernels[1]:
         sums = "SELECT sum(r.ticks), count(*) FROM aicore r JOIN segment s USING (segment) JOIN log l USING (log)"
         assert rows(workspace, f"{sums} WHERE l.shown_path LIKE '%{file.name}/TASK'") == [kernels]
