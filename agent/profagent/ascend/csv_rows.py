@@ -28,6 +28,7 @@ ROWS_PER_BLOCK = 1_000
 # A call stack or the names of fused operators may be long.
 LONGEST_CELL = 16 << 20
 LONGEST_LINE = 2 * LONGEST_CELL
+PIECE_BYTES = 256 << 10
 _SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
 
 Row = list[str]
@@ -62,7 +63,7 @@ class _Lines(FileIO):
 
 
 def _opened(file: Path, encoding: str) -> TextIOWrapper:
-    return TextIOWrapper(BufferedReader(_Lines(file)), encoding, newline="")
+    return TextIOWrapper(BufferedReader(_Lines(file), PIECE_BYTES), encoding, newline="")
 
 
 def read_sheet(file: Path) -> Sheet:
