@@ -150,6 +150,10 @@ class _OpenFiles(LRUCache[str, int]):
         os.close(handle)
         return file, handle
 
+    def clear(self) -> None:
+        while self:  # that of the library forgets all without `popitem`
+            self.popitem()
+
 
 class JobMirror:
     """One JOB's files in `directory`; what is not part of it stands in `incoming` and `superseded`, same file system.

@@ -48,6 +48,10 @@ class _OpenJobs(LRUCache[str, OpenJob]):
         job.mirror.close()
         return name, job
 
+    def clear(self) -> None:
+        while self:  # that of the library forgets all without `popitem`
+            self.popitem()
+
 
 class LeftLogs(NamedTuple):
     """Logs of one JOB that a batch was to write, where the JOB stands on its board, and its source."""

@@ -10,6 +10,7 @@ import pytest
 from profagent.errors import FormatError, ProtocolError, StoreError
 from profagent.ingest.mirror import JobMirror
 from profagent.ingest.reasons import checked_path
+from tests.fakes.open_files import open_below
 
 LOG = "data/aicore.0.m.3.0.1.1.0"
 
@@ -48,6 +49,13 @@ def test_a_path_that_could_lead_elsewhere_is_refused(path: bytes) -> None:
     with pytest.raises(FormatError) as caught:
         checked_path(path)
     assert len(str(caught.value)) < 400
+
+
+def test_a_closed_mirror_has_no_file_open(mirror: JobMirror, tmp_path: Path) -> None:
+    put(mirror, LOG, b"abc")
+    assert open_below(tmp_path)
+    mirror.close()
+    assert not open_below(tmp_path)
 
 
 def test_going_on_cuts_what_was_not_committed(mirror: JobMirror) -> None:

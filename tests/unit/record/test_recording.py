@@ -15,6 +15,7 @@ from profagent.link.messages import Clocks, Retention
 from profagent.record.recording import Recording, RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
+from tests.fakes.open_files import open_below
 from tests.unit.record.link import JOB, Sender, board
 from tests.unit.watch.arriving_job import aicore_path, records
 
@@ -67,6 +68,14 @@ async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) 
         await kept.recording.end()
     async with keeping(tmp_path) as kept:
         assert kept.recording.session.number == 2
+
+
+async def test_a_recording_that_has_ended_has_no_file_of_a_mirror_open(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        assert open_below(kept.recording.mirror)
+        await kept.recording.end()
+        assert not open_below(kept.recording.mirror)
 
 
 async def test_another_board_at_the_address_is_refused(tmp_path: Path) -> None:
