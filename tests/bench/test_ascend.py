@@ -1,4 +1,4 @@
-"""Import of other tools' results, by processor time, beside readers that keep nothing: pandas, csv and json."""
+"""Import of other tools' results beside readers that keep nothing: pandas, csv and json."""
 
 from __future__ import annotations
 
@@ -142,7 +142,9 @@ def _measure(title: str, file: Path, count: int, unit: str, beside: Mapping[str,
         "wall clock": spread([each.wall_s for each in runs["import"]], "s"),
     }
     for name, ended in runs.items():
-        start = statistics.median(each.cpu_s for each in starts[name])
-        figures[f"{name}: {unit}"] = spread([count / (each.cpu_s - start) / 1000 for each in ended], "thousand/s")
+        for how, taken in (("by processor time", "cpu_s"), ("by the clock", "wall_s")):
+            start = statistics.median(getattr(each, taken) for each in starts[name])
+            rates = [count / (getattr(each, taken) - start) / 1000 for each in ended]
+            figures[f"{name}: {unit}, {how}"] = spread(rates, "thousand/s")
         figures[f"{name}: peak RSS"] = size_text(max(each.peak_bytes for each in ended))
     report(title, figures)
