@@ -175,7 +175,7 @@ def test_another_disk_in_the_roots_place_is_served(root: Path, tmp_path: Path) -
 @pytest.mark.timeout(180)
 def test_notices_that_overflow_are_made_up_for(root: Path, tmp_path: Path) -> None:
     """The daemon stands still while more happens than the kernel keeps notices of."""
-    with recording(root, tmp_path / "workspace", ends_itself=True) as recorded:
+    with recording(root, tmp_path / "workspace") as recorded:
         small = GrowingJob(SAMPLES["runtime-json"], root, 1)
         small.write("info.json.0")
         early, late = (small.paths("data/*")[part::2] for part in (0, 1))
