@@ -21,12 +21,14 @@ from profagent.watch.stored import StoredSession, first_start_us, jobs_of
 from profagent.watch.watch import BOARD_EACH_S, NO_COUNTER_MAP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import JobChanges
     from profagent.ingest.live import Event
     from profagent.store.queries import SessionRow
     from profagent.store.workspace import Workspace
+    from profagent.watch.stored import StoredJob
 
 US_PER_S = 1_000_000
 # Where nothing came for long, the replay waits so long and goes on.
@@ -121,16 +123,9 @@ class Player:
             found = await find_session(connection, replayed.session)
             await require_records(connection, found.session)
             jobs = await jobs_of(connection, found.session)
-            for job in jobs:
-                self.events.samples.tell(job.name, job.interval)
-                self.events.samples.list(job.name)
             counter_map = replayed.maps.of(simulated=found.simulated, sdk=found.sdk_version)
             is_told = any(job.is_told for job in jobs)
-            self.events.simulated = found.simulated
-            if is_told:
-                self.events.likely = found.counter_map_likely.split(",") if found.counter_map_likely else ()
-            elif counter_map is not None:
-                self.events.likely = counter_map.likely
+            self._know(found, jobs, None if is_told else counter_map)
             begin(found)
             if counter_map is None and not is_told:
                 tell(NO_COUNTER_MAP)
@@ -155,6 +150,17 @@ class Player:
                     self._take(what, time_us, show)
         self._tell_board(show)
         return self.events.summary()
+
+    def _know(self, found: SessionRow, jobs: Sequence[StoredJob], counter_map: CounterMap | None) -> None:
+        """What events say of samples and counters; without a map it is what the session says of its own."""
+        for job in jobs:
+            self.events.samples.tell(job.name, job.interval)
+            self.events.samples.list(job.name)
+        self.events.simulated = found.simulated
+        if counter_map is not None:
+            self.events.likely = counter_map.likely
+        elif any(job.is_told for job in jobs) and found.counter_map_likely:
+            self.events.likely = found.counter_map_likely.split(",")
 
     def _take(self, what: JobChanges | ToldInference, time_us: int | None, show: Callable[[Event], None]) -> None:
         if isinstance(what, ToldInference):
