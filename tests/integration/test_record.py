@@ -109,11 +109,13 @@ def test_new_leaves_the_unfinished_session_behind(root: Path, workspace: Path) -
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_the_summary(number: int, root: Path, workspace: Path) -> None:
     arguments = ("--workspace", workspace, "--json")
+    caught_up = "SELECT caught_up FROM job WHERE name LIKE 'JOB%'"
     with (
         running("--root", root, "--simulate", "--rate", "20") as board,
         started("record", "--board", board.address, *arguments) as host,
     ):
-        assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/data/aicore*.done")))
+        host.err.until("recording")
+        assert eventually(lambda: query(workspace / "profagent.db", caught_up) == [(1,)])
         host.process.send_signal(number)
         ended = host.ended()
     assert ended.code == 0
@@ -194,10 +196,10 @@ def test_a_job_that_is_removed_before_it_has_ended_is_over_and_a_loss(root: Path
 def test_from_now_takes_only_what_begins_from_then_on(root: Path, workspace: Path, tmp_path: Path) -> None:
     database = workspace / "profagent.db"
     with running("--root", root, "--simulate", "--rate", "40") as board:
-        # Once a client has some of the JOB, the daemon has found it, however late.
         before = ("record", "--board", board.address, "--workspace", tmp_path / "before", "--inferences", "20")
         assert profagent(*before).code == 0
-        first = len(list(root.glob("JOB*/data/aicore.*.done")))
+        # What a client has had the daemon has found, however late it is with the rest.
+        ((first,),) = query(tmp_path / "before/profagent.db", "SELECT count(*) FROM inferences")
         arguments = ("--board", board.address, "--workspace", workspace, "--json")
         ended = profagent("record", *arguments, "--inferences", "5", "--from-now")
         assert ended.code == 0, ended.err

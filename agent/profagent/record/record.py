@@ -295,23 +295,26 @@ class BoardRecord:
             # Of other sources something comes all the time: one that goes on is not behind for that.
             goes_on = job.source != JOB_SOURCE and not job.has_ended
             if not job.caught_up and job.state != "removed" and not goes_on:
-                await self._note_early(job.name)
+                await self._note_early(job)
             elif not job.has_ended and self._options.made is not None and self._options.made.has_ended:
                 # Its program is gone, which the board finds out later.
                 await self._recording.change_state(job.name, QUIET, caught_up=True)
         await self._recording.end()
 
-    async def _note_early(self, job: str) -> None:
+    async def _note_early(self, job: JobStatus) -> None:
         """A JOB was not copied to its end; where that was asked for, it is told and no more."""
-        held = await self._measure(job, PATIENCE_AT_END_S)
-        left = None if held is None else max(0, held.inferences - await self._recording.session.final_inferences(job))
+        held = await self._measure(job.name, PATIENCE_AT_END_S)
+        final = await self._recording.session.final_inferences(job.name)
+        left = None if held is None else max(0, held.inferences - final)
         if self._options.from_now:
             left = None  # those from before were not to be copied
-        text = not_copied_text(left, job)
+        if left == 0 and held is not None and held.is_all and not job.has_ended:
+            return  # it goes on, and all its inferences have come: the board had only not said so yet
+        text = not_copied_text(left, job.name)
         self._tell(f"stopped early: {text}")
         if not self._view.has_all_asked:
             detail = f"the capture was stopped before all that the board held had come: {text}"
-            self._recording.note(job, reasons.entry(reasons.STOPPED_EARLY, detail, first=left))
+            self._recording.note(job.name, reasons.entry(reasons.STOPPED_EARLY, detail, first=left))
 
     async def _tell_held(self) -> None:
         """Say of each open JOB what it holds already: copying that comes first."""
