@@ -88,15 +88,15 @@ OPEN_FILES = 32
 READ_BYTES = 1 << 20
 # Beyond that it is looked again whether a folder is a link.
 REMEMBERED_FOLDERS = 1024
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def syncfs(directory: Path) -> None:
     """Make everything that was written to the file system of `directory` durable; StoreError, DiskFullError."""
-    libc = ctypes.CDLL(None, use_errno=True)
     with Translated(f"cannot make {directory} durable", directory):
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            if libc.syncfs(handle) != 0:
+            if _LIBC.syncfs(handle) != 0:
                 error = ctypes.get_errno()
                 raise OSError(error, os.strerror(error), str(directory))
         finally:

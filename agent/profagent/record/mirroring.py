@@ -84,8 +84,8 @@ class OpenBatch:
         with Translated(f"cannot write {self._file}", self._file.parent):
             make_private_folder(self._file.parent)
             handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
-            with open(handle, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
-                json.dump([*by_job.values()], file)
+            with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+                file.write(json.dumps([*by_job.values()]).encode("ascii"))
 
     def left(self) -> list[LeftLogs]:
         """What the latest batch was to write. Raises StoreError."""
