@@ -138,6 +138,11 @@ class BoardMirrors:
         for job, path, generation, offset in logs:
             self._of(job).mirror.restore(path, generation, offset)
 
+    def expect(self, logs: Iterable[CommittedLog]) -> None:
+        """More is to come of these data logs: a `.done` that has come does not speak of what is there."""
+        for log in logs:
+            self._of(log.job).decoder.expect([log.path])
+
     def begun(self, left: LeftLogs, held: Mapping[str, HeldLog]) -> list[Change]:
         """Which of a batch's data logs have more in the mirror than is held: it is to come again. Raises StoreError."""
         mirror = self._of(left.job).mirror

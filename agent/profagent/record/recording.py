@@ -142,8 +142,9 @@ class Recording:
         self._mirrors.sources |= {each.job: each.source for each in left}
         await self._tell_left(left, self._mirrors.begun)
         aside = await asyncio.to_thread(self._mirrors.set_aside)
-        logs = [*await self.session.unfinished_logs(), *await self.session.committed_logs(aside)]
-        await to_the_end(self._mirrors.restore, logs)
+        unfinished = await self.session.unfinished_logs()
+        await to_the_end(self._mirrors.restore, [*unfinished, *await self.session.committed_logs(aside)])
+        await to_the_end(self._mirrors.expect, unfinished)
         await self._tell_left(left, self._mirrors.arrived)
         self._is_torn = False
 

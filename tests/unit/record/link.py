@@ -93,6 +93,14 @@ class Sender:
         at = FollowedLog(log.handle, log.job, log.path, snapshot, generation, len(data))
         return await self.happen(*(Received(self.job, at, event) for event in events))
 
+    async def confirm(self, path: str) -> list[Change]:
+        """A small file stands as it is held."""
+        log, held = await self.offer(path, snapshot=True)
+        at = FollowedLog(log.handle, log.job, log.path, True, held.generation, held.offset)
+        begun = Started(log.handle, held.generation, held.offset, "same")
+        ended = Completed(log.handle, held.generation, held.offset, held.prefix_digest)
+        return await self.happen(Received(self.job, at, begun), Received(self.job, at, ended))
+
     async def lose(self, reason: str, detail: str) -> list[Change]:
         """Something about the JOB is gone."""
         return await self.happen(Received(self.job, None, Loss(0, 1, reason, detail, 0)))

@@ -7,21 +7,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from profagent.errors import UnreachableError
+from profagent.errors import StoreError, UnreachableError
+from profagent.ingest.changes import Step
 from profagent.link.messages import Clocks, Retention
 from profagent.record.recording import Recording, RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.fakes.open_files import open_below
 from tests.unit.record.link import JOB, Sender, board
-from tests.unit.watch.arriving_job import aicore_path, records
-
-if TYPE_CHECKING:
-    from profagent.ingest.changes import Step
+from tests.unit.watch.arriving_job import aicore_done, aicore_path, records
 
 NOW_US = 1_800_000_000_000_000
 
@@ -69,6 +67,25 @@ async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) 
         await kept.recording.end()
     async with keeping(tmp_path) as kept:
         assert kept.recording.session.number == 2
+
+
+async def test_a_done_that_a_kill_left_before_its_data_judges_nothing(tmp_path: Path) -> None:
+    def die(step: Step) -> None:
+        if step is Step.MIRRORED:
+            raise StoreError("killed", hint="")
+
+    path, data = aicore_path(), records(700, 1400)
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(path, data[:300], complete=False)
+    async with keeping(tmp_path, reached=die) as kept:
+        with pytest.raises(StoreError, match="killed"):
+            await kept.sender.send(f"{path}.done", aicore_done(len(data)), snapshot=True)
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(path, data)
+    async with keeping(tmp_path) as kept:
+        await kept.sender.confirm(f"{path}.done")
+        await kept.recording.change_state(JOB, "finished", caught_up=True)
+        assert await kept.rows("SELECT whole, fault FROM log WHERE kind = 'aicore'") == [(1, None)]
 
 
 async def test_a_recording_that_has_ended_has_no_file_of_a_mirror_open(tmp_path: Path) -> None:
