@@ -12,7 +12,8 @@ host sees the gap and tells it as a loss. `profagent_mark.h` writes the same byt
     0x20    u64        number by this writer in this process, from 0
     0x28    u32        the range's id, or the asyncio task's; 0 for a thread's own
     0x2C    u16        bytes of the attributes (a JSON object behind the text)
-    0x2E    u16        writer: 0 here, another odd number for each C file with the header
+    0x2E    u16        writer: an even number for each process, since two containers may have one pid; an odd one for
+                       each C file with the header
     0x30    208 bytes  text and attributes, zeros behind them
 """
 
@@ -68,6 +69,7 @@ class MarkWriter:
         self._opening = threading.Lock()
         self._numbers = itertools.count()
         self._own = threading.local()
+        self._writer = _any_writer()
         os.register_at_fork(after_in_child=self._forked)
 
     def write(self, kind: int, text: bytes, begin_ns: int, end_ns: int, lane: int = 0, attributes: bytes = b"") -> bool:
@@ -82,6 +84,7 @@ class MarkWriter:
             writer = self._own.writer = (self._pid or os.getpid()) | threading.get_native_id() << 32
         if attributes:
             lane |= len(attributes) << 32
+        lane |= self._writer
         record = _pack(_HEADS[kind][len(text)], writer, begin_ns, end_ns, next(self._numbers), lane, content)
         if self._fifo < 0 and not self._opened():
             return False
@@ -112,8 +115,15 @@ class MarkWriter:
             return self._fifo >= 0
 
     def _forked(self) -> None:
-        # A child counts its own records; the open FIFO may be shared, since each write is whole.
-        self._numbers, self._own = itertools.count(), threading.local()
+        # A child counts its own records; the open FIFO may be shared, since each write is whole. A thread of the
+        # parent may have held the lock, and is not here to give it back.
+        self._numbers, self._own, self._opening = itertools.count(), threading.local(), threading.Lock()
+        self._writer = _any_writer()
+
+
+def _any_writer() -> int:
+    """A random even number, where it stands in the last field."""
+    return (int.from_bytes(os.urandom(2), "little") & 0xFFFE) << 48
 
 
 def _shortened(text: bytes) -> bytes:
@@ -137,7 +147,10 @@ def mark(text: object, /, **attributes: Any) -> None:
 
 
 class span:  # noqa: N801 - it is used as a function
-    """`with span("preprocess", frame=7):` marks the time from begin to end; for threads and asyncio tasks."""
+    """`with span("preprocess", frame=7):` marks the time from begin to end; for threads and asyncio tasks.
+
+    Each time has a span of its own: one that is entered again before it has ended tells the later begin twice.
+    """
 
     __slots__ = ("_attributes", "_begin_ns", "_text")
 

@@ -104,6 +104,8 @@ def _fit_level(parameters: dict[str, Any]) -> None:
 
 def _put_right(parameters: dict[str, Any]) -> None:
     """Replace what cannot be used by its default, with a warning."""
+    if isinstance(parameters["on_trace_ready"], type):
+        parameters["on_trace_ready"] = parameters["on_trace_ready"]()  # the class, as the page names its handler
     for name in ("schedule", "on_trace_ready"):
         if parameters[name] is not None and not callable(parameters[name]):
             _log.warning("%s must be callable; it is left out", name)

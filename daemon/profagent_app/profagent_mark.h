@@ -13,7 +13,7 @@
 #ifndef PROFAGENT_MARK_H
 #define PROFAGENT_MARK_H
 
-#if defined(_FEATURES_H) && !defined(__USE_GNU)
+#if defined(_FEATURES_H) && !defined(__USE_GNU) && !defined(_GNU_SOURCE)
 #error "include profagent_mark.h before any other header, or compile with -D_GNU_SOURCE"
 #endif
 #ifndef _GNU_SOURCE

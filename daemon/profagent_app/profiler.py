@@ -25,9 +25,27 @@ from profagent_app import marks
 from profagent_app.acl.binding import runtime as process_runtime
 from profagent_app.errors import ProgramError
 from profagent_app.marks import Kind
-from profagent_app.parameters import checked, data_types, say_once, written
+from profagent_app.parameters import (
+    AicoreMetrics,
+    ProfilerActivity,
+    ProfilerLevel,
+    checked,
+    data_types,
+    say_once,
+    written,
+)
 from profagent_app.runtime import Mode, Runtime
-from profagent_app.schedule import TRANSITIONS, ProfilerAction, every_step
+from profagent_app.schedule import TRANSITIONS, ProfilerAction, every_step, schedule
+
+__all__ = [  # under the names that the page imports from mindspore.profiler
+    "AicoreMetrics",
+    "Profiler",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "ProfilerLevel",
+    "schedule",
+    "tensorboard_trace_handler",
+]
 
 MAX_METADATA_BYTES = 100 * 1024 * 1024
 LONGEST_WORKER_NAME = 225
@@ -220,6 +238,7 @@ class Profiler:
         if offline_path is not None:
             self.offline_analyse(offline_path, pretty, step_list)
             return
+        _say_whole(pretty, step_list)
         if self._has_schedule:
             if self._has_started:
                 self._has_started = self._never_stepped = False
@@ -242,8 +261,7 @@ class Profiler:
         data_simplification: bool = False,
     ) -> None:
         """Import every `*_ascend_ms` directory at or below `path`."""
-        if pretty or step_list or data_simplification:
-            say_once("pretty, step_list and data_simplification have no meaning here: the host has all steps")
+        _say_whole(pretty, step_list, data_simplification)
         found = _collections(os.path.realpath(path))
         if not found:
             _log.error(
@@ -316,6 +334,11 @@ class Profiler:
         collection: Collection | None = getattr(self, "_collection", None)
         if collection is not None and collection.is_open:  # it never started, or stop wanted a step
             self._do(("stop", "close_job"))
+
+
+def _say_whole(*narrowing: Any) -> None:
+    if any(narrowing):
+        say_once("pretty, step_list and data_simplification have no meaning here: the host has all steps")
 
 
 class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from profagentd.metrics import collectors, sampler
-from profagentd.metrics.sampler import Sampler
-
-if TYPE_CHECKING:
-    from profagentd.metrics.collectors import Sample
+from profagentd.metrics.collectors import Sample
+from profagentd.metrics.sampler import Lines, Sampler, Sweep
 
 UMAP = (Path(__file__).parents[1] / "data" / "umap" / "svp_npu.txt").read_text()
 
@@ -39,6 +36,26 @@ def board(tmp_path: Path) -> Path:
 
 def named(samples: list[Sample]) -> dict[str, tuple[str, float]]:
     return {each.name: (each.unit, each.value) for each in samples}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("cpu voltage(mV): 850\nTemperature = -3\n", {"power.cpu_voltage": 850.0, "power.temperature": -3.0}),
+        ("cpu voltage compensation: 7 core voltage: 800\n", {"power.core_voltage": 800.0}),
+        ("core_volt cpu_volt npu_volt temperature\n800 950 850 41\n", {}),
+    ],
+)
+def test_a_number_is_taken_for_what_stands_beside_it_alone(tmp_path: Path, text: str, found: dict[str, float]) -> None:
+    (tmp_path / "proc/umap").mkdir(parents=True)
+    (tmp_path / "proc/umap/pm").write_text(text)
+    assert {each.name: each.value for each in collectors.power(tmp_path)} == found
+
+
+def test_a_disks_name_may_be_anything() -> None:
+    lines = Lines()
+    sweep = Sweep(1, [Sample("disk.\udcd6.used", "B", 5.0)], {})
+    assert lines.of(sweep) + lines.names() == b"n 0 B disk.?.used\ns 1 0=5\nn 0 B disk.?.used\n"
 
 
 def test_the_npus_node_is_read_by_names(board: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import signal
 import socket
@@ -9,14 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from io import FileIO
 from pathlib import Path
 
 import pytest
 
+from profagentd.loop import SystemClock
+from profagentd.spools import intake as intake_module
 from profagentd.spools import spool as spools
 from profagentd.spools.intake import LOST, RECORD_BYTES, Intake
+from profagentd.spools.keeper import SpoolKeeper, SpoolSettings
 from profagentd.spools.spool import Spool, end_those_left
 
 RECORD = bytes(range(256))
@@ -211,18 +217,67 @@ def test_a_fifo_that_was_removed_is_made_anew(intake: Intake, tmp_path: Path) ->
     assert held(tmp_path / "spool") == RECORD * 2
 
 
-def test_a_fifo_that_cannot_be_opened_again_ends_alone(
-    intake: Intake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_fifo_that_cannot_be_opened_again_holds_up_no_other_and_is_tried_later(
+    intake: Intake, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fifo = writer(tmp_path)
-    (tmp_path / "run" / "ops.camera").unlink()
-    (tmp_path / "run" / "ops.camera").mkdir()
+    monkeypatch.setattr(intake_module, "OPEN_AGAIN_S", 0.01)
+    fifo, path = writer(tmp_path), tmp_path / "run" / "ops.camera"
+    path.unlink()
+    path.mkdir()
     os.close(fifo)
-    until(lambda: "no more is read of" in caplog.text)
+    until(lambda: "until it can be opened again" in caplog.text)
     with marks_of(tmp_path) as marks:
         marks.write(MARK)
+    path.rmdir()
+    until(path.is_fifo)
+    later = writer(tmp_path)
+    os.write(later, RECORD)
+    os.close(later)
     intake.stop()
     assert held(tmp_path / "spool", "MARKS-program-") == MARK
+    assert held(tmp_path / "spool", "OPS-camera-") == RECORD
+
+
+def test_who_connects_and_sends_nothing_takes_no_descriptors_for_good(intake: Intake, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        silent = []
+        for _ in range(intake_module.MOST_WAITING + 1):
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            connection.settimeout(5)
+            connection.connect(str(tmp_path / "run" / "socket"))
+            silent.append(connection)
+        assert silent[0].recv(1) == b"", "the oldest one had to leave"
+        silent[-1].send(b"x" * 65)
+        assert silent[-1].recv(256).startswith(b"the name has")
+    intake.stop()
+
+
+def test_metrics_go_on_when_a_disk_that_was_full_has_room_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = [True]
+
+    def append(self: Spool, data: bytes) -> None:
+        if refused[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(self, data)
+
+    real = Spool._append
+    monkeypatch.setattr(Spool, "_append", append)
+
+    async def run() -> None:
+        settings = SpoolSettings(("metrics",), str(tmp_path), 1 << 20, "", metrics_hz=100.0)
+        keeper = SpoolKeeper(settings, SystemClock(), lambda: [os.fsencode(tmp_path)], lambda *_: None)
+        assert keeper.prepare()
+        task = asyncio.ensure_future(keeper.run())
+        await asyncio.to_thread(until, lambda: "metrics are lost" in caplog.text)
+        refused[0] = False
+        await asyncio.to_thread(until, lambda: b"\ns " in held(tmp_path, "METRICS-board-"))
+        await keeper.end()
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert caplog.text.count("metrics are lost") == 1
 
 
 def test_an_intake_that_fails_says_so_and_holds_up_no_program(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

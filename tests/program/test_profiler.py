@@ -329,6 +329,13 @@ def test_on_trace_ready_may_take_nothing(ready: Runtime, caplog: pytest.LogCaptu
     assert "failed" not in caplog.text
 
 
+def test_the_handler_may_be_given_without_a_call(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    with Profiler(schedule=schedule(wait=0, active=1), on_trace_ready=tensorboard_trace_handler, runtime=ready) as it:
+        it.step()
+    assert "profagent import" in caplog.text
+    assert "dir_name" not in caplog.text
+
+
 def test_analyse_within_a_schedule_ends_it(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
     subject = Profiler(schedule=schedule(wait=0, active=2), runtime=ready)
     subject.analyse()

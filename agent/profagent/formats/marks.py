@@ -101,6 +101,8 @@ def _mark(row: np.void) -> Mark:
 def _attributes(raw: bytes) -> dict[str, Any]:
     try:
         found = json.loads(raw, parse_constant=_nothing) if raw else {}
+        if b"\\u" in raw:  # an escape may be half of a character, which no file of ours can hold
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from profagent_app.stamps import FAILED, Stamps
 if TYPE_CHECKING:
     from profagent_app.runtime import Data
 
+_log = logging.getLogger("profagent_app")
 stamps = Stamps(lambda: runtime().mode is Mode.STARTED)
 
 
@@ -38,6 +40,7 @@ def finalize() -> int:
 def create_config(device_list: Sequence[int], aic_metrics: int, aic_events: Any, data_type_config: int) -> int:
     """The address of a configuration; 0 when the runtime refuses it. `aic_events` is 0 or None: there are none."""
     if aic_events:
+        _log.warning("create_config: aic_events must be 0 or None, not %r: there are none", aic_events)
         return 0
     return value_of(0, runtime().create_config, data_type_config, device_list, aic_metrics)[0]
 
@@ -54,6 +57,7 @@ def create_subscribe_config(time_info_switch: int, aic_metrics: int, fd: int) ->
     given to it as 0.
     """
     if aic_metrics not in (0, 0xFF) or time_info_switch not in (0, 1):
+        _log.warning("create_subscribe_config: time_info_switch must be 0 or 1, aic_metrics 0xFF (none)")
         return 0
     runtime_ = runtime()
     return value_of(0, lambda: runtime_.create_subscribe_config(fd, time_info=bool(time_info_switch)))[0]

@@ -46,7 +46,7 @@ _NPU = {
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?%?")
 _SECTION = re.compile(r"-{3,}\s*(.*?)\s*-{3,}")
 _TOTAL = re.compile(r"total size=(\d+)KB.*?used=(\d+)KB.*?remain=(\d+)KB")
-_PM = re.compile(r"(?i)\b(temperature|(?:core|cpu|npu)[ _]*(?:volt(?:age)?))\b\D{0,40}?(-?\d+(?:\.\d+)?)")
+_PM = re.compile(r"(?i)\b(temperature|(?:core|cpu|npu)[ _]*(?:volt(?:age)?))(?:\([^)\n]*\))?[ \t:=]+(-?\d+(?:\.\d+)?)")
 
 
 def npu(board: Path) -> Iterator[Sample]:

@@ -141,17 +141,21 @@ class Lines:
         lines += [f"e {name} {' '.join(why.split())}\n" for name, why in sweep.problems.items()]
         if values:
             lines.append(f"s {sweep.time_us} {' '.join(values)}\n")
-        return "".join(lines).encode()
+        return _encoded(lines)
 
     def names(self) -> bytes:
         """All names so far: what a segment begins with."""
-        return "".join(self._names).encode()
+        return _encoded(self._names)
 
     def _number(self, name: str, unit: str) -> int:
         if name not in self._numbers:
             self._numbers[name] = len(self._numbers)
             self._names.append(f"n {self._numbers[name]} {unit or '-'} {' '.join(name.split())}\n")
         return self._numbers[name]
+
+
+def _encoded(lines: list[str]) -> bytes:
+    return "".join(lines).encode("utf-8", "replace")  # the name of a disk's root may be anything
 
 
 def _shown(value: float) -> str:

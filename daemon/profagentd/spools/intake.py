@@ -39,6 +39,10 @@ PIECE_RECORDS = 256  # what goes into one segment together
 # 256 of them where the kernel gives no larger one.
 REST_S = 0.005
 MOST_PASSED = 64
+# Connections that have sent nothing yet; the oldest goes first.
+MOST_WAITING = 16
+# A FIFO that could not be opened again, for want of descriptors, is tried so often.
+OPEN_AGAIN_S = 1.0
 _MARK = re.compile(rb"MARK\x01[\x00-\x03]")  # magic, version, kind
 _MARK_BEGINS = re.compile(rb"M(A(R(K\x01?)?)?)?\Z")
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ; Python 3.9 has no name for it
@@ -75,6 +79,8 @@ class Intake:
         self._spools: dict[tuple[str, str], Spool] = {}
         self._selector = selectors.DefaultSelector()
         self._socket: socket.socket | None = None
+        self._waiting: list[socket.socket] = []
+        self._unread: list[Fifo] = []  # those that could not be opened again
         self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
         self._lock = -1
@@ -123,8 +129,8 @@ class Intake:
         for key in list(self._selector.get_map().values()):
             if isinstance(key.data, _Pipe):
                 self._end(key.data)
-        if self._socket is not None:
-            self._socket.close()
+        for each in self._waiting + ([] if self._socket is None else [self._socket]):
+            each.close()
         for descriptor in (self._lock, self._wake, self._waker):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -148,13 +154,23 @@ class Intake:
         is_last = False
         while not is_last:
             is_last = self._is_stopping  # once more what is there, and no more of who never rests
-            for key, _ in self._selector.select(0 if is_last else None):
+            longest_s = OPEN_AGAIN_S if self._unread else None
+            for key, _ in self._selector.select(0 if is_last else longest_s):
                 if isinstance(key.data, _Pipe):
                     self._read(key.data)
                 elif key.data is not None:
                     key.data()
             if not self._is_stopping:
+                self._open_again()
                 time.sleep(REST_S)
+
+    def _open_again(self) -> None:
+        unread, self._unread = self._unread, []
+        for fifo in unread:
+            try:
+                self._open(fifo)
+            except OSError:
+                self._unread.append(fifo)
 
     def _open(self, fifo: Fifo) -> None:
         _make_fifo(fifo.path)  # once more when somebody removed it
@@ -212,7 +228,8 @@ class Intake:
             try:
                 self._open(pipe.fifo)
             except OSError as error:
-                _log.warning("no more is read of %s: %s", pipe.fifo.path, error)
+                _log.warning("nothing is read of %s until it can be opened again: %s", pipe.fifo.path, error)
+                self._unread.append(pipe.fifo)
         self.passed -= pipe.fifo is None
         os.close(pipe.descriptor)
 
@@ -223,22 +240,31 @@ class Intake:
         except OSError:
             return
         connection.setblocking(False)
+        self._waiting.append(connection)
+        if len(self._waiting) > MOST_WAITING:
+            self._leave(self._waiting[0])
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(connection))
 
     def _receive(self, connection: socket.socket) -> None:
         """Take a name and a descriptor; the answer is `ok`, or why not."""
-        self._selector.unregister(connection)
+        if connection not in self._waiting:
+            return  # it had to leave in this very turn
         descriptors: list[int] = []
-        with connection:
-            try:
-                message, descriptors, _, _ = socket.recv_fds(connection, 256, 4)
-                answer = self._taken(message, descriptors)
-            except OSError as error:
-                answer = str(error)
-            for descriptor in [] if answer == "ok" else descriptors:
-                os.close(descriptor)
-            with contextlib.suppress(OSError):
-                connection.send(answer.encode())
+        try:
+            message, descriptors, _, _ = socket.recv_fds(connection, 256, 4)
+            answer = self._taken(message, descriptors)
+        except OSError as error:
+            answer = str(error)
+        for descriptor in [] if answer == "ok" else descriptors:
+            os.close(descriptor)
+        with contextlib.suppress(OSError):
+            connection.send(answer.encode())
+        self._leave(connection)
+
+    def _leave(self, connection: socket.socket) -> None:
+        self._waiting.remove(connection)
+        self._selector.unregister(connection)
+        connection.close()
 
     def _taken(self, message: bytes, descriptors: list[int]) -> str:
         name = message.decode("utf-8", "replace")

@@ -52,6 +52,7 @@ class SpoolKeeper:
         self._clock = clock
         self._lost = lost
         self._sampler = Sampler(every(roots), settings.board)
+        self._is_refused = False  # the disk took no metrics the last time
         self.offered = asyncio.Event()  # programs find their FIFOs, if there are to be any
         self._ending, self._ended = asyncio.Event(), asyncio.Event()
 
@@ -133,8 +134,15 @@ class SpoolKeeper:
 
     def _sweep(self, lines: Lines, spool: Spool) -> None:
         data = lines.of(self._sampler.sweep())
-        if data:
-            spool.write(data)
+        try:
+            if data:
+                spool.write(data)
+        except OSError as error:  # a disk that is full now may have room again: a segment begins with every name
+            if not self._is_refused:
+                _LOGGER.warning("metrics are lost: %s", error)
+            self._is_refused = True
+        else:
+            self._is_refused = False
 
     def _new_spool(self, preamble: Callable[[], bytes] = bytes) -> Callable[[str, str], Spool]:
         loop, settings = asyncio.get_running_loop(), self._settings

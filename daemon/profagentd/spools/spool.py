@@ -68,9 +68,10 @@ class Spool:
 
     def write(self, data: bytes) -> None:
         """Append. A segment ends between two calls, so what a call brings stays together."""
-        if self._file < 0 or self._is_torn or self._bytes + len(data) > self._segment_bytes:
-            self._next_segment()
+        is_over = self._file < 0 or self._is_torn or self._bytes + len(data) > self._segment_bytes
         self._is_torn = True
+        if is_over:
+            self._next_segment()
         self._append(data)
         self._is_torn = False
 
