@@ -21,7 +21,7 @@ from profagent.formats.countermap import LARGEST_RATIO, RATIOS, bound_by, mean_r
 from profagent.formats.records import US_PER_MS
 from profagent.stats.figures import UNITS, UNKNOWN, left_out
 from profagent.stats.stats import records_of, split
-from profagent.store.database import fetched_named, fetched_one, put, readings, views_there
+from profagent.store.database import fetched_named, fetched_one, readings, views_there
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
 from profagent.store.series import READERS
 
@@ -286,8 +286,8 @@ class _Means:
     async def put_into(self, connection: aiosqlite.Connection) -> None:
         """Make the rules' tables; from then on nothing can be written."""
         await connection.executescript(MEANS)
-        await put(connection, _LAYER, [*self._layer_rows()])
-        await put(connection, _MODEL, [*self._model_rows()])
+        await connection.executemany(_LAYER, [*self._layer_rows()])
+        await connection.executemany(_MODEL, [*self._model_rows()])
         await connection.execute("PRAGMA query_only = ON")
 
     def model_us(self) -> dict[str, float]:

@@ -41,7 +41,7 @@ from profagent.errors import ProfagentError, ResultError, UsageError
 from profagent.files import to_the_end
 from profagent.formats.names import display_text
 from profagent.ingest import reasons
-from profagent.store.database import fetched, refused
+from profagent.store.database import refused
 from profagent.store.drafts import take_over_file
 from profagent.store.page_reader import end_with_parent
 from profagent.store.store import Store
@@ -204,7 +204,7 @@ async def _session_with(store: Store, content: str) -> int | None:
         "SELECT session FROM session_label WHERE key = ? AND value = ?"
         " AND session NOT IN (SELECT session FROM cleared_session)"
     )
-    rows = await store.run(lambda connection: fetched(connection, query, (CONTENT_LABEL, content)))
+    rows = await store.query(query, (CONTENT_LABEL, content))
     return rows[0][0] if rows else None
 
 

@@ -18,7 +18,7 @@ from profagent.ascend.kernels import WITH_TASKS
 from profagent.ascend.texts import decoded_events, event_times_ns
 from profagent.export.blocks import NO_ARGS, NS_PER_US, Counters, Instants, Label, Labels, Series, Slices, integers
 from profagent.export.kept_tables import slices_of_tables
-from profagent.store.database import fetched, put
+from profagent.store.database import fetched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -126,13 +126,13 @@ class KeptEvents:
             self.unplaced += sum(event is _ODD for event in events)
             pids = {event.pid for event in events}
             found = self._rows(events, {pid: _Process(place, str(pid), is_whole) for pid in pids})
-            await put(self._connection, _ADD, found)
+            await self._connection.executemany(_ADD, found)
 
     async def _gather_tables(self) -> None:
         async for slices in slices_of_tables(self._connection, self._session):
             found = [self._row(each) for each in slices if each.start_ns >= 0]
             self.unplaced += len(slices) - len(found)
-            await put(self._connection, _ADD, found)
+            await self._connection.executemany(_ADD, found)
 
     def _rows(self, events: Sequence[_Event], processes: Mapping[Any, _Process]) -> list[Row]:
         tracks: list[int] = []
@@ -187,7 +187,7 @@ class KeptEvents:
         whole = {self._name(track.process) for track in self._tracks if track.process.is_whole} - {None}
         twice = [track for track in self._tracks if not track.process.is_whole and self._name(track.process) in whole]
         numbers = [(self._tracks.pop(track),) for track in twice]
-        await put(self._connection, "DELETE FROM temp.kept_event WHERE track = ?", numbers)
+        await self._connection.executemany("DELETE FROM temp.kept_event WHERE track = ?", numbers)
 
     async def blocks(
         self,

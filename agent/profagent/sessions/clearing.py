@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -141,13 +142,13 @@ async def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Call
             with progress("gc", "sessions") as shown:
                 done = 0
                 for group in chosen.groups:
-                    async with transaction(connection):
-                        for held in group:
-                            shown(done, total)
-                            tell(f"session {held.session}: its figures are worked out, its records go")
-                            await _keep_figures(connection, database, held.session)
-                            done += 1
-                        await clear_sessions(connection, group, now_us)
+                    figures = []
+                    for held in group:
+                        shown(done, total)
+                        tell(f"session {held.session}: its figures are worked out, its records go")
+                        figures.append(await _figures(database, held.session))
+                        done += 1
+                    await connection.run(partial(_clear, group=group, figures=figures, now_us=now_us))
             await _remove_files(workspace, connection)
             await _shrink(connection, workspace.root, tell)
     except (sqlite3.Error, OSError) as error:
@@ -169,14 +170,27 @@ def disk_bytes(root: Path) -> int:
     return total
 
 
-async def _keep_figures(connection: aiosqlite.Connection, database: Path, session: int) -> None:
+async def _figures(database: Path, session: int) -> tuple[list[tuple[Any, ...]], Sequence[tuple[str, int, int]]]:
+    """Rows of `write_figures`, and what they leave out."""
     answers = [await stats(database, session=session, by=by) for by in BYS]
     rows = [
         (each.by, place, each.unit, row.key, *row.figures, row.share, row.bound)
         for each in answers
         for place, row in enumerate(each.rows)
     ]
-    await write_figures(connection, session, rows, answers[0].left_out)
+    return rows, answers[0].left_out
+
+
+def _clear(
+    connection: sqlite3.Connection,
+    group: Sequence[HeldSession],
+    figures: Sequence[tuple[list[tuple[Any, ...]], Sequence[tuple[str, int, int]]]],
+    now_us: int,
+) -> None:
+    with transaction(connection):
+        for held, (rows, left_out) in zip(group, figures, strict=True):
+            write_figures(connection, held.session, rows, left_out)
+        clear_sessions(connection, group, now_us)
 
 
 async def _remove_files(workspace: Workspace, connection: aiosqlite.Connection) -> None:

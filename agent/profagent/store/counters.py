@@ -25,7 +25,8 @@ from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, tra
 from profagent.store.rows import path_from_sql
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    import sqlite3
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import aiosqlite
     from numpy.typing import NDArray
@@ -144,8 +145,8 @@ async def _slow_inferences(connection: aiosqlite.Connection, job: int) -> dict[i
     return tallies
 
 
-async def exchange_counters(
-    connection: aiosqlite.Connection,
+def exchange_counters(
+    connection: sqlite3.Connection,
     session: int,
     counter_map: CounterMap,
     bytes_of: _BytesOf,
@@ -160,34 +161,34 @@ async def exchange_counters(
     Memory is bounded by a page.
     """
     filled = seen = 0
-    (total,) = await fetched_one(connection, _NUMBER, (session,))
-    async with transaction(connection):
-        async for keys, data, are_there in _pages(connection, session, bytes_of):
+    (total,) = connection.execute(_NUMBER, (session,)).fetchone()
+    with transaction(connection):
+        for keys, data, are_there in _pages(connection, session, bytes_of):
             records = data.view(AICORE_DTYPE)[:, 0]
             known = {name: np.where(are_there, values, np.nan) for name, values in counter_map.apply(records).items()}
             # NaN is NULL in the database.
             unknown = np.full(len(records), np.nan)
             columns = [known.get(name, unknown).tolist() for name in COUNTER_NAMES]
-            await connection.executemany(_UPDATE, zip(*columns, keys.tolist(), strict=True))
+            connection.executemany(_UPDATE, zip(*columns, keys.tolist(), strict=True))
             filled += int(are_there.sum())
             seen += len(keys)
             shown(seen, total)
-        await connection.execute(
+        connection.execute(
             "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",
             (counter_map.name, counter_map.fingerprint, ",".join(counter_map.likely) or None, session),
         )
     return filled, seen - filled
 
 
-async def _pages(connection: aiosqlite.Connection, session: int, bytes_of: _BytesOf) -> AsyncIterator[_Page]:
+def _pages(connection: sqlite3.Connection, session: int, bytes_of: _BytesOf) -> Iterator[_Page]:
     """The session's records, those of many small logs at once.
 
     For the records of one log each call of numpy would cost more than its work.
     """
     waiting: list[_Page] = []
-    for board, job, stored_path, part, first_record in await fetched(connection, _PARTS, (session,)):
+    for board, job, stored_path, part, first_record in connection.execute(_PARTS, (session,)).fetchall():
         last, end = part * RECORDS_PER_PART - 1, (part + 1) * RECORDS_PER_PART
-        while page := await fetched(connection, _ROWS, (last, end, ROWS_PER_BATCH)):
+        while page := connection.execute(_ROWS, (last, end, ROWS_PER_BATCH)).fetchall():
             table = np.array(page, np.int64)
             numbers = table[:, 0] + (first_record - part * RECORDS_PER_PART)
             start, count = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1

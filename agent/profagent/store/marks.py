@@ -6,7 +6,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from profagent.errors import StoreError
-from profagent.store.database import fetched, transaction, writing
+from profagent.store.database import fetched, writing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,7 @@ async def add_mark(database: Path, session: int, time_us: int, text: str) -> Non
     try:
         async with writing(database) as connection:
             await connection.executescript(SCHEMA)
-            async with transaction(connection):
-                await connection.execute("INSERT INTO session_mark VALUES (?, ?, ?)", (session, time_us, text))
+            await connection.execute("INSERT INTO session_mark VALUES (?, ?, ?)", (session, time_us, text))
     except sqlite3.Error as error:
         raise StoreError(
             f"cannot write {database}: {error}", hint="check the free space and the permissions"

@@ -15,12 +15,12 @@ import numpy as np
 
 from profagent.formats.names import LogKind
 from profagent.formats.records import AicoreSegment, AicpuSegment, place, ticks_to_us
-from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, Part, fetched, fetched_of, put
+from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, Part, fetched_of
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.formats.names import LogName
@@ -71,11 +71,11 @@ def file_key(model: int, name: LogName) -> FileKey:
     return (model, stored, name.batch_num or 0, name.input_pic_num or 0, name.device or 0, stream)
 
 
-async def inferences_of(connection: aiosqlite.Connection, keys: Iterable[FileKey]) -> dict[FileKey, list[Row]]:
+def inferences_of(connection: sqlite3.Connection, keys: Iterable[FileKey]) -> dict[FileKey, list[Row]]:
     """The inferences in files: number, load, whole, figures and why of each."""
     wanted = json.dumps([*{key[:2] for key in keys}])
     found: dict[FileKey, list[Row]] = {}
-    for row in await fetched(connection, _INFERENCES, (wanted,)):
+    for row in connection.execute(_INFERENCES, (wanted,)).fetchall():
         found.setdefault(row[5:], []).append(row[:5])
     return found
 
@@ -83,7 +83,7 @@ async def inferences_of(connection: aiosqlite.Connection, keys: Iterable[FileKey
 class RecordRows:
     """The records of one JOB that a batch brings, for one session."""
 
-    def __init__(self, connection: aiosqlite.Connection, session: int, numbers: Numbers) -> None:
+    def __init__(self, connection: sqlite3.Connection, session: int, numbers: Numbers) -> None:
         self._connection = connection
         self._session = session
         self._numbers = numbers
@@ -97,9 +97,9 @@ class RecordRows:
         # By table and columns: arrays of the columns' values, of many logs.
         self._records: dict[tuple[str, tuple[str, ...]], list[Sequence[NDArray[Any]]]] = {}
 
-    async def load(self, keys: Collection[FileKey]) -> None:
+    def load(self, keys: Collection[FileKey]) -> None:
         """Look up the inferences in these files."""
-        for key, rows in (await inferences_of(self._connection, keys)).items():
+        for key, rows in (inferences_of(self._connection, keys)).items():
             self._inferences.update({(key, load): number for number, load, *_ in rows})
 
     def touch(self, inferences: Iterable[int]) -> None:
@@ -135,31 +135,32 @@ class RecordRows:
         self._times.append((*values, inference))
         self._touched.add(inference)
 
-    async def void(self, row: LogRow, *, keeps_parts: bool) -> None:
+    def void(self, row: LogRow, *, keeps_parts: bool) -> None:
         """Remove all records of a log; its parts stay where the same records are to come again."""
-        await self.write()
+        self.write()
         assert row.name is not None, "a log with records has a name"
-        await put(
-            self._connection,
+        self._connection.executemany(
             f"DELETE FROM {_TABLES[row.name.kind]} WHERE record BETWEEN ? AND ?",  # noqa: S608 - a table's name
             [(part.number * RECORDS_PER_PART, (part.number + 1) * RECORDS_PER_PART - 1) for part in row.parts],
         )
-        found = await fetched(self._connection, "DELETE FROM segment WHERE log = ? RETURNING inference", (row.number,))
-        await self._let_go({number for (number,) in found}, has_times=row.name.kind is not LogKind.AICORE)
+        found = self._connection.execute(
+            "DELETE FROM segment WHERE log = ? RETURNING inference", (row.number,)
+        ).fetchall()
+        self._let_go({number for (number,) in found}, has_times=row.name.kind is not LogKind.AICORE)
         row.segment = None
         if not keeps_parts:
-            await self._connection.execute("DELETE FROM part WHERE log = ?", (row.number,))
+            self._connection.execute("DELETE FROM part WHERE log = ?", (row.number,))
             row.parts.clear()
 
-    async def write(self) -> None:
+    def write(self) -> None:
         """Insert the rows that wait."""
-        await put(
-            self._connection, "INSERT INTO part (part, log, session, first_record) VALUES (?, ?, ?, ?)", self._new_parts
+        self._connection.executemany(
+            "INSERT INTO part (part, log, session, first_record) VALUES (?, ?, ?, ?)", self._new_parts
         )
-        await put(self._connection, _ADD_INFERENCE, self._new_inferences)
-        await put(self._connection, _ADD_SEGMENT, self._new_segments)
-        await put(self._connection, "UPDATE segment SET ticks = ticks + ? WHERE segment = ?", self._grown)
-        await put(self._connection, _TIME, self._times)
+        self._connection.executemany(_ADD_INFERENCE, self._new_inferences)
+        self._connection.executemany(_ADD_SEGMENT, self._new_segments)
+        self._connection.executemany("UPDATE segment SET ticks = ticks + ? WHERE segment = ?", self._grown)
+        self._connection.executemany(_TIME, self._times)
         for waiting in (self._new_parts, self._new_inferences, self._new_segments, self._grown, self._times):
             waiting.clear()
         for (table, names), logs in self._records.items():
@@ -169,16 +170,15 @@ class RecordRows:
             ]
             places = ",".join("?" * len(names))
             insert = f"INSERT INTO {table} ({','.join(names)}) VALUES ({places})"  # noqa: S608 - names of counters
-            await self._connection.executemany(insert, zip(*columns, strict=True))
+            self._connection.executemany(insert, zip(*columns, strict=True))
         self._records.clear()
 
-    async def place(self, frequency_mhz: int | None) -> None:
+    def place(self, frequency_mhz: int | None) -> None:
         """Set the start and end of the aicore segments of every touched inference, once the frequency is known."""
         if frequency_mhz is not None:
-            segments = await fetched_of(self._connection, _SEGMENTS, (), list(self._touched))
+            segments = fetched_of(self._connection, _SEGMENTS, (), list(self._touched))
             segments.sort(key=itemgetter(8, 3, 0))
-            await put(
-                self._connection,
+            self._connection.executemany(
                 "UPDATE segment SET start_us = ?, end_us = ? WHERE segment = ?",
                 [each for _, rows in groupby(segments, itemgetter(8)) for each in _placed(list(rows), frequency_mhz)],
             )
@@ -270,20 +270,19 @@ class RecordRows:
         self._touched.add(inference)
         return inference
 
-    async def _let_go(self, inferences: Collection[int], *, has_times: bool) -> None:
+    def _let_go(self, inferences: Collection[int], *, has_times: bool) -> None:
         """A log does not speak of these inferences any more; those of which no log does are removed.
 
         Unless `has_times`, what the log's `.done` said of them is void as well.
         """
         each = [(inference,) for inference in inferences]
-        await put(
-            self._connection,
+        self._connection.executemany(
             "DELETE FROM inference WHERE inference = ?1 AND NOT EXISTS (SELECT 1 FROM segment WHERE inference = ?1)",
             each,
         )
         if not has_times:
-            await put(self._connection, _TIME, [(*_UNTIMED, *inference) for inference in each])
-        left = await fetched_of(
+            self._connection.executemany(_TIME, [(*_UNTIMED, *inference) for inference in each])
+        left = fetched_of(
             self._connection, "SELECT inference FROM inference WHERE inference IN ({})", (), list(inferences)
         )
         gone = set(inferences) - {number for (number,) in left}

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from profagent.formats.names import LogKind, LogName, display_text, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry
-from profagent.store.database import LARGEST_INTEGER, Part, fetched, fetched_of, put
+from profagent.store.database import LARGEST_INTEGER, Part, fetched_of
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    import aiosqlite
 
     from profagent.ingest.changes import KeptLoss
 
@@ -68,10 +67,10 @@ class Numbers:
         self._last = dict(zip(_NUMBERED, last, strict=True))
 
     @classmethod
-    async def of(cls, connection: aiosqlite.Connection) -> Numbers:
+    def of(cls, connection: sqlite3.Connection) -> Numbers:
         """Those of a connection that has a transaction open."""
         queries = ", ".join(f"(SELECT ifnull(max({table}), 0) FROM {table})" for table in _NUMBERED)  # noqa: S608
-        return cls((await fetched(connection, f"SELECT {queries}"))[0])
+        return cls((connection.execute(f"SELECT {queries}").fetchall())[0])
 
     def take(self, table: str, count: int = 1) -> int:
         """The first of so many numbers."""
@@ -114,7 +113,7 @@ class LogRow:
 class LogRows:
     """The logs of one JOB that a batch speaks of, and all of its models."""
 
-    def __init__(self, connection: aiosqlite.Connection, job: int, numbers: Numbers) -> None:
+    def __init__(self, connection: sqlite3.Connection, job: int, numbers: Numbers) -> None:
         self._connection = connection
         self._job = job
         self._numbers = numbers
@@ -129,25 +128,25 @@ class LogRows:
         self._passed_over: set[tuple[int, int]] = set()
         self.changed: set[int] = set()  # models of which something else has changed that their sampling depends on
 
-    async def load(self, paths: Collection[str]) -> None:
+    def load(self, paths: Collection[str]) -> None:
         """Look these up."""
-        for model, name, model_id, *units in await fetched(
-            self._connection, "SELECT model, name, model_id, aicore, aicpu FROM model WHERE job = ?", (self._job,)
-        ):
+        for model, name, model_id, *units in self._connection.execute(
+            "SELECT model, name, model_id, aicore, aicpu FROM model WHERE job = ?", (self._job,)
+        ).fetchall():
             self._models[name, model_id] = model
             self._units[model] = {unit.value for unit, is_used in zip(UNITS, units, strict=True) if is_used}
         by_number: dict[int, LogRow] = {}
         stored = [path_to_sql(path) for path in paths]
-        for key, number, model, *state in await fetched_of(self._connection, _LOGS, (self._job,), stored):
+        for key, number, model, *state in fetched_of(self._connection, _LOGS, (self._job,), stored):
             path = path_from_sql(key)
             row = by_number[number] = self._logs[path] = LogRow(number, path, parse_log_name(path), model, *state)
             self._stored[path] = row.state
         numbers = list(by_number)
-        for log, *part in await fetched_of(self._connection, _PARTS, (), numbers):
+        for log, *part in fetched_of(self._connection, _PARTS, (), numbers):
             by_number[log].parts.append(Part(*part))
-        for log, ordinal, segment in await fetched_of(self._connection, _SEGMENTS, (), numbers):
+        for log, ordinal, segment in fetched_of(self._connection, _SEGMENTS, (), numbers):
             by_number[log].segment = (ordinal, segment)
-        for log, origin, entry, *fields in await fetched_of(self._connection, _ENTRIES, (), numbers):
+        for log, origin, entry, *fields in fetched_of(self._connection, _ENTRIES, (), numbers):
             if origin == "content":
                 by_number[log].content[Entry(*fields)] = entry
             else:
@@ -188,18 +187,16 @@ class LogRows:
         if row.model is not None and row.name is not None and row.name.inference is not None:
             self._passed_over.add((row.model, row.name.inference.current_pic_count))
 
-    async def write(self, session: int) -> None:
+    def write(self, session: int) -> None:
         """Write what has changed. An entry of the ledger belongs to the session that told it first."""
-        await put(
-            self._connection, "INSERT INTO model (model, job, name, model_id) VALUES (?, ?, ?, ?)", self._new_models
+        self._connection.executemany(
+            "INSERT INTO model (model, job, name, model_id) VALUES (?, ?, ?, ?)", self._new_models
         )
-        await put(
-            self._connection,
+        self._connection.executemany(
             "UPDATE model SET aicore = ?, aicpu = ? WHERE model = ?",
             [(*(unit.value in self._units[model] for unit in UNITS), model) for model in self._new_units],
         )
-        await put(
-            self._connection,
+        self._connection.executemany(
             "INSERT INTO log (log, job, path, shown_path, kind, model, generation, offset, complete, digest, kept,"
             " whole, fault) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
@@ -208,8 +205,7 @@ class LogRows:
                 if path not in self._stored
             ],
         )
-        await put(
-            self._connection,
+        self._connection.executemany(
             "UPDATE log SET generation = ?, offset = ?, complete = ?, digest = ?, kept = ?, whole = ?, fault = ?"
             " WHERE log = ?",
             [
@@ -218,8 +214,8 @@ class LogRows:
                 if self._stored.get(path, row.state) != row.state
             ],
         )
-        await self._write_samples()
-        await self._write_entries(session)
+        self._write_samples()
+        self._write_entries(session)
 
     def _add_sample(self, model: int, name: LogName) -> None:
         count, pictures = name.current_pic_count, name.input_pic_num or 0
@@ -229,21 +225,20 @@ class LogRows:
             same = self._samples.setdefault((model, count), pictures) == pictures
             self._samples[model, count] = pictures if same else 0
 
-    async def _write_samples(self) -> None:
-        await put(
-            self._connection,
+    def _write_samples(self) -> None:
+        self._connection.executemany(
             "INSERT INTO sample VALUES (?, ?, ?, 1) ON CONFLICT (model, current_pic_count) DO UPDATE"
             " SET input_pic_num = 0 WHERE input_pic_num <> excluded.input_pic_num",
             [(*sample, pictures) for sample, pictures in self._samples.items()],
         )
         # They were as they were then.
         stale = [(model,) for model in {model for model, _ in (*self._samples, *self._passed_over)} | self.changed]
-        await put(self._connection, "DELETE FROM sampling WHERE model = ?", stale)
-        await put(
-            self._connection, "UPDATE sample SET kept = 0 WHERE model = ? AND current_pic_count = ?", self._passed_over
+        self._connection.executemany("DELETE FROM sampling WHERE model = ?", stale)
+        self._connection.executemany(
+            "UPDATE sample SET kept = 0 WHERE model = ? AND current_pic_count = ?", self._passed_over
         )
 
-    async def _write_entries(self, session: int) -> None:
+    def _write_entries(self, session: int) -> None:
         gone: list[tuple[int]] = []
         new: list[tuple[Any, ...]] = []
         for row in self._logs.values():
@@ -251,14 +246,14 @@ class LogRows:
                 gone += [(entry,) for known, entry in row.content.items() if known not in row.wanted]
                 entries = [entry for entry in row.wanted if entry not in row.content]
                 new += [entry_row(session, self._job, row.number, "content", entry) for entry in entries]
-        await put(self._connection, "DELETE FROM ledger_entry WHERE entry = ?", gone)
-        await put(self._connection, _ENTRY, new)
+        self._connection.executemany("DELETE FROM ledger_entry WHERE entry = ?", gone)
+        self._connection.executemany(_ENTRY, new)
 
 
 class LedgerRows:
     """The ledger of one JOB, or of the board itself where `job` is None, for one session."""
 
-    def __init__(self, connection: aiosqlite.Connection, session: int, job: int | None) -> None:
+    def __init__(self, connection: sqlite3.Connection, session: int, job: int | None) -> None:
         self._connection = connection
         self._session = session
         self._job = job
@@ -267,98 +262,99 @@ class LedgerRows:
         """Make `entries` all that follows from a log's bytes; those that were told before stay as they are."""
         row.wanted = tuple(dict.fromkeys(map(_displayed, entries)))
 
-    async def void(self, row: LogRow) -> None:
+    def void(self, row: LogRow) -> None:
         """Remove what followed from a log's bytes."""
         row.wanted = ()
         row.content.clear()
-        await self._connection.execute(
+        self._connection.execute(
             "DELETE FROM ledger_entry WHERE log = ? AND origin IN ('content', 'ring')", (row.number,)
         )
 
-    async def replace_all(self, origin: str, entries: Iterable[Entry], *, of_session: bool = False) -> None:
+    def replace_all(self, origin: str, entries: Iterable[Entry], *, of_session: bool = False) -> None:
         """Make `entries` all of this origin that is about no log of the JOB, or of the session in it."""
         where = "log IS NULL AND job = ? AND origin = ? AND (session = ? OR NOT ?)"
         about = (self._job, origin, self._session, of_session)
-        known = await fetched(
-            self._connection,
+        known = self._connection.execute(
             f"SELECT grade, reason, detail, first, last, count FROM ledger_entry WHERE {where} ORDER BY entry",  # noqa: S608
             about,
-        )
+        ).fetchall()
         wanted = [_displayed(entry) for entry in entries]
         if [Entry(*row) for row in known] != wanted:
-            await self._connection.execute(f"DELETE FROM ledger_entry WHERE {where}", about)  # noqa: S608 - a constant
-            await self._insert(None, origin, *wanted)
+            self._connection.execute(f"DELETE FROM ledger_entry WHERE {where}", about)  # noqa: S608 - a constant
+            self._insert(None, origin, *wanted)
 
-    async def replace_rings(self, by_log: Mapping[int, Entry]) -> None:
+    def replace_rings(self, by_log: Mapping[int, Entry]) -> None:
         """Make these all that follows from the times of the JOB's calls; the same as before stay as they are."""
         query = "SELECT log, count FROM ledger_entry WHERE job = ? AND origin = 'ring'"
-        if dict(await fetched(self._connection, query, (self._job,))) == {log: e.count for log, e in by_log.items()}:
+        if dict(self._connection.execute(query, (self._job,)).fetchall()) == {
+            log: e.count for log, e in by_log.items()
+        }:
             return
-        await self._connection.execute("DELETE FROM ledger_entry WHERE job = ? AND origin = 'ring'", (self._job,))
+        self._connection.execute("DELETE FROM ledger_entry WHERE job = ? AND origin = 'ring'", (self._job,))
         for log, entry in by_log.items():
-            await self._insert(log, "ring", entry)
+            self._insert(log, "ring", entry)
 
-    async def add(self, row: LogRow | None, entry: Entry) -> None:
+    def add(self, row: LogRow | None, entry: Entry) -> None:
         """Add what happened on the way; a board that tells it again after a reconnection adds nothing."""
         entry = _displayed(entry)
         if row is not None:
             if (entry.reason, entry.detail) not in row.noted:
                 row.noted.add((entry.reason, entry.detail))
-                await self._insert(row.number, "link", entry)
+                self._insert(row.number, "link", entry)
             return
-        ((count, is_known),) = await fetched(
-            self._connection,
+        ((count, is_known),) = self._connection.execute(
             "SELECT count(*), ifnull(max(reason = ? AND detail = ?), 0) FROM ledger_entry WHERE log IS NULL"
             " AND job IS ? AND origin = 'link' AND (job IS NOT NULL OR session = ?)",
             (entry.reason, entry.detail, self._job, self._session),
-        )
+        ).fetchall()
         if is_known:
             return
         if count < MOST_NOTED:
-            await self._insert(None, "link", entry)
+            self._insert(None, "link", entry)
         else:
-            await self._add_more(entry)
+            self._add_more(entry)
 
-    async def keep(self, board: int, loss: KeptLoss) -> None:
+    def keep(self, board: int, loss: KeptLoss) -> None:
         """Add a loss that a board keeps, and tells for the first time; bring one that is known up to date."""
         key = (board, f"{loss.number:016x}")
         figures = (loss.job or None, loss.lost_logs, loss.lost_bytes, loss.from_us, loss.to_us)
-        known = await fetched(self._connection, "SELECT entry FROM kept_loss WHERE board = ? AND id = ?", key)
+        known = self._connection.execute("SELECT entry FROM kept_loss WHERE board = ? AND id = ?", key).fetchall()
         if known:
             detail, count = _displayed(loss.entry).detail, loss.entry.count
-            await self._connection.execute(
+            self._connection.execute(
                 "UPDATE ledger_entry SET detail = ?, count = ? WHERE entry = ?", (detail, count, known[0][0])
             )
-            await self._connection.execute(
+            self._connection.execute(
                 f"UPDATE kept_loss SET {' = ?, '.join(_KEPT_LOSS)} = ? WHERE board = ? AND id = ?",  # noqa: S608
                 (*figures, *key),
             )
             return
-        jobs = await fetched(self._connection, "SELECT job FROM job WHERE board = ? AND name = ?", (board, loss.job))
+        jobs = self._connection.execute(
+            "SELECT job FROM job WHERE board = ? AND name = ?", (board, loss.job)
+        ).fetchall()
         job = jobs[0][0] if jobs else None
-        cursor = await self._connection.execute(_ENTRY, entry_row(self._session, job, None, "board", loss.entry))
-        await self._connection.execute(
+        cursor = self._connection.execute(_ENTRY, entry_row(self._session, job, None, "board", loss.entry))
+        self._connection.execute(
             f"INSERT INTO kept_loss (board, id, entry, {', '.join(_KEPT_LOSS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             (*key, cursor.lastrowid, *figures),
         )
 
-    async def _insert(self, log: int | None, origin: str, *entries: Entry) -> None:
+    def _insert(self, log: int | None, origin: str, *entries: Entry) -> None:
         rows = [entry_row(self._session, self._job, log, origin, entry) for entry in entries]
-        await put(self._connection, _ENTRY, rows)
+        self._connection.executemany(_ENTRY, rows)
 
-    async def _add_more(self, entry: Entry) -> None:
+    def _add_more(self, entry: Entry) -> None:
         """Count an entry with others that have no row of their own."""
-        known = await fetched(
-            self._connection,
+        known = self._connection.execute(
             "SELECT entry FROM ledger_entry"
             " WHERE session = ? AND log IS NULL AND job IS ? AND reason = ? AND grade = ?",
             (self._session, self._job, reasons.MORE, entry.grade),
-        )
+        ).fetchall()
         if not known:
             detail = "beyond those that are told one by one; count is the sum of theirs"
-            await self._insert(None, "link", reasons.entry(reasons.MORE, detail, count=entry.count, grade=entry.grade))
+            self._insert(None, "link", reasons.entry(reasons.MORE, detail, count=entry.count, grade=entry.grade))
             return
-        await self._connection.execute(
+        self._connection.execute(
             "UPDATE ledger_entry SET count = min(count + ?, ?) WHERE entry = ?",
             (entry.count, LARGEST_COUNT, known[0][0]),
         )

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import PEAK_MEMORY_RATE
-from profagent.store.database import RECORDS_PER_PART, fetched, join_job, put, transaction
+from profagent.store.database import RECORDS_PER_PART, fetched, join_job, transaction
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Sequence
 
     import aiosqlite
@@ -69,15 +70,14 @@ async def held_sessions(connection: aiosqlite.Connection) -> list[HeldSession]:
     ]
 
 
-async def clear_sessions(connection: aiosqlite.Connection, sessions: Sequence[HeldSession], cleared_us: int) -> None:
+def clear_sessions(connection: sqlite3.Connection, sessions: Sequence[HeldSession], cleared_us: int) -> None:
     """Delete the records of sessions that share their JOBs with no other; the caller has a transaction open."""
-    await put(
-        connection,
+    connection.executemany(
         "INSERT INTO cleared_session SELECT ?1, ?2, count(*), ?3 FROM inference WHERE session = ?1",
         [(held.session, cleared_us, held.bytes) for held in sessions],
     )
     for job in sorted({job for held in sessions for job in held.jobs}):
-        await _clear_job(connection, job)
+        _clear_job(connection, job)
 
 
 async def cleared_jobs(connection: aiosqlite.Connection) -> list[tuple[Any, ...]]:
@@ -104,23 +104,22 @@ async def require_records(connection: aiosqlite.Connection, session: int) -> Non
         )
 
 
-async def _clear_job(connection: aiosqlite.Connection, job: int) -> None:
+def _clear_job(connection: sqlite3.Connection, job: int) -> None:
     for table, kind in _RECORDS.items():
-        parts = await fetched(
-            connection, "SELECT part FROM part JOIN log USING (log) WHERE job = ? AND kind = ?", (job, kind)
-        )
-        await put(
-            connection,
+        parts = connection.execute(
+            "SELECT part FROM part JOIN log USING (log) WHERE job = ? AND kind = ?", (job, kind)
+        ).fetchall()
+        connection.executemany(
             f"DELETE FROM {table} WHERE record BETWEEN ?1 * {RECORDS_PER_PART}"  # noqa: S608 - constants
             f" AND ?1 * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}",
             parts,
         )
     for statement in _ROWS:
-        await connection.execute(statement, (job,))
+        connection.execute(statement, (job,))
 
 
-async def write_figures(
-    connection: aiosqlite.Connection,
+def write_figures(
+    connection: sqlite3.Connection,
     session: int,
     rows: Iterable[tuple[Any, ...]],
     left_out: Sequence[tuple[str, int, int]],
@@ -131,13 +130,12 @@ async def write_figures(
     out.
     """
     for table in ("figure", "figure_left_out"):
-        await connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - one of two names
-    await put(
-        connection,
+        connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - one of two names
+    connection.executemany(
         f"INSERT INTO figure (session, by, place, unit, {_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         [(session, by, place, unit, json.dumps(key), *figures) for by, place, unit, key, *figures in rows],
     )
-    await put(connection, "INSERT INTO figure_left_out VALUES (?, ?, ?, ?)", [(session, *row) for row in left_out])
+    connection.executemany("INSERT INTO figure_left_out VALUES (?, ?, ?, ?)", [(session, *row) for row in left_out])
 
 
 async def figures_of_session(connection: aiosqlite.Connection, session: int, by: str) -> list[tuple[Any, ...]]:
@@ -264,41 +262,39 @@ class SessionStart:
     peak_bytes_per_s: float = PEAK_MEMORY_RATE
 
 
-async def begin_session(connection: aiosqlite.Connection, start: SessionStart) -> tuple[int, int]:
+def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:
     """The numbers of the session and of its board.
 
     An unfinished session of the same board and source goes on, unless it has another counter map or keeps others.
     """
-    async with transaction(connection):
-        ((board,),) = await fetched(
-            connection,
+    with transaction(connection):
+        ((board,),) = connection.execute(
             "INSERT INTO board (identity, hostname, model) VALUES (?, ?, ?)"
             " ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname),"
             " model = ifnull(nullif(excluded.model, ''), model) RETURNING board",
             (start.identity, start.hostname, start.board_model),
-        )
-        session = await _to_go_on_with(connection, board, start) or await _add(connection, board, start)
+        ).fetchall()
+        session = _to_go_on_with(connection, board, start) or _add(connection, board, start)
         if start.job:
             # An import that is interrupted is found again by its JOB.
-            await join_job(connection, session, board, start.job, start.address)
-            await connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
-        await put(
-            connection,
+            join_job(connection, session, board, start.job, start.address)
+            connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
+        connection.executemany(
             "INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)",
             [(session, key, value) for key, value in start.labels.items()],
         )
     return session, board
 
 
-async def _to_go_on_with(connection: aiosqlite.Connection, board: int, start: SessionStart) -> int | None:
+def _to_go_on_with(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
     if start.always_new:
         return None
     used = start.decoded_with
     if not start.job:
         about = (board, start.source, used.name, used.digest, start.keeping)
-        ((session,),) = await fetched(connection, _UNFINISHED, about)
+        ((session,),) = connection.execute(_UNFINISHED, about).fetchall()
         return None if session is None else int(session)
-    found = await fetched(connection, _OF_JOB, (board, start.source, start.job))
+    found = connection.execute(_OF_JOB, (board, start.source, start.job)).fetchall()
     if not found:
         return None
     session, before = found[0][0], MapUsed(*found[0][1:])
@@ -314,8 +310,8 @@ def _shown(used: MapUsed) -> str:
     return "none" if used.name is None else f"{used.name} ({used.digest})"
 
 
-async def _add(connection: aiosqlite.Connection, board: int, start: SessionStart) -> int:
-    cursor = await connection.execute(
+def _add(connection: sqlite3.Connection, board: int, start: SessionStart) -> int:
+    cursor = connection.execute(
         "INSERT INTO session (board, source, address, started_us, simulated, daemon_version, sdk_version, counter_map,"
         " counter_map_digest, counter_map_likely, keeping) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (

@@ -21,7 +21,7 @@ from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
 from profagent.store import marks
 from profagent.store.counters import implausible_counters
-from profagent.store.database import fetched, fetched_of, put, reading, refused, transaction, writing
+from profagent.store.database import fetched_of, reading, refused, transaction, writing
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sample_notes, sampling_of, samplings_of
 from profagent.store.sessions import begin_session
@@ -29,12 +29,13 @@ from profagent.store.summary import session_summary
 from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from pathlib import Path
 
     import aiosqlite
 
     from profagent.ingest.changes import Entry, JobChanges
+    from profagent.store.database import Writing
     from profagent.store.sessions import SessionStart
 
 T = TypeVar("T")
@@ -128,7 +129,7 @@ class Store:
         """`durable` False is for a database that is thrown away when its writing is interrupted."""
         self.file, self._durable = file, durable
         self._opened = AsyncExitStack()
-        self._connection: aiosqlite.Connection | None = None
+        self._connection: Writing | None = None
         self._turn = asyncio.Lock()
         self._waiting: deque[_Waiting] = deque()
         # Where each board that a session was begun of was reached, by the board's identity.
@@ -161,14 +162,14 @@ class Store:
             raise
         return StoredSession(self, session, board, start.peak_bytes_per_s)
 
-    async def run(self, function: Callable[[aiosqlite.Connection], Coroutine[Any, Any, T]]) -> T:
+    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Let a function have the connection for itself, and let it finish; what SQLite refuses raises StoreError."""
         async with self._own_turn() as connection:
-            return await finished(asyncio.create_task(function(connection)))
+            return await connection.run(function)
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a query of the writing side, or a statement outside of the records, in a transaction of its own."""
-        return await self.run(lambda connection: fetched(connection, sql, parameters))
+        return await self.run(lambda connection: connection.execute(sql, parameters).fetchall())
 
     async def write(self, session: int, board: int, changes: Sequence[JobChanges]) -> None:
         """Write changes in one durable transaction, which others that wait may share.
@@ -179,7 +180,8 @@ class Store:
         self._waiting.append(asked)
         async with self._own_turn() as connection:
             if not asked.is_done:
-                await finished(asyncio.create_task(self._write_together(connection)))
+                together = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                await connection.run(partial(_write_together, together=together))
             if asked.error is not None:
                 raise asked.error
 
@@ -191,14 +193,8 @@ class Store:
             found = Findings([], None, odd, None)
             await self.run(partial(_write_findings, session=session, job=job, found=found))
 
-    async def _write_together(self, connection: aiosqlite.Connection) -> None:
-        together = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not await _is_written(connection, together):
-            for each in together:
-                await _is_written(connection, [each])
-
     @asynccontextmanager
-    async def _own_turn(self) -> AsyncIterator[aiosqlite.Connection]:
+    async def _own_turn(self) -> AsyncIterator[Writing]:
         assert self._connection is not None, "used outside of its context"
         async with self._turn:
             try:
@@ -207,11 +203,17 @@ class Store:
                 raise refused(self.file, error) from error
 
 
-async def _is_written(connection: aiosqlite.Connection, together: Sequence[_Waiting]) -> bool:
+def _write_together(connection: sqlite3.Connection, together: Sequence[_Waiting]) -> None:
+    if not _is_written(connection, together):
+        for each in together:
+            _is_written(connection, [each])
+
+
+def _is_written(connection: sqlite3.Connection, together: Sequence[_Waiting]) -> bool:
     try:
-        async with transaction(connection):
+        with transaction(connection):
             for each in together:
-                await write_batches(connection, each.session, each.board, each.changes)
+                write_batches(connection, each.session, each.board, each.changes)
     except Exception as error:  # noqa: BLE001 - it is raised to whoever asked for these changes
         if len(together) > 1:
             return False
@@ -240,11 +242,11 @@ class StoredSession:
         query = "SELECT job, caught_up, state FROM session_job JOIN job USING (job) WHERE session = ?"
         jobs = await self._store.query(query, (self.number,))
 
-        async def end(connection: aiosqlite.Connection) -> None:
-            async with transaction(connection):
+        def end(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
                 for job, _, _ in jobs:
-                    await settle_figures(connection, self.number, job, CAPTURE_ENDED)
-                await connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, self.number))
+                    settle_figures(connection, self.number, job, CAPTURE_ENDED)
+                connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, self.number))
 
         await self._store.run(end)
         for job, caught_up, state in jobs:
@@ -379,18 +381,17 @@ async def _findings(
     )
 
 
-async def _write_findings(connection: aiosqlite.Connection, session: int, job: int, found: Findings) -> None:
-    async with transaction(connection):
-        await put(
-            connection,
+def _write_findings(connection: sqlite3.Connection, session: int, job: int, found: Findings) -> None:
+    with transaction(connection):
+        connection.executemany(
             "INSERT OR REPLACE INTO sampling (model, input_pic_num, interval, interval_from, sampled, due, late,"
             " never_came, passed_over) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             found.sampling,
         )
         if found.samples is not None:
-            await LedgerRows(connection, session, job).replace_all("sampling", found.samples)
+            LedgerRows(connection, session, job).replace_all("sampling", found.samples)
         for of, details in found.counters.items():
             entries = [reasons.entry(reasons.IMPLAUSIBLE_COUNTER, detail) for detail in details]
-            await LedgerRows(connection, of, job).replace_all("counters", entries, of_session=True)
+            LedgerRows(connection, of, job).replace_all("counters", entries, of_session=True)
         if found.rings is not None:
-            await LedgerRows(connection, session, job).replace_rings(found.rings)
+            LedgerRows(connection, session, job).replace_rings(found.rings)

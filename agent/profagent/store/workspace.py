@@ -8,6 +8,7 @@ import os
 import re
 import sqlite3
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -111,13 +112,18 @@ async def set_baseline(workspace: Workspace, name: str, session: int) -> None:
         raise UsageError(f"{name!r} is no name of a baseline", hint=hint)
     database = workspace.readable_database()
     try:
-        async with writing(database) as connection, transaction(connection):
+        async with writing(database) as connection:
             await find_session(connection, session)
-            await connection.execute("DELETE FROM session_label WHERE key = ? AND value = ?", (BASELINE, name))
-            await connection.execute("INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)", (session, BASELINE, name))
+            await connection.run(partial(_name_session, name=name, session=session))
     except sqlite3.Error as error:
         hint = "check the permissions and the free space; nothing was changed"
         raise StoreError(f"cannot write {database}: {error}", hint=hint) from error
+
+
+def _name_session(connection: sqlite3.Connection, name: str, session: int) -> None:
+    with transaction(connection):
+        connection.execute("DELETE FROM session_label WHERE key = ? AND value = ?", (BASELINE, name))
+        connection.execute("INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)", (session, BASELINE, name))
 
 
 async def baselines(workspace: Workspace) -> dict[str, int]:

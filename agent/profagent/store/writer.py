@@ -38,14 +38,13 @@ from profagent.ingest.changes import (
     SourceRows,
 )
 from profagent.link.messages import ENDED_STATES
-from profagent.store.database import fetched, fetched_of, join_job, put
+from profagent.store.database import fetched_of, join_job
 from profagent.store.records import RecordRows, file_key, inferences_of
 from profagent.store.rows import UNITS, LedgerRows, LogRows, Numbers, path_from_sql, path_to_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-
-    import aiosqlite
+    import sqlite3
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from profagent.formats.figure_states import Has
     from profagent.formats.names import LogName
@@ -80,7 +79,7 @@ _ENTER = (
 class JobRows:
     """The rows of one JOB, for one batch of one session."""
 
-    def __init__(self, connection: aiosqlite.Connection, session: int, job: int, numbers: Numbers) -> None:
+    def __init__(self, connection: sqlite3.Connection, session: int, job: int, numbers: Numbers) -> None:
         self._connection = connection
         self._session = session
         self._job = job
@@ -89,24 +88,23 @@ class JobRows:
         self._records = RecordRows(connection, session, numbers)
         self._touched: dict[str, LogName] = {}  # by the path of the data log
 
-    async def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence[Change]) -> None:
         """Write the changes in their order."""
-        await self._logs.load({path for change in changes if (path := getattr(change, "path", None)) is not None})
+        self._logs.load({path for change in changes if (path := getattr(change, "path", None)) is not None})
         names = [change.name for change in changes if isinstance(change, SegmentRecords | InferenceTimed)]
         names += [change.records.name for change in changes if isinstance(change, Redecoded) and change.records]
-        await self._records.load({file_key(self._logs.model(name.model, name.model_id), name) for name in names})
+        self._records.load({file_key(self._logs.model(name.model, name.model_id), name) for name in names})
         for change in changes:
-            if (waiting := self._RULES[type(change)](self, change)) is not None:
-                await waiting
-        await self._records.write()
-        await self._logs.write(self._session)
-        await self._judge("")
+            self._RULES[type(change)](self, change)
+        self._records.write()
+        self._logs.write(self._session)
+        self._judge("")
 
-    async def settle(self, ended: str) -> None:
+    def settle(self, ended: str) -> None:
         """Nothing more comes, for this reason: figures of which something is missing stay unknown."""
-        await self._logs.load(())
-        await self._touch_found(_PENDING)
-        await self._judge(ended)
+        self._logs.load(())
+        self._touch_found(_PENDING)
+        self._judge(ended)
 
     # Each kind of change
 
@@ -115,132 +113,131 @@ class JobRows:
         row.generation, row.offset, row.digest = change.generation, change.offset, change.digest
         row.complete = COMPLETE if change.complete else 0
 
-    async def _announce(self, change: LogAnnounced) -> None:
+    def _announce(self, change: LogAnnounced) -> None:
         name = parse_log_name(change.path)
         if name is not None and name.kind in UNITS:
-            await self._touch(self._logs.row(change.path))
+            self._touch(self._logs.row(change.path))
 
-    async def _judge_log(self, change: LogJudged) -> None:
+    def _judge_log(self, change: LogJudged) -> None:
         row = self._logs.row(change.path)
         row.whole, row.fault = change.whole, change.fault or None
-        await self._touch(row)
+        self._touch(row)
 
-    async def _remove(self, change: LogRemoved) -> None:
+    def _remove(self, change: LogRemoved) -> None:
         row = self._logs.row(change.path)
         row.complete = REMOVED
-        await self._touch(row)
+        self._touch(row)
 
-    async def _reset(self, change: LogReset) -> None:
+    def _reset(self, change: LogReset) -> None:
         row = self._logs.row(change.path)
         # Of a log without bytes nothing is void: what was said of it stays with the session that said it.
         if row.offset:
             row.whole, row.fault = 0, None
-            await self._touch(row)
-            await self._void(row)
+            self._touch(row)
+            self._void(row)
 
-    async def _redecode(self, change: Redecoded) -> None:
+    def _redecode(self, change: Redecoded) -> None:
         row = self._logs.row(change.path)
         if not row.offset or not row.kept:
             # Bytes that a process which died left in the mirror, which come again, or what was passed over before.
             return
-        await self._records.void(row, keeps_parts=True)
+        self._records.void(row, keeps_parts=True)
         if row.model is not None:
             self._logs.changed.add(row.model)
-        await self._touch(row)
+        self._touch(row)
         if change.records is not None:
             self._records.add_segments(row, change.records, fetched=len(change.records.sequence))
 
-    async def _add_segments(self, change: SegmentRecords) -> None:
+    def _add_segments(self, change: SegmentRecords) -> None:
         row = self._logs.row(change.path)
         self._records.add_segments(row, change)
-        await self._touch(row)
+        self._touch(row)
         if row.model is not None and change.load[-1]:
             self._logs.changed.add(row.model)
 
     def _add_calls(self, change: ApiRecords) -> None:
         self._records.add_calls(self._logs.row(change.path), change)
 
-    async def _add_rows(self, change: SourceRows) -> None:
+    def _add_rows(self, change: SourceRows) -> None:
         """Rows of a source's own table, whose names are code."""
         log = self._logs.row(change.path)
         if change.anew:
-            await self._connection.execute(f"DELETE FROM {change.table} WHERE log = ?", (log.number,))  # noqa: S608
+            self._connection.execute(f"DELETE FROM {change.table} WHERE log = ?", (log.number,))  # noqa: S608
         if change.rows:
             places = ", ?" * len(change.rows[0])
             rows = [(log.number, self._session, *row) for row in change.rows]
-            await put(self._connection, f"INSERT OR REPLACE INTO {change.table} VALUES (?, ?{places})", rows)  # noqa: S608
+            self._connection.executemany(f"INSERT OR REPLACE INTO {change.table} VALUES (?, ?{places})", rows)  # noqa: S608
             self._records.note_fetched(log)
 
     def _set_times(self, change: InferenceTimed) -> None:
         self._records.set_times(self._logs.model(change.name.model, change.name.model_id), change)
 
-    async def _replace_entries(self, change: ContentLedger) -> None:
+    def _replace_entries(self, change: ContentLedger) -> None:
         if change.path is None:
-            await self._ledger.replace_all("content", change.entries)
+            self._ledger.replace_all("content", change.entries)
         else:
             self._ledger.replace(self._logs.row(change.path), change.entries)
 
-    async def _add_entry(self, change: LinkLedger) -> None:
-        if change.path is None and change.entry.reason == reasons.REMOVED_UNREAD and await self._has_come():
+    def _add_entry(self, change: LinkLedger) -> None:
+        if change.path is None and change.entry.reason == reasons.REMOVED_UNREAD and self._has_come():
             # A stream that began a moment ago had not looked at it again.
             return
-        await self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
+        self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
 
-    async def _has_come(self) -> bool:
+    def _has_come(self) -> bool:
         """Whether the JOB had ended, and all that it held then had come."""
         query = "SELECT state, caught_up FROM job WHERE job = ?"
-        ((state, caught_up),) = await fetched(self._connection, query, (self._job,))
+        ((state, caught_up),) = self._connection.execute(query, (self._job,)).fetchall()
         return bool(caught_up) and state in ENDED_STATES
 
-    async def _set_frequency(self, change: FrequencyKnown) -> None:
-        cursor = await self._connection.execute(
+    def _set_frequency(self, change: FrequencyKnown) -> None:
+        cursor = self._connection.execute(
             "UPDATE job SET frequency_mhz = ?1 WHERE job = ?2 AND frequency_mhz IS NOT ?1", (change.mhz, self._job)
         )
         if cursor.rowcount:
             query = "SELECT inference FROM inference JOIN model USING (model) WHERE job = ?"
-            self._records.touch(number for (number,) in await fetched(self._connection, query, (self._job,)))
-            await self._touch_found(_NOT_FINAL)
+            self._records.touch(number for (number,) in self._connection.execute(query, (self._job,)).fetchall())
+            self._touch_found(_NOT_FINAL)
 
-    async def _set_profiling(self, change: ProfilingKnown) -> None:
+    def _set_profiling(self, change: ProfilingKnown) -> None:
         """What was told first stays: the file may be another one by now."""
-        await self._connection.execute(
+        self._connection.execute(
             "UPDATE job SET interval = ?, acl_json = ? WHERE job = ? AND acl_json IS NULL",
             (change.interval, change.acl_json, self._job),
         )
 
-    async def _pass_over(self, change: PassedOver) -> None:
+    def _pass_over(self, change: PassedOver) -> None:
         row = self._logs.row(change.path)
         # Also of one that was passed over before: a session that chose otherwise may have gone on with it.
         if row.parts or row.content:
-            await self._void(row)
+            self._void(row)
         if row.kept:
             self._logs.pass_over(row)
-            await self._touch(row)
+            self._touch(row)
 
-    async def _mark_simulated(self, change: SimulatedKnown) -> None:
-        await self._connection.execute(
+    def _mark_simulated(self, change: SimulatedKnown) -> None:
+        self._connection.execute(
             "UPDATE session SET simulated = 1, counter_map = ifnull(counter_map, ?2),"
             " counter_map_digest = iif(counter_map IS NULL, ?1, counter_map_digest) WHERE session = ?3",
             (change.digest, change.counter_map, self._session),
         )
 
-    async def _replace_layers(self, change: LayersKnown) -> None:
+    def _replace_layers(self, change: LayersKnown) -> None:
         model = self._logs.model(change.model, change.model_id)
-        await self._connection.execute("DELETE FROM layer WHERE model = ?", (model,))
-        await put(
-            self._connection,
+        self._connection.execute("DELETE FROM layer WHERE model = ?", (model,))
+        self._connection.executemany(
             "INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?)",
             [(model, run.index, run.segment, run.layer_id, run.name, run.type) for run in change.table.runs],
         )
 
-    async def _void(self, row: LogRow) -> None:
+    def _void(self, row: LogRow) -> None:
         if row.name is not None and row.name.is_data:
-            await self._records.void(row, keeps_parts=False)
-        await self._ledger.void(row)
+            self._records.void(row, keeps_parts=False)
+        self._ledger.void(row)
 
     # Whether figures are known: judged anew whenever a log of theirs tells something new
 
-    async def _touch(self, row: LogRow) -> None:
+    def _touch(self, row: LogRow) -> None:
         name = row.name
         if name is None or name.kind not in UNITS:
             return
@@ -248,34 +245,34 @@ class JobRows:
         model = self._logs.model(name.model, name.model_id)
         if row.path == data and not self._logs.is_used(model, unit):
             self._logs.use(model, unit)
-            await self._touch_found(_FINAL_OF_MODEL, model)
+            self._touch_found(_FINAL_OF_MODEL, model)
         self._touched[data] = name
 
-    async def _touch_found(self, sql: str, *model: int) -> None:
-        for (stored,) in await fetched(self._connection, sql, (self._job, *model)):
+    def _touch_found(self, sql: str, *model: int) -> None:
+        for (stored,) in self._connection.execute(sql, (self._job, *model)).fetchall():
             path = path_from_sql(stored)
             name = parse_log_name(path)
             if name is not None and name.kind in UNITS:
                 self._touched[path] = name
 
-    async def _judge(self, ended: str) -> None:
+    def _judge(self, ended: str) -> None:
         """Judge the inferences that were touched, and place them in time."""
-        ((frequency_mhz, has_come),) = await fetched(self._connection, _CLOCK, (self._job,))
+        ((frequency_mhz, has_come),) = self._connection.execute(_CLOCK, (self._job,)).fetchall()
         clock = clock_part(frequency_mhz, has_come=bool(has_come), ended=ended)
         aicore = {
             path if name.kind is LogKind.AICORE else path_beside(path): name for path, name in self._touched.items()
         }
         touched = list(aicore.items())
         for start in range(0, len(touched), JUDGED_TOGETHER):
-            await self._judge_some(dict(touched[start : start + JUDGED_TOGETHER]), clock, ended)
+            self._judge_some(dict(touched[start : start + JUDGED_TOGETHER]), clock, ended)
         self._touched.clear()
-        await self._records.place(frequency_mhz)
+        self._records.place(frequency_mhz)
 
-    async def _judge_some(self, touched: Mapping[str, LogName], clock: Has, ended: str) -> None:
-        logs = await self._unit_logs(touched)
+    def _judge_some(self, touched: Mapping[str, LogName], clock: Has, ended: str) -> None:
+        logs = self._unit_logs(touched)
         models = {path: self._logs.model(name.model, name.model_id) for path, name in touched.items()}
         keys = {path: file_key(models[path], name) for path, name in touched.items()}
-        inferences = await inferences_of(self._connection, keys.values())
+        inferences = inferences_of(self._connection, keys.values())
         found: list[tuple[Any, ...]] = []
         for path, key in keys.items():
             of_units = {Part.AICORE: logs.get(path), Part.AICPU: logs.get(path_beside(path))}
@@ -287,16 +284,16 @@ class JobRows:
                 state = _state(aicore, aicpu, clock)
                 if state != before:
                     found.append((*state, inference))
-        await put(self._connection, "UPDATE inference SET whole = ?, figures = ?, why = ? WHERE inference = ?", found)
+        self._connection.executemany("UPDATE inference SET whole = ?, figures = ?, why = ? WHERE inference = ?", found)
         self._records.touch(inference for *_, inference in found)
 
-    async def _unit_logs(self, aicore_paths: Iterable[str]) -> dict[str, UnitLog]:
+    def _unit_logs(self, aicore_paths: Iterable[str]) -> dict[str, UnitLog]:
         """What is known of the logs of inferences, by the paths of data; a `.done` alone tells that there was data."""
         data = [path for aicore in aicore_paths for path in (aicore, path_beside(aicore))]
         asked = [path_to_sql(path) for each in data for path in (each, each + DONE_SUFFIX)]
         query = "SELECT path, whole, complete, fault FROM log WHERE job = ? AND path IN ({})"
         found: dict[str, UnitLog] = {}
-        for stored, whole, complete, fault in await fetched_of(self._connection, query, (self._job,), asked):
+        for stored, whole, complete, fault in fetched_of(self._connection, query, (self._job,), asked):
             path = path_from_sql(stored)
             if path.endswith(DONE_SUFFIX):
                 found.setdefault(path.removesuffix(DONE_SUFFIX), UnitLog())
@@ -304,7 +301,7 @@ class JobRows:
                 found[path] = UnitLog(whole, complete == COMPLETE, fault or "", complete == REMOVED)
         return found
 
-    _RULES: ClassVar[dict[type[Change], Callable[[JobRows, Any], Awaitable[None] | None]]] = {
+    _RULES: ClassVar[dict[type[Change], Callable[[JobRows, Any], None]]] = {
         LogAdvanced: _advance,
         LogAnnounced: _announce,
         LogJudged: _judge_log,
@@ -333,33 +330,31 @@ def _state(aicore: Has, aicpu: Has, clock: Has) -> list[Any]:
     return [int(state_of(Figure.RECORDS, parts).state is FigureState.FINAL), time.state.value, time.why]
 
 
-async def write_batches(
-    connection: aiosqlite.Connection, session: int, board: int, batches: Sequence[JobChanges]
-) -> None:
+def write_batches(connection: sqlite3.Connection, session: int, board: int, batches: Sequence[JobChanges]) -> None:
     """Write what a session of a board has in the transaction that is open."""
-    numbers = await Numbers.of(connection)
+    numbers = Numbers.of(connection)
     for batch in batches:
         if not batch.job:
-            await _write_board(LedgerRows(connection, session, None), board, batch.changes)
+            _write_board(LedgerRows(connection, session, None), board, batch.changes)
             continue
-        job = await join_job(connection, session, board, batch.job, batch.directory)
+        job = join_job(connection, session, board, batch.job, batch.directory)
         if batch.changes:
-            await JobRows(connection, session, job, numbers).apply(batch.changes)
+            JobRows(connection, session, job, numbers).apply(batch.changes)
         if batch.state is not None:
-            await connection.execute(_ENTER, (job, batch.state, int(batch.caught_up)))
+            connection.execute(_ENTER, (job, batch.state, int(batch.caught_up)))
             if batch.caught_up and batch.state in ENDED_STATES:
-                await JobRows(connection, session, job, numbers).settle(JOB_ENDED)
+                JobRows(connection, session, job, numbers).settle(JOB_ENDED)
 
 
-async def settle_figures(connection: aiosqlite.Connection, session: int, job: int, ended: str) -> None:
+def settle_figures(connection: sqlite3.Connection, session: int, job: int, ended: str) -> None:
     """Nothing more comes of a JOB, for this reason, in the transaction that is open."""
-    await JobRows(connection, session, job, await Numbers.of(connection)).settle(ended)
+    JobRows(connection, session, job, Numbers.of(connection)).settle(ended)
 
 
-async def _write_board(ledger: LedgerRows, board: int, changes: Iterable[Change]) -> None:
+def _write_board(ledger: LedgerRows, board: int, changes: Iterable[Change]) -> None:
     for change in changes:
         if isinstance(change, KeptLoss):
-            await ledger.keep(board, change)
+            ledger.keep(board, change)
         else:
             assert isinstance(change, LinkLedger), "nothing else is about the board itself"
-            await ledger.add(None, change.entry)
+            ledger.add(None, change.entry)

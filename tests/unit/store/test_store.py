@@ -22,7 +22,7 @@ from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
 from tests.unit.store.database import DatabaseBuilder
 
 if TYPE_CHECKING:
-    import aiosqlite
+    from profagent.store.database import Writing
 
 JOB = "JOB" + "A" * 29
 START = SessionStart("b1", "euler", "SS928", "record", "10.0.0.1:50151", 17, simulated=False, daemon_version="1.0")
@@ -212,15 +212,15 @@ async def test_a_batch_that_is_cancelled_is_there_as_a_whole_or_not_at_all(tmp_p
 
 
 @pytest.fixture
-async def db(tmp_path: Path) -> AsyncIterator[aiosqlite.Connection]:
+async def db(tmp_path: Path) -> AsyncIterator[Writing]:
     async with writing(tmp_path / "x.db", durable=False) as connection:
         yield connection
 
 
-async def test_a_session_has_what_is_known_when_it_begins(db: aiosqlite.Connection) -> None:
+async def test_a_session_has_what_is_known_when_it_begins(db: Writing) -> None:
     labels = {"model": "yolo v5", "note": "ä"}
-    session, board = await begin_session(
-        db, replace(START, labels=labels, decoded_with=MapUsed("mine", "12"), sdk_version="2")
+    session, board = await db.run(
+        lambda it: begin_session(it, replace(START, labels=labels, decoded_with=MapUsed("mine", "12"), sdk_version="2"))
     )
     columns = (
         "board, hostname, source, address, started_us, ended_us, simulated, daemon_version, sdk_version, counter_map,"
@@ -233,19 +233,24 @@ async def test_a_session_has_what_is_known_when_it_begins(db: aiosqlite.Connecti
     assert await fetched(db, "SELECT board, model FROM board") == [(board, "SS928")]
 
 
-async def test_a_session_knows_what_its_counter_map_is_not_certain_of(db: aiosqlite.Connection) -> None:
+async def test_a_session_knows_what_its_counter_map_is_not_certain_of(db: Writing) -> None:
     counters = simulated_map().counters
     likely = {name: msgspec.structs.replace(counters[name], verdict="likely") for name in ("mac_ppen", "vec_busy")}
     used = MapUsed.of(msgspec.structs.replace(simulated_map(), counters={**counters, **likely}))
     assert MapUsed.of(simulated_map()).likely is None
-    first = await begin_session(db, replace(START, decoded_with=used))
+    first = await db.run(lambda it: begin_session(it, replace(START, decoded_with=used)))
     assert await fetched(db, "SELECT counter_map_likely FROM session") == [("mac_ppen,vec_busy",)]
-    assert await begin_session(db, replace(START, decoded_with=used)) == first
+    assert await db.run(lambda it: begin_session(it, replace(START, decoded_with=used))) == first
 
 
-async def test_an_unfinished_session_goes_on_with_more_labels(db: aiosqlite.Connection) -> None:
-    first = await begin_session(db, replace(START, labels={"a": "1"}))
-    assert await begin_session(db, replace(START, started_us=99, labels={"a": "2", "b": "3"}, hostname="new")) == first
+async def test_an_unfinished_session_goes_on_with_more_labels(db: Writing) -> None:
+    first = await db.run(lambda it: begin_session(it, replace(START, labels={"a": "1"})))
+    assert (
+        await db.run(
+            lambda it: begin_session(it, replace(START, started_us=99, labels={"a": "2", "b": "3"}, hostname="new"))
+        )
+        == first
+    )
     assert await fetched(db, "SELECT started_us, labels, hostname FROM sessions") == [(17, "a=2 b=3", "new")]
 
 
@@ -260,23 +265,23 @@ async def test_an_unfinished_session_goes_on_with_more_labels(db: aiosqlite.Conn
     ],
     ids=["told so", "another source", "another board", "another counter map", "a map that was changed"],
 )
-async def test_a_session_is_not_gone_on_with_by(db: aiosqlite.Connection, other: SessionStart) -> None:
+async def test_a_session_is_not_gone_on_with_by(db: Writing, other: SessionStart) -> None:
     used = MapUsed("its", "12") if other.decoded_with.name == "its" else START.decoded_with
-    first, _ = await begin_session(db, replace(START, decoded_with=used))
-    second, _ = await begin_session(db, other)
+    first, _ = await db.run(lambda it: begin_session(it, replace(START, decoded_with=used)))
+    second, _ = await db.run(lambda it: begin_session(it, other))
     assert second != first
 
 
 async def test_a_session_that_found_a_simulated_job_goes_on_without_its_map_being_named(
-    db: aiosqlite.Connection,
+    db: Writing,
 ) -> None:
-    first, _ = await begin_session(db, START)
+    first, _ = await db.run(lambda it: begin_session(it, START))
     await db.execute("UPDATE session SET simulated = 1, counter_map = 'simulated'")
-    assert (await begin_session(db, START))[0] == first
+    assert (await db.run(lambda it: begin_session(it, START)))[0] == first
 
 
-async def test_a_beginning_that_fails_leaves_nothing(db: aiosqlite.Connection) -> None:
+async def test_a_beginning_that_fails_leaves_nothing(db: Writing) -> None:
     with pytest.raises(sqlite3.Error):
-        await begin_session(db, replace(START, labels={"a": object()}))  # type: ignore[dict-item]
+        await db.run(lambda it: begin_session(it, replace(START, labels={"a": object()})))  # type: ignore[dict-item]
     assert not db.in_transaction
     assert await fetched(db, "SELECT count(*) FROM board") == [(0,)]
