@@ -192,4 +192,6 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """The entry point of the command."""
+    # numpy's library starts a thread for each processor, which spins for 0.1 s; nothing here has work for them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run())

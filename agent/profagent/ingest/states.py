@@ -250,7 +250,7 @@ class LogStates:
     def expect(self, path: str) -> None:
         """A log is announced: a `.done` that is known from before counts once the board tells it again."""
         self.growing.add(path)
-        if path not in self.renewed and self.done_of(path) is not None:
+        if path not in self.renewed:
             self.stale.add(path)
 
     def confirm(self, path: str) -> bool:

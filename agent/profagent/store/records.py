@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,8 @@ _AICORE = (*_SHARED, "ticks", "ticks_before")
 _AICPU = (*_SHARED, "begin_us", "end_us")
 _API = ("api", "begin_us", "end_us", "pid", "tid")
 _TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
+# A statement has at most 32,766 variables, and each row some 20.
+ROWS_TOGETHER = 100
 # A JSON array of models and picture counts finds them by the index.
 _INFERENCES = (
     "SELECT inference, load, whole, figures, why, model, current_pic_count, batch_num, input_pic_num, device_id,"
@@ -168,10 +170,16 @@ class RecordRows:
             columns = [
                 _values(name, np.concatenate(parts)) for name, parts in zip(names, zip(*logs, strict=True), strict=True)
             ]
-            places = ",".join("?" * len(names))
-            insert = f"INSERT INTO {table} ({','.join(names)}) VALUES ({places})"  # noqa: S608 - names of counters
-            self._connection.executemany(insert, zip(*columns, strict=True))
+            self._insert(table, names, zip(*columns, strict=True), sum(len(log[0]) for log in logs))
         self._records.clear()
+
+    def _insert(self, table: str, names: Sequence[str], rows: Iterable[Row], count: int) -> None:
+        """Insert so many rows, many with each statement: its beginning and its end take as long as a row's values."""
+        insert = f"INSERT INTO {table} ({','.join(names)}) VALUES "  # noqa: S608 - names of counters
+        row, values = f"({','.join('?' * len(names))})", chain.from_iterable(rows)
+        for together, statements in ((ROWS_TOGETHER, count // ROWS_TOGETHER), (1, count % ROWS_TOGETHER)):
+            several = islice(zip(*[values] * (together * len(names)), strict=False), statements)
+            self._connection.executemany(insert + ",".join([row] * together), several)
 
     def place(self, frequency_mhz: int | None) -> None:
         """Set the start and end of the aicore segments of every touched inference, once the frequency is known."""
