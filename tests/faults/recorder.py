@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from profagent.link.messages import JobStatus
-from profagent.record.recording import Recording, RecordingOptions
+from profagent.record.options import RecordingOptions
+from profagent.record.recording import Recording
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.fakes.small_job import RELOADED, SMALL_JOB, aicore_done

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.formats.marks import decode
 from profagent.ingest.decoder import DECODERS
-from profagent.record.record import RecordOptions, record
+from profagent.record.options import RecordOptions
+from profagent.record.record import record
 from profagent.store.workspace import Workspace
 from profagentd.simulate.board import PID
 from tests.daemon.daemon_process import content, running

@@ -13,7 +13,8 @@ import pytest
 
 from profagent.ingest.changes import Change, SourceRows
 from profagent.ingest.decoder import DECODERS, Decoder
-from profagent.record.record import RecordOptions, record
+from profagent.record.options import RecordOptions
+from profagent.record.record import record
 from profagent.store.workspace import Workspace
 from profagentd.sources import SOURCES, source_of
 from profagentd.sources.source import Source

@@ -15,7 +15,7 @@ from profagent.cli import progress
 from profagent.cli.main import group
 from profagent.cli.progress import JobsProgress
 from profagent.record import record
-from profagent.record.record import RecordOptions
+from profagent.record.options import RecordOptions
 from profagent.record.record import record as record_boards
 from profagent.store.workspace import Workspace
 from tests.integration.board import running, simulated

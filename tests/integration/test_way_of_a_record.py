@@ -13,7 +13,8 @@ from types import FrameType
 
 import profagent
 import profagentd
-from profagent.record.record import RecordOptions, record
+from profagent.record.options import RecordOptions
+from profagent.record.record import record
 from profagent.store.workspace import Workspace
 from tests.daemon.daemon_process import make_job
 from tests.daemon.own_daemon import own_daemon
@@ -21,7 +22,7 @@ from tests.encoders import aicore_record, layer_item, net_item
 
 NAME = "aicore.0.m.3.0.1.1.0"
 # By the part, where its files are, and how many of them a record may cross.
-PARTS = {"daemon": (profagentd, 12), "record": (profagent, 24)}
+PARTS = {"daemon": (profagentd, 12), "record": (profagent, 20)}
 RECORDS = 5
 PAUSE_S = 0.4
 

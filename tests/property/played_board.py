@@ -18,7 +18,8 @@ from profagent.ingest.reasons import STOPPED_EARLY
 from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, FollowedStream
-from profagent.record.recording import Recording, RecordingOptions
+from profagent.record.options import RecordingOptions
+from profagent.record.recording import Recording
 from profagent.stats.stats import stats
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.store import Store

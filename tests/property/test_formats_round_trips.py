@@ -52,13 +52,15 @@ def test_names_of_inferences(
 ) -> None:
     fields = (device, model, *(() if stream is None else (stream,)), model_id, *pictures)
     path = f"data/{kind}.{'.'.join(map(str, fields))}{'.done' * is_done}"
-    assert parse_log_name(path) == LogName(LogKind(kind), is_done, device, model, model_id, stream, *pictures)
+    assert parse_log_name(path) == LogName(
+        LogKind(kind), is_done, device, model, model_id, stream, *pictures, is_data=not is_done
+    )
 
 
 @given(u32, st.text(st.characters(exclude_characters="/\0", codec="utf-8"), max_size=20), u32)
 def test_names_of_models(device: int, model: str, model_id: int) -> None:
     assert parse_log_name(f"data/acl_api.{device}.{model}.{model_id}") == LogName(
-        LogKind.ACL_API, device=device, model=model, model_id=model_id
+        LogKind.ACL_API, device=device, model=model, model_id=model_id, is_data=True
     )
 
 

@@ -25,7 +25,8 @@ from profagent.ingest.changes import Step
 from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, FollowedStream
-from profagent.record.recording import Recording, RecordingOptions
+from profagent.record.options import RecordingOptions
+from profagent.record.recording import Recording
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from profagentd.follow.log import FileEvent

@@ -26,7 +26,8 @@ from profagent.importing.job_folder import own_folder, write_log
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, full_address, is_local, own_consumer
 from profagent.record.beginnings import MadeJobs
-from profagent.record.record import RecordOptions, exit_code_of, record
+from profagent.record.options import RecordOptions
+from profagent.record.record import exit_code_of, record
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 
 if TYPE_CHECKING:

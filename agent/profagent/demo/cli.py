@@ -20,7 +20,8 @@ from profagent.errors import IncompleteError, ProfagentError, UnreachableError
 from profagent.export.export import export_summary, export_timeline
 from profagent.export.merged import Operand, export_trace
 from profagent.export.perfetto import PerfettoTrace
-from profagent.record.record import RecordOptions, record
+from profagent.record.options import RecordOptions
+from profagent.record.record import record
 from profagent.report.report import write_report
 from profagent.store.workspace import Workspace
 from profagent.watch.lines import line_of

@@ -14,11 +14,13 @@ unless other inferences of the model have a log of it: a model runs on the same 
 from __future__ import annotations
 
 from enum import Enum, StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+REMEMBERED_PARTS = 256
 # Why nothing more is to come.
 JOB_ENDED = "the JOB has ended, and no .done vouches for them"
 CAPTURE_ENDED = "the capture ended before they had all come"
@@ -93,6 +95,7 @@ class UnitLog(NamedTuple):
     is_gone: bool = False
 
 
+@lru_cache(REMEMBERED_PARTS)  # most logs are as others are
 def log_part(part: Part, log: UnitLog | None, number: int, ended: str = "", *, is_used: bool = False) -> Has:
     """The records of the inference with this number in its log of one unit; None: the unit has no log.
 
@@ -117,6 +120,7 @@ def log_part(part: Part, log: UnitLog | None, number: int, ended: str = "", *, i
     )
 
 
+@lru_cache(REMEMBERED_PARTS)
 def clock_part(frequency_mhz: int | None, *, has_come: bool, ended: str = "") -> Has:
     """The NPU's clock; `has_come`: the file that should tell it is here."""
     if frequency_mhz is not None:

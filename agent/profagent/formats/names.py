@@ -78,8 +78,14 @@ _PATTERNS = tuple(
 )
 
 
+_DATA = frozenset({LogKind.AICORE, LogKind.AICPU, LogKind.ACL_API})
+
+
 class LogName(NamedTuple):
-    """The fields of a log's name; None where its kind has no such field. An empty model name is legal."""
+    """The fields of a log's name; None where its kind has no such field. An empty model name is legal.
+
+    `is_data`: the log holds records, and only grows.
+    """
 
     kind: LogKind
     is_done: bool = False
@@ -90,11 +96,7 @@ class LogName(NamedTuple):
     batch_num: int | None = None
     input_pic_num: int | None = None
     current_pic_count: int | None = None
-
-    @property
-    def is_data(self) -> bool:
-        """Whether the log holds records and only grows."""
-        return not self.is_done and self.kind in (LogKind.AICORE, LogKind.AICPU, LogKind.ACL_API)
+    is_data: bool = False
 
     @property
     def inference(self) -> InferenceKey | None:
@@ -135,6 +137,7 @@ def parse_log_name(path: str) -> LogName | None:
     return None
 
 
+@lru_cache(REMEMBERED_NAMES)
 def path_beside(path: str) -> str:
     """The path of the same inference's data log on the other unit: however they are spelt, only that differs."""
     found = _UNIT.match(path)
@@ -166,7 +169,7 @@ def _read(kind: LogKind, fields: dict[str, str | None]) -> LogName | None:
             numbers[field] = number = _number(digits)
             if number > _FIELD_MAX.get(field, U32_MAX):
                 return None
-    return LogName(kind, is_done=is_done, model=model, **numbers)
+    return LogName(kind, is_done=is_done, model=model, is_data=not is_done and kind in _DATA, **numbers)
 
 
 def _number(digits: str) -> int:

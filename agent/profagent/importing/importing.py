@@ -69,7 +69,8 @@ async def import_into(
     What is there already is compared and not written again; one that was interrupted goes on. `reached` is called after
     each step of the commit rule. Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
     """
-    from profagent.record.recording import Recording, RecordingOptions  # noqa: PLC0415 - verbs that only read start faster
+    from profagent.record.options import RecordingOptions  # noqa: PLC0415 - verbs that only read start faster
+    from profagent.record.recording import Recording  # noqa: PLC0415 - verbs that only read start faster
 
     if not _IDENTITY.fullmatch(board):
         raise UsageError(

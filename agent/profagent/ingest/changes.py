@@ -1,4 +1,4 @@
-"""What the bytes of a collection's logs mean for its rows, and the rule by which they get there.
+"""What the bytes of a collection's logs mean for its rows.
 
 A path is a log's path inside its JOB directory, as `os.fsdecode` gives it. Times are board microseconds. What comes for
 each file is a NamedTuple, which is made faster than a frozen dataclass.
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -253,30 +253,9 @@ class JobChanges:
 
 
 class Step(Enum):
-    """What has just been done."""
+    """What has just been done with a batch, in this order."""
 
     MIRRORED = "mirrored"
     SYNCED = "synced"
     COMMITTED = "committed"
     ACKNOWLEDGED = "acknowledged"
-
-
-# The rule that makes a capture survive: mirror, sync, transaction, acknowledgement, in this order and no other. What is
-# in the database is in the mirror, durably; what was acknowledged is in the database. A process that ends between two
-# steps leaves bytes in the mirror that no row speaks of: they are undone before the next stream. So a restart finds no
-# record lost and none twice, whichever step it died at.
-async def commit(
-    changes: Sequence[JobChanges],
-    sync: Callable[[], Awaitable[None]],
-    apply: Callable[[Sequence[JobChanges]], Awaitable[None]],
-    acknowledge: Callable[[], Awaitable[None]],
-    reached: Callable[[Step], None],
-) -> None:
-    """Take what the bytes mean that stand in the mirror through the rule. `reached` is called after each step."""
-    reached(Step.MIRRORED)
-    await sync()
-    reached(Step.SYNCED)
-    await apply(changes)
-    reached(Step.COMMITTED)
-    await acknowledge()
-    reached(Step.ACKNOWLEDGED)

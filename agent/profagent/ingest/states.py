@@ -184,7 +184,7 @@ class LogStates:
                 self._recount(log, offset)
             elif offset != 0:
                 yield from self._decoded(log, self._bytes(path, offset))
-        self._remember(log)
+            self._remember(log)
         return log
 
     def at_end(self, path: str, name: LogName) -> Generator[Change, None, DataLog]:

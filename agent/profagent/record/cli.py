@@ -17,7 +17,8 @@ from profagent.cli.provenance import several_lines, summary_lines
 from profagent.cli.running import tell
 from profagent.errors import UsageError
 from profagent.formats.sampling import EachNth, parse_schedule
-from profagent.record.record import RecordOptions, exit_code_of, record
+from profagent.record.options import RecordOptions
+from profagent.record.record import exit_code_of, record
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.progress import BYTES, JobsProgress, Progress, progress
@@ -15,26 +14,23 @@ from profagent.errors import IncompleteError, SameBoardError, UnreachableError, 
 from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.link.channel import connected
-from profagent.link.credentials import BY_ADDRESS, own_consumer
+from profagent.link.credentials import own_consumer
 from profagent.link.messages import JOB_SOURCE, QUIET, Loss
 from profagent.record.capture import Capture
-from profagent.record.recording import Recording, RecordingOptions
+from profagent.record.options import RecordingOptions
+from profagent.record.recording import Recording
 from profagent.record.view import RecordView
-from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from profagent.errors import ProfagentError
-    from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import JobChanges
-    from profagent.link.credentials import Access
     from profagent.link.messages import JobMeasure, JobStatus, LogEvent, Received
-    from profagent.record.beginnings import MadeJobs
     from profagent.record.exposition import Exposition
+    from profagent.record.options import RecordOptions
     from profagent.record.recording import Acknowledge
-    from profagent.store.workspace import Workspace
 
 # Bytes gather so long before they are committed; design section 6 allows 250 ms.
 GATHER_S = 0.1
@@ -47,34 +43,6 @@ MEASURE_S = 1.0
 # Of the time, for looking how much of a JOB is here: it has a row for each file.
 MOST_SHARE = 0.05
 BYTES_PER_MB = 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class RecordOptions:
-    """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
-
-    Deliveries are counted by `consumer` on the board; without it the host's name is in it.
-    `from_now`: of JOBs, and other sources, that stand already only what begins after that is taken.
-    `metrics_listen`: where Prometheus finds figures of the capture, HOST:PORT.
-    `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
-    """
-
-    addresses: tuple[str, ...]
-    workspace: Workspace
-    for_s: float | None = None
-    inferences: int | None = None
-    until_finished: bool = False
-    backlog: bool = False
-    new: bool = False
-    labels: Mapping[str, str] = field(default_factory=dict)
-    maps: CounterMaps = BUILT_IN
-    keeping: Keeping | None = None
-    access: Access = BY_ADDRESS
-    consumer: str | None = None
-    source: str = "record"
-    made: MadeJobs | None = None
-    from_now: bool = False
-    metrics_listen: str | None = None
 
 
 def exit_code_of(summary: Mapping[str, Any]) -> int:
@@ -245,7 +213,8 @@ class BoardRecord:
         sides = (self._tell_kept(), self._tell_held(), self._show_backlog())
         telling = [asyncio.create_task(each) for each in sides]
         try:
-            await self._capture().run()
+            # A task of its own: what the capture does need not pass through here.
+            await asyncio.create_task(self._capture().run())
         except (SameBoardError, UnreachableError, UnsupportedBoardError) as error:
             self._error = error
             if not self._is_alone:

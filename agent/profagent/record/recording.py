@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -14,26 +13,22 @@ from profagent.files import finished, has_room, to_the_end
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown, commit
+from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown, Step
 from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
 from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.link.channel import clock_difference
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
 from profagent.record.mirroring import BoardMirrors
-from profagent.store.counter_maps import BUILT_IN, CounterMaps
-from profagent.store.sessions import MapUsed, SessionStart
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from profagent.formats.countermap import CounterMap
-    from profagent.formats.sampling import Keeping
-    from profagent.ingest.changes import Change, Step
+    from profagent.ingest.changes import Change
     from profagent.link.channel import Channel
-    from profagent.link.messages import Board, FollowedLog, JobStatus, Profiling, Received
-    from profagent.record.beginnings import Beginnings
+    from profagent.link.messages import Board, FollowedLog, JobStatus, Received
     from profagent.record.mirroring import LeftLogs
+    from profagent.record.options import RecordingOptions
     from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
     from profagent.store.workspace import Workspace
 
@@ -41,46 +36,6 @@ if TYPE_CHECKING:
 
 # So many remarks may wait for the next batch, which a board need not ever send.
 MOST_REMARKS = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingOptions:
-    """What whoever records chose. `now_us` is the host's wall clock; `job` as of SessionStart.
-
-    `profiling` is what the JOBs' program was set to record, where this host knows that better than the board.
-    `beginnings` knows what is from before the capture, and not taken; without it all is.
-    `keeping` chooses inferences.
-    """
-
-    now_us: Callable[[], int]
-    source: str = "record"
-    maps: CounterMaps = BUILT_IN
-    labels: Mapping[str, str] = field(default_factory=dict)
-    always_new: bool = False
-    job: str = ""
-    profiling: Profiling | None = None
-    keeping: Keeping | None = None
-    beginnings: Beginnings | None = None
-
-    def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
-        """What begins a session of this board."""
-        return SessionStart(
-            identity=identity,
-            hostname=board.hostname,
-            board_model=board.model,
-            source=self.source,
-            address=address,
-            started_us=self.now_us(),
-            simulated=board.simulated,
-            daemon_version=board.daemon_version,
-            sdk_version=board.sdk_version,
-            decoded_with=MapUsed.of(counter_map),
-            peak_bytes_per_s=self.maps.peak_bytes_per_s,
-            labels=self.labels,
-            always_new=self.always_new,
-            keeping=None if self.keeping is None else str(self.keeping),
-            job=self.job,
-        )
 
 
 class Recording:
@@ -248,12 +203,23 @@ class Recording:
         except BaseException:
             self._tear()
             raise
-        sync, apply = self._workspace.synced.sync, self.session.apply
-        committing = commit(changes, sync, apply, partial(acknowledge, reached), self._reached)
-        self._committing = asyncio.create_task(committing)
+        self._committing = asyncio.create_task(self._commit(changes, partial(acknowledge, reached)))
         if not more:
             await self.committed()
         return changes
+
+    # The rule that makes a capture survive: mirror, sync, transaction, acknowledgement, in this order and no other.
+    # What is in the database is in the mirror, durably; what was acknowledged is in the database. A process that ends
+    # between two steps leaves bytes in the mirror that no row speaks of: they are undone before the next stream. So a
+    # restart finds no record lost and none twice, whichever step it died at.
+    async def _commit(self, changes: Sequence[JobChanges], acknowledge: Callable[[], Awaitable[None]]) -> None:
+        self._reached(Step.MIRRORED)
+        await self._workspace.synced.sync()
+        self._reached(Step.SYNCED)
+        await self.session.apply(changes)
+        self._reached(Step.COMMITTED)
+        await acknowledge()
+        self._reached(Step.ACKNOWLEDGED)
 
     async def committed(self) -> None:
         """Return when all that was taken is committed, before anything else is asked. Raises StoreError."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import Change, JobChanges
     from profagent.link.messages import Board, JobStatus
-    from profagent.record.record import RecordOptions
+    from profagent.record.options import RecordOptions
 
 # What a recording tells of.
 _SHOWN = (KeptLoss, LinkLedger, InferenceTimed)

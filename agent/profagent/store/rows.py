@@ -165,7 +165,9 @@ class LogRows:
 
     def model(self, name: str | None, model_id: int | None) -> int:
         """The number of a model."""
-        key = (display_text(name or ""), -1 if model_id is None else model_id)
+        key = (name or "", -1 if model_id is None else model_id)
+        if key not in self._models:
+            key = (display_text(key[0]), key[1])
         if key not in self._models:
             self._models[key] = number = self._numbers.take("model")
             self._units[number] = set()

@@ -74,6 +74,7 @@ class ToldKernels:
                 batch_num=0,
                 input_pic_num=0,
                 current_pic_count=int(step),
+                is_data=True,
             ),
             RecordColumns(LogKind.AICORE, net, sequence, layer.astype(np.int32), rows[:, 4], counters),
             self._tables[model],

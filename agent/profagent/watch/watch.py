@@ -390,7 +390,8 @@ async def _sink(
     if store is None or options.save is None:
         yield Watching(options.maps, beginnings, compared)
         return
-    from profagent.record.recording import Recording, RecordingOptions  # noqa: PLC0415 - most watches keep nothing
+    from profagent.record.options import RecordingOptions  # noqa: PLC0415 - most watches keep nothing
+    from profagent.record.recording import Recording  # noqa: PLC0415 - most watches keep nothing
 
     chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="watch", maps=options.maps, always_new=True)
     recording = Recording(options.save, store, chosen)

@@ -38,9 +38,9 @@ from profagent.store import counters
 
 counters.ROWS_PER_BATCH = 5
 pages = counters._pages
-async def three_pages(*arguments):
+def three_pages(*arguments):
     number = 0
-    async for page in pages(*arguments):
+    for page in pages(*arguments):
         yield page
         number += 1
         if number == 3:

@@ -11,8 +11,8 @@ import pytest
 from profagent.link.messages import JobStatus, Loss, Received
 from profagent.record import beginnings
 from profagent.record.beginnings import MadeJobs
+from profagent.record.options import RecordingOptions
 from profagent.record.record import RunRecording
-from profagent.record.recording import RecordingOptions
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.unit.record.link import Sender

@@ -14,7 +14,7 @@ from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, LinkLedger
 from profagent.link.messages import JobStatus
-from profagent.record.record import RecordOptions
+from profagent.record.options import RecordOptions
 from profagent.record.view import RecordView
 from profagent.store.workspace import Workspace
 from tests.unit.record.link import JOB

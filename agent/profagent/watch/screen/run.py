@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.cli.running import retrying
 from profagent.errors import ProfagentError
-from profagent.record.record import BoardRecord, RecordOptions
+from profagent.record.options import RecordOptions
+from profagent.record.record import BoardRecord
 from profagent.store.marks import add_mark
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import Pace, Player

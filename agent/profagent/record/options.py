@@ -1,0 +1,88 @@
+"""What whoever records chooses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from profagent.link.credentials import BY_ADDRESS
+from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.sessions import MapUsed, SessionStart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from profagent.formats.countermap import CounterMap
+    from profagent.formats.sampling import Keeping
+    from profagent.link.credentials import Access
+    from profagent.link.messages import Board, Profiling
+    from profagent.record.beginnings import Beginnings, MadeJobs
+    from profagent.store.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
+
+    Deliveries are counted by `consumer` on the board; without it the host's name is in it.
+    `from_now`: of JOBs, and other sources, that stand already only what begins after that is taken.
+    `metrics_listen`: where Prometheus finds figures of the capture, HOST:PORT.
+    `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
+    """
+
+    addresses: tuple[str, ...]
+    workspace: Workspace
+    for_s: float | None = None
+    inferences: int | None = None
+    until_finished: bool = False
+    backlog: bool = False
+    new: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    maps: CounterMaps = BUILT_IN
+    keeping: Keeping | None = None
+    access: Access = BY_ADDRESS
+    consumer: str | None = None
+    source: str = "record"
+    made: MadeJobs | None = None
+    from_now: bool = False
+    metrics_listen: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """What whoever records chose. `now_us` is the host's wall clock; `job` as of SessionStart.
+
+    `profiling` is what the JOBs' program was set to record, where this host knows that better than the board.
+    `beginnings` knows what is from before the capture, and not taken; without it all is.
+    `keeping` chooses inferences.
+    """
+
+    now_us: Callable[[], int]
+    source: str = "record"
+    maps: CounterMaps = BUILT_IN
+    labels: Mapping[str, str] = field(default_factory=dict)
+    always_new: bool = False
+    job: str = ""
+    profiling: Profiling | None = None
+    keeping: Keeping | None = None
+    beginnings: Beginnings | None = None
+
+    def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
+        """What begins a session of this board."""
+        return SessionStart(
+            identity=identity,
+            hostname=board.hostname,
+            board_model=board.model,
+            source=self.source,
+            address=address,
+            started_us=self.now_us(),
+            simulated=board.simulated,
+            daemon_version=board.daemon_version,
+            sdk_version=board.sdk_version,
+            decoded_with=MapUsed.of(counter_map),
+            peak_bytes_per_s=self.maps.peak_bytes_per_s,
+            labels=self.labels,
+            always_new=self.always_new,
+            keeping=None if self.keeping is None else str(self.keeping),
+            job=self.job,
+        )
