@@ -25,8 +25,8 @@ from tests.faults.scripted_board import BOARD, IDENTITIES, JOB, ScriptedBoard
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from profagent.ingest.changes import Step
     from profagent.link.messages import Acknowledgement
+    from profagent.record.recording import Step
 
 # What these files were before: garbage in a file that is made anew, the `.done` of a first load, another clock.
 EARLIER = {

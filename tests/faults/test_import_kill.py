@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.ingest.changes import Step
+from profagent.record.recording import Step
 from tests.fakes.dumps import Dump, check, dump, files_of, imported, write_files
 from tests.fakes.small_job import SMALL_JOB
 from tests.faults.forked import exit_code, forked, kill_after

@@ -21,12 +21,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from profagent.errors import DiskFullError, UnreachableError
-from profagent.ingest.changes import Step
 from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, FollowedStream
 from profagent.record.options import RecordingOptions
-from profagent.record.recording import Recording
+from profagent.record.recording import Recording, Step
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from profagentd.follow.log import FileEvent

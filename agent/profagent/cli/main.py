@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from importlib import import_module
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,14 @@ from profagent import __version__
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from click.shell_completion import CompletionItem
 
 INTERRUPTED_EXIT_CODE = 130
 # By it a shell asks for words.
 COMPLETE_VARIABLE = "_PROFAGENT_COMPLETE"
+THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
 
 EXIT_CODES = {
     0: "ok",
@@ -106,6 +110,19 @@ def begin_with_examples(command: click.Command) -> None:
             begin_with_examples(each)
 
 
+@contextmanager
+def _without_threads() -> Iterator[None]:
+    """Let numpy, as it is imported, start none, which would spin for 0.1 s. What is started here inherits nothing."""
+    if THREADS_VARIABLE in os.environ:
+        yield
+        return
+    os.environ[THREADS_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[THREADS_VARIABLE]
+
+
 class LazyGroup(click.Group):
     """A group whose verbs are imported only when they are called: `--help` stays fast."""
 
@@ -126,7 +143,8 @@ class LazyGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         module, _, name = VERBS[cmd_name].partition(":")
-        command = getattr(import_module(f"profagent.{module}"), name or "command")
+        with _without_threads():
+            command = getattr(import_module(f"profagent.{module}"), name or "command")
         assert isinstance(command, click.Command)
         begin_with_examples(command)
         return command
@@ -192,6 +210,4 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """The entry point of the command."""
-    # numpy's library starts a thread for each processor, which spins for 0.1 s; nothing here has work for them.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run())

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from profagent.cli.progress import Progress
     from profagent.formats.countermap import CounterMap
-    from profagent.ingest.changes import Change, Step
+    from profagent.ingest.changes import Change
     from profagent.ingest.local import JobListing
     from profagent.link.messages import Acknowledgement, FollowedLog, Holding
-    from profagent.record.recording import Recording
+    from profagent.record.recording import Recording, Step
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ each file is a NamedTuple, which is made faster than a frozen dataclass.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -250,12 +249,3 @@ class JobChanges:
     changes: Sequence[Change]
     state: str | None = None
     caught_up: bool = False
-
-
-class Step(Enum):
-    """What has just been done with a batch, in this order."""
-
-    MIRRORED = "mirrored"
-    SYNCED = "synced"
-    COMMITTED = "committed"
-    ACKNOWLEDGED = "acknowledged"

@@ -150,8 +150,8 @@ class LogStates:
         self.ahead = Ahead()
         # Logs of records that have begun, or gone on, since the board vouched for them: of these nothing is judged.
         self.growing: set[str] = set()
-        # Logs whose `.done` may be an earlier one until it comes anew: they went on after they were complete, or are
-        # announced again.
+        # Logs whose `.done`, if one is there, may be an earlier one until it comes anew: they went on after they were
+        # complete, or are announced.
         self.stale: set[str] = set()
         # Logs whose `.done` the board has told in this stream, and that were not judged by it yet.
         self.renewed: set[str] = set()
@@ -248,14 +248,14 @@ class LogStates:
         return log
 
     def expect(self, path: str) -> None:
-        """A log is announced: a `.done` that is known from before counts once the board tells it again."""
+        """A log is announced: a `.done` that may be there from before counts once the board tells it again."""
         self.growing.add(path)
         if path not in self.renewed:
             self.stale.add(path)
 
     def confirm(self, path: str) -> bool:
-        """The `.done` of a log is told once more, as it was; whether that was not known."""
-        was_stale = path in self.stale
+        """The `.done` of a log is told once more, as it was; whether it can be read, and that was not known."""
+        was_stale = path in self.stale and self.done_of(path) is not None
         self.stale.discard(path)
         self.renewed.add(path)
         return was_stale

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from profagent.files import finished, has_room, to_the_end
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown, Step
+from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown
 from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
 from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.link.channel import clock_difference
@@ -36,6 +37,15 @@ if TYPE_CHECKING:
 
 # So many remarks may wait for the next batch, which a board need not ever send.
 MOST_REMARKS = 5_000
+
+
+class Step(Enum):
+    """What has just been done with a batch, in this order."""
+
+    MIRRORED = "mirrored"
+    SYNCED = "synced"
+    COMMITTED = "committed"
+    ACKNOWLEDGED = "acknowledged"
 
 
 class Recording:
@@ -63,9 +73,6 @@ class Recording:
         self._begun_jobs: set[str] = set()
         self._is_torn = False  # a batch was not committed, and may be in the mirrors
         self._committing: asyncio.Task[None] | None = None  # the latest batch
-        # Two threads that both work change places at each system call, which costs more than it gains; the disk, which
-        # is waited for, does not need it.
-        self._working = asyncio.Lock()
         self._deletes = False
         self._roots: tuple[str, ...] = ()  # where the board looks for JOBs
 
@@ -201,7 +208,7 @@ class Recording:
         Where `more` are at hand, these go to the disk while the next are put into the mirrors.
         """
         try:
-            async with self._working:
+            async with self._store.working:
                 changes, reached = await to_the_end(self._write, events)
             await self.committed()
         except BaseException:
@@ -220,8 +227,7 @@ class Recording:
         self._reached(Step.MIRRORED)
         await self._workspace.synced.sync()
         self._reached(Step.SYNCED)
-        async with self._working:
-            await self.session.apply(changes)
+        await self.session.apply(changes)
         self._reached(Step.COMMITTED)
         await acknowledge()
         self._reached(Step.ACKNOWLEDGED)

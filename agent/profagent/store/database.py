@@ -46,7 +46,7 @@ C = TypeVar("C", bound=aiosqlite.Connection)
 
 
 class Writing(aiosqlite.Connection):
-    """The connection that writes. What is written is written by functions on its thread.
+    """The connection that writes. A batch is written by one function on its thread.
 
     Each change of threads takes 0.1 ms of a processor, and a batch has dozens of statements.
     """
@@ -86,6 +86,8 @@ async def writing(file: Path, *, durable: bool = True) -> AsyncIterator[Writing]
             raise _unusable(file, error) from error
         yield connection
     finally:
+        # What still runs when nobody waits for it, after a second Ctrl-C, is undone.
+        await connection.interrupt()
         await connection.close()
 
 

@@ -101,7 +101,7 @@ class RecordRows:
 
     def load(self, keys: Collection[FileKey]) -> None:
         """Look up the inferences in these files."""
-        for key, rows in (inferences_of(self._connection, keys)).items():
+        for key, rows in inferences_of(self._connection, keys).items():
             self._inferences.update({(key, load): number for number, load, *_ in rows})
 
     def touch(self, inferences: Iterable[int]) -> None:
@@ -170,13 +170,14 @@ class RecordRows:
             columns = [
                 _values(name, np.concatenate(parts)) for name, parts in zip(names, zip(*logs, strict=True), strict=True)
             ]
-            self._insert(table, names, zip(*columns, strict=True), sum(len(log[0]) for log in logs))
+            self._insert(table, names, columns)
         self._records.clear()
 
-    def _insert(self, table: str, names: Sequence[str], rows: Iterable[Row], count: int) -> None:
-        """Insert so many rows, many with each statement: its beginning and its end take as long as a row's values."""
+    def _insert(self, table: str, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, many with each statement: its beginning and its end take long beside a row's values."""
         insert = f"INSERT INTO {table} ({','.join(names)}) VALUES "  # noqa: S608 - names of counters
-        row, values = f"({','.join('?' * len(names))})", chain.from_iterable(rows)
+        row, count = f"({','.join('?' * len(names))})", len(columns[0])
+        values = chain.from_iterable(zip(*columns, strict=True))
         for together, statements in ((ROWS_TOGETHER, count // ROWS_TOGETHER), (1, count % ROWS_TOGETHER)):
             several = islice(zip(*[values] * (together * len(names)), strict=False), statements)
             self._connection.executemany(insert + ",".join([row] * together), several)
@@ -326,7 +327,7 @@ def _times(change: SegmentRecords, column: str, starts: NDArray[np.intp]) -> lis
     return [time if time <= LARGEST_INTEGER else float(time) for time in times]
 
 
-def _values(name: str, column: NDArray[Any]) -> Iterable[Any]:
+def _values(name: str, column: NDArray[Any]) -> Sequence[Any]:
     """A column's values as SQLite takes them: None for no layer, a float for more than its 64 signed bits.
 
     A counter that is not known is NaN, which SQLite stores as NULL.

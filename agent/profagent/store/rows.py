@@ -70,7 +70,7 @@ class Numbers:
     def of(cls, connection: sqlite3.Connection) -> Numbers:
         """Those of a connection that has a transaction open."""
         queries = ", ".join(f"(SELECT ifnull(max({table}), 0) FROM {table})" for table in _NUMBERED)  # noqa: S608
-        return cls((connection.execute(f"SELECT {queries}").fetchall())[0])
+        return cls(connection.execute(f"SELECT {queries}").fetchone())
 
     def take(self, table: str, count: int = 1) -> int:
         """The first of so many numbers."""

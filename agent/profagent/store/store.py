@@ -131,6 +131,9 @@ class Store:
         self._opened = AsyncExitStack()
         self._connection: Writing | None = None
         self._turn = asyncio.Lock()
+        # Held by whoever puts a batch into mirrors or into rows: two threads that both work change places at each call
+        # of the system, which costs more than it gains. A batch is synced while the next is put into the mirrors.
+        self.working = asyncio.Lock()
         self._waiting: deque[_Waiting] = deque()
         # Where each board that a session was begun of was reached, by the board's identity.
         self._addresses: dict[str, str] = {}
@@ -181,7 +184,8 @@ class Store:
         async with self._own_turn() as connection:
             if not asked.is_done:
                 together = [self._waiting.popleft() for _ in range(len(self._waiting))]
-                await connection.run(partial(_write_together, together=together))
+                async with self.working:
+                    await connection.run(partial(_write_together, together=together))
             if asked.error is not None:
                 raise asked.error
 
@@ -219,7 +223,8 @@ def _is_written(connection: sqlite3.Connection, together: Sequence[_Waiting]) ->
             return False
         together[0].error = error
     for each in together:
-        each.is_done = True
+        # The thread remembers what it did last, which would keep a whole batch in memory.
+        each.is_done, each.changes = True, ()
     return True
 
 

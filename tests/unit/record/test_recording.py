@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from profagent.errors import StoreError, UnreachableError
-from profagent.ingest.changes import Step
 from profagent.link.messages import Clocks, Retention
 from profagent.record.options import RecordingOptions
-from profagent.record.recording import Recording
+from profagent.record.recording import Recording, Step
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from tests.fakes.open_files import open_below
