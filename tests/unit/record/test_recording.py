@@ -88,6 +88,22 @@ async def test_a_done_that_a_kill_left_before_its_data_judges_nothing(tmp_path: 
         assert await kept.rows("SELECT whole, fault FROM log WHERE kind = 'aicore'") == [(1, None)]
 
 
+async def test_a_done_that_cannot_be_read_and_is_told_again_takes_nothing_back(tmp_path: Path) -> None:
+    told = "SELECT session, reason FROM ledger WHERE grade = 'loss'"
+    path = aicore_path()
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(path, records(700), complete=False)
+        await kept.sender.send(f"{path}.done", b"", snapshot=True)
+        await kept.recording.change_state(JOB, "finished", caught_up=True)
+        lost = await kept.rows(told)
+        assert [session for session, _ in lost] == [1]
+        await kept.recording.end()
+    async with keeping(tmp_path) as kept:
+        await kept.sender.offer(path)
+        await kept.sender.confirm(f"{path}.done")
+        assert await kept.rows(told) == lost
+
+
 async def test_a_recording_that_has_ended_has_no_file_of_a_mirror_open(tmp_path: Path) -> None:
     async with keeping(tmp_path) as kept:
         await kept.sender.send(aicore_path(), records(700), complete=False)
