@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -134,7 +133,7 @@ class Store:
         # Held by whoever puts a batch into mirrors or into rows: two threads that both work change places at each call
         # of the system, which costs more than it gains. A batch is synced while the next is put into the mirrors.
         self.working = asyncio.Lock()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: list[_Waiting] = []
         # Where each board that a session was begun of was reached, by the board's identity.
         self._addresses: dict[str, str] = {}
 
@@ -183,7 +182,7 @@ class Store:
         self._waiting.append(asked)
         async with self._own_turn() as connection:
             if not asked.is_done:
-                together = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                together, self._waiting = self._waiting, []
                 async with self.working:
                     await connection.run(partial(_write_together, together=together))
             if asked.error is not None:
@@ -194,8 +193,7 @@ class Store:
         for (job,) in await self.query("SELECT job FROM session_job WHERE session = ?", (session,)):
             async with reading(self.file) as reader:
                 odd = await implausible_counters(reader, job, peak_bytes_per_s)
-            found = Findings([], None, odd, None)
-            await self.run(partial(_write_findings, session=session, job=job, found=found))
+            await self.run(partial(_write_findings, session=session, job=job, found=Findings([], None, odd, None)))
 
     @asynccontextmanager
     async def _own_turn(self) -> AsyncIterator[Writing]:

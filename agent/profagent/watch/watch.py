@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from profagent.store.store import Store
     from profagent.store.workspace import Workspace
 
-
 # After so long without an inference something is said.
 SILENCE_S = 5.0
 # Models of all JOBs of which the first inference that was seen is remembered.
