@@ -9,7 +9,7 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow import messages
-from profagentd.follow.log import Chunk, Event, Loss, LossReason, StartReason
+from profagentd.follow.log import Chunk, Completed, Event, Log, Loss, LossReason, Started, StartReason
 from profagentd.follow.registry import Job, JobStateTracker
 from profagentd.follow.session import Following
 from profagentd.follow.table import CHUNK_BYTES as LARGE_BYTES
@@ -17,6 +17,7 @@ from profagentd.follow.table import PIECE_BYTES as SMALL_BYTES
 from profagentd.sources.files import Place
 from profagentd.sources.source import LogKind
 from profagentd.sources.state import JobState
+from profagentd.sources.walk import Sighting
 from tests.daemon.daemon_process import job_name
 
 
@@ -59,3 +60,34 @@ def sizes(*events: Event, largest_bytes: int = SMALL_BYTES) -> list[int]:
 def test_a_batch_holds_no_more_bytes_than_it_may(largest_bytes: int) -> None:
     half = Chunk(1, 1, 0, bytes(largest_bytes // 2))
     assert sizes(half, half, half, largest_bytes=largest_bytes) == [2, 1]
+
+
+START = Started(1, 2, 3, StartReason.SAME)
+
+
+def test_what_follows_the_start_of_a_log_comes_with_it() -> None:
+    begun = only(START, Chunk(1, 2, 3, b"abc"), Completed(1, 2, 6, b"digest")).started
+    assert (begun.generation, begun.offset, begun.data, begun.digest) == (2, 3, b"abc", b"digest")
+    assert only(START, Completed(1, 2, 3, b"digest")).started.digest == b"digest"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (START, Chunk(2, 2, 3, b"abc")),
+        (START, Chunk(1, 2, 3, b"abc"), Chunk(1, 2, 6, b"def")),
+        (START, Completed(1, 2, 3, b"digest"), Chunk(1, 2, 3, b"abc")),
+        (START, Loss(1, 1, LossReason.UNREADABLE, "why")),
+        (START, START),
+    ],
+)
+def test_what_does_not_come_with_a_start_comes_after_it(events: tuple[Event, ...]) -> None:
+    assert sizes(*events) == [2]
+
+
+def test_logs_that_were_made_come_before_what_is_said_of_them() -> None:
+    made = [Log(handle, 1, Sighting(b"data/%d" % handle, LogKind.DATA, 0, 0), 0.0) for handle in range(1, 1502)]
+    said = [message.batch for message in messages.batches((START,), made=made)]
+    assert [len(each.made) for each in said] == [1000, 501]
+    assert [len(each.events) for each in said] == [0, 1]
+    assert [log.handle for each in said for log in each.made] == list(range(1, 1502))

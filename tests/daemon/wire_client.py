@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, cast
@@ -41,6 +42,21 @@ def open_message(consumer: str = "test", major: int = 1, minor: int = 0) -> wire
     """The first message of a stream."""
     version = wire.ProtocolVersion(major=major, minor=minor)
     return message(open=wire.Open(protocol=version, consumer=consumer, client="wire_client 1"))
+
+
+def in_parts(event: wire.Event) -> Iterator[wire.Event]:
+    """What comes with the start of a log, as if it came after it."""
+    yield event
+    begun = event.started
+    if begun.data:
+        yield wire.Event(
+            chunk=wire.Chunk(handle=begun.handle, generation=begun.generation, offset=begun.offset, data=begun.data)
+        )
+    if begun.digest:
+        size = begun.offset + len(begun.data)
+        yield wire.Event(
+            completed=wire.Completed(handle=begun.handle, generation=begun.generation, size=size, digest=begun.digest)
+        )
 
 
 @dataclass
@@ -161,20 +177,26 @@ class Client:
             await self.say(message(select=wire.Select(follow=[status.handle])))
 
     async def _on_announced(self, announced: wire.Announced) -> None:
-        assert 0 < len(announced.logs) <= PAGE
+        assert announced.logs
+        await self._announce(announced.logs, is_asked=True)
+
+    async def _announce(self, logs: Sequence[wire.AnnouncedLog], *, is_asked: bool) -> None:
+        assert len(logs) <= PAGE
         holdings = []
-        for log in announced.logs:
+        for log in logs:
             assert log.handle > self._last_handle, "handles are not used twice"
             self._last_handle = log.handle
             key = (self._names[log.job], log.path)
             assert key not in self._open.values(), "a log has one handle at a time"
             self._open[log.handle] = key
             holding = self._holding(log, key)
-            if log.unasked:
+            if not is_asked:
                 self.unasked.append(key)
-            if not log.unasked or holding.skip or holding.generation:
+            elif holding.skip:
+                del self._open[log.handle]
+            if is_asked or holding.skip or holding.generation:
                 holdings.append(holding)
-                self._passed_over |= {log.handle} if log.unasked else set()
+                self._passed_over |= set() if is_asked else {log.handle}
         assert len(self._open) <= WINDOW
         if self.answers and holdings:
             await self.say(message(holdings=wire.Holdings(logs=holdings)))
@@ -185,8 +207,6 @@ class Client:
         copy.announced += 1
         copy.is_removed = False
         if not self.wants(key):
-            if not log.unasked:
-                del self._open[log.handle]
             return wire.Holding(handle=log.handle, skip=True)
         return wire.Holding(
             handle=log.handle,
@@ -196,9 +216,11 @@ class Client:
         )
 
     async def _on_batch(self, batch: wire.Batch) -> None:
-        assert sum(len(event.chunk.data) for event in batch.events) <= CHUNK_BYTES
+        assert batch.made or batch.events
+        assert sum(len(event.chunk.data) + len(event.started.data) for event in batch.events) <= CHUNK_BYTES
+        await self._announce(batch.made, is_asked=False)
         acknowledged = []
-        for event in batch.events:
+        for event in itertools.chain.from_iterable(map(in_parts, batch.events)):
             kind = event.WhichOneof("event")
             assert kind is not None
             said = getattr(event, kind)

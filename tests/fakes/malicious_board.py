@@ -146,14 +146,19 @@ def announced(*paths: bytes, first: int = 1, kind: Any = wire.LOG_KIND_DATA, siz
     return Message(announced=wire.Announced(logs=logs))
 
 
-def batch(*events: wire.Event) -> Message:
-    """Events in order."""
-    return Message(batch=wire.Batch(events=events))
+def batch(*events: wire.Event, made: Message | None = None) -> Message:
+    """Events in order, behind logs that were `made`, as `announced` has them."""
+    return Message(batch=wire.Batch(events=events, made=made.announced.logs if made else ()))
 
 
-def started(handle: int = 1, generation: int = 1, offset: int = 0, reason: Any = wire.START_REASON_NEW) -> wire.Event:
-    """A log begins."""
-    return wire.Event(started=wire.Started(handle=handle, generation=generation, offset=offset, reason=reason))
+def started(
+    handle: int = 1, generation: int = 1, offset: int = 0, reason: Any = wire.START_REASON_NEW, **first: bytes
+) -> wire.Event:
+    """A log begins; with its first `data`, and with a `digest`, if these are there."""
+    said = wire.Started(handle=handle, generation=generation, offset=offset, reason=reason)
+    for name, value in first.items():
+        setattr(said, name, value)
+    return wire.Event(started=said)
 
 
 def chunk(data: bytes, offset: int = 0, handle: int = 1, generation: int = 1) -> wire.Event:

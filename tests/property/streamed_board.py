@@ -176,10 +176,9 @@ class StreamedBoard:
         # Whatever happens until the next turn happens while this look is under way.
         names = stream.next_look(self._now.monotonic)
         self._looking = (names, names.look()) if names else None
-        logs = [*found, *made]
-        said = self._released(stream) if any(map(stream.table.is_leaving, logs)) else []
-        said += messages.announced(logs)
-        return said + list(messages.batches(losses, PIECE_BYTES))
+        said = self._released(stream) if any(map(stream.table.is_leaving, [*found, *made])) else []
+        said += messages.announced(found)
+        return said + list(messages.batches(losses, PIECE_BYTES, made=made))
 
     def _sent(self, stream: FollowSession) -> list[wire.ServerMessage]:
         # About the order of the bytes of different logs nothing is promised.

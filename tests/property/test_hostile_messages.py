@@ -29,17 +29,19 @@ removed = st.builds(wire.Removed, handle=u32, generation=u64, sent=u64, size=u64
 loss = st.builds(wire.Loss, handle=u32, job=u32, reason=st.text(max_size=9), lost_bytes=u64, id=u64)
 events = st.one_of(
     st.builds(started, u32, u64, u64),
+    st.builds(started, u32, u64, u64, data=data, digest=data),
     st.builds(chunk, data, u64, u32, u64),
     st.builds(completed, data, u32, u64, size=u64),
     removed,
     loss.map(lambda m: wire.Event(loss=m)),
 )
 honest = [welcome(), job(), listed(), announced(GOOD), batch(started(), chunk(b"abc"), completed(b"abc"))]
+made = st.builds(announced, path, first=u32.filter(lambda first: first < 2**32 - 1))
 messages = st.one_of(
     st.sampled_from(honest),
     st.builds(welcome, st.sampled_from([0, 1, 2, 77]), u64, hostname=st.text(max_size=9)),
-    st.builds(announced, path, first=u32.filter(lambda first: first < 2**32 - 1)),
-    st.lists(events, max_size=4).map(lambda each: batch(*each)),
+    made,
+    st.builds(lambda each, made: batch(*each, made=made), st.lists(events, max_size=4), st.none() | made),
     st.lists(u32, max_size=4).map(lambda each: wire.ServerMessage(released=wire.Released(handles=each))),
 )
 

@@ -11,14 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Never
 
 from profagent.errors import ProtocolError
-from profagent.formats.names import display_text
+from profagent.formats.names import display_text, is_collection_name
 from profagent.link.messages import Chunk, Completed, FollowedLog, Loss, Received, Removed, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from profagent.link.messages import AnnouncedLog, Holding, JobStatus, LogEvent
 
+LARGEST_JOBS = 100_000
 LARGEST_LOGS = 4096
 LARGEST_PATH_BYTES = 1024
 LARGEST_CHUNK_BYTES = 256 << 10
@@ -35,6 +36,17 @@ def refuse(what: str) -> Never:
     raise ProtocolError(f"the board broke the protocol: {what}", hint="upgrade profagent on both ends")
 
 
+def check_job(status: JobStatus, jobs: Mapping[int, JobStatus]) -> None:
+    """Refuse what a board may not say of a JOB, given those that it told before, by handle."""
+    if not is_collection_name(status.name):
+        refuse(f"it names a JOB {display_text(status.name[:40])!r}")
+    known = jobs.get(status.handle)
+    if known is not None and known.name != status.name:
+        refuse(f"JOB handle {status.handle} changed its name")
+    if known is None and len(jobs) >= LARGEST_JOBS:
+        refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
+
+
 class LogTable:
     """The logs that are announced and not released."""
 
@@ -49,7 +61,7 @@ class LogTable:
     def __len__(self) -> int:
         return len(self._logs)
 
-    def announce(self, log: AnnouncedLog, jobs: Mapping[int, JobStatus]) -> FollowedLog:
+    def announce(self, log: AnnouncedLog, jobs: Mapping[int, JobStatus], *, is_asked: bool = True) -> FollowedLog:
         """A new log."""
         job = jobs.get(log.job)
         if job is None or log.handle == 0 or log.handle in self._logs:
@@ -63,7 +75,7 @@ class LogTable:
             refuse(f"{_shown(followed)} has two handles at a time")
         self._paths.add((job.name, log.path))
         self._logs[log.handle] = followed
-        if log.unasked:
+        if not is_asked:
             self._unasked.add(log.handle)
         return followed
 
@@ -95,19 +107,19 @@ class LogTable:
         """Whether logs of a JOB were passed over, and will be announced again."""
         return job in self._passed_over.values()
 
-    def take(self, event: LogEvent, jobs: Mapping[int, JobStatus]) -> Received | None:
-        """What an event says; None when it is passed over."""
+    def take(self, event: LogEvent, jobs: Mapping[int, JobStatus]) -> Sequence[Received]:
+        """What an event says, in parts; nothing when it is passed over."""
         log = self._logs.get(event.handle)
         if isinstance(event, Loss):
-            return self._lost(event, log, jobs)
+            return (self._lost(event, log, jobs),)
         if log is None:
             refuse(f"{type(event).__name__} names the unknown log handle {event.handle}")
         if event.handle in self._passed_over:
             if not isinstance(event, Removed):
-                return None
+                return ()
             if log.held is None:
                 self.forget(event.handle)
-                return None
+                return ()
             # What is held of it is an earlier file.
             event = replace(event, generation=log.held[0], sent=0)
         log = _moved(log, event)
@@ -115,7 +127,8 @@ class LogTable:
             self.forget(event.handle)
         else:
             self._logs[event.handle] = log
-        return Received(log.job, log, event)
+        received = Received(log.job, log, event)
+        return [received, *_with_it(log, event)] if isinstance(event, Started) else (received,)
 
     def _lost(self, loss: Loss, log: FollowedLog | None, jobs: Mapping[int, JobStatus]) -> Received:
         if loss.id:
@@ -149,7 +162,17 @@ def _started(log: FollowedLog, event: Started) -> FollowedLog:
     begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
     if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
         refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
-    return log._replace(generation=event.generation, offset=event.offset)
+    if len(event.data) > LARGEST_CHUNK_BYTES:
+        refuse(f"{_shown(log)} came in a chunk of {len(event.data)} bytes")
+    return log._replace(generation=event.generation, offset=event.offset + len(event.data))
+
+
+def _with_it(log: FollowedLog, event: Started) -> Iterator[Received]:
+    """What came with the start of a log."""
+    if event.data:
+        yield Received(log.job, log, Chunk(event.handle, event.generation, event.offset, event.data))
+    if event.digest:
+        yield Received(log.job, log, Completed(event.handle, event.generation, log.offset, event.digest))
 
 
 def _grown(log: FollowedLog, chunk: Chunk) -> FollowedLog:

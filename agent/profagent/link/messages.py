@@ -119,23 +119,24 @@ class JobStatus:
 
 
 class AnnouncedLog(NamedTuple):
-    """A log of which the board asks what the host holds; one that is `unasked` it takes to be new to the host."""
+    """A log that the board has."""
 
     handle: int
     job: int
     path: bytes
     snapshot: bool
     size: int
-    unasked: bool = False
 
 
 class Started(NamedTuple):
-    """Bytes of this generation follow from `offset`."""
+    """Bytes of this generation follow from `offset`; the first come with it, and a digest if there are no others."""
 
     handle: int
     generation: int
     offset: int
     reason: str
+    data: bytes = b""
+    digest: bytes = b""
 
 
 class Chunk(NamedTuple):
@@ -204,16 +205,17 @@ class JobsListed:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """A page of logs."""
+    """A page of logs of which the board asks what the host holds."""
 
     logs: tuple[AnnouncedLog, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events in order."""
+    """Logs that were `made`, which the board takes to be new to the host, and then events in order."""
 
     events: tuple[LogEvent, ...]
+    made: tuple[AnnouncedLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
-from profagent.formats.names import display_text, is_collection_name
+from profagent.formats.names import display_text
 from profagent.link import messages as m
-from profagent.link.logs import LogTable, refuse
+from profagent.link.logs import LogTable, check_job, refuse
 from profagent.link.messages import PROTOCOL, REMOVED, JobStatus
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from profagent.errors import DiskFullError, ProfagentError, UnsupportedBoardError
 
-LARGEST_JOBS = 100_000
 LARGEST_BATCH_BYTES = 4 << 20
 LARGEST_BATCH_EVENTS = 5_000
 ENTRIES_PER_MESSAGE = 1_000
@@ -110,6 +109,7 @@ class LinkSession:
         self._entered: dict[int, tuple[str, bool]] = {}  # what was last told of a JOB
         self._heard_of: set[str] = set()  # names of followed JOBs of which something was said
         self._pending: list[m.Received] = []
+        self._unanswered: tuple[m.Batch, float] | None = None  # of logs of which it is not known yet what is held
         self._pending_bytes = 0
         self._flush_at: float | None = None
         self.lag_bytes = 0  # what the board said last
@@ -177,7 +177,7 @@ class LinkSession:
             case m.Batch():
                 self._gather(message, now)
             case m.Announced():
-                self._announced(message)
+                self._announced(message.logs)
             case m.Released():
                 self._logs.forget(*message.handles)
             case m.Heartbeat():
@@ -198,10 +198,13 @@ class LinkSession:
             self._pending, self._pending_bytes, self._flush_at = [], 0, None
 
     def hold(self, holdings: Sequence[m.Holding]) -> None:
-        """The answer to LogsAnnounced."""
+        """The answer to LogsAnnounced. Raises ProtocolError as `receive` does."""
         answers = [holding for holding in holdings if self._logs.hold(holding)]
         for start in range(0, len(answers), ENTRIES_PER_MESSAGE):
             self._to_send.append(m.Holdings(tuple(answers[start : start + ENTRIES_PER_MESSAGE])))
+        if self._unanswered is not None:
+            (batch, now), self._unanswered = self._unanswered, None
+            self._gather(batch, now)
 
     def took(self, refused: Mapping[str, UnsupportedBoardError]) -> None:
         """What had arrived is taken, and nothing more is wanted of JOBs that are of another SoC.
@@ -313,7 +316,11 @@ class LinkSession:
             self._events.append(m.Remark("caught up with the board"))
 
     def _gather(self, batch: m.Batch, now: float) -> None:
-        events = [each for event in batch.events if (each := self._logs.take(event, self._jobs))]
+        if batch.made:
+            self._unanswered = replace(batch, made=()), now
+            self._announced(batch.made, is_asked=False)
+            return
+        events = [each for event in batch.events for each in self._logs.take(event, self._jobs)]
         if events and not self._pending:
             self._flush_at = now + self._gather_s
         self._pending += events
@@ -322,8 +329,8 @@ class LinkSession:
         if self._pending_bytes >= LARGEST_BATCH_BYTES or len(self._pending) >= LARGEST_BATCH_EVENTS:
             self.flush()
 
-    def _announced(self, page: m.Announced) -> None:
-        logs = tuple(self._logs.announce(log, self._jobs) for log in page.logs)
+    def _announced(self, announced: Sequence[m.AnnouncedLog], *, is_asked: bool = True) -> None:
+        logs = tuple(self._logs.announce(log, self._jobs, is_asked=is_asked) for log in announced)
         self._heard_of |= {log.job for log in logs}
         # What is held of a log is known when all that came of it under an earlier handle has been handed on.
         pending = {(each.job, each.log.path) for each in self._pending if each.log is not None}
@@ -339,13 +346,7 @@ class LinkSession:
 
     def _checked(self, status: JobStatus) -> JobStatus:
         """The status, which cannot say that all has come while some was passed over."""
-        if not is_collection_name(status.name):
-            refuse(f"it names a JOB {display_text(status.name[:40])!r}")
-        known = self._jobs.get(status.handle)
-        if known is not None and known.name != status.name:
-            refuse(f"JOB handle {status.handle} changed its name")
-        if known is None and len(self._jobs) >= LARGEST_JOBS:
-            refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
+        check_job(status, self._jobs)
         if status.caught_up and self._logs.awaits(status.name):
             status = replace(status, caught_up=False)  # the board says it anew once they are announced again
         self._jobs[status.handle] = status

@@ -308,7 +308,7 @@ def _announced(log: pb.AnnouncedLog) -> m.AnnouncedLog:
         raise ProtocolError(
             f"the board broke the protocol: log kind {log.kind} is not known", hint="upgrade profagent on the host"
         )
-    return m.AnnouncedLog(log.handle, log.job, log.path, log.kind == pb.LOG_KIND_SNAPSHOT, log.size, log.unasked)
+    return m.AnnouncedLog(log.handle, log.job, log.path, log.kind == pb.LOG_KIND_SNAPSHOT, log.size)
 
 
 def _event(event: pb.Event) -> m.LogEvent | None:
@@ -316,7 +316,7 @@ def _event(event: pb.Event) -> m.LogEvent | None:
         case "started":
             e = event.started
             reason = _REASONS.get(e.reason, "unknown")
-            return m.Started(e.handle, e.generation, e.offset, reason)
+            return m.Started(e.handle, e.generation, e.offset, reason, e.data, e.digest)
         case "chunk":
             c = event.chunk
             return m.Chunk(c.handle, c.generation, c.offset, c.data)
@@ -352,20 +352,20 @@ def _entries(said: Sequence[T]) -> Sequence[T]:
     return said
 
 
-def _announced_page(page: pb.Announced) -> m.Announced:
-    return m.Announced(tuple(_announced(log) for log in _entries(page.logs)))
+def _announced_logs(logs: Sequence[pb.AnnouncedLog]) -> tuple[m.AnnouncedLog, ...]:
+    return tuple(_announced(log) for log in _entries(logs))
 
 
 def _batch(batch: pb.Batch) -> m.Batch:
     events = (_event(event) for event in _entries(batch.events))
-    return m.Batch(tuple(event for event in events if event is not None))
+    return m.Batch(tuple(event for event in events if event is not None), _announced_logs(batch.made))
 
 
 _READERS: dict[str, Callable[[Any], m.ServerMessage]] = {
     "welcome": _welcome,
     "job_status": job_from_wire,
     "jobs_listed": lambda _: m.JobsListed(),
-    "announced": _announced_page,
+    "announced": lambda page: m.Announced(_announced_logs(page.logs)),
     "batch": _batch,
     "released": lambda released: m.Released(tuple(_entries(released.handles))),
     "heartbeat": _heartbeat,

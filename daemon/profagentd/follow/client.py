@@ -172,9 +172,8 @@ class ClientStream:
         done = [
             await self._tell_jobs(),
             await self._tell_losses(),
-            await self._announce(),
             await self._tell_released(RELEASE_S),
-            await self._send_logs(),
+            await self._tell_logs(),
         ]
         if not any(done):
             caught_up = self._session.take_caught_up()
@@ -214,30 +213,34 @@ class ClientStream:
             await self._write(wire.ServerMessage(released=released))
         return True
 
-    async def _announce(self) -> bool:
+    async def _tell_logs(self) -> bool:
+        """Announce logs, in their order, and send what is due of them."""
         made = self._session.take_made(self._clock.monotonic())
-        await self._announce_logs(made)
+        await self._tell_left(made)
         names = self._session.next_look(self._clock.monotonic())
         if names is None:
-            return bool(made)
+            return await self._send_logs(made)
+        await self._say(messages.batches((), made=made))
         page = await _in_time(names.following.job.place.root, names.look)
         logs, losses = self._session.looked(names, page, moment(self._clock))
-        await self._announce_logs(logs)
+        await self._tell_left(logs)
+        await self._say(messages.announced(logs))
         await self._say(messages.batches(losses))
+        await self._send_logs()
         return True
 
-    async def _announce_logs(self, logs: Sequence[Log]) -> None:
+    async def _tell_left(self, logs: Sequence[Log]) -> None:
+        """A log has one handle at a time: the client is told of the end of earlier ones."""
         if any(map(self._session.table.is_leaving, logs)):
             await self._tell_released()
-        await self._say(messages.announced(logs))
 
-    async def _send_logs(self) -> bool:
+    async def _send_logs(self, made: Sequence[Log] = ()) -> bool:
         now = moment(self._clock)
         tasks = self._session.take_read_tasks(TURN_LOGS, now.monotonic)
         if not tasks:
-            return False
+            return await self._say(messages.batches((), made=made))
         steps = await _in_time(tasks[0].place.root, partial(read_batch, tasks, now, self._site.quota.read_bytes))
-        await self._say(messages.batches(self._events(tasks, steps)))
+        await self._say(messages.batches(self._events(tasks, steps), made=made))
         self._deliver()
         return True
 

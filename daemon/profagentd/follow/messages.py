@@ -81,14 +81,22 @@ def _profiling(found: Profiling) -> wire.Profiling:
 
 
 def announced(logs: Sequence[Log]) -> Iterator[wire.ServerMessage]:
-    """Logs that the client is asked about, or that come unasked."""
-    for start in range(0, len(logs), PAGE_ENTRIES):
+    """Logs that the client is asked about."""
+    for page in _pages(logs):
         message = wire.ServerMessage()
-        for log in logs[start : start + PAGE_ENTRIES]:
-            said = message.announced.logs.add()
-            said.handle, said.job, said.path, said.size = log.handle, log.job, log.path, log.size
-            said.kind, said.unasked = wire.LogKind.ValueType(log.kind), log.unasked
+        _put_logs(page, message.announced.logs)
         yield message
+
+
+def _pages(logs: Sequence[Log]) -> Iterator[Sequence[Log]]:
+    return (logs[start : start + PAGE_ENTRIES] for start in range(0, len(logs), PAGE_ENTRIES))
+
+
+def _put_logs(logs: Iterable[Log], announced_logs: Any) -> None:
+    for log in logs:
+        said = announced_logs.add()
+        said.handle, said.job, said.path, said.size = log.handle, log.job, log.path, log.size
+        said.kind = wire.LogKind.ValueType(log.kind)
 
 
 def heartbeat(now: Moment, free_bytes: Iterable[int], lag_bytes: int) -> wire.ServerMessage:
@@ -110,22 +118,47 @@ def _rss_bytes() -> int:
         return 0
 
 
-def batches(events: Iterable[Event], largest_bytes: int = CHUNK_BYTES) -> Iterator[wire.ServerMessage]:
-    """The events in order, in messages with so many bytes of logs at most, or one chunk."""
+def batches(
+    events: Iterable[Event], largest_bytes: int = CHUNK_BYTES, *, made: Sequence[Log] = ()
+) -> Iterator[wire.ServerMessage]:
+    """Logs that were made, then the events in order, in messages with so many bytes of logs at most, or one chunk."""
     message, size, count = wire.ServerMessage(), 0, 0
+    for page in _pages(made):
+        if count:
+            yield message
+            message = wire.ServerMessage()
+        _put_logs(page, message.batch.made)
+        count = 1
     add = message.batch.events.add
+    started: wire.Started | None = None  # the last of them, if it is one
     for event in events:
         weight = len(event.data) if isinstance(event, Chunk) else 0
         if count and (size + weight > largest_bytes or count >= PAGE_ENTRIES):
             yield message
-            message, size, count = wire.ServerMessage(), 0, 0
+            message, size, count, started = wire.ServerMessage(), 0, 0, None
             add = message.batch.events.add
-        # Filled in where it stands: one that is made apart and put in is copied, which costs thrice as much.
-        _PUT[type(event)](event, add())
         size += weight
+        if started and _goes_with(event, started):
+            continue
+        # Filled in where it stands: one that is made apart and put in is copied, which costs thrice as much.
+        event_said = add()
+        _PUT[type(event)](event, event_said)
+        started = event_said.started if isinstance(event, Started) else None
         count += 1
     if count:
         yield message
+
+
+def _goes_with(event: Event, started: wire.Started) -> bool:
+    """Put the first bytes of a log, or its end, into what begins it; False for anything else."""
+    is_over = event.handle != started.handle or bool(started.digest)
+    if isinstance(event, Chunk) and not (is_over or started.data):
+        started.data = event.data
+        return True
+    if isinstance(event, Completed) and not is_over:
+        started.digest = event.digest
+        return True
+    return False
 
 
 def kept_losses(losses: Iterable[KeptLoss], session: FollowSession) -> Iterator[wire.ServerMessage]:

@@ -17,9 +17,10 @@ both versions in the text; a different minor never is: receivers ignore fields, 
 do not know. What a peer may use beyond version 1.0 is named in Description.capabilities.
 
 Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
-1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings, Acknowledge, Select and Released hold at most 1,000
-entries each. At most 4,096 logs of a stream are announced and not yet released at a time. Whoever exceeds a limit
-has its stream closed with RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
+1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings,
+Acknowledge, Select and Released hold at most 1,000 entries each, a Batch of either kind. At most 4,096 logs of a
+stream are announced and not yet released at a time. Whoever exceeds a limit has its stream closed with
+RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
 """
 
 import builtins
@@ -1063,10 +1064,11 @@ global___Select = Select
 @typing.final
 class Announced(google.protobuf.message.Message):
     """Logs of which the server asks: what do you hold? Every log starts so, whether old, new, or changed again after it
-    was released. The server sends no byte of it before the answer, if it is not `unasked`.
+    was released, but for those that come with a Batch. The server sends no byte of it before the answer.
 
-    Logs of one JOB are announced in an order, since the first Select of the JOB in the stream. What is said to come
-    before something is in an earlier message, or in the same one and before it in the list. It may be released by then.
+    Logs of one JOB are announced in an order, since the first Select of the JOB in the stream, here or in a Batch. What
+    is said to come before something is in an earlier message, or in the same one and before it in the list. It may be
+    released by then.
 
     - Before a data log come the small files with which it is read, of those that stood when it was made: `simulated`,
       `info.json.<device>`, `data/<model>.<id>.net.info` and `data/<model>.<id>.layer.info`, by the data log's own name.
@@ -1100,7 +1102,6 @@ class AnnouncedLog(google.protobuf.message.Message):
     PATH_FIELD_NUMBER: builtins.int
     KIND_FIELD_NUMBER: builtins.int
     SIZE_FIELD_NUMBER: builtins.int
-    UNASKED_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """Names the log from here to its release. Handles are not used twice in a stream."""
     job: builtins.int
@@ -1112,12 +1113,6 @@ class AnnouncedLog(google.protobuf.message.Message):
     kind: global___LogKind.ValueType
     size: builtins.int
     """Size when it was announced. It may be wrong by the time it is read."""
-    unasked: builtins.bool
-    """The log was made while its JOB was followed, so the client is taken to hold nothing of it: what follows comes as
-    after an empty Holding, and that is not waited for. A client that does hold something, or wants nothing, answers
-    all the same, and passes over what comes of the handle: the server releases it, and, unless the answer was `skip`,
-    announces the log anew under another handle, which is not `unasked`.
-    """
     def __init__(
         self,
         *,
@@ -1126,16 +1121,15 @@ class AnnouncedLog(google.protobuf.message.Message):
         path: builtins.bytes = ...,
         kind: global___LogKind.ValueType = ...,
         size: builtins.int = ...,
-        unasked: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["handle", b"handle", "job", b"job", "kind", b"kind", "path", b"path", "size", b"size", "unasked", b"unasked"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["handle", b"handle", "job", b"job", "kind", b"kind", "path", b"path", "size", b"size"]) -> None: ...
 
 global___AnnouncedLog = AnnouncedLog
 
 @typing.final
 class Holdings(google.protobuf.message.Message):
-    """One answer for each announced log, in any order and in any number of messages; none is needed for an `unasked` log of
-    which nothing is held.
+    """One answer for each announced log, in any order and in any number of messages; none is needed for one of `Batch.made`
+    of which nothing is held.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1163,7 +1157,7 @@ class Holding(google.protobuf.message.Message):
     PREFIX_DIGEST_FIELD_NUMBER: builtins.int
     handle: builtins.int
     skip: builtins.bool
-    """The client does not want this log. The handle is over with this answer; one of an `unasked` log when it is told in
+    """The client does not want this log. The handle is over with this answer; one of `Batch.made` when it is told in
     Released.
     """
     generation: builtins.int
@@ -1193,14 +1187,24 @@ class Batch(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: builtins.int
+    MADE_FIELD_NUMBER: builtins.int
     @property
     def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Event]: ...
+    @property
+    def made(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AnnouncedLog]:
+        """Announced before these events: logs that were made while their JOB was followed, so the client is taken to hold
+        nothing of them: what follows comes as after an empty Holding, and that is not waited for. A client that does hold
+        something of one, or wants nothing, answers all the same, and passes over what comes of the handle: the server
+        releases it, and, unless the answer was `skip`, announces the log anew under another handle, and asks.
+        """
+
     def __init__(
         self,
         *,
         events: collections.abc.Iterable[global___Event] | None = ...,
+        made: collections.abc.Iterable[global___AnnouncedLog] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["events", b"events"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["events", b"events", "made", b"made"]) -> None: ...
 
 global___Batch = Batch
 
@@ -1248,6 +1252,8 @@ class Started(google.protobuf.message.Message):
     GENERATION_FIELD_NUMBER: builtins.int
     OFFSET_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    DATA_FIELD_NUMBER: builtins.int
+    DIGEST_FIELD_NUMBER: builtins.int
     handle: builtins.int
     generation: builtins.int
     """The generation that the client named when its prefix is the file's; else one more, with `offset` 0: what the
@@ -1255,6 +1261,10 @@ class Started(google.protobuf.message.Message):
     """
     offset: builtins.int
     reason: global___StartReason.ValueType
+    data: builtins.bytes
+    """The first of these bytes, where they come with it, as in a Chunk."""
+    digest: builtins.bytes
+    """Where the log is complete with them: the digest of all bytes from 0 on, as in a Completed."""
     def __init__(
         self,
         *,
@@ -1262,8 +1272,10 @@ class Started(google.protobuf.message.Message):
         generation: builtins.int = ...,
         offset: builtins.int = ...,
         reason: global___StartReason.ValueType = ...,
+        data: builtins.bytes = ...,
+        digest: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["generation", b"generation", "handle", b"handle", "offset", b"offset", "reason", b"reason"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "digest", b"digest", "generation", b"generation", "handle", b"handle", "offset", b"offset", "reason", b"reason"]) -> None: ...
 
 global___Started = Started
 

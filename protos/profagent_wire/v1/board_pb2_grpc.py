@@ -69,9 +69,9 @@ class BoardServicer(object):
         later a JobStatus whenever a JOB appears or its state changes
         Select (JOBs to follow)          →
         ←    Announced (logs of a selected JOB, in pages, as they are found)
-        Holdings (one for each of them,  →
-        but for those that come unasked)
-        ←    Batch of Started, Chunk, Completed, Removed, Loss
+        Holdings (one for each of them)  →
+        ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs that are
+        made meanwhile
         Acknowledge                      →
         ←    Released (the handles that are over)
         Heartbeat                        ↔    Heartbeat

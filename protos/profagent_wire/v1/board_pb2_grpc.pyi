@@ -17,9 +17,10 @@ both versions in the text; a different minor never is: receivers ignore fields, 
 do not know. What a peer may use beyond version 1.0 is named in Description.capabilities.
 
 Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
-1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings, Acknowledge, Select and Released hold at most 1,000
-entries each. At most 4,096 logs of a stream are announced and not yet released at a time. Whoever exceeds a limit
-has its stream closed with RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
+1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings,
+Acknowledge, Select and Released hold at most 1,000 entries each, a Batch of either kind. At most 4,096 logs of a
+stream are announced and not yet released at a time. Whoever exceeds a limit has its stream closed with
+RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
 """
 
 import abc
@@ -65,9 +66,9 @@ class BoardStub:
                                             later a JobStatus whenever a JOB appears or its state changes
       Select (JOBs to follow)          →
                                        ←    Announced (logs of a selected JOB, in pages, as they are found)
-      Holdings (one for each of them,  →
-        but for those that come unasked)
-                                       ←    Batch of Started, Chunk, Completed, Removed, Loss
+      Holdings (one for each of them)  →
+                                       ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs that are
+                                            made meanwhile
       Acknowledge                      →
                                        ←    Released (the handles that are over)
       Heartbeat                        ↔    Heartbeat
@@ -118,9 +119,9 @@ class BoardAsyncStub:
                                             later a JobStatus whenever a JOB appears or its state changes
       Select (JOBs to follow)          →
                                        ←    Announced (logs of a selected JOB, in pages, as they are found)
-      Holdings (one for each of them,  →
-        but for those that come unasked)
-                                       ←    Batch of Started, Chunk, Completed, Removed, Loss
+      Holdings (one for each of them)  →
+                                       ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs that are
+                                            made meanwhile
       Acknowledge                      →
                                        ←    Released (the handles that are over)
       Heartbeat                        ↔    Heartbeat
@@ -177,9 +178,9 @@ class BoardServicer(metaclass=abc.ABCMeta):
                                                 later a JobStatus whenever a JOB appears or its state changes
           Select (JOBs to follow)          →
                                            ←    Announced (logs of a selected JOB, in pages, as they are found)
-          Holdings (one for each of them,  →
-            but for those that come unasked)
-                                           ←    Batch of Started, Chunk, Completed, Removed, Loss
+          Holdings (one for each of them)  →
+                                           ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs that are
+                                                made meanwhile
           Acknowledge                      →
                                            ←    Released (the handles that are over)
           Heartbeat                        ↔    Heartbeat

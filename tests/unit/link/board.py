@@ -48,8 +48,9 @@ def log(handle: int = 7, path: bytes = b"data/acl_api.0.m.0", *, snapshot: bool 
     return AnnouncedLog(handle, job, path, snapshot, size=0)
 
 
-def unasked(handle: int = 7, path: bytes = b"data/acl_api.0.m.0") -> AnnouncedLog:
-    return log(handle, path)._replace(unasked=True)
+def unasked(*events: LogEvent, handle: int = 7) -> Batch:
+    """A log that was made, and what comes with it."""
+    return Batch(events, (log(handle),))
 
 
 def chunk(data: bytes, offset: int = 0, *, handle: int = 7, generation: int = 1) -> Chunk:

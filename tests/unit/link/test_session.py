@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,6 +12,7 @@ from profagent.link.logs import LARGEST_CHUNK_BYTES, LARGEST_KEPT_LOSSES, LARGES
 from profagent.link.messages import (
     Announced,
     Arrived,
+    Batch,
     Clocks,
     Completed,
     Goodbye,
@@ -319,6 +320,7 @@ def test_the_first_message_is_welcome() -> None:
         Announced((log(0),)),
         Announced((log(8), log(8))),
         Announced((log(8), log(9))),
+        Batch((), (log(8), log(8))),
         Announced((log(8, b"x" * 1025),)),
         Announced(tuple(log(handle, b"%d" % handle) for handle in range(100, 101 + LARGEST_LOGS))),
         batch(*(Loss(0, 1, "disk-full", "", 0, number) for number in range(1, LARGEST_KEPT_LOSSES + 2))),
@@ -340,6 +342,7 @@ def test_a_message_that_breaks_the_contract_is_refused(message: ServerMessage) -
         Started(7, 1, 0, "same"),
         Started(7, 2, 5, "different"),
         Started(7, 2**63, 0, "different"),
+        Started(7, 2, 0, "different", b"a" * (LARGEST_CHUNK_BYTES + 1)),
         Completed(7, 1, 1, b""),
         Completed(7, 2, 0, b""),
     ],
@@ -368,23 +371,45 @@ CAUGHT_UP = replace(STATUS, caught_up=True)
 def contested(holding: Holding = HELD) -> LinkSession:
     """A session to which log 7 came unasked, though it is held or not wanted; the board does not know that yet."""
     made = listed()
-    receive(made, Announced((unasked(),)))
+    receive(made, unasked(*SENT))
     made.hold([holding])
+    made.flush()
     assert told(made) == [Holdings((holding,))]
-    assert arrived(made, *SENT) == []
     return made
 
 
-def offsets(events: list[Received]) -> list[tuple[int, int]]:
+def offsets(events: Sequence[Received]) -> list[tuple[int, int]]:
     return [(each.log.generation, each.log.offset) for each in events if each.log]
 
 
 def test_an_unasked_log_of_which_nothing_is_held_is_taken_without_an_answer() -> None:
     made = listed()
-    receive(made, Announced((unasked(),)))
+    assert [type(each) for each in receive(made, unasked(*SENT))] == [LogsAnnounced]
     made.hold([Holding(7)])
-    assert told(made) == []
-    assert offsets(arrived(made, *SENT)) == [(1, 0), (1, 3), (1, 3)]
+    made.flush()
+    [event] = told(made)
+    assert isinstance(event, Arrived)
+    assert offsets(event.events) == [(1, 0), (1, 3), (1, 3)]
+
+
+def test_what_comes_with_the_start_of_a_log_is_told_as_what_comes_after_it() -> None:
+    made = listed()
+    receive(made, Announced((log(),)))
+    made.hold([Holding(7)])
+    events = arrived(made, Started(7, 1, 0, "new", b"abc", b"digest"))
+    assert [each.event for each in events[1:]] == [chunk(b"abc"), Completed(7, 1, 3, b"digest")]
+    assert {each.log.offset for each in events if each.log} == {3}
+    assert offsets(arrived(made, chunk(b"d", 3))) == [(1, 4)]
+
+
+def test_what_comes_of_a_log_before_it_is_known_what_is_held_is_dropped_with_its_stream() -> None:
+    made = listed()
+    receive(made, unasked(*SENT))
+    made.lost(UnreachableError("gone", hint="wait"), NOW)
+    made.tick(NOW + LONGEST_DELAY_S)
+    made.hold([Holding(7)])
+    made.flush()
+    assert not any(isinstance(each, Arrived) for each in told(made))
 
 
 def test_an_unasked_log_of_which_something_is_held_is_passed_over_until_it_is_announced_again() -> None:
@@ -400,7 +425,7 @@ def test_an_unasked_log_of_which_something_is_held_is_passed_over_until_it_is_an
 def test_an_unasked_log_that_is_not_wanted_is_passed_over_until_it_is_over(end: ServerMessage) -> None:
     made = contested(SKIPPED)
     assert receive(made, end) == []
-    assert len(receive(made, Announced((unasked(8),)))) == 1
+    assert len(receive(made, unasked(handle=8))) == 1
 
 
 @pytest.mark.parametrize("size", [120, 3])
