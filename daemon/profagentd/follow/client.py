@@ -188,8 +188,10 @@ class ClientStream:
         self._spoke = self._clock.monotonic()
 
     async def _tell_jobs(self) -> bool:
-        due = self._session.take_statuses()
-        await self._say(messages.batches(self._session.take_losses()))
+        due, losses = self._session.take_statuses(), self._session.take_losses()
+        if not (due or losses):
+            return False
+        await self._say(messages.batches(losses))
         if any(following.is_over for following in due):
             await self._tell_released()
         return await self._say(map(messages.job_status, due))
