@@ -138,6 +138,8 @@ def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Fut
     def settle(value: Any, error: BaseException | None) -> None:
         if not result.done():
             result.set_exception(error) if error else result.set_result(value)
+        elif _LATE.get(root) is result:
+            del _LATE[root]
 
     def run() -> None:
         value, failure = None, None
@@ -162,19 +164,24 @@ async def in_time(root: bytes, work: Callable[..., T], *arguments: Any, patience
     if is_late(root):
         raise NoAnswerError(errno.ETIMEDOUT, "it has not answered for long")
     result = on_disk(root, work, *arguments)
-    await asyncio.wait({result}, timeout=patience_s)
-    if not result.done():
-        _LATE[root] = result
-        result.add_done_callback(asyncio.Future.exception)  # nobody waits for what it raises
-        _LOGGER.warning("%s does not answer: what is there waits", os.fsdecode(root))
-        raise NoAnswerError(errno.ETIMEDOUT, f"it did not answer within {patience_s:g} s")
-    return result.result()
+
+    def give_up() -> None:
+        if not result.done():
+            _LATE[root] = result
+            _LOGGER.warning("%s does not answer: what is there waits", os.fsdecode(root))
+            result.set_exception(NoAnswerError(errno.ETIMEDOUT, f"it did not answer within {patience_s:g} s"))
+
+    timer = asyncio.get_running_loop().call_later(patience_s, give_up)
+    try:
+        return await result
+    finally:
+        timer.cancel()
 
 
 def is_late(root: bytes) -> bool:
     """Whether work that was to be done in time has still not ended."""
     late = _LATE.get(root)
-    return late is not None and not late.done() and not late.get_loop().is_closed()
+    return late is not None and not late.get_loop().is_closed()
 
 
 class _Pool:

@@ -168,7 +168,7 @@ class ClientStream:
     # Parts of a turn
 
     async def _turn(self) -> bool:
-        """Do a little of everything that is due; whether there was anything."""
+        """Do a little of everything that is due; whether there may be more."""
         done = [
             await self._tell_jobs(),
             await self._tell_losses(),
@@ -216,7 +216,7 @@ class ClientStream:
         return True
 
     async def _tell_logs(self) -> bool:
-        """Announce logs, in their order, and send what is due of them."""
+        """Announce logs, in their order, and send what is due of them; whether more is due."""
         made = self._session.take_made(self._clock.monotonic())
         await self._tell_left(made)
         names = self._session.next_look(self._clock.monotonic())
@@ -240,11 +240,12 @@ class ClientStream:
         now = moment(self._clock)
         tasks = self._session.take_read_tasks(TURN_LOGS, now.monotonic)
         if not tasks:
-            return await self._say(messages.batches((), made=made))
+            await self._say(messages.batches((), made=made))
+            return False
         steps = await _in_time(tasks[0].place.root, partial(read_batch, tasks, now, self._site.quota.read_bytes))
         await self._say(messages.batches(self._events(tasks, steps), made=made))
         self._deliver()
-        return True
+        return self._session.table.has_ready
 
     def _events(self, tasks: Sequence[ReadTask], steps: Sequence[Step]) -> list[Event]:
         table = self._session.table

@@ -145,6 +145,11 @@ class LogTable:
         elif log.turn is Turn.TAKEN:
             log.turn = Turn.AGAIN
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether it is the turn of some log."""
+        return bool(self._ready)
+
     def take_ready(self, limit: int, now: float) -> list[Log]:
         """Logs whose turn it is, at most `limit`, or as much as one stream may read in a turn.
 
