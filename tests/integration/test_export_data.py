@@ -15,6 +15,7 @@ import duckdb
 import pytest
 
 from profagent.export.parquet import _COUNTS, _FRACTIONS, _WHOLE, VIEWS
+from profagent.ingest.local import list_job
 from tests.integration.board import simulated
 from tests.integration.host import profagent
 from tests.integration.rows import query
@@ -185,6 +186,14 @@ def test_a_job_that_is_imported_anew_leaves_no_file_of_its_earlier_export(tmp_pa
     files = {file.relative_to(tmp_path) for file in tmp_path.glob("lake/**/*.parquet")}
     assert before < files
     assert len(files) == 2 * len(before)
+
+
+def test_what_is_exported_into_a_job_is_nothing_odd_to_its_next_import(tmp_path: Path) -> None:
+    job = simulated(tmp_path, 2, model="mobilenetv2")
+    for form in ("parquet", "sqlite", "trace"):
+        ran(form, job)
+    assert {"parquet", "exports", "trace"} < {each.name for each in job.iterdir()}
+    assert list_job(job).others == ()
 
 
 def test_copied_jobs_are_told_apart_by_their_names(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from profagent.errors import StoreError, UsageError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ
 from profagent.ingest.decoder import source_named
-from profagent.ingest.local import require_job
+from profagent.ingest.local import OUTPUT_FOLDERS, require_job
 from profagent.link.messages import JOB_SOURCE
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import FILE_NAME, event_counts, fetched_one, reading
@@ -210,6 +210,7 @@ def job_database(directory: Path) -> Path:
 
 def own_folder(directory: Path, name: str) -> Path:
     """A folder of ours in a JOB directory, made where it is missing. StoreError, also where a link stands there."""
+    assert name in OUTPUT_FOLDERS, "else the next import takes it for something that is not the JOB's"
     folder = directory / name
     _refuse_link(folder)
     try:

@@ -156,7 +156,7 @@ class JobRecords:
 
 
 # Folders that the vendor's commands, and ours, make inside a JOB.
-OUTPUT_FOLDERS = frozenset({"sqlite", "timeline", "summary", "trace", "log"})
+OUTPUT_FOLDERS = frozenset({"sqlite", "timeline", "summary", "trace", "log", "parquet", "exports"})
 CHUNK_BYTES = 256 << 10
 # For decoding alone; a multiple of every record's size, and all that is read of a small file.
 READ_BYTES = 4 << 20

@@ -297,9 +297,11 @@ def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:
         return ProtocolError(f"the board at {address} broke the protocol: {details}", hint=UPGRADE)
     if error.code() in _FINAL_CODES:
         return ProtocolError(f"the board at {address} refused: {details}", hint=UPGRADE)
-    if _NO_HOST.search(details):
-        return UnreachableError.unresolved(address)
-    return UnreachableError.at(address, _plain(details))
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        hint = "end another profagent that follows the board; until then it is tried again"
+        return UnreachableError(f"the board at {address} has no room: {details}", hint=hint)
+    is_unresolved = _NO_HOST.search(details)
+    return UnreachableError.unresolved(address) if is_unresolved else UnreachableError.at(address, _plain(details))
 
 
 def _plain(details: str) -> str:

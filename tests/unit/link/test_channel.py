@@ -208,3 +208,11 @@ async def test_a_daemon_that_is_not_trusted_is_refused(credentials: grpc.ServerC
                 await Channel("there", opened, print).describe()
     finally:
         await server.stop(None)
+
+
+def test_a_board_that_has_no_room_is_not_taken_for_one_that_is_not_there() -> None:
+    nothing = grpc.aio.Metadata()
+    error = grpc.aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, nothing, nothing, "64 streams are open already")
+    told = _translated(error, "euler")
+    assert str(told) == "the board at euler has no room: 64 streams are open already"
+    assert "end another profagent" in told.hint
