@@ -22,8 +22,10 @@ from profagentd.sources.files import Place
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from profagentd.follow.log import Log
+    from profagentd.follow.reading import ReadTask, Step
     from profagentd.follow.session import Look
     from profagentd.sources.walk import Page
 
@@ -50,7 +52,9 @@ class StreamedBoard:
         self._quota = Quota()
         self.skew = 0  # how many logs whose turn it is wait for others
         self.piece_bytes = CHUNK_BYTES  # of logs that have their turns together, at most
-        self._looking: tuple[Look, Page] | None = None  # a look that is under way, and what it will tell
+        # What is under way, and what it will tell: a look, and a reading of logs, with those that were made before it.
+        self._looking: tuple[Look, Page] | None = None
+        self._reading: tuple[list[Log], list[ReadTask], list[Step]] | None = None
         self._deliveries = AckTracker((CONSUMER,), None)
 
     @property
@@ -61,7 +65,7 @@ class StreamedBoard:
     def open(self) -> list[wire.ServerMessage]:
         """A client has come, to this daemon or to a new one: it keeps nothing; its first messages."""
         self._quota = Quota()
-        self._stream, self._looking = FollowSession(self._quota), None
+        self._stream, self._looking, self._reading = FollowSession(self._quota), None, None
         if self._is_known and self._job.state is not JobState.REMOVED:
             self._stream.job_changed_state(self._job)
         version = messages.protocol()
@@ -151,10 +155,11 @@ class StreamedBoard:
         stream = self._stream
         assert stream is not None, "nobody follows"
         self.pass_time(TICK_S)
-        said = [*self._statuses(stream), *self._announced(stream), *self._sent(stream)]
+        said = [*self._sent(stream), *self._found(stream), *self._statuses(stream)]
+        said += self._begin(stream)
         said += self._released(stream)
-        if said or self._looking:
-            return said or self.turn()
+        if said or self._looking or self._reading:
+            return said or [messages.heartbeat(self._now, (), stream.table.lag_bytes)]
         return [messages.job_status(each, caught_up=True) for each in stream.take_caught_up()]
 
     def _released(self, stream: FollowSession) -> list[wire.ServerMessage]:
@@ -169,30 +174,37 @@ class StreamedBoard:
             said += self._released(stream)
         return said + [messages.job_status(each) for each in due]
 
-    def _announced(self, stream: FollowSession) -> list[wire.ServerMessage]:
-        names, page = self._looking or (None, None)
-        found, losses = stream.looked(names, page, self._now) if names and page else ([], [])
-        made = stream.take_made(self._now.monotonic)
-        # Whatever happens until the next turn happens while this look is under way.
-        names = stream.next_look(self._now.monotonic)
-        self._looking = (names, names.look()) if names else None
-        said = self._released(stream) if any(map(stream.table.is_leaving, [*found, *made])) else []
-        said += messages.announced(found)
-        return said + list(messages.batches(losses, PIECE_BYTES, made=made))
-
-    def _sent(self, stream: FollowSession) -> list[wire.ServerMessage]:
+    def _begin(self, stream: FollowSession) -> list[wire.ServerMessage]:
+        """Begin to read and to look: whatever happens until the next turn happens while that is under way."""
+        made, names = stream.take_made(self._now.monotonic), stream.next_look(self._now.monotonic)
+        said = self._left(stream, made)
         # About the order of the bytes of different logs nothing is promised.
         due = stream.take_read_tasks(DUE_LOGS, self._now.monotonic)
         first = self.skew % len(due) if due else 0
         turns = [*due[first:], *due[:first]][:LOGS_AT_A_TIME]
         stream.table.put_back(turn.log for turn in due if turn not in turns)
-        steps = read_batch(turns, self._now, self.piece_bytes)
+        if turns or made:
+            self._reading = made, turns, read_batch(turns, self._now, self.piece_bytes)
+        self._looking = (names, names.look()) if names else None
+        return said
+
+    def _left(self, stream: FollowSession, logs: Sequence[Log]) -> list[wire.ServerMessage]:
+        return self._released(stream) if any(map(stream.table.is_leaving, logs)) else []
+
+    def _found(self, stream: FollowSession) -> list[wire.ServerMessage]:
+        if self._looking is None:
+            return []
+        found, losses = stream.looked(*self._looking, self._now)
+        self._looking = None
+        return [*self._left(stream, found), *messages.announced(found), *messages.batches(losses, PIECE_BYTES)]
+
+    def _sent(self, stream: FollowSession) -> list[wire.ServerMessage]:
+        made, turns, steps = self._reading or ([], [], [])
+        self._reading = None
         stream.table.put_back(turn.log for turn in turns[len(steps) :])
-        events = [
-            event for turn, step in zip(turns, steps, strict=False) for event in stream.table.stepped(turn.log, step)
-        ]
+        events = [event for turn, step in zip(turns, steps, strict=False) for event in stream.stepped(turn.log, step)]
         self._deliver(stream)
-        return list(messages.batches(events, PIECE_BYTES))
+        return list(messages.batches(events, PIECE_BYTES, made=made))
 
     def _deliver(self, stream: FollowSession) -> None:
         for place, path, seen in stream.take_delivered():

@@ -210,25 +210,25 @@ class ClientStream:
         if not table.has_released or now < self._released + delay_s:
             return False
         self._released = now
+        # All at once: what is released while they are told may not be announced yet.
+        pages = []
         while table.has_released:
-            released = wire.Released(handles=table.take_released(PAGE_ENTRIES))
-            await self._write(wire.ServerMessage(released=released))
-        return True
+            pages.append(wire.Released(handles=table.take_released(PAGE_ENTRIES)))
+        return await self._say(wire.ServerMessage(released=page) for page in pages)
 
     async def _tell_logs(self) -> bool:
         """Announce logs, in their order, and send what is due of them; whether more is due."""
-        made = self._session.take_made(self._clock.monotonic())
+        now = self._clock.monotonic()
+        made, names = self._session.take_made(now), self._session.next_look(now)
         await self._tell_left(made)
-        names = self._session.next_look(self._clock.monotonic())
+        has_more = await self._send_logs(made)
         if names is None:
-            return await self._send_logs(made)
-        await self._say(messages.batches((), made=made))
+            return has_more
         page = await _in_time(names.following.job.place.root, names.look)
         logs, losses = self._session.looked(names, page, moment(self._clock))
         await self._tell_left(logs)
         await self._say(messages.announced(logs))
         await self._say(messages.batches(losses))
-        await self._send_logs()
         return True
 
     async def _tell_left(self, logs: Sequence[Log]) -> None:
@@ -236,7 +236,7 @@ class ClientStream:
         if any(map(self._session.table.is_leaving, logs)):
             await self._tell_released()
 
-    async def _send_logs(self, made: Sequence[Log] = ()) -> bool:
+    async def _send_logs(self, made: Sequence[Log]) -> bool:
         now = moment(self._clock)
         tasks = self._session.take_read_tasks(TURN_LOGS, now.monotonic)
         if not tasks:
@@ -250,7 +250,7 @@ class ClientStream:
     def _events(self, tasks: Sequence[ReadTask], steps: Sequence[Step]) -> list[Event]:
         table = self._session.table
         table.put_back(task.log for task in tasks[len(steps) :])
-        return [event for task, step in zip(tasks, steps) for event in table.stepped(task.log, step)]
+        return [event for task, step in zip(tasks, steps) for event in self._session.stepped(task.log, step)]
 
     def _deliver(self) -> None:
         for delivered in self._session.take_delivered():

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagentd.errors import Fault, Refusal
-from profagentd.follow.log import FileEvent, Loss, LossReason, unread_loss
-from profagentd.follow.reading import MISSED_S, ReadTask
+from profagentd.follow.log import OVER, FileEvent, Loss, LossReason, Turn, unread_loss
+from profagentd.follow.reading import MISSED_S, ReadTask, Step
 from profagentd.follow.table import SURE_LOGS, LogTable
 from profagentd.loop import is_late
 from profagentd.sources.state import JobState
 from profagentd.sources.walk import Page, Sighting, Walk, look
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from profagentd.follow.log import Log
+    from profagentd.follow.log import Event, Log
     from profagentd.follow.registry import Job, Touches
     from profagentd.follow.table import Quota
     from profagentd.loop import Moment
@@ -79,8 +79,7 @@ class Following:
         self.is_followed = is_followed
         self.caught_up_sent = False
         self.touches.clear()
-        self.walk, self.wants_walk = None, is_followed
-        self.is_in_order = False
+        self.walk, self.wants_walk, self.is_in_order = None, is_followed, False
         self.announced.clear()
 
     @property
@@ -126,9 +125,8 @@ class Following:
         self.is_looking = True
         announced = None if self.is_in_order else self.announced
         if self.touches:
-            touches = {
-                path: self.touches.pop(path) for path in list(itertools.islice(self.touches, room // NAMES_OF_ONE))
-            }
+            oldest = list(itertools.islice(self.touches, room // NAMES_OF_ONE))
+            touches = {path: self.touches.pop(path) for path in oldest}
             return Look(self, touches, None, room, announced)
         if self.wants_walk:
             self.wants_walk, self.walk = False, Walk(self.job.place, self.job.source)
@@ -173,8 +171,8 @@ class Following:
                 self._odd_sent.add(path)
                 yield Loss(0, self.handle, LossReason.NOT_A_FILE, f"{os.fsdecode(path)} is no regular file")
         if page.unreadable and not self._is_unreadable_sent:
-            directory = os.fsdecode(self.job.place.directory)
-            yield Loss(0, self.handle, LossReason.UNREADABLE, f"{directory}: {page.unreadable}")
+            where = os.fsdecode(self.job.place.directory)
+            yield Loss(0, self.handle, LossReason.UNREADABLE, f"{where}: {page.unreadable}")
         self._is_unreadable_sent = page.unreadable is not None
 
 
@@ -208,8 +206,7 @@ class FollowSession:
             self._last_handle += 1
             following = self._by_job[job] = Following(self._last_handle, job)
             self._followings[following.handle] = following
-        following.status_due = True
-        following.caught_up_sent = False
+        following.status_due, following.caught_up_sent = True, False
         if following.is_followed and following.is_over:
             self._losses += following.end()
             self._touch_all(following, FileEvent.DELETED)
@@ -239,12 +236,10 @@ class FollowSession:
     def select(self, follow: Iterable[int], unfollow: Iterable[int]) -> None:
         """Follow some JOBs, and some no longer. Raises Refusal."""
         for handle in follow:
-            following = self._asked(handle)
-            if following and not following.is_followed and not following.is_over:
+            if (following := self._asked(handle)) and not (following.is_followed or following.is_over):
                 following.follow(is_followed=True)
         for handle in unfollow:
-            following = self._asked(handle)
-            if following:
+            if following := self._asked(handle):
                 following.follow(is_followed=False)
                 for log in self.table.of_job(handle):
                     self.table.release(log)
@@ -345,7 +340,6 @@ class FollowSession:
             return [], []
         new = []
         for sighting in page.logs:
-            event = names.touches.get(sighting.path, FileEvent.HINT)
             log = self.table.at(following.handle, sighting.path)
             if following.is_over:
                 page.missing.append(sighting.path)
@@ -354,7 +348,7 @@ class FollowSession:
                 log = self.table.add(following.handle, sighting, now.seen(sighting.changed_wall_us))
                 new.append(log)
             elif sighting.path in names.touches:
-                self.table.touch(log, event)
+                self.table.touch(log, names.touches[sighting.path])
         if following.is_over and page.is_job_gone:
             page.missing += names.touches
         page.missing = [path for path in page.missing if self.table.at(following.handle, path) is None]
@@ -375,7 +369,14 @@ class FollowSession:
                 self.table.put_back((log,))
         return tasks
 
-    # Inside
+    def stepped(self, log: Log, step: Step) -> Sequence[Event]:
+        """A log had its turn; what the client is to be told of it."""
+        events = self.table.stepped(log, step)
+        following = self._followings.get(log.job)
+        if log.state is OVER and log.turn is Turn.AGAIN and following and not following.is_over:
+            # Its file was gone, and since then something came under its name: that is another log.
+            following.note(log.path, log.news)
+        return events
 
     def _asked(self, handle: int) -> Following | None:
         if not 0 < handle <= self._last_handle:
@@ -395,6 +396,5 @@ class FollowSession:
             self.table.touch(log, event)
 
     def _has_all(self, following: Following) -> bool:
-        if following.is_followed and (following.wants_look or following.is_looking):
-            return False
-        return all(log.is_settled for log in self.table.of_job(following.handle))
+        is_looking = following.is_followed and (following.wants_look or following.is_looking)
+        return not is_looking and all(log.is_settled for log in self.table.of_job(following.handle))
