@@ -1,4 +1,4 @@
-"""The logs of one stream, without I/O: which handle is which log, and what a board may send of it.
+"""JOBs and logs of one stream, without I/O: which handle is which log, and what a board may send of it.
 
 Everything that a board sends of a log is checked here before anybody writes it. What breaks the contract of
 `board.proto` raises ProtocolError.
@@ -15,7 +15,7 @@ from profagent.formats.names import display_text, is_collection_name
 from profagent.link.messages import Chunk, Completed, FollowedLog, Loss, Received, Removed, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from profagent.link.messages import AnnouncedLog, Holding, JobStatus, LogEvent
 
@@ -62,10 +62,10 @@ class LogTable:
         return len(self._logs)
 
     def announce(self, log: AnnouncedLog, jobs: Mapping[int, JobStatus], *, is_asked: bool = True) -> FollowedLog:
-        """A new log."""
+        """A new log of one of `jobs`: those that were followed in this stream, by handle."""
         job = jobs.get(log.job)
         if job is None or log.handle == 0 or log.handle in self._logs:
-            refuse(f"log handle {log.handle} was announced twice, or for an unknown JOB, or is none")
+            refuse(f"log handle {log.handle} was announced twice, or for a JOB that is not followed, or is none")
         if len(log.path) > LARGEST_PATH_BYTES:
             refuse(f"it announced a path of {len(log.path)} bytes")
         if len(self._logs) >= LARGEST_LOGS:
@@ -107,19 +107,19 @@ class LogTable:
         """Whether logs of a JOB were passed over, and will be announced again."""
         return job in self._passed_over.values()
 
-    def take(self, event: LogEvent, jobs: Mapping[int, JobStatus]) -> Sequence[Received]:
-        """What an event says, in parts; nothing when it is passed over."""
+    def take(self, event: LogEvent, jobs: Mapping[int, JobStatus]) -> Received | None:
+        """What an event says; None when it is passed over. `jobs` as in `announce`."""
         log = self._logs.get(event.handle)
         if isinstance(event, Loss):
-            return (self._lost(event, log, jobs),)
+            return self._lost(event, log, jobs)
         if log is None:
             refuse(f"{type(event).__name__} names the unknown log handle {event.handle}")
         if event.handle in self._passed_over:
             if not isinstance(event, Removed):
-                return ()
+                return None
             if log.held is None:
                 self.forget(event.handle)
-                return ()
+                return None
             # What is held of it is an earlier file.
             event = replace(event, generation=log.held[0], sent=0)
         log = _moved(log, event)
@@ -127,8 +127,7 @@ class LogTable:
             self.forget(event.handle)
         else:
             self._logs[event.handle] = log
-        received = Received(log.job, log, event)
-        return [received, *_with_it(log, event)] if isinstance(event, Started) else (received,)
+        return Received(log.job, log, event)
 
     def _lost(self, loss: Loss, log: FollowedLog | None, jobs: Mapping[int, JobStatus]) -> Received:
         if loss.id:
@@ -162,17 +161,7 @@ def _started(log: FollowedLog, event: Started) -> FollowedLog:
     begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
     if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
         refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
-    if len(event.data) > LARGEST_CHUNK_BYTES:
-        refuse(f"{_shown(log)} came in a chunk of {len(event.data)} bytes")
-    return log._replace(generation=event.generation, offset=event.offset + len(event.data))
-
-
-def _with_it(log: FollowedLog, event: Started) -> Iterator[Received]:
-    """What came with the start of a log."""
-    if event.data:
-        yield Received(log.job, log, Chunk(event.handle, event.generation, event.offset, event.data))
-    if event.digest:
-        yield Received(log.job, log, Completed(event.handle, event.generation, log.offset, event.digest))
+    return log._replace(generation=event.generation, offset=event.offset)
 
 
 def _grown(log: FollowedLog, chunk: Chunk) -> FollowedLog:

@@ -129,14 +129,12 @@ class AnnouncedLog(NamedTuple):
 
 
 class Started(NamedTuple):
-    """Bytes of this generation follow from `offset`; the first come with it, and a digest if there are no others."""
+    """Bytes of this generation follow from `offset`."""
 
     handle: int
     generation: int
     offset: int
     reason: str
-    data: bytes = b""
-    digest: bytes = b""
 
 
 class Chunk(NamedTuple):

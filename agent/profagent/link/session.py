@@ -106,7 +106,7 @@ class LinkSession:
         self._jobs: dict[int, JobStatus] = {}
         self._followed: dict[str, int] = {}  # handles by name, of followed JOBs that are not removed
         self._selected: set[int] = set()
-        self._entered: dict[int, tuple[str, bool]] = {}  # what was last told of a JOB
+        self._entered: dict[int, JobStatus] = {}  # what was last told of JOBs that were followed
         self._heard_of: set[str] = set()  # names of followed JOBs of which something was said
         self._pending: list[m.Received] = []
         self._unanswered: tuple[m.Batch, float] | None = None  # of logs of which it is not known yet what is held
@@ -320,7 +320,7 @@ class LinkSession:
             self._unanswered = replace(batch, made=()), now
             self._announced(batch.made, is_asked=False)
             return
-        events = [each for event in batch.events for each in self._logs.take(event, self._jobs)]
+        events = [each for event in batch.events if (each := self._logs.take(event, self._entered))]
         if events and not self._pending:
             self._flush_at = now + self._gather_s
         self._pending += events
@@ -330,7 +330,7 @@ class LinkSession:
             self.flush()
 
     def _announced(self, announced: Sequence[m.AnnouncedLog], *, is_asked: bool = True) -> None:
-        logs = tuple(self._logs.announce(log, self._jobs, is_asked=is_asked) for log in announced)
+        logs = tuple(self._logs.announce(log, self._entered, is_asked=is_asked) for log in announced)
         self._heard_of |= {log.job for log in logs}
         # What is held of a log is known when all that came of it under an earlier handle has been handed on.
         pending = {(each.job, each.log.path) for each in self._pending if each.log is not None}
@@ -355,8 +355,8 @@ class LinkSession:
     def _job(self, job: JobStatus) -> None:
         if job.handle not in self._selected and not self._select(job):
             return
-        is_news = self._entered.get(job.handle) != (job.state, job.caught_up)
-        self._entered[job.handle] = (job.state, job.caught_up)
+        known, self._entered[job.handle] = self._entered.get(job.handle), job
+        is_news = known is None or (known.state, known.caught_up) != (job.state, job.caught_up)
         is_gone = job.state == REMOVED and self._followed.get(job.name) == job.handle
         if is_gone:
             del self._followed[job.name]

@@ -16,7 +16,7 @@ from profagent.link import messages as m
 from profagent_wire.v1 import board_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 LARGEST_FILE_BYTES = 64 << 10
@@ -311,25 +311,28 @@ def _announced(log: pb.AnnouncedLog) -> m.AnnouncedLog:
     return m.AnnouncedLog(log.handle, log.job, log.path, log.kind == pb.LOG_KIND_SNAPSHOT, log.size)
 
 
-def _event(event: pb.Event) -> m.LogEvent | None:
+def _events(event: pb.Event) -> Iterator[m.LogEvent]:
+    """What it says; a log's start says by itself what came with it, as if that came after it."""
     match event.WhichOneof("event"):
         case "started":
             e = event.started
-            reason = _REASONS.get(e.reason, "unknown")
-            return m.Started(e.handle, e.generation, e.offset, reason, e.data, e.digest)
+            yield m.Started(e.handle, e.generation, e.offset, _REASONS.get(e.reason, "unknown"))
+            data = e.data
+            if data:
+                yield m.Chunk(e.handle, e.generation, e.offset, data)
+            if e.digest:
+                yield m.Completed(e.handle, e.generation, e.offset + len(data), e.digest)
         case "chunk":
             c = event.chunk
-            return m.Chunk(c.handle, c.generation, c.offset, c.data)
+            yield m.Chunk(c.handle, c.generation, c.offset, c.data)
         case "completed":
             d = event.completed
-            return m.Completed(d.handle, d.generation, d.size, d.digest)
+            yield m.Completed(d.handle, d.generation, d.size, d.digest)
         case "removed":
             r = event.removed
-            return m.Removed(r.handle, r.generation, r.sent, r.size)
+            yield m.Removed(r.handle, r.generation, r.sent, r.size)
         case "loss":
-            loss: m.Loss = _facts(m.Loss, event.loss)
-            return loss
-    return None
+            yield _facts(m.Loss, event.loss)
 
 
 def _heartbeat(beat: pb.Heartbeat) -> m.Heartbeat:
@@ -357,8 +360,8 @@ def _announced_logs(logs: Sequence[pb.AnnouncedLog]) -> tuple[m.AnnouncedLog, ..
 
 
 def _batch(batch: pb.Batch) -> m.Batch:
-    events = (_event(event) for event in _entries(batch.events))
-    return m.Batch(tuple(event for event in events if event is not None), _announced_logs(batch.made))
+    events = tuple(each for event in _entries(batch.events) for each in _events(event))
+    return m.Batch(events, _announced_logs(batch.made))
 
 
 _READERS: dict[str, Callable[[Any], m.ServerMessage]] = {

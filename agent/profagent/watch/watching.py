@@ -99,6 +99,8 @@ class RememberedFiles:
 # JOBs whose state is kept, those that were heard of last, and the bytes of all their files together.
 REMEMBERED_JOBS = 16
 REMEMBERED_BYTES_OF_ALL = 2 * REMEMBERED_BYTES
+# Logs that were told of since something came; a stream has fewer at a time.
+MOST_ANNOUNCED = 10_000
 # Files of calls of which it is known how far they were shown.
 REMEMBERED_CALLS = 4_096
 FORGOTTEN = reasons.entry(
@@ -194,6 +196,8 @@ class Watching:
                 path = checked_path(log.path)
                 self._announced.setdefault(log.job, []).append(LogAnnounced(path))
                 self._job(log.job).decoder.expect([path])
+        if sum(map(len, self._announced.values())) > MOST_ANNOUNCED:
+            self._announced.clear()  # of so many something would have come
         return [Holding(log.handle, skip=not is_wanted) for log, is_wanted in zip(logs, wanted, strict=True)]
 
     async def take(

@@ -128,7 +128,7 @@ def batches(
             yield message
             message = wire.ServerMessage()
         _put_logs(page, message.batch.made)
-        count = 1
+        count = 1  # so it is not empty
     add = message.batch.events.add
     started: wire.Started | None = None  # the last of them, if it is one
     for event in events:

@@ -18,9 +18,9 @@ do not know. What a peer may use beyond version 1.0 is named in Description.capa
 
 Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
 1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings,
-Acknowledge, Select and Released hold at most 1,000 entries each, a Batch of either kind. At most 4,096 logs of a
-stream are announced and not yet released at a time. Whoever exceeds a limit has its stream closed with
-RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
+Acknowledge, Select and Released hold at most 1,000 entries each, a Batch 1,000 events and 1,000 made logs. At most
+4,096 logs of a stream are announced and not yet released at a time. Whoever exceeds a limit has its stream closed
+with RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
 """
 
 import builtins
@@ -1064,7 +1064,7 @@ global___Select = Select
 @typing.final
 class Announced(google.protobuf.message.Message):
     """Logs of which the server asks: what do you hold? Every log starts so, whether old, new, or changed again after it
-    was released, but for those that come with a Batch. The server sends no byte of it before the answer.
+    was released, except logs of `Batch.made`. The server sends no byte of it before the answer.
 
     Logs of one JOB are announced in an order, since the first Select of the JOB in the stream, here or in a Batch. What
     is said to come before something is in an earlier message, or in the same one and before it in the list. It may be
@@ -1182,7 +1182,7 @@ global___Holding = Holding
 
 @typing.final
 class Batch(google.protobuf.message.Message):
-    """Several things about logs, in order, with at most 64 KiB of them, or 256 KiB where the link has been quick."""
+    """Several things about logs, in order, with at most 256 KiB of their bytes."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1192,10 +1192,10 @@ class Batch(google.protobuf.message.Message):
     def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Event]: ...
     @property
     def made(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AnnouncedLog]:
-        """Announced before these events: logs that were made while their JOB was followed, so the client is taken to hold
-        nothing of them: what follows comes as after an empty Holding, and that is not waited for. A client that does hold
-        something of one, or wants nothing, answers all the same, and passes over what comes of the handle: the server
-        releases it, and, unless the answer was `skip`, announces the log anew under another handle, and asks.
+        """Logs that were made while their JOB was followed; they are announced by this, before the events. The client is
+        taken to hold nothing of them: they come as after an empty Holding, which is not waited for. A client that does
+        hold something of one, or does not want it, answers all the same, and passes over what comes of the handle. The
+        server then releases it. Unless the answer was `skip`, it announces the log anew under another handle, and asks.
         """
 
     def __init__(
@@ -1244,7 +1244,9 @@ global___Event = Event
 
 @typing.final
 class Started(google.protobuf.message.Message):
-    """Bytes of a log follow from here. Sent once after its Holding, and again for each new generation."""
+    """Bytes of a log follow from here. Sent once after its Holding, or after its announcement in `Batch.made`, and again
+    for each new generation.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1264,7 +1266,7 @@ class Started(google.protobuf.message.Message):
     data: builtins.bytes
     """The first of these bytes, where they come with it, as in a Chunk."""
     digest: builtins.bytes
-    """Where the log is complete with them: the digest of all bytes from 0 on, as in a Completed."""
+    """As in a Completed, where the log is complete at `offset` + the length of `data`."""
     def __init__(
         self,
         *,
@@ -1456,7 +1458,7 @@ class Acknowledgement(google.protobuf.message.Message):
     offset: builtins.int
     """Every byte before it is durable."""
     complete: builtins.bool
-    """The client has verified size and digest of the log's newest Completed."""
+    """The client has verified size and digest of the log's newest Completed, or of a Started with a digest."""
     def __init__(
         self,
         *,

@@ -331,6 +331,15 @@ def test_a_message_that_breaks_the_contract_is_refused(message: ServerMessage) -
         receive(listed(), message)
 
 
+def test_logs_of_a_job_that_is_not_followed_are_refused_and_its_losses_are_the_boards() -> None:
+    made = listed()
+    receive(made, replace(STATUS, handle=5, name=OTHER_JOB, state="removed"))
+    [event] = arrived(made, Loss(0, 5, "unreadable", "why", 0))
+    assert event.job == ""
+    with pytest.raises(ProtocolError, match="not followed"):
+        receive(made, Announced((log(8, job=5),)))
+
+
 @pytest.mark.parametrize(
     "event",
     [
@@ -342,7 +351,6 @@ def test_a_message_that_breaks_the_contract_is_refused(message: ServerMessage) -
         Started(7, 1, 0, "same"),
         Started(7, 2, 5, "different"),
         Started(7, 2**63, 0, "different"),
-        Started(7, 2, 0, "different", b"a" * (LARGEST_CHUNK_BYTES + 1)),
         Completed(7, 1, 1, b""),
         Completed(7, 2, 0, b""),
     ],
@@ -390,16 +398,6 @@ def test_an_unasked_log_of_which_nothing_is_held_is_taken_without_an_answer() ->
     [event] = told(made)
     assert isinstance(event, Arrived)
     assert offsets(event.events) == [(1, 0), (1, 3), (1, 3)]
-
-
-def test_what_comes_with_the_start_of_a_log_is_told_as_what_comes_after_it() -> None:
-    made = listed()
-    receive(made, Announced((log(),)))
-    made.hold([Holding(7)])
-    events = arrived(made, Started(7, 1, 0, "new", b"abc", b"digest"))
-    assert [each.event for each in events[1:]] == [chunk(b"abc"), Completed(7, 1, 3, b"digest")]
-    assert {each.log.offset for each in events if each.log} == {3}
-    assert offsets(arrived(made, chunk(b"d", 3))) == [(1, 4)]
 
 
 def test_what_comes_of_a_log_before_it_is_known_what_is_held_is_dropped_with_its_stream() -> None:

@@ -63,7 +63,9 @@ def test_events_keep_their_order() -> None:
             pb.Event(started=pb.Started(handle=7, generation=1, offset=0, reason=pb.START_REASON_NEW)),
             pb.Event(chunk=pb.Chunk(handle=7, generation=1, offset=0, data=b"abc")),
             pb.Event(completed=pb.Completed(handle=7, generation=1, size=3, digest=b"d")),
-            pb.Event(started=pb.Started(handle=8, generation=1, reason=pb.START_REASON_NEW, data=b"a", digest=b"e")),
+            pb.Event(
+                started=pb.Started(handle=8, generation=1, offset=5, reason=pb.START_REASON_NEW, data=b"a", digest=b"e")
+            ),
             pb.Event(removed=pb.Removed(handle=7, generation=1, sent=3, size=4)),
             pb.Event(loss=pb.Loss(handle=7, job=1, reason="r", detail="d", lost_bytes=1)),
             pb.Event(),
@@ -74,7 +76,9 @@ def test_events_keep_their_order() -> None:
             m.Started(7, 1, 0, "new"),
             m.Chunk(7, 1, 0, b"abc"),
             m.Completed(7, 1, 3, b"d"),
-            m.Started(8, 1, 0, "new", b"a", b"e"),
+            m.Started(8, 1, 5, "new"),
+            m.Chunk(8, 1, 5, b"a"),
+            m.Completed(8, 1, 6, b"e"),
             m.Removed(7, 1, 3, 4),
             m.Loss(7, 1, "r", "d", 1),
         )
