@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
+from profagentd.follow import client as client_stream
 from profagentd.follow import table
 from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, make_job, running
 from tests.daemon.own_daemon import own_daemon
@@ -175,7 +176,11 @@ async def test_a_removed_log_is_told_with_what_was_sent(client: Client, tmp_path
 
 
 @BOTH_WAYS
-async def test_a_removed_job_is_told_after_its_logs(client: Client, tmp_path: Path) -> None:
+async def test_a_removed_job_is_told_after_its_logs(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing else than its logs' end wakes the stream.
+    monkeypatch.setattr(client_stream, "HEARTBEAT_S", 1e6)
     job = make_job(tmp_path)
     (job / "data" / NAME).write_bytes(RECORD)
     await client.until(holds(client, job))

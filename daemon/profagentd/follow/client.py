@@ -14,6 +14,7 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd.access import Role
 from profagentd.errors import Fault, Refusal
 from profagentd.follow import messages
+from profagentd.follow.log import OVER
 from profagentd.follow.reading import read_batch
 from profagentd.follow.session import PAGE_ENTRIES, ROOM_S, FollowSession
 from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
@@ -245,7 +246,8 @@ class ClientStream:
         steps = await _in_time(tasks[0].place.root, partial(read_batch, tasks, now, self._site.quota.read_bytes))
         await self._say(messages.batches(self._events(tasks, steps), made=made))
         self._deliver()
-        return self._session.table.has_ready
+        # What is over made room, and its JOB may be over with it.
+        return self._session.table.has_ready or any(task.log.state is OVER for task in tasks)
 
     def _events(self, tasks: Sequence[ReadTask], steps: Sequence[Step]) -> list[Event]:
         table = self._session.table
