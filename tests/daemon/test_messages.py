@@ -91,3 +91,9 @@ def test_logs_that_were_made_come_before_what_is_said_of_them() -> None:
     assert [len(each.made) for each in said] == [1000, 501]
     assert [len(each.events) for each in said] == [0, 1]
     assert [log.handle for each in said for log in each.made] == list(range(1, 1502))
+
+
+def test_ends_of_handles_come_in_pages() -> None:
+    pages = [list(message.released.handles) for message in messages.released(range(1, 1502))]
+    assert [len(page) for page in pages] == [1000, 501]
+    assert [handle for page in pages for handle in page] == list(range(1, 1502))

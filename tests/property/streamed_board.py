@@ -12,7 +12,7 @@ from profagentd.follow import messages
 from profagentd.follow.log import FileEvent
 from profagentd.follow.reading import read_batch
 from profagentd.follow.registry import Job, JobStateTracker
-from profagentd.follow.session import PAGE_ENTRIES, FollowSession
+from profagentd.follow.session import FollowSession
 from profagentd.follow.table import CHUNK_BYTES, PIECE_BYTES, Quota
 from profagentd.loop import US_PER_S, Moment
 from profagentd.retention.policy import AckTracker, Policy, Retain, plan
@@ -163,9 +163,7 @@ class StreamedBoard:
         return [messages.job_status(each, caught_up=True) for each in stream.take_caught_up()]
 
     def _released(self, stream: FollowSession) -> list[wire.ServerMessage]:
-        if not stream.table.has_released:
-            return []
-        return [wire.ServerMessage(released=wire.Released(handles=stream.table.take_released(PAGE_ENTRIES)))]
+        return list(messages.released(stream.table.take_released()))
 
     def _statuses(self, stream: FollowSession) -> list[wire.ServerMessage]:
         due = stream.take_statuses()

@@ -16,7 +16,7 @@ from profagentd.errors import Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.log import OVER
 from profagentd.follow.reading import read_batch
-from profagentd.follow.session import PAGE_ENTRIES, ROOM_S, FollowSession
+from profagentd.follow.session import ROOM_S, FollowSession
 from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
 
 if TYPE_CHECKING:
@@ -211,11 +211,7 @@ class ClientStream:
         if not table.has_released or now < self._released + delay_s:
             return False
         self._released = now
-        # All at once: what is released while they are told may not be announced yet.
-        pages = []
-        while table.has_released:
-            pages.append(wire.Released(handles=table.take_released(PAGE_ENTRIES)))
-        return await self._say(wire.ServerMessage(released=page) for page in pages)
+        return await self._say(messages.released(table.take_released()))
 
     async def _tell_logs(self) -> bool:
         """Announce logs, in their order, and send what is due of them; whether more is due."""

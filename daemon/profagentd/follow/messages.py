@@ -99,6 +99,13 @@ def _put_logs(logs: Iterable[Log], announced_logs: Any) -> None:
         said.kind = wire.LogKind.ValueType(log.kind)
 
 
+def released(handles: Sequence[int]) -> Iterator[wire.ServerMessage]:
+    """Handles that are over."""
+    for start in range(0, len(handles), PAGE_ENTRIES):
+        page = wire.Released(handles=handles[start : start + PAGE_ENTRIES])
+        yield wire.ServerMessage(released=page)
+
+
 def heartbeat(now: Moment, free_bytes: Iterable[int], lag_bytes: int) -> wire.ServerMessage:
     """Proof of life, and what it costs."""
     beat = wire.Heartbeat(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from collections import deque
 from typing import TYPE_CHECKING
@@ -224,11 +223,12 @@ class LogTable:
         """Whether the client does not know yet that an earlier handle of this log is over."""
         return (log.job, log.path) in self._released
 
-    def take_released(self, limit: int) -> list[int]:
-        """Released handles that the client is to be told, at most `limit`."""
-        logs = list(itertools.islice(self._released, limit))
-        self._quota.taken -= len(logs)
-        return [self._released.pop(log) for log in logs]
+    def take_released(self) -> list[int]:
+        """All released handles that the client is to be told: what is released later may not be announced yet."""
+        handles = list(self._released.values())
+        self._quota.taken -= len(handles)
+        self._released.clear()
+        return handles
 
     def _release_delivered(self, log: Log) -> None:
         if log.is_delivered:
