@@ -6,7 +6,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.errors import Fault, Refusal
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from profagentd.retention.losses import KeptLoss, Space
     from profagentd.retention.policy import Policy
     from profagentd.sources.acl_json import Profiling
+
+T = TypeVar("T")
 
 PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 0
@@ -88,8 +90,8 @@ def announced(logs: Sequence[Log]) -> Iterator[wire.ServerMessage]:
         yield message
 
 
-def _pages(logs: Sequence[Log]) -> Iterator[Sequence[Log]]:
-    return (logs[start : start + PAGE_ENTRIES] for start in range(0, len(logs), PAGE_ENTRIES))
+def _pages(entries: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (entries[start : start + PAGE_ENTRIES] for start in range(0, len(entries), PAGE_ENTRIES))
 
 
 def _put_logs(logs: Iterable[Log], announced_logs: Any) -> None:
@@ -101,9 +103,7 @@ def _put_logs(logs: Iterable[Log], announced_logs: Any) -> None:
 
 def released(handles: Sequence[int]) -> Iterator[wire.ServerMessage]:
     """Handles that are over."""
-    for start in range(0, len(handles), PAGE_ENTRIES):
-        page = wire.Released(handles=handles[start : start + PAGE_ENTRIES])
-        yield wire.ServerMessage(released=page)
+    return (wire.ServerMessage(released=wire.Released(handles=page)) for page in _pages(handles))
 
 
 def heartbeat(now: Moment, free_bytes: Iterable[int], lag_bytes: int) -> wire.ServerMessage:
@@ -171,8 +171,7 @@ def _goes_with(event: Event, started: wire.Started) -> bool:
 def kept_losses(losses: Iterable[KeptLoss], session: FollowSession) -> Iterator[wire.ServerMessage]:
     """Losses that are kept, with the stream's handles of their JOBs."""
     events = [wire.Event(loss=_kept_loss(loss, session.job_handle(loss.job))) for loss in losses]
-    for start in range(0, len(events), PAGE_ENTRIES):
-        yield wire.ServerMessage(batch=wire.Batch(events=events[start : start + PAGE_ENTRIES]))
+    return (wire.ServerMessage(batch=wire.Batch(events=page)) for page in _pages(events))
 
 
 def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention | None:

@@ -370,11 +370,11 @@ class FollowSession:
         return tasks
 
     def stepped(self, log: Log, step: Step) -> Sequence[Event]:
-        """A log had its turn; what the client is to be told of it."""
+        """A log had its turn; what the client is to be told. What came under its name since its end is another log."""
         events = self.table.stepped(log, step)
         following = self._followings.get(log.job)
-        if log.state is OVER and log.turn is Turn.AGAIN and following and not following.is_over:
-            # Its file was gone, and since then something came under its name: that is another log.
+        is_anew = log.state is OVER and log.turn is Turn.AGAIN
+        if is_anew and following and following.is_followed and not following.is_over:
             following.note(log.path, log.news)
         return events
 
