@@ -87,6 +87,10 @@ class OpenBatch:
             with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
                 file.write(json.dumps([*by_job.values()]).encode("ascii"))
 
+    def has(self, log: FollowedLog) -> bool:
+        """Whether the latest batch has something of a log."""
+        return (log.job, log.path, log.snapshot) in self._names
+
     def left(self) -> list[LeftLogs]:
         """What the latest batch was to write. Raises StoreError."""
         with Translated(f"cannot read {self._file}", self._file.parent):

@@ -151,7 +151,9 @@ class Recording:
             self._add(job.name, [ProfilingKnown(interval, display_text(profiling.path))])
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
-        """What is held of each announced log."""
+        """What is held of each announced log. The latest batch may go to the disk meanwhile."""
+        if any(self._mirrors.batch.has(log) for log in logs):
+            await self.committed()
         wanted: dict[str, dict[str, FollowedLog]] = {}
         answers: list[Holding] = []
         for log in logs:
@@ -185,11 +187,12 @@ class Recording:
             new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
             # A sample that is passed over did come: without its name it would be taken for one that did not.
             self._add(job, [LogAnnounced(path) for path in (*past, *new)])
-            holdings, lost = await asyncio.to_thread(self._mirrors.compare, job, by_path, held)
+            holdings, lost = await to_the_end(self._mirrors.compare, job, by_path, held)
             answers += holdings
             if lost:
                 self._add(job, lost)
         if sum(map(len, self._waiting.values())) >= MOST_REMARKS:
+            await self.committed()
             await self.session.apply(self._take_waiting())
         return answers
 

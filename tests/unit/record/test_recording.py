@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from profagent.errors import StoreError, UnreachableError
-from profagent.link.messages import Clocks, Retention
+from profagent.link.messages import Acknowledgement, Chunk, Clocks, Received, Retention, Started
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording, Step
 from profagent.store.store import Store
@@ -123,6 +124,27 @@ async def test_what_a_batch_made_is_freed_at_once(tmp_path: Path) -> None:
             assert gc.collect() < 10
         finally:
             gc.enable()
+
+
+async def test_what_is_held_of_other_logs_is_told_while_a_batch_goes_to_the_disk(tmp_path: Path) -> None:
+    data, is_on_disk = records(700), asyncio.Event()
+
+    async def acknowledge(_: Sequence[Acknowledgement]) -> None:
+        await is_on_disk.wait()
+
+    async with keeping(tmp_path) as kept:
+        log, _ = await kept.sender.offer(aicore_path(1))
+        at = log._replace(generation=1, offset=len(data))
+        events = [Received(JOB, at, each) for each in (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, data))]
+        await kept.recording.take(events, acknowledge, more=True)
+        same = asyncio.create_task(kept.sender.offer(aicore_path(1)))
+        for number in (2, 3):
+            _, other = await kept.sender.offer(aicore_path(number))
+            assert other.offset == 0
+        assert not same.done()
+        is_on_disk.set()
+        _, held = await same
+        assert held.offset == len(data)
 
 
 async def test_another_board_at_the_address_is_refused(tmp_path: Path) -> None:
