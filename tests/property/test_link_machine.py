@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from tests.property.streamed_board import JOB, StreamedBoard
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import JobChanges
-    from profagent.link.messages import Board, ClientMessage, JobStatus
+    from profagent.link.messages import Board, ClientMessage, JobStatus, ServerMessage
     from profagent_wire.v1 import board_pb2 as wire
 
 # Tests of the commit rule sync for real; here nothing is killed but processes that are none.
@@ -242,6 +243,7 @@ class LinkMachine(RuleBasedStateMachine):
 
     @rule()
     def cut(self) -> None:
+        self._let(self.host.recording.committed())
         if self.talking is not None:
             self._lose(UnreachableError("cut", hint="wait"))
 
@@ -373,6 +375,8 @@ class LinkMachine(RuleBasedStateMachine):
 
     def _stop(self) -> None:
         self._hang_up()
+        with suppress(Died, DiskFullError):
+            self.runner.run(self.host.recording.committed())
         self.runner.run(self.host.store.__aexit__(None, None, None))
 
     def _connect(self) -> None:
@@ -409,13 +413,22 @@ class LinkMachine(RuleBasedStateMachine):
             self.last_batch = said
         message = from_wire(said)
         assert message is not None
-        self._let(self.talking.take(message))
+        self._let(self._taken(self.talking, message, more=bool(self.said)))
         return True
+
+    async def _taken(self, talking: FollowedStream, message: ServerMessage, *, more: bool) -> None:
+        """Let a message be taken; where there are more at hand, its batch goes to the disk meanwhile."""
+        queue = talking._queue
+        if more == queue.empty():
+            queue.put_nowait(None) if more else queue.get_nowait()
+        await talking.take(message)
+        if not more:
+            await self.host.recording.committed()
 
     def _let(self, happen: Any) -> None:
         """Let something happen to the host, with whatever becomes of its link and of itself."""
         try:
-            self.runner.run(happen)
+            self.runner.run(self._happening(happen))
         except UnreachableError as error:
             self._lose(error)
         except DiskFullError as error:
@@ -423,6 +436,13 @@ class LinkMachine(RuleBasedStateMachine):
             self._hang_up()
         except Died:
             self.die()
+
+    async def _happening(self, happen: Any) -> None:
+        try:
+            await happen
+        except UnreachableError:
+            await self.host.recording.committed()
+            raise
 
     def _lose(self, error: UnreachableError) -> None:
         self.host.capture.session.lost(error, self._late())

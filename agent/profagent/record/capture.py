@@ -57,7 +57,7 @@ CLOCK_INTERVAL_S = 60.0
 class Sink(Protocol):
     """What becomes of a board's stream. Calls come one at a time, but for `sample_clock`.
 
-    What was taken is `committed` before any other call, but for `holdings`.
+    What was taken is `committed` before any other call, but for `take` and `holdings`.
     """
 
     @property
@@ -74,7 +74,7 @@ class Sink(Protocol):
         """The board has told every JOB that it has; returns what is over because it is not among them."""
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
-        """What is held of announced logs, and of what was taken."""
+        """What is held of announced logs; what was taken of them counts."""
 
     async def take(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cachetools import LRUCache
 
 from profagent.errors import ProtocolError, UnsupportedBoardError
-from profagent.files import PRIVATE_FILE, make_private_folder
+from profagent.files import make_anew, move
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
@@ -81,15 +81,16 @@ class OpenBatch:
         for job, path, is_snapshot in before | self._names:
             left = by_job.setdefault(job, LeftLogs(job, *place(job), [], []))
             (left.snapshots if is_snapshot else left.data).append(os.fsdecode(path))
+        arriving = f"{self._file}.part"
         with Translated(f"cannot write {self._file}", self._file.parent):
-            make_private_folder(self._file.parent)
-            handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
-            with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+            # The names of the batch before stay until these are there.
+            with open(make_anew(arriving), "wb") as file:  # noqa: PTH123 - a descriptor
                 file.write(json.dumps([*by_job.values()]).encode("ascii"))
+            move(arriving, str(self._file))
 
     def has(self, log: FollowedLog) -> bool:
         """Whether the latest batch has something of a log."""
-        return (log.job, log.path, log.snapshot) in self._names
+        return any((log.job, log.path, is_snapshot) in self._names for is_snapshot in (False, True))
 
     def left(self) -> list[LeftLogs]:
         """What the latest batch was to write. Raises StoreError."""
@@ -97,7 +98,7 @@ class OpenBatch:
             try:
                 return [LeftLogs(*each) for each in json.loads(self._file.read_bytes())]
             except (FileNotFoundError, ValueError):
-                # A process that died while it wrote the names had written nothing else.
+                # There was none, or the power went before its names were on the disk.
                 return []
 
 

@@ -151,7 +151,7 @@ class Recording:
             self._add(job.name, [ProfilingKnown(interval, display_text(profiling.path))])
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
-        """What is held of each announced log. The latest batch may go to the disk meanwhile."""
+        """What is held of each announced log. A batch may go to the disk meanwhile, unless it has something of them."""
         if any(self._mirrors.batch.has(log) for log in logs):
             await self.committed()
         wanted: dict[str, dict[str, FollowedLog]] = {}

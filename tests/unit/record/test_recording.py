@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from profagent.errors import StoreError, UnreachableError
-from profagent.link.messages import Acknowledgement, Chunk, Clocks, Received, Retention, Started
+from profagent.link.messages import Acknowledgement, Chunk, Clocks, FollowedLog, Received, Retention, Started
+from profagent.record.mirroring import OpenBatch
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording, Step
 from profagent.store.store import Store
@@ -145,6 +147,26 @@ async def test_what_is_held_of_other_logs_is_told_while_a_batch_goes_to_the_disk
         is_on_disk.set()
         _, held = await same
         assert held.offset == len(data)
+
+
+def test_the_names_of_a_batch_stay_where_those_of_the_next_cannot_be_written(tmp_path: Path) -> None:
+    batch = OpenBatch(tmp_path / "board.batch")
+
+    def begin(path: bytes, *, is_second: bool) -> None:
+        log = FollowedLog(1, JOB, path, snapshot=False)
+        batch.begin([Received(JOB, log, Started(1, 1, 0, "new"))], lambda _: ("/root", "job"), is_second=is_second)
+
+    begin(b"data/aicore.0", is_second=False)
+    written = batch.left()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(StoreError):
+            begin(b"data/aicore.1", is_second=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [each.data for each in written] == [["data/aicore.0"]]
+    assert batch.left() == written
 
 
 async def test_another_board_at_the_address_is_refused(tmp_path: Path) -> None:
