@@ -35,14 +35,12 @@ IDENTITIES = ("5c21", "7d32")
 BOARD = Board(
     identity=IDENTITIES[0],
     hostname="scripted",
-    boot_id="",
     model="",
     daemon_version="0",
     protocol=PROTOCOL,
     simulated=False,
     sdk_version="",
     roots=(),
-    quiet_after_us=0,
     clocks=Clocks(0, 0),
 )
 EVENTS_PER_BATCH = 7
@@ -67,8 +65,7 @@ class ScriptedBoard:
     def announced(self) -> tuple[FollowedLog, ...]:
         """Every file of the JOB."""
         logs = tuple(
-            AnnouncedLog(handle, 1, path.encode(), not _is_data(path), len(self._files[path]))
-            for handle, path in enumerate(self._files, 1)
+            AnnouncedLog(handle, 1, path.encode(), not _is_data(path)) for handle, path in enumerate(self._files, 1)
         )
         self.session.receive(Announced(logs), 0.0)
         (announcement,) = self.session.events_received()

@@ -84,10 +84,7 @@ class Prepared:
     @property
     def profiling(self) -> Profiling:
         """The same as a daemon tells it that finds the file."""
-        asked = self.asked
-        return Profiling(
-            self.acl_json, str(asked.interval), asked.aacpu or "", asked.acl_api or "", asked.aac_metrics or ""
-        )
+        return Profiling(self.acl_json, str(self.asked.interval))
 
 
 async def placed(remote: Remote, directory: str, main: str) -> Place:

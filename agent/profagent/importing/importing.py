@@ -163,14 +163,12 @@ def _board_of(identity: str, listing: JobListing) -> Board:
     return Board(
         identity=identity,
         hostname="",
-        boot_id="",
         model="",
         daemon_version="",
         protocol=PROTOCOL,
         simulated=listing.is_simulated,
         sdk_version="",
         roots=(),
-        quiet_after_us=0,
         clocks=Clocks(0, 0),
     )
 

@@ -248,7 +248,7 @@ class JobDecoder(Decoder):
                 known = _known(path, name, data)
                 self._note_reported(path)
         except FormatError as error:
-            entries = (_malformed(error),)
+            entries = (reasons.entry(reasons.MALFORMED, str(error), error.offset, error.offset),)
         yield from known
         yield ContentLedger(path, entries)
         if name.is_done:
@@ -315,10 +315,6 @@ def _known(path: str, name: LogName, data: bytes) -> list[Change]:
         case LogKind.NET_INFO:
             parse_net_info(data, path)
     return []
-
-
-def _malformed(error: FormatError) -> Entry:
-    return reasons.entry(reasons.MALFORMED, str(error), error.offset, error.offset)
 
 
 def _batches(done: Done | None) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pkgutil
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from profagent.errors import StoreError
 from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset, SourceRows
@@ -145,3 +146,12 @@ def small_file(files: JobFiles, path: str) -> bytes | None:
     """A small file whole; None where there is none, or one that is too large to be one."""
     data = files.read(path, LARGEST_CONTENT_BYTES + 1)
     return None if data is None or len(data) > LARGEST_CONTENT_BYTES else data
+
+
+def check_size(path: str, found: int, size: int | None) -> None:
+    """Raise StoreError where another number of bytes was found than is committed, as far as that is known."""
+    if size is not None and found != size:
+        raise StoreError(
+            f"the mirror lost bytes of {path}: {found} of {size} are there",
+            hint="start the capture again: it fetches what is missing",
+        )

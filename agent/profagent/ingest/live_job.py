@@ -132,8 +132,6 @@ class LiveJob:
             change.name.kind, change.net, change.sequence, change.layer_index, durations, change.counters
         )
         load = change.load
-        if not len(load):
-            return
         # Most often all are of one inference.
         ends = [len(load)] if load[0] == load[-1] else [*(np.flatnonzero(np.diff(load)) + 1).tolist(), len(load)]
         begin = 0

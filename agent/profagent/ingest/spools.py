@@ -11,12 +11,11 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from profagent.errors import StoreError
 from profagent.files import content
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER
 from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, SimulatedKnown, SourceRows
-from profagent.ingest.decoder import Decoder
+from profagent.ingest.decoder import Decoder, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -187,11 +186,7 @@ class SpoolDecoder(Decoder):
             return reader, {}
         reader = self.reader(path)
         data = self.files.read(path, offset) or b"" if offset else b""
-        if len(data) != offset:
-            raise StoreError(
-                f"the mirror lost bytes of {path}: {len(data)} of {offset} are there",
-                hint="start the capture again: it fetches what is missing",
-            )
+        check_size(path, len(data), offset)
         return reader, self._read(path, reader, 0, data)
 
     def _read(self, path: str, reader: Reader, offset: int, data: bytes) -> Rows:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
-from profagent.errors import FormatError, StoreError
+from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import parse_layer_info, parse_net_info
@@ -18,7 +18,7 @@ from profagent.formats.names import DONE_SUFFIX, LogKind, LogName, parse_log_nam
 from profagent.formats.records import AICORE_DTYPE, AicoreFile, AicoreRecords, read_together
 from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
-from profagent.ingest.decoder import small_file
+from profagent.ingest.decoder import check_size, small_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -158,9 +158,6 @@ class LogStates:
         self._files = files
         self._logs: LRUCache[str, DataLog] = LRUCache(most)
         self._calls: LRUCache[str, DataLog] = LRUCache(most)
-
-    def __len__(self) -> int:
-        return len(self._logs) + len(self._calls)
 
     def known(self, path: str) -> DataLog | None:
         """The state of a log in use."""
@@ -319,21 +316,13 @@ class LogStates:
             if not data:
                 break
             log.append(data, None, None)
-        _check_size(log.path, log.facts.size, size)
+        check_size(log.path, log.facts.size, size)
 
     def _bytes(self, path: str, size: int | None) -> bytes:
         data = self._files.read(path, size) or b""
-        _check_size(path, len(data), size)
+        check_size(path, len(data), size)
         return data
 
     def _remember(self, log: DataLog) -> None:
         alike = self._calls if log.name.kind is LogKind.ACL_API else self._logs
         alike[log.path] = log
-
-
-def _check_size(path: str, found: int, size: int | None) -> None:
-    if size is not None and found != size:
-        raise StoreError(
-            f"the mirror lost bytes of {path}: {found} of {size} are there",
-            hint="start the capture again: it fetches what is missing",
-        )

@@ -46,8 +46,6 @@ class Retention:
 
     policy: str
     retain_for: tuple[str, ...] = ()
-    min_free_bytes: int = 0
-    may_delete_undelivered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +54,6 @@ class Profiling:
 
     path: str
     interval: str = ""
-    aicpu: str = ""
-    acl_api: str = ""
-    aic_metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +62,12 @@ class Board:
 
     identity: str
     hostname: str
-    boot_id: str
     model: str
     daemon_version: str
     protocol: tuple[int, int]
     simulated: bool
     sdk_version: str
     roots: tuple[str, ...]
-    quiet_after_us: int
     clocks: Clocks
     retention: Retention | None = None
     insecure: bool = False
@@ -89,7 +82,6 @@ class Board:
 class JobMeasure:
     """How much a JOB holds on the board's disk; at least so much, where it is not `is_all`."""
 
-    logs: int
     bytes: int
     inferences: int
     is_all: bool
@@ -125,7 +117,6 @@ class AnnouncedLog(NamedTuple):
     job: int
     path: bytes
     snapshot: bool
-    size: int
 
 
 class Started(NamedTuple):
@@ -225,12 +216,8 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Proof of life, and what the daemon uses of its board."""
+    """Proof of life, and how far the host is behind."""
 
-    clocks: Clocks
-    cpu_us: int
-    rss_bytes: int
-    free_bytes: tuple[int, ...]
     lag_bytes: int
 
 

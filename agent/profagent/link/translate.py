@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text
 from profagent.link import messages as m
+from profagent.link.logs import refuse
 from profagent_wire.v1 import board_pb2 as pb
 
 if TYPE_CHECKING:
@@ -82,7 +83,6 @@ class RootFacts:
     path: str
     error: str = ""
     file_system: str = ""
-    is_remote: bool = False
     total_bytes: int = 0
     free_bytes: int = 0
     has_inodes: bool = True
@@ -308,7 +308,7 @@ def _announced(log: pb.AnnouncedLog) -> m.AnnouncedLog:
         raise ProtocolError(
             f"the board broke the protocol: log kind {log.kind} is not known", hint="upgrade profagent on the host"
         )
-    return m.AnnouncedLog(log.handle, log.job, log.path, log.kind == pb.LOG_KIND_SNAPSHOT, log.size)
+    return m.AnnouncedLog(log.handle, log.job, log.path, log.kind == pb.LOG_KIND_SNAPSHOT)
 
 
 def _events(event: pb.Event) -> Iterator[m.LogEvent]:
@@ -335,11 +335,6 @@ def _events(event: pb.Event) -> Iterator[m.LogEvent]:
             yield _facts(m.Loss, event.loss)
 
 
-def _heartbeat(beat: pb.Heartbeat) -> m.Heartbeat:
-    free_bytes = tuple(beat.free_bytes[:LONGEST_LIST])
-    return m.Heartbeat(clocks_from_wire(beat.clocks), beat.cpu_us, beat.rss_bytes, free_bytes, beat.lag_bytes)
-
-
 def _welcome(welcome: pb.Welcome) -> m.Welcome:
     role = _ROLES.get(welcome.role, "unknown")
     return m.Welcome(board_from_wire(welcome.description), welcome.heartbeat_us, role)
@@ -348,10 +343,7 @@ def _welcome(welcome: pb.Welcome) -> m.Welcome:
 def _entries(said: Sequence[T]) -> Sequence[T]:
     """What a message lists, counted before it is made anything of. Raises ProtocolError for too many."""
     if len(said) > LARGEST_ENTRIES:
-        raise ProtocolError(
-            f"the board broke the protocol: it sent a message of {len(said):,} entries, more than {LARGEST_ENTRIES:,}",
-            hint="upgrade profagent on both ends",
-        )
+        refuse(f"it sent a message of {len(said):,} entries, more than {LARGEST_ENTRIES:,}")
     return said
 
 
@@ -371,6 +363,6 @@ _READERS: dict[str, Callable[[Any], m.ServerMessage]] = {
     "announced": lambda page: m.Announced(_announced_logs(page.logs)),
     "batch": _batch,
     "released": lambda released: m.Released(tuple(_entries(released.handles))),
-    "heartbeat": _heartbeat,
+    "heartbeat": lambda beat: m.Heartbeat(beat.lag_bytes),
     "goodbye": lambda goodbye: m.Goodbye(_text(goodbye.reason), goodbye.retry_after_us),
 }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
-    from profagent.formats.sampling import Keeping
     from profagent.link.credentials import Access
 
-F = TypeVar("F", bound="Callable[..., Any]")
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -38,21 +35,6 @@ def _consumer(text: str) -> str:
     if not _CONSUMER.fullmatch(text):
         raise UsageError(f"{text!r} is no consumer's name", hint="write 1 to 64 of A-Z a-z 0-9 . _ -")
     return text
-
-
-def _keeping(function: F) -> F:
-    """What chooses inferences, which the command is given as `keeping`."""
-
-    @click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
-    @click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference, then each Nth.")
-    @functools.wraps(function)
-    def with_keeping(*, schedule: str | None, every: int | None, **others: Any) -> Any:
-        if schedule is not None and every is not None:
-            raise UsageError("--schedule and --every exclude each other", hint="give one of them")
-        keeping: Keeping | None = None if every is None else EachNth(every)
-        return function(keeping=keeping if schedule is None else parse_schedule(schedule), **others)
-
-    return cast("F", with_keeping)
 
 
 def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -96,7 +78,8 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
     metavar="HOST:PORT",
     help="Tell Prometheus there how the capture goes: 127.0.0.1:9464. Whoever reaches it can read it.",
 )
-@_keeping
+@click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
+@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference, then each Nth.")
 @options.counter_map
 @options.as_json
 @options.quiet
@@ -106,6 +89,8 @@ def command(
     access: Access,
     over: OverSsh | None,
     workspace: Path | None,
+    schedule: str | None,
+    every: int | None,
     as_json: bool,
     **chosen: Any,
 ) -> int:
@@ -118,7 +103,12 @@ def command(
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     Example: profagent record --board euler --backlog --until-finished
     """
-    wanted = RecordOptions(boards, Workspace.at(workspace), **chosen)
+    if schedule is not None and every is not None:
+        raise UsageError("--schedule and --every exclude each other", hint="give one of them")
+    keeping = None if every is None else EachNth(every)
+    wanted = RecordOptions(
+        boards, Workspace.at(workspace), keeping=keeping if schedule is None else parse_schedule(schedule), **chosen
+    )
     summary = run_on_boards(
         boards, access, over, lambda reached, stop: record(replace(wanted, access=reached), tell, stop)
     )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from profagent.record.options import RecordOptions
     from profagent.record.recording import Acknowledge
 
-# Bytes gather so long before they are committed; design section 6 allows 250 ms.
+# Bytes gather so long before they are committed, of the 250 ms in which a row is to be there.
 GATHER_S = 0.1
 TELL_KEPT_S = 5.0
 # The board looks for 5 s at most how much a JOB holds. A capture that is stopped does not wait for so long.
@@ -240,22 +240,22 @@ class BoardRecord:
     async def outcome(self) -> dict[str, Any]:
         """The address, what the session came to (null where there is none), what went wrong, and an exit code."""
         error = self._error or self._view.away
-        profiling = {"address": self.address, "error": None if error is None else str(error)}
+        head = {"address": self.address, "error": None if error is None else str(error)}
         if not self._recording.is_begun:
             code = SameBoardError.exit_code if isinstance(error, SameBoardError) else UnreachableError.exit_code
-            profiling["error"] = profiling["error"] or "stopped before the board was reached"
-            return {**profiling, "session": None, "complete": False, "exit_code": code}
+            head["error"] = head["error"] or "stopped before the board was reached"
+            return {**head, "session": None, "complete": False, "exit_code": code}
         summary = await self.summary()
-        return {**profiling, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
+        return {**head, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
 
     async def _tell_kept(self) -> None:
         """Say now and then how many inferences were kept, where some are passed over on purpose."""
-        profiling = None
+        told = None
         while self._options.keeping is not None:
             await asyncio.sleep(TELL_KEPT_S)
             line = keeping_line(await self._recording.session.sampling()) if self._recording.is_begun else None
-            if line is not None and line != profiling:
-                profiling = line
+            if line is not None and line != told:
+                told = line
                 self._tell(line)
 
     async def _end(self) -> None:

@@ -47,7 +47,7 @@ class JobRow(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """What an export is about."""
+    """One JOB as one session captured it."""
 
     session: SessionRow
     job: JobRow

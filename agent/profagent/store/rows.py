@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 UNITS = (LogKind.AICORE, LogKind.AICPU)
 
-LONGEST_REASON = 64
-LONGEST_DETAIL = 1000
 # More than any board's disk holds; the sum of many is still a number of the database.
 LARGEST_COUNT = 2**48
 # What happened on the way, and is about no log, is told one by one up to so many of a JOB or board.
@@ -372,8 +370,8 @@ def entry_row(session: int, job: int | None, log: int | None, origin: str, entry
 def _displayed(entry: Entry) -> Entry:
     return replace(
         entry,
-        reason=display_text(entry.reason)[:LONGEST_REASON],
-        detail=display_text(entry.detail)[:LONGEST_DETAIL],
+        reason=display_text(entry.reason)[: reasons.LONGEST_REASON],
+        detail=display_text(entry.detail)[: reasons.LONGEST_DETAIL],
         count=min(entry.count, LARGEST_COUNT),
     )
 

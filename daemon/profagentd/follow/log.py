@@ -206,7 +206,7 @@ class Log:
     What is complete seldom goes on: its running digest, most of what a log takes, gives way to the digest itself.
 
     `poll_log` (reading.py) moves it in a worker thread while the stream waits; what arrives meanwhile touches only
-    `acknowledged`, `verified`, `news`, `doubted` and `turn`.
+    `acknowledged`, `verified`, `news`, `doubted`, `turn` and `waits_until`, and may let it go.
     """
 
     __slots__ = (

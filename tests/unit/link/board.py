@@ -29,14 +29,12 @@ JOB = "JOB" + "A" * 29
 BOARD = Board(
     identity="b0a2d",
     hostname="board",
-    boot_id="boot",
     model="SS928",
     daemon_version="0.1.0",
     protocol=(1, 0),
     simulated=False,
     sdk_version="",
     roots=("/opt/app",),
-    quiet_after_us=60_000_000,
     clocks=Clocks(1_700_000_000_000_000, 5_000_000),
 )
 OPENING = Open("test", "test 1")
@@ -45,7 +43,7 @@ STATUS = JobStatus(1, JOB, "/opt/app/" + JOB, "open", caught_up=False)
 
 
 def log(handle: int = 7, path: bytes = b"data/acl_api.0.m.0", *, snapshot: bool = False, job: int = 1) -> AnnouncedLog:
-    return AnnouncedLog(handle, job, path, snapshot, size=0)
+    return AnnouncedLog(handle, job, path, snapshot)
 
 
 def unasked(*events: LogEvent, handle: int = 7) -> Batch:

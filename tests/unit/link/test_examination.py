@@ -30,7 +30,6 @@ SAID = pb.Examination(
         pb.RootFacts(
             path="/opt",
             file_system="ext4",
-            is_remote=True,
             total_bytes=9,
             free_bytes=8,
             jobs=2,
@@ -59,7 +58,6 @@ def test_each_field_is_taken() -> None:
                 "/opt",
                 "",
                 "ext4",
-                is_remote=True,
                 total_bytes=9,
                 free_bytes=8,
                 has_inodes=False,

@@ -13,7 +13,6 @@ from profagent.link.messages import (
     Announced,
     Arrived,
     Batch,
-    Clocks,
     Completed,
     Goodbye,
     Heartbeat,
@@ -79,7 +78,7 @@ def receive(made: LinkSession, *messages: ServerMessage) -> list[object]:
 
 
 def lag(lag_bytes: int) -> Heartbeat:
-    return Heartbeat(Clocks(0, 0), 0, 0, (), lag_bytes)
+    return Heartbeat(lag_bytes)
 
 
 # Its states

@@ -38,14 +38,12 @@ def board(identity: str = "board-1", *, simulated: bool = False) -> Board:
     return Board(
         identity=identity,
         hostname="euler",
-        boot_id="boot",
         model="SS928",
         daemon_version="0.1.0",
         protocol=(1, 0),
         simulated=simulated,
         sdk_version="",
         roots=("/root",),
-        quiet_after_us=60_000_000,
         clocks=Clocks(BOARD_US, 5),
     )
 
