@@ -152,7 +152,7 @@ class Recording:
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """What is held of each announced log. A batch may go to the disk meanwhile, unless it has something of them."""
-        if any(self._mirrors.batch.has(log) for log in logs):
+        if self._committing is not None and any(map(self._mirrors.batch.has, logs)):
             await self.committed()
         wanted: dict[str, dict[str, FollowedLog]] = {}
         answers: list[Holding] = []
@@ -168,33 +168,36 @@ class Recording:
             else:
                 wanted.setdefault(log.job, {})[path] = log
         for job, by_path in wanted.items():
-            await self._know_interval(job)
-            unoffered = await self._unoffered_of(job)
-            for path in by_path:
-                unoffered.pop(path, None)
-            held = await self.session.held(job, list(by_path))
-            # Of a log that was only heard of, nothing is held.
-            begun = {path for path, log in held.items() if log.generation}
-            newest = max((path for path, log in by_path.items() if not log.snapshot), default="")
-            beginnings, source = self._options.beginnings, self._place(job)[1]
-            past = [
-                path
-                for path in by_path
-                if path not in begun and beginnings is not None and beginnings.leaves_out(job, source, path, newest)
-            ]
-            answers += [Holding(by_path.pop(path).handle, skip=True) for path in past]
-            # What is held of a small file was told when its JOB's first log began.
-            new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
-            # A sample that is passed over did come: without its name it would be taken for one that did not.
-            self._add(job, [LogAnnounced(path) for path in (*past, *new)])
-            holdings, lost = await to_the_end(self._mirrors.compare, job, by_path, held)
-            answers += holdings
-            if lost:
-                self._add(job, lost)
+            answers += await self._holdings_of(job, by_path)
         if sum(map(len, self._waiting.values())) >= MOST_REMARKS:
             await self.committed()
             await self.session.apply(self._take_waiting())
         return answers
+
+    async def _holdings_of(self, job: str, by_path: dict[str, FollowedLog]) -> list[Holding]:
+        await self._know_interval(job)
+        unoffered = await self._unoffered_of(job)
+        for path in by_path:
+            unoffered.pop(path, None)
+        held = await self.session.held(job, list(by_path))
+        # Of a log that was only heard of, nothing is held.
+        begun = {path for path, log in held.items() if log.generation}
+        newest = max((path for path, log in by_path.items() if not log.snapshot), default="")
+        beginnings, source = self._options.beginnings, self._place(job)[1]
+        past = [
+            path
+            for path in by_path
+            if path not in begun and beginnings is not None and beginnings.leaves_out(job, source, path, newest)
+        ]
+        answers = [Holding(by_path.pop(path).handle, skip=True) for path in past]
+        # What is held of a small file was told when its JOB's first log began.
+        new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
+        # A sample that is passed over did come: without its name it would be taken for one that did not.
+        self._add(job, [LogAnnounced(path) for path in (*past, *new)])
+        holdings, lost = await to_the_end(self._mirrors.compare, job, by_path, held)
+        if lost:
+            self._add(job, lost)
+        return [*answers, *holdings]
 
     async def _know_interval(self, job: str) -> None:
         """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""
