@@ -15,11 +15,12 @@ import numpy as np
 
 from profagent.formats.names import LogKind
 from profagent.formats.records import AicoreSegment, AicpuSegment, place, ticks_to_us
+from profagent.store.counters import worst_counters
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, Part, fetched_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -56,6 +57,7 @@ _TIME = (
     "UPDATE inference SET start_us = ?, end_us = ?, cache_hit = ?, cache_miss = ?, online_batch_num = ?, complete = ?"
     " WHERE inference = ?"
 )
+_WORST = "UPDATE job SET counter_excess = max(counter_excess, ?), bytes_per_tick = max(bytes_per_tick, ?) WHERE job = ?"
 _UNTIMED = (None, None, None, None, None, 0)
 _SEGMENTS = (
     "SELECT segment, kind, net, ordinal, ticks, g.start_us, g.end_us, i.start_us, inference, whole"
@@ -85,9 +87,9 @@ def inferences_of(connection: sqlite3.Connection, keys: Iterable[FileKey]) -> di
 class RecordRows:
     """The records of one JOB that a batch brings, for one session."""
 
-    def __init__(self, connection: sqlite3.Connection, session: int, numbers: Numbers) -> None:
+    def __init__(self, connection: sqlite3.Connection, session: int, job: int, numbers: Numbers) -> None:
         self._connection = connection
-        self._session = session
+        self._session, self._job = session, job
         self._numbers = numbers
         self._inferences: dict[tuple[FileKey, int], int] = {}
         self._touched: set[int] = set()  # inferences that are to be placed in time
@@ -167,19 +169,19 @@ class RecordRows:
             waiting.clear()
         for (table, names), logs in self._records.items():
             # Together: for the records of one small file, each call of numpy costs more than its work.
-            columns = [
-                _values(name, np.concatenate(parts)) for name, parts in zip(names, zip(*logs, strict=True), strict=True)
-            ]
-            self._insert(table, names, columns)
+            columns = dict(zip(names, map(np.concatenate, zip(*logs, strict=True)), strict=True))
+            self._insert(table, {name: _values(name, column) for name, column in columns.items()})
+            if table == "aicore":
+                self._connection.execute(_WORST, (*worst_counters(columns), self._job))
         self._records.clear()
 
-    def _insert(self, table: str, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
+    def _insert(self, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
         """Insert rows, many with each statement: its beginning and its end take long beside a row's values."""
-        insert = f"INSERT INTO {table} ({','.join(names)}) VALUES "  # noqa: S608 - names of counters
-        row, count = f"({','.join('?' * len(names))})", len(columns[0])
-        values = chain.from_iterable(zip(*columns, strict=True))
+        insert = f"INSERT INTO {table} ({','.join(columns)}) VALUES "  # noqa: S608 - names of counters
+        row, count = f"({','.join('?' * len(columns))})", len(columns["record"])
+        values = chain.from_iterable(zip(*columns.values(), strict=True))
         for together, statements in ((ROWS_TOGETHER, count // ROWS_TOGETHER), (1, count % ROWS_TOGETHER)):
-            several = islice(zip(*[values] * (together * len(names)), strict=False), statements)
+            several = islice(zip(*[values] * (together * len(columns)), strict=False), statements)
             self._connection.executemany(insert + ",".join([row] * together), several)
 
     def place(self, frequency_mhz: int | None) -> None:

@@ -85,7 +85,7 @@ class JobRows:
         self._job = job
         self._logs = LogRows(connection, job, numbers)
         self._ledger = LedgerRows(connection, session, job)
-        self._records = RecordRows(connection, session, numbers)
+        self._records = RecordRows(connection, session, job, numbers)
         self._touched: dict[str, LogName] = {}  # by the path of the data log
 
     def apply(self, changes: Sequence[Change]) -> None:
