@@ -33,8 +33,9 @@ def test_a_signal_asks_the_command_to_end(number: int) -> None:
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    """Signal handlers are as before at the end."""
+    """Signal handlers are those of a command on a terminal, also under nohup; and as before at the end."""
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for each, handler in before.items():
         signal.signal(each, handler)
@@ -71,6 +72,7 @@ def test_a_second_signal_ends_it(number: signal.Signals, same_wish_s: float, mon
         _ended_twice(number)
 
 
+@pytest.mark.usefixtures("handlers")
 def test_what_is_said_after_the_end_of_its_terminal_goes_nowhere(tmp_path: Path) -> None:
     told = tmp_path / "told"
     script = f"""import pathlib
