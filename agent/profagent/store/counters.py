@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     _BytesOf = Callable[[str, str, str, int, int], bytes]
 
 ROWS_PER_BATCH = 20_000
-# The database may round the rate of a record to another side than a sum of ours.
+# The database may round a record's rate another way.
 ROUNDING = 1 + 1e-9
 RECORD = AICORE_DTYPE.itemsize
 
@@ -77,11 +77,12 @@ def worst_counters(columns: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
 
     Both are at least 0. By it a JOB whose counters can all be needs no walk over its records.
     """
-    excesses = [
-        columns[counter] - (LARGEST_RATIO if whole is None else columns[whole] + PART_SLACK)
-        for counter, whole in SHARES.values()
-        if counter in columns and (whole is None or whole in columns)
-    ]
+    with np.errstate(invalid="ignore"):  # both may be infinite; then each of them alone is told
+        excesses = [
+            columns[counter] - (LARGEST_RATIO if whole is None else columns[whole] + PART_SLACK)
+            for counter, whole in SHARES.values()
+            if counter in columns and (whole is None or whole in columns)
+        ]
     ticks = np.where(columns["ticks"] > 0, columns["ticks"], np.nan)
     return _most(excesses), _most(columns[counter] / ticks for counter in RATES.values() if counter in columns)
 

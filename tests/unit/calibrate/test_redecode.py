@@ -100,6 +100,17 @@ def test_records_whose_bytes_are_gone_or_are_others_have_no_counters(
         assert connection.execute("SELECT count(*) FROM aicore WHERE vec_busy IS NULL").fetchone() == (rows,)
 
 
+def test_the_ledger_tells_what_cannot_be_by_the_new_map(workspace: Workspace) -> None:
+    known = simulated_map()
+    busy = replace(known.counters["mac_busy"], scale=100.0)
+    asyncio.run(
+        redecode_session(workspace, 1, CounterMaps(replace(known, counters={**known.counters, "mac_busy": busy})))
+    )
+    with closing(sqlite3.connect(workspace.database)) as connection:
+        said = connection.execute("SELECT detail FROM ledger WHERE reason = 'implausible-counter'").fetchall()
+    assert [detail for (detail,) in said if detail.startswith("mac_busy is above 1 in ")]
+
+
 def test_killed_in_the_midst_it_leaves_all_as_it_was(workspace: Workspace) -> None:
     before = dump(workspace.database)
     killed = subprocess.run([sys.executable, "-c", KILLED, str(workspace.root)], check=False, timeout=100)

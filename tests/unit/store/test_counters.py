@@ -67,6 +67,11 @@ def test_each_check_is_made(rows: Rows, check: str) -> None:
     assert any(detail.startswith(what) and "in 1 of 2 records" in detail for _, detail in noted(rows))
 
 
+def test_counters_beyond_any_float_are_told(rows: Rows) -> None:
+    rows.apply(aicore(ticks=[7_000], counters={"mac_busy": [math.inf], "mac_ppen": [math.inf]}))
+    assert [detail.partition(" in ")[0] for _, detail in noted(rows)] == ["mac_busy is above 1", "mac_ppen is above 1"]
+
+
 @pytest.mark.parametrize(("peak", "is_odd"), [(34.1e9, True), (50e9, False)])
 def test_rates_are_judged_by_what_the_memory_can_move(rows: Rows, peak: float, *, is_odd: bool) -> None:
     rows.session(decoded_with=MAP, peak_bytes_per_s=peak)
