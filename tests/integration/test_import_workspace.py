@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from profagent.importing.importing import import_into
+from profagent.store.database import SCHEMA_VERSION
 from profagent.store.workspace import Workspace
 from tests.fakes.dumps import dump
 from tests.integration.board import SAMPLES, GrowingJob, content, running, sample, simulated
@@ -171,7 +172,8 @@ def test_a_database_of_another_version_is_refused_everywhere_and_made_anew_by_wh
         ("import", "-dir", job),
     ):
         ended = profagent(*command, "--workspace", workspace)
-        assert (ended.code, "profagent.db has schema version 9, this profagent has 1" in ended.err) == (1, True), ended
+        said = f"profagent.db has schema version 9, this profagent has {SCHEMA_VERSION}"
+        assert (ended.code, said in ended.err) == (1, True), ended
     (section,) = profagent("doctor", "--workspace", workspace, "--json").document["sections"]
     (remedy,) = [each["remedy"] for each in section["findings"] if each["check"] == "database"]
     told = remedy.replace("profagent import", f"{shlex.join(COMMAND)} import")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from profagent.store.rows import path_from_sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import aiosqlite
     from numpy.typing import NDArray
@@ -70,25 +70,6 @@ _UPDATE = f"UPDATE aicore SET {', '.join(f'{name} = ?' for name in COUNTER_NAMES
 
 # Keys of records, their bytes in shape (records, 256), and whether those are there.
 _Page = tuple["NDArray[np.int64]", "NDArray[np.uint8]", "NDArray[np.bool_]"]
-
-
-def worst_counters(columns: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
-    """How far a counter of records is above what it can be, and the most bytes that one of them moved in a tick.
-
-    Both are at least 0. By it a JOB whose counters can all be needs no walk over its records.
-    """
-    with np.errstate(invalid="ignore"):  # both may be infinite; then each of them alone is told
-        excesses = [
-            columns[counter] - (LARGEST_RATIO if whole is None else columns[whole] + PART_SLACK)
-            for counter, whole in SHARES.values()
-            if counter in columns and (whole is None or whole in columns)
-        ]
-    ticks = np.where(columns["ticks"] > 0, columns["ticks"], np.nan)
-    return _most(excesses), _most(columns[counter] / ticks for counter in RATES.values() if counter in columns)
-
-
-def _most(values: Iterable[NDArray[Any]]) -> float:
-    return max((float(np.fmax.reduce(each, initial=0.0)) for each in values), default=0.0)
 
 
 async def implausible_counters(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from profagent.formats.countermap import LARGEST_RATIO, PART_SLACK, RATES, SHARES
 from profagent.formats.names import LogKind
 from profagent.formats.records import AicoreSegment, AicpuSegment, place, ticks_to_us
-from profagent.store.counters import worst_counters
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, Part, fetched_of
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class RecordRows:
             columns = dict(zip(names, map(np.concatenate, zip(*logs, strict=True)), strict=True))
             self._insert(table, {name: _values(name, column) for name, column in columns.items()})
             if table == "aicore":
-                self._connection.execute(_WORST, (*worst_counters(columns), self._job))
+                self._connection.execute(_WORST, (*_worst(columns), self._job))
         self._records.clear()
 
     def _insert(self, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -327,6 +327,25 @@ def _times(change: SegmentRecords, column: str, starts: NDArray[np.intp]) -> lis
         return [None] * len(starts)
     times = change.columns[column][starts].tolist()
     return [time if time <= LARGEST_INTEGER else float(time) for time in times]
+
+
+def _worst(columns: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
+    """How far a counter of records is above what it can be, and the most bytes that one of them moved in a tick.
+
+    Both are at least 0. With them a JOB whose counters can all be needs no walk over its records.
+    """
+    with np.errstate(invalid="ignore"):  # both may be infinite; then each of them alone is told
+        excesses = [
+            columns[counter] - (LARGEST_RATIO if whole is None else columns[whole] + PART_SLACK)
+            for counter, whole in SHARES.values()
+            if counter in columns and (whole is None or whole in columns)
+        ]
+    ticks = np.where(columns["ticks"] > 0, columns["ticks"], np.nan)
+    return _most(excesses), _most(columns[counter] / ticks for counter in RATES.values() if counter in columns)
+
+
+def _most(values: Iterable[NDArray[Any]]) -> float:
+    return max((float(np.fmax.reduce(each, initial=0.0)) for each in values), default=0.0)
 
 
 def _values(name: str, column: NDArray[Any]) -> Sequence[Any]:
