@@ -36,6 +36,7 @@ class Cost:
     followed: list[float] = field(default_factory=list)
     record: list[float] = field(default_factory=list)
     idle_bytes: list[int] = field(default_factory=list)
+    followed_bytes: list[int] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)
     record_bytes: list[int] = field(default_factory=list)
     work_us: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
@@ -54,6 +55,7 @@ def test_cost_of_the_daemon(layers: int, model: str | Path, files: str, root: Pa
         ),
         "that record": spread(cost.record, "% of a core"),
         "RSS of the daemon without a client": size_text(max(cost.idle_bytes)),
+        "RSS of the daemon with one": size_text(max(cost.followed_bytes)),
         f"RSS of the daemon with one, peak (target: {size_text(TARGET_BYTES)})": size_text(max(cost.peak_bytes)),
         "RSS of the record, peak": size_text(max(cost.record_bytes)),
     }
@@ -78,6 +80,7 @@ def _round(root: Path, begin: Begin, cost: Cost) -> None:
         shares = _phase(board, begin, [process, record], cost.work_us["a daemon and its client"])
         cost.followed.append(shares[0])
         cost.record.append(shares[1])
+        cost.followed_bytes.append(process.rss_bytes())
         cost.peak_bytes.append(process.peak_bytes())
         cost.record_bytes.append(record.peak_bytes())
 
