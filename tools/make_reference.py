@@ -26,7 +26,7 @@ from profagent.ascend_options.rules import all_rules
 from profagent.cli.main import EXIT_CODES, GROUPS, VERBS, group
 from profagent.ingest.decoder import schemas
 from profagent.ingest.reasons import REASONS
-from profagent.store import marks
+from profagent.store import counters, marks
 from profagentd import main as daemon
 from profagentd.config import DaemonConfig
 
@@ -110,7 +110,7 @@ def ledger_page() -> str:
 def database_page() -> str:
     """Views and tables from the schema and its comments."""
     own_schema = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
-    schema = "\n".join([own_schema, *(f"{dedent(each)};" for each in (*schemas(), marks.SCHEMA))])
+    schema = "\n".join([own_schema, *(f"{dedent(each)};" for each in (*schemas(), counters.SCHEMA, marks.SCHEMA))])
     columns, tables = _columns(schema, "view"), _columns(schema, "table")
     version = re.findall(r"PRAGMA user_version = (\d+)", schema)[0]
     views = _views(schema)

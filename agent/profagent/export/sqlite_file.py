@@ -31,6 +31,7 @@ _OURS = {
     "job": f"job IN {_JOBS}",
     "model": f"job IN {_JOBS}",
     "log": f"job IN {_JOBS}",
+    "counter_bound": f"job IN {_JOBS}",
     "layer": f"model IN {_MODELS}",
     "sample": f"model IN {_MODELS}",
     "sampling": f"model IN {_MODELS}",

@@ -36,6 +36,16 @@ if TYPE_CHECKING:
     # Of a board, a JOB and a log, so many bytes from a place on.
     _BytesOf = Callable[[str, str, str, int, int], bytes]
 
+# It may run each time that a database is opened to be written: an earlier profagent made some without.
+SCHEMA = """
+-- What no counter of a JOB's records is beyond: where that can be, they need not be read to find what cannot. A JOB
+-- without a row is not known.
+CREATE TABLE IF NOT EXISTS counter_bound (
+    job            INTEGER PRIMARY KEY REFERENCES job,
+    excess         REAL NOT NULL,       -- above what a counter can be, at least 0
+    bytes_per_tick REAL NOT NULL
+);
+"""
 ROWS_PER_BATCH = 20_000
 # The database may round a record's rate another way.
 ROUNDING = 1 + 1e-9
@@ -76,7 +86,7 @@ async def implausible_counters(
     connection: aiosqlite.Connection, job: int, peak_bytes_per_s: float
 ) -> dict[int, list[str]]:
     """What cannot be of a JOB's counters, a line for each check that fails, by the session that has a part of it."""
-    about = "SELECT frequency_mhz, counter_excess, bytes_per_tick FROM job WHERE job = ?"
+    about = "SELECT frequency_mhz, excess, bytes_per_tick FROM job LEFT JOIN counter_bound USING (job) WHERE job = ?"
     mhz, excess, bytes_per_tick = await fetched_one(connection, about, (job,))
     rate = 0.0 if mhz is None else (bytes_per_tick or 0.0) * _ticks_per_s(mhz)
     is_odd = excess is None or excess > 0 or rate * ROUNDING > peak_bytes_per_s
@@ -179,9 +189,7 @@ def exchange_counters(
             seen += len(keys)
             shown(seen, total)
         connection.execute(
-            "UPDATE job SET counter_excess = NULL, bytes_per_tick = NULL"
-            " WHERE job IN (SELECT job FROM session_job WHERE session = ?)",
-            (session,),
+            "DELETE FROM counter_bound WHERE job IN (SELECT job FROM session_job WHERE session = ?)", (session,)
         )
         connection.execute(
             "UPDATE session SET counter_map = ?, counter_map_digest = ?, counter_map_likely = ? WHERE session = ?",

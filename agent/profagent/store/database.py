@@ -20,7 +20,7 @@ from profagent.files import PRIVATE_FILE, disk_full, finished, is_full_database,
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 FILE_NAME = "profagent.db"
 BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 32_768
@@ -330,6 +330,7 @@ def join_job(connection: sqlite3.Connection, session: int, board: int, name: str
     if found is None:
         connection.execute(_ADD_JOB, (board, name, directory))
         found = connection.execute(query, about).fetchone()
+        connection.execute("INSERT INTO counter_bound VALUES (?, 0, 0)", found[:1])
     job, is_joined = found
     if not is_joined:
         connection.execute("INSERT INTO session_job VALUES (?, ?)", (session, job))

@@ -57,7 +57,7 @@ _TIME = (
     "UPDATE inference SET start_us = ?, end_us = ?, cache_hit = ?, cache_miss = ?, online_batch_num = ?, complete = ?"
     " WHERE inference = ?"
 )
-_WORST = "UPDATE job SET counter_excess = max(counter_excess, ?), bytes_per_tick = max(bytes_per_tick, ?) WHERE job = ?"
+_BOUND = "UPDATE counter_bound SET excess = max(excess, ?), bytes_per_tick = max(bytes_per_tick, ?) WHERE job = ?"
 _UNTIMED = (None, None, None, None, None, 0)
 _SEGMENTS = (
     "SELECT segment, kind, net, ordinal, ticks, g.start_us, g.end_us, i.start_us, inference, whole"
@@ -172,7 +172,7 @@ class RecordRows:
             columns = dict(zip(names, map(np.concatenate, zip(*logs, strict=True)), strict=True))
             self._insert(table, {name: _values(name, column) for name, column in columns.items()})
             if table == "aicore":
-                self._connection.execute(_WORST, (*_worst(columns), self._job))
+                self._connection.execute(_BOUND, (*_worst(columns), self._job))
         self._records.clear()
 
     def _insert(self, table: str, columns: Mapping[str, Sequence[Any]]) -> None:

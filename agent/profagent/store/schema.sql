@@ -53,8 +53,6 @@ CREATE TABLE job (
     caught_up     INTEGER NOT NULL DEFAULT 0, -- 1 when nothing more of it was to come in its state
     interval      INTEGER,              -- of its program's acl.json
     acl_json      TEXT,                 -- that file on the board, NULL where none is known
-    counter_excess REAL DEFAULT 0,      -- no counter of its records is further above what it can be; NULL: not known
-    bytes_per_tick REAL DEFAULT 0,      -- none of them moved more; as above
     UNIQUE (board, name)
 );
 
@@ -514,4 +512,4 @@ SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.
        k.to_us, k.id
 FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
 
-PRAGMA user_version = 2;
+PRAGMA user_version = 1;

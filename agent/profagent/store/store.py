@@ -18,8 +18,7 @@ from profagent.formats.figure_states import CAPTURE_ENDED
 from profagent.ingest import reasons
 from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
-from profagent.store import marks
-from profagent.store.counters import implausible_counters
+from profagent.store import counters, marks
 from profagent.store.database import fetched_of, reading, refused, transaction, writing
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sample_notes, sampling_of, samplings_of
@@ -140,7 +139,7 @@ class Store:
     async def __aenter__(self) -> Self:
         """Open the database; StoreError when that fails."""
         self._connection = await self._opened.enter_async_context(writing(self.file, durable=self._durable))
-        for schema in (*schemas(), marks.SCHEMA):
+        for schema in (*schemas(), counters.SCHEMA, marks.SCHEMA):
             await self._connection.executescript(schema)
         return self
 
@@ -192,7 +191,7 @@ class Store:
         """Have the ledger say what cannot be of the counters of a session's JOBs, as they are now."""
         for (job,) in await self.query("SELECT job FROM session_job WHERE session = ?", (session,)):
             async with reading(self.file) as reader:
-                odd = await implausible_counters(reader, job, peak_bytes_per_s)
+                odd = await counters.implausible_counters(reader, job, peak_bytes_per_s)
             await self.run(partial(_write_findings, session=session, job=job, found=Findings([], None, odd, None)))
 
     @asynccontextmanager
@@ -379,7 +378,7 @@ async def _findings(
     return Findings(
         [(model, of.pictures, *of.figures, of.passed_over) for model, of in known.items()],
         await sample_notes(connection, known) if has_ended else None,
-        await implausible_counters(connection, job, peak_bytes_per_s),
+        await counters.implausible_counters(connection, job, peak_bytes_per_s),
         await full_rings(connection, job) if has_ended else None,
     )
 

@@ -67,6 +67,14 @@ def test_each_check_is_made(rows: Rows, check: str) -> None:
     assert any(detail.startswith(what) and "in 1 of 2 records" in detail for _, detail in noted(rows))
 
 
+def test_a_job_that_an_earlier_profagent_began_is_read(rows: Rows) -> None:
+    rows.apply(some(AICORE, 2.0))
+    rows.query("DROP TABLE counter_bound")
+    rows.session(decoded_with=MAP)
+    rows.apply(some(SECOND, 0.5))
+    assert [session for session, _ in noted(rows)] == [2]
+
+
 def test_counters_beyond_any_float_are_told(rows: Rows) -> None:
     rows.apply(aicore(ticks=[7_000], counters={"mac_busy": [math.inf], "mac_ppen": [math.inf]}))
     assert [detail.partition(" in ")[0] for _, detail in noted(rows)] == ["mac_busy is above 1", "mac_ppen is above 1"]
