@@ -65,10 +65,11 @@ class Part(NamedTuple):
 
 
 @asynccontextmanager
-async def writing(file: Path, *, durable: bool = True) -> AsyncIterator[Writing]:
+async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = ()) -> AsyncIterator[Writing]:
     """The database at `file`, made if need be; where it is `durable`, every commit is when it returns.
 
-    What is made is for its owner alone. Foreign keys are declared and not enforced: a deleted segment would be looked
+    What is made is for its owner alone. `scripts` make what an earlier schema did not have; they may run each time that
+    a database is opened. Foreign keys are declared and not enforced: a deleted segment would be looked
     for in every record there is. Raises StoreError when it cannot be opened, is of another program, or has another
     schema.
     """
@@ -82,6 +83,8 @@ async def writing(file: Path, *, durable: bool = True) -> AsyncIterator[Writing]
     try:
         try:
             await _prepare(connection, file, durable=durable)
+            for script in scripts:
+                await connection.executescript(script)
         except sqlite3.Error as error:
             raise _unusable(file, error) from error
         yield connection

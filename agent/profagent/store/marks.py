@@ -31,8 +31,7 @@ CREATE VIEW IF NOT EXISTS session_marks AS SELECT session, time_us, text FROM se
 async def add_mark(database: Path, session: int, time_us: int, text: str) -> None:
     """Keep a mark with a session. Raises StoreError."""
     try:
-        async with writing(database) as connection:
-            await connection.executescript(SCHEMA)
+        async with writing(database, scripts=[SCHEMA]) as connection:
             await connection.execute("INSERT INTO session_mark VALUES (?, ?, ?)", (session, time_us, text))
     except sqlite3.Error as error:
         raise StoreError(

@@ -138,9 +138,9 @@ class Store:
 
     async def __aenter__(self) -> Self:
         """Open the database; StoreError when that fails."""
-        self._connection = await self._opened.enter_async_context(writing(self.file, durable=self._durable))
-        for schema in (*schemas(), counters.SCHEMA, marks.SCHEMA):
-            await self._connection.executescript(schema)
+        scripts = (*schemas(), counters.SCHEMA, marks.SCHEMA)
+        opening = writing(self.file, durable=self._durable, scripts=scripts)
+        self._connection = await self._opened.enter_async_context(opening)
         return self
 
     async def __aexit__(self, *_: object) -> None:

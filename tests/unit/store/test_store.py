@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -162,6 +163,19 @@ async def test_a_database_of_another_kind_is_refused_and_left_alone(tmp_path: Pa
         await Store(tmp_path / "x.db").__aenter__()
     assert caught.value.hint
     assert (tmp_path / "x.db").read_bytes() == before
+
+
+async def test_a_database_that_cannot_be_written_when_it_is_opened_is_told(tmp_path: Path) -> None:
+    async with Store(tmp_path / "x.db") as store:
+        await store.query("DROP TABLE counter_bound")  # as an earlier profagent made it
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # There is room for SQLite's shared memory of 32 KiB, not for a write.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (33 << 10, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot open the database"):
+            await Store(tmp_path / "x.db").__aenter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize(
