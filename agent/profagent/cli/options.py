@@ -172,7 +172,7 @@ def _peak_bytes_per_s() -> float:
         peak = float(given) * BYTES_PER_GB if given else PEAK_MEMORY_RATE
     except ValueError:
         peak = 0.0
-    if not peak > 0:
+    if not 0 < peak < float("inf"):
         raise UsageError(f"${PEAK_VARIABLE} is {given!r}", hint="write GB/s, like 34.1, or leave it empty")
     return peak
 

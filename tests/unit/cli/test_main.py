@@ -163,7 +163,7 @@ def test_errors_become_exit_codes(
         assert capsys.readouterr().err == "profagent: it broke\n  mend it\n"
 
 
-@pytest.mark.parametrize("told", ["fast", "0", "-1", "nan"])
+@pytest.mark.parametrize("told", ["fast", "0", "-1", "nan", "inf"])
 def test_a_peak_memory_rate_that_is_none_is_a_usage_error(
     told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
