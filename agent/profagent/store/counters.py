@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 # It may run each time that a database is opened to be written: an earlier profagent made some without.
 SCHEMA = """
--- What no counter of a JOB's records is beyond: where that can be, they need not be read to find what cannot. A JOB
--- without a row is not known.
+-- How far the counters of a JOB's records go at most. Where that can be, no record is read to find one that cannot.
+-- A JOB has no row when an earlier profagent began it, or when another counter map was used on it.
 CREATE TABLE IF NOT EXISTS counter_bound (
     job            INTEGER PRIMARY KEY REFERENCES job,
     excess         REAL NOT NULL,       -- above what a counter can be, at least 0

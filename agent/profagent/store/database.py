@@ -68,10 +68,9 @@ class Part(NamedTuple):
 async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = ()) -> AsyncIterator[Writing]:
     """The database at `file`, made if need be; where it is `durable`, every commit is when it returns.
 
-    What is made is for its owner alone. `scripts` make what an earlier schema did not have; they may run each time that
-    a database is opened. Foreign keys are declared and not enforced: a deleted segment would be looked
-    for in every record there is. Raises StoreError when it cannot be opened, is of another program, or has another
-    schema.
+    What is made is for its owner alone. `scripts` make what an earlier profagent's database does not have; they run
+    each time. Foreign keys are declared and not enforced: a deleted segment would be looked for in every record there
+    is. Raises StoreError when it cannot be opened, is of another program, or has another schema.
     """
     try:
         make_private_folder(file.parent)
