@@ -117,7 +117,18 @@ def _removed(log: Log) -> Step:
 class _Look:
     """One look at a file."""
 
-    __slots__ = ("_descriptor", "_events", "_files", "_limit", "_log", "_now", "_seen", "_sent_bytes", "_source")
+    __slots__ = (
+        "_content",
+        "_descriptor",
+        "_events",
+        "_files",
+        "_limit",
+        "_log",
+        "_now",
+        "_seen",
+        "_sent_bytes",
+        "_source",
+    )
 
     def __init__(self, log: Log, files: OpenJob, source: Source, now: Moment, limit: int) -> None:
         self._log = log
@@ -127,6 +138,7 @@ class _Look:
         self._limit = limit
         self._events: list[Event] = []
         self._sent_bytes = 0
+        self._content: bytes | None = None  # where it was read already
 
     def step(self) -> Step:
         """Open the file if there is anything to read. Raises Gone, JobGone, NotAFile, Unreadable."""
@@ -135,6 +147,10 @@ class _Look:
             log.news = FileEvent.HINT
             return self._finish(is_whole=False)
         log.news = FileEvent.HINT
+        end = None if log.comparison and log.comparison.offset else self._files.take_end(log.path)
+        if end is not None and end.seen.size <= self._limit:
+            self._seen, self._content = end
+            return self._read()
         self._descriptor, status = self._files.open(log.path)
         self._seen = fingerprint(status)
         try:
@@ -196,10 +212,11 @@ class _Look:
 
     def _small_snapshot(self) -> Step:
         """A snapshot of one chunk: what is sent is what stood in the file at one time."""
-        log = self._log
-        data = os.pread(self._descriptor, self._seen.size + 1, 0)
-        if len(data) != self._seen.size or fingerprint(os.fstat(self._descriptor)) != self._seen:
-            return self._step(due=self._now.monotonic + REREAD_S)
+        log, data = self._log, self._content
+        if data is None:
+            data = os.pread(self._descriptor, self._seen.size + 1, 0)
+            if len(data) != self._seen.size or fingerprint(os.fstat(self._descriptor)) != self._seen:
+                return self._step(due=self._now.monotonic + REREAD_S)
         if not log.was_sent(data):
             self._note_change()
             self._rewrite()

@@ -25,6 +25,8 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A fifo would block in open without O_NONBLOCK; regular files do not care.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _END_BYTES = 4096
+# So many ends wait to be taken, at most.
+_ENDS = 16
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
@@ -176,6 +178,13 @@ class OpenFile(NamedTuple):
     status: os.stat_result
 
 
+class SmallFile(NamedTuple):
+    """All that stood in a file at one time."""
+
+    seen: Fingerprint
+    data: bytes
+
+
 @final
 class OpenJob:
     """The directories of a collection, held open for a few reads; a context manager that belongs to one thread."""
@@ -183,6 +192,7 @@ class OpenJob:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._descriptors: dict[bytes, int] = {}
+        self._ends: dict[bytes, SmallFile] = {}  # that were read for their data
 
     def __enter__(self) -> OpenJob:
         return self
@@ -222,15 +232,22 @@ class OpenJob:
         if end is None:
             return None
         try:
-            descriptor = self.open(end).descriptor
+            descriptor, status = self.open(end)
         except (Gone, NotAFile, Unreadable):
             return None
         try:
-            return source.end_length(path, os.read(descriptor, _END_BYTES))
+            data, seen = os.pread(descriptor, _END_BYTES, 0), fingerprint(status)
+            if len(data) == seen.size and len(self._ends) < _ENDS and fingerprint(os.fstat(descriptor)) == seen:
+                self._ends[end] = SmallFile(seen, data)
+            return source.end_length(path, data)
         except OSError:
             return None
         finally:
             os.close(descriptor)
+
+    def take_end(self, path: bytes) -> SmallFile | None:
+        """What stood in the end at `path` when it was read for its data just now; None where it was not."""
+        return self._ends.pop(path, None)
 
     def directory(self, name: bytes = b"") -> int:
         """Descriptor of a directory inside, or of the collection itself; closed with this. JobGone, OSError."""
