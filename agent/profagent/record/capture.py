@@ -52,6 +52,8 @@ QUEUED_MESSAGES = 32
 # What came before a wish to stop is taken for so long; then the board has it still.
 STOP_S = 0.25
 CLOCK_INTERVAL_S = 60.0
+# What is durable is told so often, or when it is of so many logs: a board may have 4,096 at a time.
+ACKNOWLEDGE_S, ACKNOWLEDGE_LOGS = 0.5, 256
 
 
 class Sink(Protocol):
@@ -126,13 +128,15 @@ class FollowedStream:
         # What came, in order; last an error when the stream has ended, or None when the capture is stopped.
         self._queue: asyncio.Queue[ServerMessage | UnreachableError | None] = asyncio.Queue(QUEUED_MESSAGES)
         self._welcomed = asyncio.Event()
+        self._durable: dict[int, Acknowledgement] = {}  # by handle, what the board is to be told
+        self._has_durable = asyncio.Event()
         self._stop_at = float("inf")
 
     async def run(self) -> None:
         """Converse until the link waits or is closed; raises what ends the stream before."""
         try:
             async with asyncio.TaskGroup() as group:
-                sides = (self._read(), self._beat(), self._compare_clocks(), self._watch_stop())
+                sides = (self._read(), self._beat(), self._compare_clocks(), self._watch_stop(), self._tell_durable())
                 others = [group.create_task(side) for side in sides]
                 await self._work()
                 for task in others:
@@ -143,6 +147,7 @@ class FollowedStream:
             raise next((each for each in errors if not isinstance(each, ProfagentError)), errors[0]) from None
         finally:
             await self._capture.sink.committed()
+            await self._send_durable()
 
     async def open(self) -> None:
         """Say the first words."""
@@ -261,6 +266,22 @@ class FollowedStream:
         self._session.spoke(_now())
 
     async def _acknowledge(self, logs: Sequence[Acknowledgement]) -> None:
+        """Have it told with what becomes durable after it: a message takes longer than its entries, at both ends."""
+        self._durable.update((each.handle, each) for each in logs)
+        if len(self._durable) >= ACKNOWLEDGE_LOGS:
+            await self._send_durable()
+        elif logs:
+            self._has_durable.set()
+
+    async def _tell_durable(self) -> None:
+        while True:
+            await self._has_durable.wait()
+            await asyncio.sleep(ACKNOWLEDGE_S)
+            await self._send_durable()
+
+    async def _send_durable(self) -> None:
+        self._has_durable.clear()
+        logs, self._durable = [*self._durable.values()], {}
         for start in range(0, len(logs), ENTRIES_PER_MESSAGE):
             await self._send(Acknowledge(tuple(logs[start : start + ENTRIES_PER_MESSAGE])))
 

@@ -41,8 +41,8 @@ RETRY_AFTER_S = 2.0
 LEAVE_S = 2.0
 # Logs that have their turn in one go.
 TURN_LOGS = 128
-# Released handles are told so often, or before others are announced.
-RELEASE_S = 0.25
+# Released handles are told so often, or when there are so many, or before others are announced.
+RELEASE_S, RELEASE_LOGS = 1.0, 128
 # Why, unless there is another reason.
 STOPPING = "the daemon is stopping"
 
@@ -157,7 +157,7 @@ class ClientStream:
     async def _pause(self) -> None:
         """Wait until something happens, a log is due, or it is time for a heartbeat."""
         now, table = self._clock.monotonic(), self._session.table
-        release = self._released + RELEASE_S if table.has_released else math.inf
+        release = self._released + RELEASE_S if table.released else math.inf
         room = now + ROOM_S if self._session.awaits_room else math.inf
         due = min(self._spoke + HEARTBEAT_S, table.next_due(), release, room)
         timer = asyncio.get_running_loop().call_later(max(0.0, due - now), self._wake.set)
@@ -208,7 +208,7 @@ class ClientStream:
     async def _tell_released(self, delay_s: float = 0.0) -> bool:
         """Tell which handles are over, unless some were told so lately."""
         table, now = self._session.table, self._clock.monotonic()
-        if not table.has_released or now < self._released + delay_s:
+        if not table.released or (now < self._released + delay_s and table.released < RELEASE_LOGS):
             return False
         self._released = now
         return await self._say(messages.released(table.take_released()))

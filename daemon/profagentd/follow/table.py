@@ -215,9 +215,9 @@ class LogTable:
             self.release(log)
 
     @property
-    def has_released(self) -> bool:
-        """Whether there are handles that the client is to be told are over."""
-        return bool(self._released)
+    def released(self) -> int:
+        """How many handles the client is to be told are over."""
+        return len(self._released)
 
     def is_leaving(self, log: Log) -> bool:
         """Whether the client does not know yet that an earlier handle of this log is over."""

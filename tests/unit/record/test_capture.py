@@ -1,27 +1,35 @@
-"""A board's messages through a capture: what does not wait until a batch is on the disk."""
+"""A board's messages through a capture: what does not wait until a batch is on the disk, and what is told of it."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from profagent.errors import UnreachableError
+from profagent.ingest.mirror import digest_of
 from profagent.link.messages import (
     Acknowledge,
+    Acknowledgement,
     Announced,
     AnnouncedLog,
     Batch,
-    Chunk,
     ClientMessage,
     JobsListed,
+    ServerMessage,
     Started,
     Welcome,
 )
 from profagent.record.capture import Capture, FollowedStream
+from profagent.record.recording import Step
 from tests.unit.record.link import board, job_status
-from tests.unit.record.test_recording import keeping
+from tests.unit.record.test_recording import Kept, keeping
 from tests.unit.watch.arriving_job import aicore_path, records
+
+DATA = records(3)
+OPENING = (Welcome(board(), 0), job_status(), JobsListed())
 
 
 class Nobody:
@@ -32,46 +40,84 @@ class Nobody:
 
 
 class Wire:
-    """A stream that takes no acknowledgement before `is_open`, which each batch ends with."""
+    """A stream of which the other end is here, and its channel."""
 
     def __init__(self) -> None:
-        self.is_open = asyncio.Event()
+        self.coming: asyncio.Queue[ServerMessage] = asyncio.Queue()
+        self.acknowledged: asyncio.Queue[Acknowledgement] = asyncio.Queue()
+
+    async def ready(self) -> None:
+        """It is."""
+
+    async def receive(self) -> ServerMessage:
+        return await self.coming.get()
+
+    async def clocks(self) -> Any:
+        raise UnreachableError("it does not tell", hint="")
 
     async def send(self, message: ClientMessage) -> None:
-        if isinstance(message, Acknowledge):
-            await self.is_open.wait()
+        for each in message.logs if isinstance(message, Acknowledge) else ():
+            self.acknowledged.put_nowait(each)
+
+
+def followed(kept: Kept, wire: Any, stop: asyncio.Event) -> FollowedStream:
+    observer: Any = Nobody()
+    sink = kept.recording
+    capture = Capture(
+        "board:1", sink, observer, wants=lambda *_: True, consumer="test", gather_s=0.0, stop=stop, is_patient=True
+    )
+    capture.session.tick(asyncio.get_running_loop().time())
+    return FollowedStream(capture, wire, wire)
 
 
 async def test_logs_are_answered_while_a_batch_goes_to_the_disk(tmp_path: Path) -> None:
-    channel: Any = None
-    wire: Any = Wire()
-    observer: Any = Nobody()
-    async with keeping(tmp_path) as kept:
-        capture = Capture(
-            "board:1",
-            kept.recording,
-            observer,
-            wants=lambda *_: True,
-            consumer="test",
-            gather_s=0.0,
-            stop=asyncio.Event(),
-        )
-        talking = FollowedStream(capture, channel, wire)
+    is_on_disk = threading.Event()
+
+    def sync(_: Path) -> None:
+        assert is_on_disk.wait(60)
+
+    async with keeping(tmp_path, sync=sync) as kept:
+        talking = followed(kept, Wire(), asyncio.Event())
         await talking.open()
-        for message in (Welcome(board(), 0), job_status(), JobsListed(), announced(1)):
+        for message in (*OPENING, announced(1)):
             await talking.take(message)
         talking._queue.put_nowait(announced(2))  # more is at hand
-        data = records(3)
-        await talking.take(Batch((Started(1, 1, 0, "new"), Chunk(1, 1, 0, data))))
+        await talking.take(Batch((Started(1, 1, 0, "new", DATA),)))
         await talking.flush()
         try:
             await asyncio.wait_for(talking.take(talking._queue.get_nowait()), 60)
         finally:
-            wire.is_open.set()
+            is_on_disk.set()
         await talking.take(replace(job_status(), state="finished"))
-        assert await kept.rows("SELECT state, (SELECT max(offset) FROM log) FROM job") == [("finished", len(data))]
+        assert await kept.rows("SELECT state, (SELECT max(offset) FROM log) FROM job") == [("finished", len(DATA))]
+
+
+async def test_what_is_durable_is_told_while_the_stream_goes_on_and_at_its_end(tmp_path: Path) -> None:
+    stop, wire, is_taken = asyncio.Event(), Wire(), asyncio.Event()
+
+    def reached(step: Step) -> None:
+        if step is Step.ACKNOWLEDGED:
+            is_taken.set()
+
+    async with keeping(tmp_path, reached=reached) as kept:
+        talking = asyncio.create_task(followed(kept, wire, stop).run())
+        for message in (*OPENING, announced(1), announced(2), whole(1)):
+            wire.coming.put_nowait(message)
+        told = await asyncio.wait_for(wire.acknowledged.get(), 60)
+        assert told == Acknowledgement(1, 1, len(DATA), complete=True)
+        is_taken.clear()
+        wire.coming.put_nowait(whole(2))
+        await asyncio.wait_for(is_taken.wait(), 60)
+        stop.set()
+        await talking
+        assert wire.acknowledged.get_nowait() == Acknowledgement(2, 1, len(DATA), complete=True)
 
 
 def announced(number: int) -> Announced:
     """A log of the JOB."""
     return Announced((AnnouncedLog(number, 1, aicore_path(number).encode(), snapshot=False),))
+
+
+def whole(number: int) -> Batch:
+    """All of it."""
+    return Batch((Started(number, 1, 0, "new", DATA, digest_of(DATA)),))
