@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def finished(task: asyncio.Task[T]) -> T:
-    """Wait for a task, also when this is cancelled meanwhile."""
+async def finished(task: asyncio.Future[T]) -> T:
+    """Wait for a task, or for a thread, also when this is cancelled meanwhile."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -35,7 +35,7 @@ async def finished(task: asyncio.Task[T]) -> T:
 
 async def to_the_end(function: Callable[..., T], *arguments: object) -> T:
     """Run a function on a thread, and let it finish."""
-    return await finished(asyncio.create_task(asyncio.to_thread(function, *arguments)))
+    return await finished(asyncio.get_running_loop().run_in_executor(None, function, *arguments))
 
 
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600

@@ -185,6 +185,20 @@ class JobMirror:
             elif self._cut(path, offset) < offset:
                 raise _lost(path)
 
+    def put(self, path: str, generation: int, data: bytes, *, snapshot: bool) -> None:
+        """Write all of a generation; as if it began and grew, and its file is not open then."""
+        self._forget(path)
+        with self._trying(f"cannot write {path} into the mirror"):
+            if not snapshot:
+                self._set_aside(path, generation)
+            file = self._file(path, snapshot=snapshot)
+            handle = make_anew(file)
+            try:
+                write_all(handle, 0, data)
+            finally:
+                os.close(handle)
+            self._fresh[file] = data
+
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
         """Write bytes at `offset`, which is where the file ends."""
         with self._trying(f"cannot write {path} into the mirror"):

@@ -161,15 +161,21 @@ def _started(log: FollowedLog, event: Started) -> FollowedLog:
     begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
     if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
         refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
-    return log._replace(generation=event.generation, offset=event.offset)
+    return log._replace(generation=event.generation, offset=_end(log, event))
 
 
 def _grown(log: FollowedLog, chunk: Chunk) -> FollowedLog:
     if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
         refuse(f"{_shown(log)} goes on at byte {chunk.offset} instead of {log.offset}")
-    if len(chunk.data) > LARGEST_CHUNK_BYTES or chunk.offset + len(chunk.data) > LARGEST_OFFSET:
-        refuse(f"{_shown(log)} came in a chunk of {len(chunk.data)} bytes")
-    return log._replace(offset=log.offset + len(chunk.data))
+    return log._replace(offset=_end(log, chunk))
+
+
+def _end(log: FollowedLog, event: Started | Chunk) -> int:
+    """How far the log has come with it."""
+    size = len(event.data)
+    if size > LARGEST_CHUNK_BYTES or event.offset + size > LARGEST_OFFSET:
+        refuse(f"{_shown(log)} came in a chunk of {size} bytes")
+    return event.offset + size
 
 
 def _shown(log: FollowedLog) -> str:

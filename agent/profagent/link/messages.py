@@ -120,12 +120,24 @@ class AnnouncedLog(NamedTuple):
 
 
 class Started(NamedTuple):
-    """Bytes of this generation follow from `offset`."""
+    """Bytes of this generation follow from `offset`: `data` are the first, and with a `digest` they are all."""
 
     handle: int
     generation: int
     offset: int
     reason: str
+    data: bytes = b""
+    digest: bytes = b""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of a log."""
+        return bool(self.digest) and not self.offset
+
+    @property
+    def completed(self) -> Completed:
+        """Its end, as if that came after it; where it has a digest."""
+        return Completed(self.handle, self.generation, self.offset + len(self.data), self.digest)
 
 
 class Chunk(NamedTuple):

@@ -325,7 +325,7 @@ class LinkSession:
             self._flush_at = now + self._gather_s
         self._pending += events
         self._heard_of |= {each.job for each in events}
-        self._pending_bytes += sum(len(each.event.data) for each in events if isinstance(each.event, m.Chunk))
+        self._pending_bytes += sum(len(e.event.data) for e in events if isinstance(e.event, m.Started | m.Chunk))
         if self._pending_bytes >= LARGEST_BATCH_BYTES or len(self._pending) >= LARGEST_BATCH_EVENTS:
             self.flush()
 

@@ -17,7 +17,7 @@ from profagent.link.logs import refuse
 from profagent_wire.v1 import board_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 
 LARGEST_FILE_BYTES = 64 << 10
@@ -311,28 +311,24 @@ def _announced(log: pb.AnnouncedLog) -> m.AnnouncedLog:
     return m.AnnouncedLog(log.handle, log.job, log.path, log.kind == pb.LOG_KIND_SNAPSHOT)
 
 
-def _events(event: pb.Event) -> Iterator[m.LogEvent]:
-    """What it says; a log's start says by itself what came with it, as if that came after it."""
+def _event(event: pb.Event) -> m.LogEvent | None:
     match event.WhichOneof("event"):
         case "started":
             e = event.started
-            yield m.Started(e.handle, e.generation, e.offset, _REASONS.get(e.reason, "unknown"))
-            data = e.data
-            if data:
-                yield m.Chunk(e.handle, e.generation, e.offset, data)
-            if e.digest:
-                yield m.Completed(e.handle, e.generation, e.offset + len(data), e.digest)
+            return m.Started(e.handle, e.generation, e.offset, _REASONS.get(e.reason, "unknown"), e.data, e.digest)
         case "chunk":
             c = event.chunk
-            yield m.Chunk(c.handle, c.generation, c.offset, c.data)
+            return m.Chunk(c.handle, c.generation, c.offset, c.data)
         case "completed":
             d = event.completed
-            yield m.Completed(d.handle, d.generation, d.size, d.digest)
+            return m.Completed(d.handle, d.generation, d.size, d.digest)
         case "removed":
             r = event.removed
-            yield m.Removed(r.handle, r.generation, r.sent, r.size)
+            return m.Removed(r.handle, r.generation, r.sent, r.size)
         case "loss":
-            yield _facts(m.Loss, event.loss)
+            loss: m.Loss = _facts(m.Loss, event.loss)
+            return loss
+    return None
 
 
 def _welcome(welcome: pb.Welcome) -> m.Welcome:
@@ -352,8 +348,8 @@ def _announced_logs(logs: Sequence[pb.AnnouncedLog]) -> tuple[m.AnnouncedLog, ..
 
 
 def _batch(batch: pb.Batch) -> m.Batch:
-    events = tuple(each for event in _entries(batch.events) for each in _events(event))
-    return m.Batch(events, _announced_logs(batch.made))
+    events = map(_event, _entries(batch.events))
+    return m.Batch(tuple(event for event in events if event is not None), _announced_logs(batch.made))
 
 
 _READERS: dict[str, Callable[[Any], m.ServerMessage]] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cachetools import LRUCache
 
 from profagent.errors import ProtocolError, UnsupportedBoardError
-from profagent.files import make_anew, move
+from profagent.files import make_anew, opened, write_all
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.ingest.decoder import Decoder
     from profagent.ingest.mirror import JobMirror
-    from profagent.link.messages import FollowedLog, LogEvent, Received
+    from profagent.link.messages import FollowedLog, Received
     from profagent.store.store import CommittedLog, HeldLog
     from profagent.store.workspace import Workspace
 
@@ -64,42 +64,55 @@ class LeftLogs(NamedTuple):
 
 
 class OpenBatch:
-    """The file that names them, written before they are; what it says of a batch that was committed does no harm."""
+    """The file that names them, written before they are; what it says of a batch that was committed does no harm.
+
+    There are two, for batches in turn: the one before may not be committed yet. They are written over in their place,
+    which costs a fifth of a file that is made anew.
+    """
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._files = file, file.with_suffix(".batch2")
         self._names: set[tuple[str, bytes, bool]] = set()
 
-    def begin(self, events: Iterable[Received], place: Callable[[str], tuple[str, str]], *, is_second: bool) -> None:
-        """These events are about to be written; `place`: a JOB's directory and source. Raises StoreError.
-
-        `is_second`: the batch before may not be committed yet.
-        """
-        before = self._names if is_second else set()
+    def begin(self, events: Iterable[Received], place: Callable[[str], tuple[str, str]]) -> None:
+        """These events are about to be written; `place`: a JOB's directory and source. Raises StoreError."""
+        self._files = self._files[::-1]
         self._names = {(each.job, each.log.path, each.log.snapshot) for each in events if each.log is not None}
         by_job: dict[str, LeftLogs] = {}
-        for job, path, is_snapshot in before | self._names:
-            left = by_job.setdefault(job, LeftLogs(job, *place(job), [], []))
+        for job, path, is_snapshot in self._names:
+            left = by_job.get(job)
+            if left is None:
+                left = by_job[job] = LeftLogs(job, *place(job), [], [])
             (left.snapshots if is_snapshot else left.data).append(os.fsdecode(path))
-        arriving = f"{self._file}.part"
-        with Translated(f"cannot write {self._file}", self._file.parent):
-            # The names of the batch before stay until these are there.
-            with open(make_anew(arriving), "wb") as file:  # noqa: PTH123 - a descriptor
-                file.write(json.dumps([*by_job.values()]).encode("ascii"))
-            move(arriving, str(self._file))
+        file = self._files[0]
+        with Translated(f"cannot write {file}", file.parent):
+            handle = opened(str(file), os.O_WRONLY)
+            if handle is None:
+                handle = make_anew(str(file))
+            try:
+                # Half of them, with some of an earlier batch behind, do no harm: nothing of this one is written yet.
+                names = json.dumps([*by_job.values()]).encode("ascii")
+                write_all(handle, 0, names)
+                os.ftruncate(handle, len(names))
+            finally:
+                os.close(handle)
 
     def has(self, log: FollowedLog) -> bool:
         """Whether the latest batch has something of a log."""
         return any((log.job, log.path, is_snapshot) in self._names for is_snapshot in (False, True))
 
     def left(self) -> list[LeftLogs]:
-        """What the latest batch was to write. Raises StoreError."""
-        with Translated(f"cannot read {self._file}", self._file.parent):
-            try:
-                return [LeftLogs(*each) for each in json.loads(self._file.read_bytes())]
-            except (FileNotFoundError, ValueError):
-                # There was none, or the power went before its names were on the disk.
-                return []
+        """What the latest two batches were to write. Raises StoreError."""
+        return [each for file in self._files for each in _names_in(file)]
+
+
+def _names_in(file: Path) -> list[LeftLogs]:
+    with Translated(f"cannot read {file}", file.parent):
+        try:
+            return [LeftLogs(*each) for each in json.loads(file.read_bytes())]
+        except (FileNotFoundError, ValueError):
+            # There was none, or the power went before its names were on the disk.
+            return []
 
 
 # A file that was copied before is not the one that is there now.
@@ -279,7 +292,9 @@ class BoardMirrors:
         """Let what begins with these events be read together."""
         beginnings: dict[str, list[tuple[str, bytes]]] = {}
         for name, log, event in events:
-            if isinstance(event, Chunk) and log is not None and not log.snapshot and not event.offset:
+            if log is None or log.snapshot or not isinstance(event, Started | Chunk):
+                continue
+            if event.data and not event.offset:
                 beginnings.setdefault(name, []).append((checked_path(log.path), event.data))
         for name, logs in beginnings.items():
             if name not in self.refused:
@@ -293,31 +308,32 @@ class BoardMirrors:
         self, log: FollowedLog, event: Started | Chunk | Completed | Removed, reached: dict[int, Acknowledgement]
     ) -> Iterable[Change]:
         job, path = self._of(log.job), checked_path(log.path)
-        is_known = self._is_as_held(log.handle, event)
         if isinstance(event, Started | Chunk) and self._is_past(log.job):
-            self._past[log.job][path] = event.offset + (len(event.data) if isinstance(event, Chunk) else 0)
+            self._past[log.job][path] = event.offset + len(event.data)
         match event:
             case Started():
-                return self._started(job, log, path, event, is_known=is_known)
+                changes = self._started(job, log, path, event)
+                if event.data:
+                    changes += self._grown(job, log, path, event, reached)
+                if event.digest:
+                    changes += self._completed(job, log, path, event.completed, reached)
+                return changes
             case Chunk():
-                job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
-                if not log.snapshot:
-                    reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, complete=False)
-                    return list(job.decoder.append(path, event.generation, event.offset, event.data))
+                return self._grown(job, log, path, event, reached)
             case Completed():
-                reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
-                return job.decoder.confirm(path) if is_known else self._completed(job, log, path, event)
+                return self._completed(job, log, path, event, reached)
             case Removed():
                 reached.pop(log.handle, None)
                 if not job.decoder.keeps(path):
                     return [PassedOver(path), LogRemoved(path)]
                 return [LogRemoved(path), *(LinkLedger(path, each) for each in removal_entry(event.sent, event.size))]
-        return []
 
-    def _started(
-        self, job: OpenJob, log: FollowedLog, path: str, event: Started, *, is_known: bool
-    ) -> Iterable[Change]:
-        job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
+    def _started(self, job: OpenJob, log: FollowedLog, path: str, event: Started) -> list[Change]:
+        is_known = self._is_as_held(log.handle, event)
+        if event.is_whole:
+            job.mirror.put(path, event.generation, event.data, snapshot=log.snapshot)
+        else:
+            job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
@@ -326,7 +342,23 @@ class BoardMirrors:
             changes.append(LinkLedger(path, another_file(event.reason)))
         return changes
 
-    def _completed(self, job: OpenJob, log: FollowedLog, path: str, event: Completed) -> Iterable[Change]:
+    def _grown(
+        self, job: OpenJob, log: FollowedLog, path: str, event: Started | Chunk, reached: dict[int, Acknowledgement]
+    ) -> list[Change]:
+        self._verified.pop(log.handle, None)
+        if isinstance(event, Chunk) or not event.is_whole:
+            job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
+        if log.snapshot:
+            return []
+        reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, complete=False)
+        return list(job.decoder.append(path, event.generation, event.offset, event.data))
+
+    def _completed(
+        self, job: OpenJob, log: FollowedLog, path: str, event: Completed, reached: dict[int, Acknowledgement]
+    ) -> list[Change]:
+        reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
+        if self._is_as_held(log.handle, event):
+            return list(job.decoder.confirm(path))
         changes: list[Change] = []
         digest = None
         if not log.snapshot:
@@ -346,7 +378,7 @@ class BoardMirrors:
             )
         return changes
 
-    def _is_as_held(self, handle: int, event: LogEvent) -> bool:
+    def _is_as_held(self, handle: int, event: Started | Completed) -> bool:
         """Whether a complete log goes on and ends as it is held: neither its bytes nor its rows change."""
         known = self._verified.get(handle)
         if known is None:

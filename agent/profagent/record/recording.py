@@ -118,8 +118,7 @@ class Recording:
     ) -> None:
         """Write what a batch that was not committed left of its logs; their JOBs go on."""
         for each in left:
-            held = await self.session.held(each.job, [*each.data, *each.snapshots])
-            if changes := await to_the_end(meaning, each, held):
+            if changes := await self.session.held(each.job, [*each.data, *each.snapshots], partial(meaning, each)):
                 await self.session.apply([JobChanges(each.job, each.directory, changes, OPEN)])
 
     @property
@@ -179,7 +178,13 @@ class Recording:
         unoffered = await self._unoffered_of(job)
         for path in by_path:
             unoffered.pop(path, None)
-        held = await self.session.held(job, list(by_path))
+        changes, answers = await self.session.held(job, list(by_path), partial(self._compare, job, by_path))
+        self._add(job, changes)
+        return answers
+
+    def _compare(
+        self, job: str, by_path: dict[str, FollowedLog], held: Mapping[str, HeldLog]
+    ) -> tuple[list[Change], list[Holding]]:
         # Of a log that was only heard of, nothing is held.
         begun = {path for path, log in held.items() if log.generation}
         newest = max((path for path, log in by_path.items() if not log.snapshot), default="")
@@ -192,12 +197,9 @@ class Recording:
         answers = [Holding(by_path.pop(path).handle, skip=True) for path in past]
         # What is held of a small file was told when its JOB's first log began.
         new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
+        holdings, lost = self._mirrors.compare(job, by_path, held)
         # A sample that is passed over did come: without its name it would be taken for one that did not.
-        self._add(job, [LogAnnounced(path) for path in (*past, *new)])
-        holdings, lost = await to_the_end(self._mirrors.compare, job, by_path, held)
-        if lost:
-            self._add(job, lost)
-        return [*answers, *holdings]
+        return [*(LogAnnounced(path) for path in (*past, *new)), *lost], [*answers, *holdings]
 
     async def _know_interval(self, job: str) -> None:
         """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""
@@ -214,8 +216,7 @@ class Recording:
         Where `more` are at hand, these go to the disk while the next are put into the mirrors.
         """
         try:
-            async with self._store.working:
-                changes, reached = await to_the_end(self._write, events)
+            changes, reached = await self._store.run(lambda _: self._write(events))
             await self.committed()
         except BaseException:
             self._tear()
@@ -331,7 +332,7 @@ class Recording:
 
     def _write(self, events: Sequence[Received]) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
-        self._mirrors.batch.begin(events, self._place, is_second=self._committing is not None)
+        self._mirrors.batch.begin(events, self._place)
         (by_job, reached), beginnings = self._mirrors.take(events), self._options.beginnings
         for job, changes in by_job.items():
             is_past = beginnings is not None and beginnings.is_in_past(job)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import aiosqlite
 
 from profagent.errors import DiskFullError, StoreError
-from profagent.files import PRIVATE_FILE, disk_full, finished, is_full_database, make_private_folder
+from profagent.files import PRIVATE_FILE, disk_full, is_full_database, make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -45,6 +45,17 @@ T = TypeVar("T")
 C = TypeVar("C", bound=aiosqlite.Connection)
 
 
+class _Answer(asyncio.Future[T]):
+    """What a thread is to give. A task that is cancelled waits for it nevertheless, once; then it is cancelled."""
+
+    _was_cancelled = False
+
+    def cancel(self, msg: object = None) -> bool:
+        # A task that hears no is cancelled when it goes on.
+        was_cancelled, self._was_cancelled = self._was_cancelled, True
+        return was_cancelled and super().cancel(msg)
+
+
 class Writing(aiosqlite.Connection):
     """The connection that writes. A batch is written by one function on its thread.
 
@@ -53,7 +64,12 @@ class Writing(aiosqlite.Connection):
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Let a function have SQLite's own connection, and let it finish; returns what it does."""
-        return await finished(asyncio.create_task(self._execute(function, self._conn)))  # type: ignore[no-untyped-call]
+        if not self._running:
+            raise ValueError("the connection is closed")
+        answer: _Answer[T] = _Answer()
+        # A task that waits for the library's own, and can be left to itself, would take three turns of the loop more.
+        self._tx.put_nowait((answer, partial(function, self._conn)))
+        return await answer
 
 
 class Part(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
@@ -27,7 +27,7 @@ from profagent.store.summary import session_summary
 from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import aiosqlite
@@ -128,10 +128,7 @@ class Store:
         self.file, self._durable = file, durable
         self._opened = AsyncExitStack()
         self._connection: Writing | None = None
-        self._turn = asyncio.Lock()
-        # Held by whoever puts a batch into mirrors or into rows: two threads that both work change places at each call
-        # of the system, which costs more than it gains. A batch is synced while the next is put into the mirrors.
-        self.working = asyncio.Lock()
+        self._turn = asyncio.Lock()  # of those that write batches: others gather meanwhile
         self._waiting: list[_Waiting] = []
         # Where each board that a session was begun of was reached, by the board's identity.
         self._addresses: dict[str, str] = {}
@@ -164,9 +161,15 @@ class Store:
         return StoredSession(self, session, board, start.peak_bytes_per_s)
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Let a function have the connection for itself, and let it finish; what SQLite refuses raises StoreError."""
-        async with self._own_turn() as connection:
-            return await connection.run(function)
+        """Let a function have the connection, and let it finish; what SQLite refuses raises StoreError.
+
+        Its thread puts batches into mirrors, too: two that work change places at each call of the system.
+        """
+        assert self._connection is not None, "used outside of its context"
+        try:
+            return await self._connection.run(function)
+        except sqlite3.Error as error:
+            raise refused(self.file, error) from error
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a query of the writing side, or a statement outside of the records, in a transaction of its own."""
@@ -179,13 +182,14 @@ class Store:
         """
         asked = _Waiting(session, board, changes)
         self._waiting.append(asked)
-        async with self._own_turn() as connection:
+        async with self._turn:
             if not asked.is_done:
                 together, self._waiting = self._waiting, []
-                async with self.working:
-                    await connection.run(partial(_write_together, together=together))
-            if asked.error is not None:
-                raise asked.error
+                await self.run(partial(_write_together, together=together))
+        if isinstance(asked.error, sqlite3.Error):
+            raise refused(self.file, asked.error) from asked.error
+        if asked.error is not None:
+            raise asked.error
 
     async def note_counters(self, session: int, peak_bytes_per_s: float) -> None:
         """Have the ledger say what cannot be of the counters of a session's JOBs, as they are now."""
@@ -193,15 +197,6 @@ class Store:
             async with reading(self.file) as reader:
                 odd = await counters.implausible_counters(reader, job, peak_bytes_per_s)
             await self.run(partial(_write_findings, session=session, job=job, found=Findings([], None, odd, None)))
-
-    @asynccontextmanager
-    async def _own_turn(self) -> AsyncIterator[Writing]:
-        assert self._connection is not None, "used outside of its context"
-        async with self._turn:
-            try:
-                yield self._connection
-            except sqlite3.Error as error:
-                raise refused(self.file, error) from error
 
 
 def _write_together(connection: sqlite3.Connection, together: Sequence[_Waiting]) -> None:
@@ -255,14 +250,20 @@ class StoredSession:
             if not (caught_up and state in ENDED_STATES):
                 await self._note_findings(job, has_ended=False)
 
-    async def held(self, job: str, paths: Sequence[str]) -> dict[str, HeldLog]:
-        """What is stored of these logs; those that are not known are left out."""
+    async def held(self, job: str, paths: Sequence[str], meaning: Callable[[Mapping[str, HeldLog]], T]) -> T:
+        """What a function, which may block, makes of what is stored of these logs; unknown ones are left out."""
         stored = [path_to_sql(path) for path in paths]
-        rows = await self._store.run(lambda connection: fetched_of(connection, _HELD, (self.board, job), stored))
-        return {
-            path_from_sql(path): HeldLog(generation, offset, bool(complete), digest)
-            for path, generation, offset, complete, digest in rows
-        }
+
+        def made(connection: sqlite3.Connection) -> T:
+            rows = fetched_of(connection, _HELD, (self.board, job), stored)
+            return meaning(
+                {
+                    path_from_sql(path): HeldLog(generation, offset, bool(complete), digest)
+                    for path, generation, offset, complete, digest in rows
+                }
+            )
+
+        return await self._store.run(made)
 
     async def unsettled_logs(self, job: str) -> list[str]:
         """Data logs of a JOB that the board never vouched for."""

@@ -209,6 +209,7 @@ class Watching:
     ) -> Sequence[JobChanges]:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
+        events = [*_apart(events)]
         self._read_ahead(events)
         announced, self._announced = self._announced, {}
         changes = [JobChanges(job, self._directory(job), logs) for job, logs in announced.items()]
@@ -345,6 +346,17 @@ class Watching:
         content = self._arriving.pop(handle, None)
         self._arriving_size -= len(content or b"")
         return None if content is None else bytes(content)
+
+
+def _apart(events: Iterable[Received]) -> Iterator[Received]:
+    """What came with a log's start, as if it came after it."""
+    for received in events:
+        yield received
+        event = received.event
+        if isinstance(event, Started) and event.data:
+            yield received._replace(event=Chunk(event.handle, event.generation, event.offset, event.data))
+        if isinstance(event, Started) and event.digest:
+            yield received._replace(event=event.completed)
 
 
 def _data(job: _Job, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:

@@ -350,6 +350,7 @@ def test_logs_of_a_job_that_is_not_followed_are_refused_and_its_losses_are_the_b
         Started(7, 1, 0, "same"),
         Started(7, 2, 5, "different"),
         Started(7, 2**63, 0, "different"),
+        Started(7, 2, 0, "different", b"a" * (LARGEST_CHUNK_BYTES + 1)),
         Completed(7, 1, 1, b""),
         Completed(7, 2, 0, b""),
     ],
@@ -357,6 +358,14 @@ def test_logs_of_a_job_that_is_not_followed_are_refused_and_its_losses_are_the_b
 def test_an_event_that_breaks_the_contract_is_refused(event: LogEvent) -> None:
     with pytest.raises(ProtocolError):
         arrived(started(), event)
+
+
+def test_what_came_with_a_logs_start_counts() -> None:
+    whole = Started(7, 2, 0, "different", b"abc", b"digest")
+    made = started()
+    assert offsets(arrived(made, whole)) == [(2, 3)]
+    with pytest.raises(ProtocolError):
+        arrived(made, chunk(b"d", 2, generation=2))
 
 
 @pytest.mark.parametrize("event", [Started(7, 1, 0, "new"), chunk(b"a", generation=0)])

@@ -72,9 +72,7 @@ def test_events_keep_their_order() -> None:
             m.Started(7, 1, 0, "new"),
             m.Chunk(7, 1, 0, b"abc"),
             m.Completed(7, 1, 3, b"d"),
-            m.Started(8, 1, 5, "new"),
-            m.Chunk(8, 1, 5, b"a"),
-            m.Completed(8, 1, 6, b"e"),
+            m.Started(8, 1, 5, "new", b"a", b"e"),
             m.Removed(7, 1, 3, 4),
             m.Loss(7, 1, "r", "d", 1),
         )

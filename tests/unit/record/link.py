@@ -11,13 +11,11 @@ from profagent.ingest.mirror import digest_of
 from profagent.link.messages import (
     Acknowledgement,
     Board,
-    Chunk,
     Clocks,
     Completed,
     FollowedLog,
     Holding,
     JobStatus,
-    LogEvent,
     Loss,
     Received,
     Removed,
@@ -76,20 +74,17 @@ class Sender:
         return log, holding
 
     async def send(self, path: str, data: bytes, *, snapshot: bool = False, complete: bool = True) -> list[Change]:
-        """A whole file, unless the sink does not want it; from what is held on."""
+        """A whole file, unless the sink does not want it; from what is held on. As a board sends one that is small."""
         log, holding = await self.offer(path, snapshot=snapshot)
         if holding.skip:
             return []
         generation, start = holding.generation or 1, holding.offset
         if snapshot:
             generation, start = holding.generation + 1, 0
-        events: list[LogEvent] = [Started(log.handle, generation, start, "same" if holding.generation else "new")]
-        if data[start:]:
-            events.append(Chunk(log.handle, generation, start, data[start:]))
-        if complete:
-            events.append(Completed(log.handle, generation, len(data), digest_of(data)))
+        reason, digest = "same" if holding.generation else "new", digest_of(data) if complete else b""
+        event = Started(log.handle, generation, start, reason, data[start:], digest)
         at = FollowedLog(log.handle, log.job, log.path, snapshot, generation, len(data))
-        return await self.happen(*(Received(self.job, at, event) for event in events))
+        return await self.happen(Received(self.job, at, event))
 
     async def confirm(self, path: str) -> list[Change]:
         """A small file stands as it is held."""

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from profagent.errors import StoreError, UnreachableError
-from profagent.link.messages import Acknowledgement, Chunk, Clocks, FollowedLog, Received, Retention, Started
+from profagent.errors import ProtocolError, StoreError, UnreachableError
+from profagent.ingest.mirror import SharedSync, digest_of
+from profagent.link.messages import Acknowledgement, Chunk, Clocks, Completed, FollowedLog, Received, Retention, Started
 from profagent.record.mirroring import OpenBatch
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording, Step
@@ -47,9 +48,17 @@ class Kept:
 
 
 @asynccontextmanager
-async def keeping(root: Path, *, reached: Callable[[Step], None] | None = None, **options: Any) -> AsyncIterator[Kept]:
+async def keeping(
+    root: Path,
+    *,
+    reached: Callable[[Step], None] | None = None,
+    sync: Callable[[Path], None] | None = None,
+    **options: Any,
+) -> AsyncIterator[Kept]:
     """A recording whose stream is open; its session stays unfinished unless it is ended."""
     workspace = Workspace(root)
+    if sync is not None:
+        workspace.synced = SharedSync(root, sync=sync)
     with workspace.locked():
         async with Store(workspace.database) as store:
             recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US, **options), reached=reached)
@@ -152,21 +161,54 @@ async def test_what_is_held_of_other_logs_is_told_while_a_batch_goes_to_the_disk
 def test_the_names_of_a_batch_stay_where_those_of_the_next_cannot_be_written(tmp_path: Path) -> None:
     batch = OpenBatch(tmp_path / "board.batch")
 
-    def begin(path: bytes, *, is_second: bool) -> None:
+    def begin(path: bytes) -> None:
         log = FollowedLog(1, JOB, path, snapshot=False)
-        batch.begin([Received(JOB, log, Started(1, 1, 0, "new"))], lambda _: ("/root", "job"), is_second=is_second)
+        batch.begin([Received(JOB, log, Started(1, 1, 0, "new"))], lambda _: ("/root", "job"))
 
-    begin(b"data/aicore.0", is_second=False)
+    begin(b"data/aicore.0")
     written = batch.left()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
         with pytest.raises(StoreError):
-            begin(b"data/aicore.1", is_second=True)
+            begin(b"data/aicore.1")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [each.data for each in written] == [["data/aicore.0"]]
     assert batch.left() == written
+    batch = OpenBatch(tmp_path / "board.batch")
+    for name in ("aicore.1", "aicore.10", "aicore.2"):
+        begin(b"data/" + name.encode())
+    assert sorted(path for each in batch.left() for path in each.data) == ["data/aicore.10", "data/aicore.2"]
+
+
+@pytest.mark.parametrize("is_snapshot", [False, True])
+async def test_a_log_in_one_event_is_kept_as_one_in_several(tmp_path: Path, *, is_snapshot: bool) -> None:
+    path, data = aicore_path(), records(700, 1400)
+    if is_snapshot:
+        path, data = f"{path}.done", aicore_done(len(data))
+    digest, kept_of = digest_of(data), []
+    several = (Started(1, 1, 0, "new"), Chunk(1, 1, 0, data[:50]), Chunk(1, 1, 50, data[50:]))
+    ways = ((Started(1, 1, 0, "new", data, digest),), (*several, Completed(1, 1, len(data), digest)))
+    for number, events in enumerate(ways):
+        async with keeping(tmp_path / str(number)) as kept:
+            log, _ = await kept.sender.offer(path, snapshot=is_snapshot)
+            at = log._replace(generation=1, offset=len(data))
+            await kept.sender.happen(*(Received(JOB, at, event) for event in events))
+            assert (kept.job / path).read_bytes() == data
+            tables = ("log", "op_records", "ledger")
+            rows = [await kept.rows(f"SELECT * FROM {table}") for table in tables]
+            kept_of.append((rows, kept.sender.acknowledged))
+    assert kept_of[0] == kept_of[1]
+    assert kept_of[0][1] == [Acknowledgement(1, 1, len(data), complete=True)]
+
+
+async def test_a_whole_log_that_is_not_what_its_digest_says_is_refused(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as kept:
+        log, _ = await kept.sender.offer(aicore_path())
+        event = Started(log.handle, 1, 0, "new", records(700), digest_of(b""))
+        with pytest.raises(ProtocolError, match="digest"):
+            await kept.sender.happen(Received(JOB, log._replace(generation=1, offset=256), event))
 
 
 async def test_another_board_at_the_address_is_refused(tmp_path: Path) -> None:
