@@ -377,12 +377,15 @@ TOO_LARGE = _reason(
 )
 
 
+_NO_NAMES = frozenset((b"", b".", b".."))
+
+
 @lru_cache(REMEMBERED_PATHS)
 def checked_path(path: bytes) -> str:
     """The path of a log inside its JOB, as text for the file system; FormatError when it could lead elsewhere."""
     parts = path.split(b"/")
     is_too_long = len(path) > LONGEST_PATH_BYTES or max(map(len, parts)) > LONGEST_NAME_BYTES
-    if is_too_long or b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
+    if is_too_long or b"\0" in path or not _NO_NAMES.isdisjoint(parts):
         raise FormatError(
             file=repr(path[:80]), offset=0, expected="a relative path without '.' or '..'", found=f"{len(path)} bytes"
         )
