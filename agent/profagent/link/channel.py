@@ -180,7 +180,12 @@ class Stream:
         return UnreachableError.at(self._address, "the stream has ended")
 
     async def finish(self) -> None:
-        """Tell the board that nothing more comes."""
+        """Tell the board that nothing more comes: it ends the stream once it has heard all."""
+        async with self._sending:
+            await self._call.done_writing()
+
+    def cancel(self) -> None:
+        """End the stream; what is on its way either way may be lost."""
         self._call.cancel()
 
 
@@ -246,7 +251,7 @@ class Channel:
         try:
             yield stream
         finally:
-            await stream.finish()
+            stream.cancel()
 
 
 @asynccontextmanager

@@ -49,8 +49,8 @@ T = TypeVar("T")
 
 # Messages that wait between the link and the disk; each is at most 256 KiB of a log.
 QUEUED_MESSAGES = 32
-# What came before a wish to stop is taken for so long; then the board has it still.
-STOP_S = 0.25
+# What came before a wish to stop is taken for so long; then the board has it still. It ends the stream within so long.
+STOP_S, LEAVE_S = 0.25, 1.0
 CLOCK_INTERVAL_S = 60.0
 # What is durable is told so often, or when it is of so many logs: a board may have 4,096 at a time.
 ACKNOWLEDGE_S, ACKNOWLEDGE_LOGS = 0.5, 256
@@ -139,6 +139,7 @@ class FollowedStream:
                 sides = (self._read(), self._beat(), self._compare_clocks(), self._watch_stop(), self._tell_durable())
                 others = [group.create_task(side) for side in sides]
                 await self._work()
+                await self._leave()
                 for task in others:
                     task.cancel()
         except BaseExceptionGroup as failures:
@@ -147,7 +148,6 @@ class FollowedStream:
             raise next((each for each in errors if not isinstance(each, ProfagentError)), errors[0]) from None
         finally:
             await self._capture.sink.committed()
-            await self._send_durable()
 
     async def open(self) -> None:
         """Say the first words."""
@@ -192,6 +192,16 @@ class FollowedStream:
             if self._queue.empty():
                 # There is nothing to do meanwhile.
                 await self._capture.sink.committed()
+
+    async def _leave(self) -> None:
+        """Let the board hear the last: a call that is cancelled takes back what is on its way."""
+        await self._capture.sink.committed()
+        await self._send_durable()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await self._stream.finish()
+                while not isinstance(await self._queue.get(), UnreachableError):
+                    pass  # it is with the board still
 
     async def _read(self) -> None:
         try:

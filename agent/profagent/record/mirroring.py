@@ -67,7 +67,7 @@ class OpenBatch:
     """The file that names them, written before they are; what it says of a batch that was committed does no harm.
 
     There are two, for batches in turn: the one before may not be committed yet. They are written over in their place,
-    which costs a fifth of a file that is made anew.
+    which costs a quarter of a file that is made anew.
     """
 
     def __init__(self, file: Path) -> None:

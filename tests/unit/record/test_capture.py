@@ -43,14 +43,20 @@ class Wire:
     """A stream of which the other end is here, and its channel."""
 
     def __init__(self) -> None:
-        self.coming: asyncio.Queue[ServerMessage] = asyncio.Queue()
+        self.coming: asyncio.Queue[ServerMessage | UnreachableError] = asyncio.Queue()
         self.acknowledged: asyncio.Queue[Acknowledgement] = asyncio.Queue()
 
     async def ready(self) -> None:
         """It is."""
 
     async def receive(self) -> ServerMessage:
-        return await self.coming.get()
+        message = await self.coming.get()
+        if isinstance(message, UnreachableError):
+            raise message
+        return message
+
+    async def finish(self) -> None:
+        self.coming.put_nowait(UnreachableError("the board ended the stream", hint=""))
 
     async def clocks(self) -> Any:
         raise UnreachableError("it does not tell", hint="")
