@@ -60,7 +60,7 @@ class JobCopy(AbstractContextManager["JobCopy"]):
 
     def held(self, path: str) -> HeldLog:
         """What the database says of a log."""
-        return self.run(self.session.held(self.job, [path], dict)).get(path, HeldLog(0, 0, complete=False))
+        return self.run(self.session.held(self.job, [path])).get(path, HeldLog(0, 0, complete=False))
 
     def feed(self, path: str, data: bytes) -> None:
         """More bytes of a data log, committed."""

@@ -52,7 +52,7 @@ QUEUED_MESSAGES = 32
 # What came before a wish to stop is taken for so long; then the board has it still. It ends the stream within so long.
 STOP_S, LEAVE_S = 0.25, 1.0
 CLOCK_INTERVAL_S = 60.0
-# What is durable is told so often, or when it is of so many logs: a board may have 4,096 at a time.
+# What is durable is told so often, or when it is of so many logs: few of the 4,096 that a board may have at a time.
 ACKNOWLEDGE_S, ACKNOWLEDGE_LOGS = 0.5, 256
 
 
@@ -88,7 +88,7 @@ class Sink(Protocol):
         """Events in order; returns what they meant. `more`: others are at hand."""
 
     async def committed(self) -> None:
-        """Return when all events that were given are durable and acknowledged."""
+        """Return when all events that were given are durable, and their `acknowledge` was called."""
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """A JOB's state is another; `caught_up`: and everything it held has come."""
@@ -196,9 +196,9 @@ class FollowedStream:
     async def _leave(self) -> None:
         """Let the board hear the last: a call that is cancelled takes back what is on its way."""
         await self._capture.sink.committed()
-        await self._send_durable()
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
+                await self._send_durable()
                 await self._stream.finish()
                 while not isinstance(await self._queue.get(), UnreachableError):
                     pass  # it is with the board still

@@ -224,6 +224,10 @@ class BoardMirrors:
                     self._verified[log.handle] = known
         return holdings, lost
 
+    def is_open(self, job: str) -> bool:
+        """Whether the JOB's mirror and decoder are at hand."""
+        return job in self._jobs
+
     def begin_stream(self) -> None:
         """A stream begins: its logs come with handles of their own."""
         for job in self._jobs.values():
@@ -319,6 +323,7 @@ class BoardMirrors:
                     changes += self._completed(job, log, path, event.completed, reached)
                 return changes
             case Chunk():
+                job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
                 return self._grown(job, log, path, event, reached)
             case Completed():
                 return self._completed(job, log, path, event, reached)
@@ -334,6 +339,8 @@ class BoardMirrors:
             job.mirror.put(path, event.generation, event.data, snapshot=log.snapshot)
         else:
             job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
+            if event.data:
+                job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
         if log.snapshot or is_known:
             return []
         changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
@@ -346,8 +353,6 @@ class BoardMirrors:
         self, job: OpenJob, log: FollowedLog, path: str, event: Started | Chunk, reached: dict[int, Acknowledgement]
     ) -> list[Change]:
         self._verified.pop(log.handle, None)
-        if isinstance(event, Chunk) or not event.is_whole:
-            job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
         if log.snapshot:
             return []
         reached[log.handle] = Acknowledgement(log.handle, log.generation, log.offset, complete=False)

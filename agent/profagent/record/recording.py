@@ -40,7 +40,7 @@ MOST_REMARKS = 5_000
 
 
 class Step(Enum):
-    """What has just been done with a batch, in this order."""
+    """What has just been done with a batch, in this order; what is acknowledged is told a little later."""
 
     MIRRORED = "mirrored"
     SYNCED = "synced"
@@ -97,9 +97,10 @@ class Recording:
         is_past = None if options.beginnings is None else options.beginnings.is_in_past
         self._opened = BoardMirrors(self._workspace, identity, counter_map, keeping=options.keeping, is_past=is_past)
         self._session = await self._store.begin(start)
+        # Where the disk is full, a later stream goes on here.
+        self._identity, self._is_torn = identity, True
         self._begun_jobs = await self._session.begun_jobs()
         await self._restore()
-        self._identity = identity
 
     async def _restore(self) -> None:
         """Undo what was written to the mirrors and never committed: what is gone meanwhile does not come again."""
@@ -118,7 +119,8 @@ class Recording:
     ) -> None:
         """Write what a batch that was not committed left of its logs; their JOBs go on."""
         for each in left:
-            if changes := await self.session.held(each.job, [*each.data, *each.snapshots], partial(meaning, each)):
+            held = await self.session.held(each.job, [*each.data, *each.snapshots])
+            if changes := await to_the_end(meaning, each, held):
                 await self.session.apply([JobChanges(each.job, each.directory, changes, OPEN)])
 
     @property
@@ -178,7 +180,11 @@ class Recording:
         unoffered = await self._unoffered_of(job)
         for path in by_path:
             unoffered.pop(path, None)
-        changes, answers = await self.session.held(job, list(by_path), partial(self._compare, job, by_path))
+        held = await self.session.held(job, list(by_path))
+        compare = partial(self._compare, job, by_path, held)
+        # Of logs that are new nothing is read; of others it may be gigabytes.
+        is_quick = self._mirrors.is_open(job) and not any(log.generation for log in held.values())
+        changes, answers = compare() if is_quick else await to_the_end(compare)
         self._add(job, changes)
         return answers
 

@@ -27,7 +27,7 @@ from profagent.store.summary import session_summary
 from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     import aiosqlite
@@ -250,20 +250,14 @@ class StoredSession:
             if not (caught_up and state in ENDED_STATES):
                 await self._note_findings(job, has_ended=False)
 
-    async def held(self, job: str, paths: Sequence[str], meaning: Callable[[Mapping[str, HeldLog]], T]) -> T:
-        """What a function, which may block, makes of what is stored of these logs; unknown ones are left out."""
+    async def held(self, job: str, paths: Sequence[str]) -> dict[str, HeldLog]:
+        """What is stored of these logs; those that are not known are left out."""
         stored = [path_to_sql(path) for path in paths]
-
-        def made(connection: sqlite3.Connection) -> T:
-            rows = fetched_of(connection, _HELD, (self.board, job), stored)
-            return meaning(
-                {
-                    path_from_sql(path): HeldLog(generation, offset, bool(complete), digest)
-                    for path, generation, offset, complete, digest in rows
-                }
-            )
-
-        return await self._store.run(made)
+        rows = await self._store.run(lambda connection: fetched_of(connection, _HELD, (self.board, job), stored))
+        return {
+            path_from_sql(path): HeldLog(generation, offset, bool(complete), digest)
+            for path, generation, offset, complete, digest in rows
+        }
 
     async def unsettled_logs(self, job: str) -> list[str]:
         """Data logs of a JOB that the board never vouched for."""

@@ -17,6 +17,7 @@ from profagentd.follow import messages
 from profagentd.follow.log import OVER
 from profagentd.follow.reading import read_batch
 from profagentd.follow.session import ROOM_S, FollowSession
+from profagentd.follow.table import SURE_LOGS
 from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ RETRY_AFTER_S = 2.0
 LEAVE_S = 2.0
 # Logs that have their turn in one go.
 TURN_LOGS = 128
-# Released handles are told so often, or when there are so many, or before others are announced.
+# Released handles are told so often, or when there are so many, room is short, or others are announced.
 RELEASE_S, RELEASE_LOGS = 1.0, 128
 # Why, unless there is another reason.
 STOPPING = "the daemon is stopping"
@@ -208,7 +209,8 @@ class ClientStream:
     async def _tell_released(self, delay_s: float = 0.0) -> bool:
         """Tell which handles are over, unless some were told so lately."""
         table, now = self._session.table, self._clock.monotonic()
-        if not table.released or (now < self._released + delay_s and table.released < RELEASE_LOGS):
+        can_wait = now < self._released + delay_s and table.released < RELEASE_LOGS and table.room >= SURE_LOGS
+        if can_wait or not table.released:
             return False
         self._released = now
         return await self._say(messages.released(table.take_released()))

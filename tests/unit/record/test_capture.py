@@ -45,12 +45,17 @@ class Wire:
     def __init__(self) -> None:
         self.coming: asyncio.Queue[ServerMessage | UnreachableError] = asyncio.Queue()
         self.acknowledged: asyncio.Queue[Acknowledgement] = asyncio.Queue()
+        self.is_over = False
 
     async def ready(self) -> None:
         """It is."""
 
     async def receive(self) -> ServerMessage:
-        message = await self.coming.get()
+        try:
+            message = await self.coming.get()
+        except asyncio.CancelledError:
+            self.is_over = True  # as a call of gRPC
+            raise
         if isinstance(message, UnreachableError):
             raise message
         return message
@@ -62,6 +67,8 @@ class Wire:
         raise UnreachableError("it does not tell", hint="")
 
     async def send(self, message: ClientMessage) -> None:
+        if self.is_over:
+            raise UnreachableError("it is over", hint="")
         for each in message.logs if isinstance(message, Acknowledge) else ():
             self.acknowledged.put_nowait(each)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from profagent.errors import ProtocolError, StoreError, UnreachableError
+from profagent.errors import DiskFullError, ProtocolError, StoreError, UnreachableError
 from profagent.ingest.mirror import SharedSync, digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Clocks, Completed, FollowedLog, Received, Retention, Started
 from profagent.record.mirroring import OpenBatch
@@ -98,6 +98,25 @@ async def test_a_done_that_a_kill_left_before_its_data_judges_nothing(tmp_path: 
         await kept.sender.confirm(f"{path}.done")
         await kept.recording.change_state(JOB, "finished", caught_up=True)
         assert await kept.rows("SELECT whole, fault FROM log WHERE kind = 'aicore'") == [(1, None)]
+
+
+async def test_a_disk_that_is_full_at_first_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise DiskFullError("full", hint="")
+
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+    workspace = Workspace(tmp_path)
+    async with Store(workspace.database) as store:
+        recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US))
+        with monkeypatch.context() as patched:
+            patched.setattr(OpenBatch, "left", full)
+            with pytest.raises(DiskFullError):
+                await recording.begin(board(), "127.0.0.1:1")
+        kept = Kept(store, recording)
+        (kept.job / aicore_path()).write_bytes(records(700, 1400))
+        await kept.sender.open()
+        assert (kept.job / aicore_path()).read_bytes() == records(700), "what was never committed is undone"
 
 
 async def test_a_done_that_cannot_be_read_and_is_told_again_takes_nothing_back(tmp_path: Path) -> None:

@@ -45,13 +45,13 @@ async def test_what_is_held_is_told_by_path(tmp_path: Path) -> None:
             LogRemoved("data/b"),
         )
         await apply(session, *advanced)
-        assert await session.held(JOB, ["data/a", ODD, "data/b", "data/none"], dict) == {
+        assert await session.held(JOB, ["data/a", ODD, "data/b", "data/none"]) == {
             "data/a": HeldLog(1, 100, complete=False),
             ODD: HeldLog(3, 512, complete=True, digest=b"d"),
             "data/b": HeldLog(1, 5, complete=False, digest=b"e"),
         }
-        assert await session.held("JOB" + "B" * 29, ["data/a"], dict) == {}
-        assert await session.held(JOB, [], dict) == {}
+        assert await session.held("JOB" + "B" * 29, ["data/a"]) == {}
+        assert await session.held(JOB, []) == {}
 
 
 async def test_a_board_has_one_session_in_a_store(tmp_path: Path) -> None:
