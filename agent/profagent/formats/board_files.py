@@ -19,20 +19,31 @@ U32_SPAN = 2**32
 # What SQLite can hold; no clock and no length comes near it.
 I63_MAX = 2**63 - 1
 
-_KEYS = {
-    LogKind.AICORE: ("file_len", "start_time", "end_time", "cache_hit", "cache_mis"),
-    LogKind.AICPU: ("file_len", "start_time", "end_time"),
-    LogKind.ACL_API: ("file_len", "start_time", "end_time", "pid", "tid"),
-}
-# The lowest and the highest value; others are 32-bit numbers, which one SDK generation prints signed.
-_RANGES = {
-    "start_time": (0, I63_MAX),
-    "end_time": (0, I63_MAX),
-    "pid": (0, U32_SPAN - 1),
-    "tid": (0, U32_SPAN - 1),
-}
+_TIME = (0, I63_MAX)
+_ID = (0, U32_SPAN - 1)
+# One SDK generation prints 32-bit numbers signed.
 _SIGNED = (-U32_SPAN // 2, U32_SPAN - 1)
-_LINE = re.compile(rb"([a-z_]+):(-?[0-9]{1,20})\n")
+# The lines of each kind, with the lowest and the highest value.
+_LINES = {
+    LogKind.AICORE: {
+        "file_len": _SIGNED,
+        "start_time": _TIME,
+        "end_time": _TIME,
+        "cache_hit": _SIGNED,
+        "cache_mis": _SIGNED,
+    },
+    LogKind.AICPU: {"file_len": _SIGNED, "start_time": _TIME, "end_time": _TIME},
+    # Its length is printed in 64 bits by one SDK generation.
+    LogKind.ACL_API: {
+        "file_len": (-U32_SPAN // 2, I63_MAX),
+        "start_time": _TIME,
+        "end_time": _TIME,
+        "pid": _ID,
+        "tid": _ID,
+    },
+}
+_LINE = r"{}:(-?[0-9]{{1,20}})\n".format
+_TEXTS = {kind: re.compile("".join(map(_LINE, lines)).encode()) for kind, lines in _LINES.items()}
 # The runtime ends this line without a newline.
 _BATCHES = re.compile(rb"online_batch_num:([0-9]{1,10}(?:,[0-9]{1,10}){0,7})\n?")
 # What the board's daemon takes as a line.
@@ -55,7 +66,7 @@ class Done(NamedTuple):
 def is_whole_done(data: bytes, kind: LogKind) -> bool:
     """Whether the board's daemon takes a `.done` as whole: all expected keys are there, each with an integer."""
     lines = (_ANY_LINE.fullmatch(line) for line in data.splitlines())
-    return {key.encode() for key in _KEYS[kind]} <= {line[1] for line in lines if line}
+    return {key.encode() for key in _LINES[kind]} <= {line[1] for line in lines if line}
 
 
 def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
@@ -65,32 +76,32 @@ def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
     modulo 2**32 when they are negative (format page 2.2). `start_us` is 0 for an acl_api set whose model was loaded
     before profiling was started. Raises FormatError for whatever is not the whole text.
     """
-    values: dict[str, int] = {}
-    at = 0
-    for key in _KEYS[kind]:
-        line = _LINE.match(data, at)
-        low, high = _RANGES.get(key, _SIGNED)
-        if key == "file_len" and kind is LogKind.ACL_API:
-            # Its length is printed in 64 bits by one SDK generation.
-            high = I63_MAX
-        if line is None or line[1] != key.encode() or not low <= int(line[2]) <= high:
-            raise FormatError(file, at, f"a line '{key}:' with a number from {low} to {high}", _found(data, at))
-        values[key] = int(line[2]) % U32_SPAN if low < 0 and line[2].startswith(b"-") else int(line[2])
-        at = line.end()
-    batches = _BATCHES.fullmatch(data, at) if kind is LogKind.AICORE else None
+    text, lines = _TEXTS[kind].match(data), _LINES[kind]
+    numbers = [] if text is None else [*map(int, text.groups())]
+    if text is None or not all(low <= each <= high for each, (low, high) in zip(numbers, lines.values(), strict=True)):
+        raise _odd_line(data, kind, file)
+    batches = _BATCHES.fullmatch(data, text.end()) if kind is LogKind.AICORE else None
     online = tuple(map(int, batches[1].split(b","))) if batches else ()
-    if (batches is None and at < len(data)) or max(online, default=0) >= U32_SPAN:
-        raise FormatError(file, at, "the end of the text", _found(data, at))
-    return Done(
-        file_len=values["file_len"],
-        start_us=values["start_time"],
-        end_us=values["end_time"],
-        cache_hit=values.get("cache_hit"),
-        cache_miss=values.get("cache_mis"),
-        pid=values.get("pid"),
-        tid=values.get("tid"),
-        online_batch_num=online,
-    )
+    if (batches is None and text.end() < len(data)) or max(online, default=0) >= U32_SPAN:
+        raise FormatError(file, text.end(), "the end of the text", _found(data, text.end()))
+    length, start, end, *others = (each % U32_SPAN if each < 0 else each for each in numbers)
+    match kind:
+        case LogKind.AICORE:
+            return Done(length, start, end, cache_hit=others[0], cache_miss=others[1], online_batch_num=online)
+        case LogKind.ACL_API:
+            return Done(length, start, end, pid=others[0], tid=others[1])
+    return Done(length, start, end)
+
+
+def _odd_line(data: bytes, kind: LogKind, file: str) -> FormatError:
+    """The first line that is not as its kind has it."""
+    at = 0
+    for key, (low, high) in _LINES[kind].items():
+        line = re.compile(_LINE(key).encode()).match(data, at)
+        if line is None or not low <= int(line[1]) <= high:
+            return FormatError(file, at, f"a line '{key}:' with a number from {low} to {high}", _found(data, at))
+        at = line.end()
+    raise AssertionError("one of them is odd")
 
 
 def _found(data: bytes, at: int) -> str:

@@ -80,10 +80,11 @@ class LayerJoin:
             first = self._layer_index(*key, np.arange(REMEMBERED_SEQUENCES))
             if len(self._first) < REMEMBERED_SEGMENTS:
                 self._first[key] = first
-        if not len(sequence) or sequence.max() < REMEMBERED_SEQUENCES:
+        try:
             known: npt.NDArray[np.int32] = first[sequence]
-            return known
-        return self._layer_index(*key, sequence.astype(np.int64))
+        except IndexError:
+            return self._layer_index(*key, sequence.astype(np.int64))
+        return known
 
     def _layer_index(
         self, net: int, batch_num: int, input_pic_num: int, online_batch_num: Sequence[int], at: npt.NDArray[np.int64]

@@ -166,12 +166,8 @@ def _read(kind: LogKind, fields: dict[str, str | None]) -> LogName | None:
     numbers: dict[str, int] = {}
     for field, digits in fields.items():
         if digits is not None:
-            numbers[field] = number = _number(digits)
+            # Endless digits are beyond all bounds.
+            numbers[field] = number = int(digits) if len(digits) <= U64_DIGITS else U64_MAX + 1
             if number > _FIELD_MAX.get(field, U32_MAX):
                 return None
     return LogName(kind, is_done=is_done, model=model, is_data=not is_done and kind in _DATA, **numbers)
-
-
-def _number(digits: str) -> int:
-    """Read digits that may be endless; beyond all bounds when there are more than a u64 has."""
-    return int(digits) if len(digits) <= U64_DIGITS else U64_MAX + 1

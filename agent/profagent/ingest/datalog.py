@@ -296,7 +296,12 @@ class DataLog:
 
     def _note_loads(self, first: int, load: NDArray[np.int64]) -> None:
         last = int(load[-1])
-        if last >= self.facts.loads:
+        if last == self.facts.loads == int(load[0]):
+            # All of these are the next one's, as in most files.
+            self._begins.add(first)
+            self.facts.last_load_start = first * self.facts.record_bytes
+            self.facts.loads += 1
+        elif last >= self.facts.loads:
             begun = np.arange(self.facts.loads, last + 1)
             self._begins.update((first + load.searchsorted(begun)).tolist())
             self.facts.last_load_start = (first + int(load.searchsorted(last))) * self.facts.record_bytes

@@ -31,7 +31,7 @@ from profagent.ingest.decoder import Decoder, small_file
 from profagent.ingest.states import LogStates, layer_info_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
@@ -115,14 +115,7 @@ class JobDecoder(Decoder):
         elif name is None:
             yield _foreign(path)
         elif name.is_data:
-            yield from self._recall(name)
-            if offset or generation > 1:
-                # The `.done` that is there may be of what was before.
-                yield from self._gone_on(path, name)
-            self._logs.growing.add(path)
-            log = yield from self._logs.at(path, name, offset)
-            if log.done is not None:
-                yield ContentLedger(path + DONE_SUFFIX, ())
+            yield from self._begun(path, name, generation, offset)
         yield LogAdvanced(path, generation, offset)
 
     def read_ahead(self, beginnings: Iterable[tuple[str, bytes]]) -> None:
@@ -150,11 +143,22 @@ class JobDecoder(Decoder):
         name = parse_log_name(path)
         if name is not None and name.is_data and self.keeps(path):
             log = yield from self._logs.at(path, name, offset)
-            log.settled = True
-            self._logs.growing.discard(path)
-            log = yield from self._logs.judged(log)
-            yield self._assessed(log)
+            yield from self._ended(log)
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
+
+    def whole(self, path: str, generation: int, data: bytes, digest: bytes) -> Iterator[Change]:
+        """A data log that came whole: as if it began, grew and was complete, and judged but once."""
+        name = parse_log_name(path)
+        if name is None or not name.is_data or not self.keeps(path):
+            yield from super().whole(path, generation, data, digest)
+            return
+        yield LogReset(path)
+        self._logs.forget(path)
+        log = yield from self._begun(path, name, generation, 0)
+        if data:
+            yield from self._logs.grow(log, data)
+        yield from self._ended(log)
+        yield LogAdvanced(path, generation, len(data), complete=True, digest=digest)
 
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
@@ -198,6 +202,23 @@ class JobDecoder(Decoder):
             if done is not None:
                 yield ContentLedger(path, (orphan_done(done.file_len),))
         yield ContentLedger(None, () if self.files.read(DEVICE_INFO, 0) is not None else (NO_FREQUENCY,))
+
+    def _begun(self, path: str, name: LogName, generation: int, offset: int) -> Generator[Change, None, DataLog]:
+        yield from self._recall(name)
+        if offset or generation > 1:
+            # The `.done` that is there may be of what was before.
+            yield from self._gone_on(path, name)
+        self._logs.growing.add(path)
+        log = yield from self._logs.at(path, name, offset)
+        if log.done is not None:
+            yield ContentLedger(path + DONE_SUFFIX, ())
+        return log
+
+    def _ended(self, log: DataLog) -> Iterator[Change]:
+        log.settled = True
+        self._logs.growing.discard(log.path)
+        log = yield from self._logs.judged(log)
+        yield self._assessed(log)
 
     def _gone_on(self, path: str, name: LogName) -> Iterator[Change]:
         """Bytes follow: a complete log is judged anew when all of it is here, they may be of its last inference."""

@@ -95,6 +95,13 @@ class Decoder:
         """The board vouches for a data log."""
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
 
+    def whole(self, path: str, generation: int, data: bytes, digest: bytes) -> Iterator[Change]:
+        """A data log that came whole: as if it began, grew and was complete."""
+        yield from self.begin(path, generation, 0)
+        if data:
+            yield from self.append(path, generation, 0, data)
+        yield from self.complete(path, generation, len(data), digest)
+
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
     ) -> Iterator[Change]:

@@ -13,7 +13,7 @@ import errno
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cachetools import LRUCache
 
@@ -144,13 +144,24 @@ def logs_set_aside(superseded: Path) -> list[tuple[str, str]]:
     return [(job, path) for job, _, path in (log.partition("/") for log in sorted(logs)) if path]
 
 
-class _OpenFiles(LRUCache[str, int]):
-    def popitem(self) -> tuple[str, int]:
-        file, handle = super().popitem()
-        os.close(handle)
-        return file, handle
+T = TypeVar("T")
+
+
+class ClosingCache(LRUCache[str, T]):
+    """Closes what it lets go of; what is popped by its name is the caller's."""
+
+    def __init__(self, most: int, close: Callable[[T], None]) -> None:
+        super().__init__(most)
+        self._close_one = close
+
+    def popitem(self) -> tuple[str, T]:
+        """Let go of what was used longest ago."""
+        name, value = super().popitem()
+        self._close_one(value)
+        return name, value
 
     def clear(self) -> None:
+        """Let go of all."""
         while self:  # that of the library forgets all without `popitem`
             self.popitem()
 
@@ -166,9 +177,8 @@ class JobMirror:
         self.directory = directory
         # As text: a Path for each file would cost more than writing it.
         self._mirrored, self._incoming, self._superseded = str(directory), str(incoming), str(superseded)
-        self._open = _OpenFiles(OPEN_FILES)
+        self._open = ClosingCache(OPEN_FILES, os.close)
         self._folders: set[str] = set()  # of the board's logs, none of them a link
-        self._fresh: dict[str, bytes] = {}  # by file, what was written whole since `settle`
 
     def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
         """Make ready for bytes from `offset` on: cut an uncommitted tail, or set an earlier generation aside."""
@@ -186,43 +196,34 @@ class JobMirror:
                 raise _lost(path)
 
     def put(self, path: str, generation: int, data: bytes, *, snapshot: bool) -> None:
-        """Write all of a generation; as if it began and grew, and its file is not open then."""
+        """Write all of a generation in its place. One of a snapshot takes the place of an earlier one at once."""
         self._forget(path)
         with self._trying(f"cannot write {path} into the mirror"):
             if not snapshot:
                 self._set_aside(path, generation)
-            file = self._file(path, snapshot=snapshot)
+            is_rewritten = snapshot and generation > 1
+            place = self._file(path)
+            file = self._file(path, snapshot=True) if is_rewritten else place
             handle = make_anew(file)
             try:
                 write_all(handle, 0, data)
             finally:
                 os.close(handle)
-            self._fresh[file] = data
+            if is_rewritten:
+                move(file, place)
 
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
         """Write bytes at `offset`, which is where the file ends."""
         with self._trying(f"cannot write {path} into the mirror"):
             file = self._file(path, snapshot=snapshot)
             write_all(self._handle(path, file), offset, data)
-            if offset == 0:
-                self._fresh[file] = data
-            else:
-                self._fresh.pop(file, None)
-
-    def settle(self) -> None:
-        """What was written is read back from now on: others may have changed it since."""
-        self._fresh.clear()
 
     def finish_snapshot(self, path: str) -> bytes | None:
         """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
         with self._trying(f"cannot write {path} into the mirror"):
             arrived = self._file(path, snapshot=True)
             handle = self._open.get(arrived)
-            data = self._fresh.get(arrived)
-            if data is None:
-                data = (
-                    content(arrived, LARGEST_CONTENT_BYTES) if handle is None else pread(handle, LARGEST_CONTENT_BYTES)
-                )
+            data = content(arrived, LARGEST_CONTENT_BYTES) if handle is None else pread(handle, LARGEST_CONTENT_BYTES)
             if data is not None:
                 self._forget(path)
                 move(arrived, self._file(path))
@@ -273,13 +274,7 @@ class JobMirror:
         ]
 
     def prefix_digest(self, path: str, offset: int) -> bytes | None:
-        """Digest of the bytes up to `offset`; None when the mirror holds fewer.
-
-        They are read, but for those that were written whole since `settle`.
-        """
-        fresh = self._fresh.get(f"{self._mirrored}/{path}", b"")
-        if offset and len(fresh) == offset:
-            return digest_of(fresh)
+        """Digest of the bytes up to `offset`; None when the mirror holds fewer."""
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         left = offset
         with self._trying(f"cannot read {path} in the mirror"):
@@ -308,7 +303,6 @@ class JobMirror:
     def close(self) -> None:
         """Close every open file."""
         self._open.clear()
-        self._fresh.clear()
 
     def _trying(self, what: str) -> Translated:
         return Translated(what, self.directory)
@@ -370,9 +364,7 @@ class JobMirror:
 
     def _forget(self, path: str) -> None:
         for base in (self._mirrored, self._incoming):
-            file = f"{base}/{path}"
-            self._fresh.pop(file, None)
-            handle = self._open.pop(file, None)
+            handle = self._open.pop(f"{base}/{path}", None)
             if handle is not None:
                 os.close(handle)
 

@@ -6,20 +6,18 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from cachetools import LRUCache
-
 from profagent.errors import ProtocolError, UnsupportedBoardError
 from profagent.files import make_anew, opened, write_all
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
-from profagent.ingest.mirror import Translated, digest_of, logs_set_aside
+from profagent.ingest.mirror import ClosingCache, Translated, digest_of, logs_set_aside
 from profagent.ingest.reasons import another_file, checked_path, loss_change, refusal, removal_entry
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
@@ -40,17 +38,6 @@ class OpenJob(NamedTuple):
 
     mirror: JobMirror
     decoder: Decoder
-
-
-class _OpenJobs(LRUCache[str, OpenJob]):
-    def popitem(self) -> tuple[str, OpenJob]:
-        name, job = super().popitem()
-        job.mirror.close()
-        return name, job
-
-    def clear(self) -> None:
-        while self:  # that of the library forgets all without `popitem`
-            self.popitem()
 
 
 class LeftLogs(NamedTuple):
@@ -142,7 +129,7 @@ class BoardMirrors:
         self._past: dict[str, dict[str, int]] = {}  # by JOB, how far logs had come by then
         self._workspace, self._identity = workspace, identity
         self._counter_map, self._keeping = counter_map, keeping
-        self._jobs = _OpenJobs(REMEMBERED_JOBS)
+        self._jobs: ClosingCache[OpenJob] = ClosingCache(REMEMBERED_JOBS, lambda job: job.mirror.close())
         # By handle, complete logs of this stream of which the mirror has the very bytes that were committed.
         self._verified: dict[int, HeldLog] = {}
         self._damaged: set[int] = set()  # handles of the logs of which the mirror lost what it held
@@ -181,7 +168,8 @@ class BoardMirrors:
         changes: list[Change] = []
         for path in left.snapshots:
             known, size = held.get(path), job.mirror.size(path)
-            digest = None if size is None else job.mirror.prefix_digest(path, size)
+            # Without a byte it was made, and about to be written.
+            digest = job.mirror.prefix_digest(path, size) if size else None
             if digest is None or (known is not None and (size, digest) == (known.offset, known.digest)):
                 continue
             content, generation = job.mirror.read(path, LARGEST_CONTENT_BYTES) or b"", known.generation if known else 0
@@ -256,8 +244,6 @@ class BoardMirrors:
                 changes.setdefault(job, []).extend(self._mean(log, received.event, reached))
             except UnsupportedBoardError as error:
                 changes[job].append(self._refuse(job, error))
-        for each in self._jobs.values():
-            each.mirror.settle()
         return changes, list(reached.values())
 
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
@@ -315,6 +301,8 @@ class BoardMirrors:
         if isinstance(event, Started | Chunk) and self._is_past(log.job):
             self._past[log.job][path] = event.offset + len(event.data)
         match event:
+            case Started() if event.is_whole and log.handle not in self._verified:
+                return self._whole(job, log, path, event, reached)
             case Started():
                 changes = self._started(job, log, path, event)
                 if event.data:
@@ -333,21 +321,30 @@ class BoardMirrors:
                     return [PassedOver(path), LogRemoved(path)]
                 return [LogRemoved(path), *(LinkLedger(path, each) for each in removal_entry(event.sent, event.size))]
 
+    def _whole(
+        self, job: OpenJob, log: FollowedLog, path: str, event: Started, reached: dict[int, Acknowledgement]
+    ) -> list[Change]:
+        """All of a log, as most of them come: it costs much less than its beginning, its bytes and its end."""
+        _check_digest(digest_of(event.data), event.digest, log, path)
+        job.mirror.put(path, event.generation, event.data, snapshot=log.snapshot)
+        reached[log.handle] = Acknowledgement(log.handle, event.generation, len(event.data), complete=True)
+        meaning = job.decoder.snapshot if log.snapshot else job.decoder.whole
+        return [*meaning(path, event.generation, event.data, event.digest), *self._another_file(log, path, event)]
+
     def _started(self, job: OpenJob, log: FollowedLog, path: str, event: Started) -> list[Change]:
         is_known = self._is_as_held(log.handle, event)
-        if event.is_whole:
-            job.mirror.put(path, event.generation, event.data, snapshot=log.snapshot)
-        else:
-            job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
-            if event.data:
-                job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
+        job.mirror.begin(path, event.generation, event.offset, snapshot=log.snapshot)
+        if event.data:
+            job.mirror.append(path, event.offset, event.data, snapshot=log.snapshot)
         if log.snapshot or is_known:
             return []
-        changes: list[Change] = list(job.decoder.begin(path, event.generation, event.offset))
+        return [*job.decoder.begin(path, event.generation, event.offset), *self._another_file(log, path, event)]
+
+    def _another_file(self, log: FollowedLog, path: str, event: Started) -> Iterator[Change]:
         # Of a log that the mirror damaged that is told already.
-        if event.reason in _ANOTHER_FILE and not (event.reason == reasons.DIFFERENT and log.handle in self._damaged):
-            changes.append(LinkLedger(path, another_file(event.reason)))
-        return changes
+        is_told = log.snapshot or (event.reason == reasons.DIFFERENT and log.handle in self._damaged)
+        if event.reason in _ANOTHER_FILE and not is_told:
+            yield LinkLedger(path, another_file(event.reason))
 
     def _grown(
         self, job: OpenJob, log: FollowedLog, path: str, event: Started | Chunk, reached: dict[int, Acknowledgement]
@@ -365,22 +362,15 @@ class BoardMirrors:
         if self._is_as_held(log.handle, event):
             return list(job.decoder.confirm(path))
         changes: list[Change] = []
-        digest = None
         if not log.snapshot:
             changes += job.decoder.complete(path, event.generation, event.size, event.digest)
         elif (content := job.mirror.finish_snapshot(path)) is not None:
             changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
-            # What was read back whole just now is not read once more.
-            digest = digest_of(content) if len(content) == event.size else None
         else:
             # It stands as it was held: one that was removed is back.
             changes.append(LogAdvanced(path, event.generation, event.size, complete=True, digest=event.digest))
             changes += job.decoder.confirm(path)
-        if (digest or job.mirror.prefix_digest(path, event.size)) != event.digest:
-            raise ProtocolError(
-                f"the copy of {log.job}/{path} does not have the board's digest",
-                hint="check the disk of the host; the log is copied anew",
-            )
+        _check_digest(job.mirror.prefix_digest(path, event.size), event.digest, log, path)
         return changes
 
     def _is_as_held(self, handle: int, event: Started | Completed) -> bool:
@@ -398,3 +388,11 @@ class BoardMirrors:
         self._damaged.add(handle)
         detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
         return LinkLedger(None, reasons.entry(reasons.MIRROR_CHANGED, detail))
+
+
+def _check_digest(found: bytes | None, digest: bytes, log: FollowedLog, path: str) -> None:
+    if found != digest:
+        raise ProtocolError(
+            f"the copy of {log.job}/{path} does not have the board's digest",
+            hint="check the disk of the host; the log is copied anew",
+        )

@@ -81,11 +81,25 @@ async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) 
         assert kept.recording.session.number == 2
 
 
-async def test_a_done_that_a_kill_left_before_its_data_judges_nothing(tmp_path: Path) -> None:
-    def die(step: Step) -> None:
-        if step is Step.MIRRORED:
-            raise StoreError("killed", hint="")
+def die(step: Step) -> None:
+    if step is Step.MIRRORED:
+        raise StoreError("killed", hint="")
 
+
+async def test_a_small_file_that_a_kill_left_empty_says_nothing(tmp_path: Path) -> None:
+    path, data = f"{aicore_path()}.done", aicore_done(256)
+    async with keeping(tmp_path, reached=die) as kept:
+        with pytest.raises(StoreError, match="killed"):
+            await kept.sender.send(path, data, snapshot=True)
+    (kept.job / path).write_bytes(b"")
+    async with keeping(tmp_path) as kept:
+        assert await kept.rows("SELECT * FROM ledger") == []
+        await kept.sender.send(path, data, snapshot=True)
+        assert (kept.job / path).read_bytes() == data
+        assert await kept.rows("SELECT complete FROM log WHERE path LIKE '%.done'") == [(1,)]
+
+
+async def test_a_done_that_a_kill_left_before_its_data_judges_nothing(tmp_path: Path) -> None:
     path, data = aicore_path(), records(700, 1400)
     async with keeping(tmp_path) as kept:
         await kept.sender.send(path, data[:300], complete=False)
