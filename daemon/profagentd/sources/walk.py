@@ -172,11 +172,14 @@ def look(place: Place, source: Source, paths: Iterable[bytes], announced: Collec
 
 
 def _with_earlier(source: Source, paths: Iterable[bytes], announced: Collection[bytes]) -> dict[bytes, None]:
-    asked = list(paths)
+    asked = dict.fromkeys(paths)
     names = dict.fromkeys(path for path in asked if source.is_early(path))
+    seen: set[bytes] = set()
     for path in asked:
-        for each in source.together(path):
-            if each == path or each not in announced:
+        group = () if path in seen else source.together(path)
+        seen.update(group)
+        for each in group:
+            if each in asked or each not in announced:
                 names.update(dict.fromkeys(early for early in source.before(each) if early not in announced))
                 names[each] = None
     return names
