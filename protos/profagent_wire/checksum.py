@@ -33,7 +33,9 @@ def decode_checked(kind: type[M], data: bytes) -> M:
         message = kind.FromString(data)
     except DecodeError as error:
         raise DamagedError("a message cannot be read: it was damaged on the way") from error
-    if message.HasField("check") and data[-_SEAL.size :] != _SEAL.pack(_TAG, zlib.crc32(data[: -_SEAL.size])):
+    if message.HasField("check") and data[-_SEAL.size :] != _SEAL.pack(
+        _TAG, zlib.crc32(memoryview(data)[: -_SEAL.size])
+    ):
         raise DamagedError("a message does not have its check value: it was damaged on the way")
     return message
 

@@ -76,15 +76,20 @@ def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
     modulo 2**32 when they are negative (format page 2.2). `start_us` is 0 for an acl_api set whose model was loaded
     before profiling was started. Raises FormatError for whatever is not the whole text.
     """
-    text, lines = _TEXTS[kind].match(data), _LINES[kind]
-    numbers = [] if text is None else [*map(int, text.groups())]
-    if text is None or not all(low <= each <= high for each, (low, high) in zip(numbers, lines.values(), strict=True)):
+    text = _TEXTS[kind].match(data)
+    if text is None:
         raise _odd_line(data, kind, file)
+    numbers = []
+    for digits, (low, high) in zip(text.groups(), _LINES[kind].values(), strict=True):
+        number = int(digits)
+        if not low <= number <= high:
+            raise _odd_line(data, kind, file)
+        numbers.append(number % U32_SPAN if number < 0 else number)
     batches = _BATCHES.fullmatch(data, text.end()) if kind is LogKind.AICORE else None
     online = tuple(map(int, batches[1].split(b","))) if batches else ()
     if (batches is None and text.end() < len(data)) or max(online, default=0) >= U32_SPAN:
         raise FormatError(file, text.end(), "the end of the text", _found(data, text.end()))
-    length, start, end, *others = (each % U32_SPAN if each < 0 else each for each in numbers)
+    length, start, end, *others = numbers
     match kind:
         case LogKind.AICORE:
             return Done(length, start, end, cache_hit=others[0], cache_miss=others[1], online_batch_num=online)

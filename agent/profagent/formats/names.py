@@ -25,11 +25,10 @@ ESCAPED_BYTES = range(0xDC80, 0xDD00)
 
 _N = r"(?P<{}>0|[1-9][0-9]*)".format
 _MODEL = r"(?P<model>[^/\0]*{})".format
-_DONE = r"(?P<done>\.done)?"
 _PICTURES = rf"{_N('model_id')}\.{_N('batch_num')}\.{_N('input_pic_num')}\.{_N('current_pic_count')}"
 # The model's name takes as little as it can, so of five trailing numbers the first is the stream.
-_OF_INFERENCE = rf"{_N('device')}\.{_MODEL('?')}(?:\.{_N('stream')})?\.{_PICTURES}{_DONE}"
-_OF_MODEL = rf"{_N('device')}\.{_MODEL('')}\.{_N('model_id')}{_DONE}"
+_OF_INFERENCE = rf"{_N('device')}\.{_MODEL('?')}(?:\.{_N('stream')})?\.{_PICTURES}"
+_OF_MODEL = rf"{_N('device')}\.{_MODEL('')}\.{_N('model_id')}"
 
 
 def model_text(name: str, model_id: int) -> str:
@@ -131,6 +130,9 @@ def parse_log_name(path: str) -> LogName | None:
     Both generations of names are read, the prefix in any case, with or without <stream>. A model's name that ends in
     a number before four trailing numbers cannot be told from a stream: five trailing numbers hold a stream.
     """
+    if path.endswith(DONE_SUFFIX):
+        data = parse_log_name(path.removesuffix(DONE_SUFFIX))
+        return data._replace(is_done=True, is_data=False) if data is not None and data.is_data else None
     for pattern, kind in _PATTERNS:
         if match := pattern.fullmatch(path):
             return _read(kind, match.groupdict())
@@ -162,7 +164,7 @@ def _displayed(character: str) -> str:
 
 def _read(kind: LogKind, fields: dict[str, str | None]) -> LogName | None:
     """Read a pattern's groups; None where a number is beyond the runtime's own field."""
-    is_done, model = fields.pop("done", None) is not None, fields.pop("model", None)
+    model = fields.pop("model", None)
     numbers: dict[str, int] = {}
     for field, digits in fields.items():
         if digits is not None:
@@ -170,4 +172,4 @@ def _read(kind: LogKind, fields: dict[str, str | None]) -> LogName | None:
             numbers[field] = number = int(digits) if len(digits) <= U64_DIGITS else U64_MAX + 1
             if number > _FIELD_MAX.get(field, U32_MAX):
                 return None
-    return LogName(kind, is_done=is_done, model=model, is_data=not is_done and kind in _DATA, **numbers)
+    return LogName(kind, is_done=False, model=model, is_data=kind in _DATA, **numbers)
