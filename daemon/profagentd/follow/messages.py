@@ -137,35 +137,30 @@ def batches(
         _put_logs(page, message.batch.made)
         count = 1  # so it is not empty
     add = message.batch.events.add
-    started: wire.Started | None = None  # the last of them, if it is one
+    # The last of them, if it begins a log, and what of that log may be put into it yet.
+    started, handle = wire.Started(), 0
+    rest: tuple[type, ...] = ()
     for event in events:
         weight = len(event.data) if isinstance(event, Chunk) else 0
         if count and (size + weight > largest_bytes or count >= PAGE_ENTRIES):
             yield message
-            message, size, count, started = wire.ServerMessage(), 0, 0, None
+            message, size, count, rest = wire.ServerMessage(), 0, 0, ()
             add = message.batch.events.add
         size += weight
-        if started and _goes_with(event, started):
+        if event.handle == handle and isinstance(event, rest):
+            if isinstance(event, Chunk):
+                started.data, rest = event.data, (Completed,)
+            elif isinstance(event, Completed):
+                started.digest, rest = event.digest, ()
             continue
         # Filled in where it stands: one that is made apart and put in is copied, which costs thrice as much.
         event_said = add()
         _PUT[type(event)](event, event_said)
-        started = event_said.started if isinstance(event, Started) else None
+        started, handle = event_said.started, event.handle
+        rest = (Chunk, Completed) if isinstance(event, Started) else ()
         count += 1
     if count:
         yield message
-
-
-def _goes_with(event: Event, started: wire.Started) -> bool:
-    """Put the first bytes of a log, or its end, into what begins it; False for anything else."""
-    is_over = event.handle != started.handle or bool(started.digest)
-    if isinstance(event, Chunk) and not (is_over or started.data):
-        started.data = event.data
-        return True
-    if isinstance(event, Completed) and not is_over:
-        started.digest = event.digest
-        return True
-    return False
 
 
 def kept_losses(losses: Iterable[KeptLoss], session: FollowSession) -> Iterator[wire.ServerMessage]:

@@ -222,9 +222,9 @@ class FollowSession:
                 log.doubted = True
         if not touches:
             self._touch_all(following, FileEvent.HINT)
-        for path, event in (touches or {}).items():
+        for path, event in (changed := touches or {}).items():
             ended = job.source.ended_by(path)
-            if ended is not None and not event.is_removal:
+            if ended and not (ended in changed or event.is_removal):  # what happened to data itself says more
                 self._touch(following, ended, FileEvent.HINT)
             self._touch(following, path, event)
         # While a JOB is open its client hears of it once: to say so for each write would be noise.
