@@ -45,7 +45,7 @@ _TOO_MANY = (errno.ENOSPC, errno.EMFILE, errno.ENOMEM)
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 # The first event after a rest goes on after this; while more arrive, they are gathered for longer.
-FIRST_S, GATHER_S = 0.01, 0.075
+FIRST_S, GATHER_S = 0.01, 0.08
 # Directories that are watched only because JOBs may appear in them, at most.
 PARENTS_LIMIT = 4096
 

@@ -124,7 +124,7 @@ class Place(NamedTuple):
     @property
     def name(self) -> bytes:
         """The last component."""
-        return os.path.basename(self.path)
+        return self.path.rpartition(b"/")[2]
 
     def below(self, name: bytes) -> Place:
         """A directory in this one; the same for an empty name."""

@@ -63,11 +63,12 @@ def done_of(path: bytes) -> bytes:
     return path + DONE_SUFFIX
 
 
-@lru_cache(_REMEMBERED)
 def ended_by(path: bytes) -> bytes | None:
     """The data log that the file at `path` is the `.done` of, or None when it is something else."""
+    if not path.endswith(DONE_SUFFIX):
+        return None
     data = path[: -len(DONE_SUFFIX)]
-    return data if path.endswith(DONE_SUFFIX) and kind_of(data) is DATA else None
+    return data if kind_of(data) is DATA else None
 
 
 @lru_cache(_REMEMBERED)
