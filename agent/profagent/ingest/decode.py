@@ -155,10 +155,11 @@ class JobDecoder(Decoder):
         yield LogReset(path)
         self._logs.forget(path)
         log = yield from self._begun(path, name, generation, 0)
+        # Before its rows: those of a log without bytes are passed over.
+        yield LogAdvanced(path, generation, len(data), complete=True, digest=digest)
         if data:
             yield from self._logs.grow(log, data)
         yield from self._ended(log)
-        yield LogAdvanced(path, generation, len(data), complete=True, digest=digest)
 
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None

@@ -196,21 +196,19 @@ class JobMirror:
                 raise _lost(path)
 
     def put(self, path: str, generation: int, data: bytes, *, snapshot: bool) -> None:
-        """Write all of a generation in its place. One of a snapshot takes the place of an earlier one at once."""
+        """Write all of a generation. A snapshot takes its place once it is there whole."""
         self._forget(path)
         with self._trying(f"cannot write {path} into the mirror"):
             if not snapshot:
                 self._set_aside(path, generation)
-            is_rewritten = snapshot and generation > 1
-            place = self._file(path)
-            file = self._file(path, snapshot=True) if is_rewritten else place
+            file = self._file(path, snapshot=snapshot)
             handle = make_anew(file)
             try:
                 write_all(handle, 0, data)
             finally:
                 os.close(handle)
-            if is_rewritten:
-                move(file, place)
+            if snapshot:
+                move(file, self._file(path))
 
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
         """Write bytes at `offset`, which is where the file ends."""

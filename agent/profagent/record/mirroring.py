@@ -168,8 +168,7 @@ class BoardMirrors:
         changes: list[Change] = []
         for path in left.snapshots:
             known, size = held.get(path), job.mirror.size(path)
-            # Without a byte it was made, and about to be written.
-            digest = job.mirror.prefix_digest(path, size) if size else None
+            digest = None if size is None else job.mirror.prefix_digest(path, size)
             if digest is None or (known is not None and (size, digest) == (known.offset, known.digest)):
                 continue
             content, generation = job.mirror.read(path, LARGEST_CONTENT_BYTES) or b"", known.generation if known else 0
