@@ -142,7 +142,7 @@ class LogState(enum.Enum):
     COMPLETE = "complete"  # the client was told that what was sent is the whole log
     OVER = "over"  # the handle means nothing any more
 
-    __hash__ = object.__hash__  # that of Enum is Python's own code
+    __hash__ = object.__hash__  # that of Enum is slow
 
 
 ASKED, COMPARING, SENDING, COMPLETE, OVER = LogState
