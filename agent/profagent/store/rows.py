@@ -210,8 +210,8 @@ class LogRows:
             " WHERE log = ?",
             [
                 (*row.state, row.number)
-                for path, row in self._logs.items()
-                if self._stored.get(path, row.state) != row.state
+                for path, before in self._stored.items()
+                if (row := self._logs[path]).state != before
             ],
         )
         self._write_samples()

@@ -241,8 +241,8 @@ class JobRows:
         name = row.name
         if name is None or name.kind not in UNITS:
             return
-        data, unit = row.path.removesuffix(DONE_SUFFIX), name.kind.value
-        model = self._logs.model(name.model, name.model_id)
+        data, unit, model = row.path.removesuffix(DONE_SUFFIX), name.kind.value, row.model
+        assert model is not None, "the log of a unit has a model"
         if row.path == data and not self._logs.is_used(model, unit):
             self._logs.use(model, unit)
             self._touch_found(_FINAL_OF_MODEL, model)
@@ -269,16 +269,18 @@ class JobRows:
         self._records.place(frequency_mhz)
 
     def _judge_some(self, touched: Mapping[str, LogName], clock: Has, ended: str) -> None:
-        logs = self._unit_logs(touched)
-        models = {path: self._logs.model(name.model, name.model_id) for path, name in touched.items()}
-        keys = {path: file_key(models[path], name) for path, name in touched.items()}
-        inferences = inferences_of(self._connection, keys.values())
+        keys = {path: file_key(self._logs.model(name.model, name.model_id), name) for path, name in touched.items()}
+        of_keys = inferences_of(self._connection, keys.values())
+        # Of most logs that are only announced there is none yet.
+        inferences = {path: of_keys[key] for path, key in keys.items() if key in of_keys}
+        logs = self._unit_logs(inferences)
         found: list[tuple[Any, ...]] = []
-        for path, key in keys.items():
+        for path, rows in inferences.items():
             of_units = {Part.AICORE: logs.get(path), Part.AICPU: logs.get(path_beside(path))}
-            for inference, number, *before in inferences.get(key, ()):
+            model = keys[path][0]
+            for inference, number, *before in rows:
                 aicore, aicpu = (
-                    log_part(part, log, number, ended, is_used=self._logs.is_used(models[path], part.value))
+                    log_part(part, log, number, ended, is_used=self._logs.is_used(model, part.value))
                     for part, log in of_units.items()
                 )
                 state = _state(aicore, aicpu, clock)
