@@ -161,13 +161,19 @@ def _started(log: FollowedLog, event: Started) -> FollowedLog:
     begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
     if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
         refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
-    return log.at(event.generation, _end(log, event))
+    return _at(log, event.generation, _end(log, event))
 
 
 def _grown(log: FollowedLog, chunk: Chunk) -> FollowedLog:
     if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
         refuse(f"{_shown(log)} goes on at byte {chunk.offset} instead of {log.offset}")
-    return log.at(log.generation, _end(log, chunk))
+    return _at(log, log.generation, _end(log, chunk))
+
+
+def _at(log: FollowedLog, generation: int, offset: int) -> FollowedLog:
+    """The log when its bytes before `offset` have arrived."""
+    # `_replace` takes six times as long.
+    return FollowedLog(log.handle, log.job, log.path, log.snapshot, generation, offset, log.held)
 
 
 def _end(log: FollowedLog, event: Started | Chunk) -> int:
