@@ -11,8 +11,9 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
+
+from msgspec.structs import replace
 
 from profagent.link.messages import JobStatus
 from profagent.record.options import RecordingOptions

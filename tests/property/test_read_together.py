@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from profagent.formats.records import AicoreFile, AicoreRecords, Splitter, read_together
 from profagent.ingest.decode import JobDecoder
@@ -42,8 +43,8 @@ def plain(value: Any) -> Any:
     """A value that can be compared: arrays as their kind and list, by repr where NaN is among them."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, list(map(repr, value.tolist())))
-    if dataclasses.is_dataclass(value):
-        return (type(value), [plain(getattr(value, field.name)) for field in dataclasses.fields(value)])
+    if isinstance(value, Struct):
+        return (type(value), plain(astuple(value)))
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
     return [plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -6,12 +6,13 @@ import asyncio
 import os
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from profagent.cli import options
 from profagent.cli.progress import progress

@@ -1,14 +1,14 @@
 """What the bytes of a collection's logs mean for its rows.
 
-A path is a log's path inside its JOB directory, as `os.fsdecode` gives it. Times are board microseconds. What comes for
-each file is a NamedTuple, which is made faster than a frozen dataclass.
+A path is a log's path inside its JOB directory, as `os.fsdecode` gives it. Times are board microseconds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
 
 
-class LogAdvanced(NamedTuple):
+class LogAdvanced(Struct, frozen=True):
     """The log's bytes up to `offset` are in this batch or were before; `digest` vouches for a complete log."""
 
     path: str
@@ -31,13 +31,13 @@ class LogAdvanced(NamedTuple):
     digest: bytes | None = None
 
 
-class LogAnnounced(NamedTuple):
+class LogAnnounced(Struct, frozen=True):
     """The board has told that there is such a log: all that was made before it was told before, or is told with it."""
 
     path: str
 
 
-class LogJudged(NamedTuple):
+class LogJudged(Struct, frozen=True):
     """How many of the inferences in an aicore or aicpu log are whole, and what is wrong with its end, if anything."""
 
     path: str
@@ -45,44 +45,38 @@ class LogJudged(NamedTuple):
     fault: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogReset:
+class LogReset(Struct, frozen=True):
     """The log's rows are void: another generation begins."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogRemoved:
+class LogRemoved(Struct, frozen=True):
     """The log is gone from the board; what was copied stays."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class FrequencyKnown:
+class FrequencyKnown(Struct, frozen=True):
     """The NPU's clock, from `info.json`."""
 
     mhz: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProfilingKnown:
+class ProfilingKnown(Struct, frozen=True):
     """What the JOB's program was told to record: `interval`, None where it cannot be read, by a file of the board."""
 
     interval: int | None
     acl_json: str
 
 
-@dataclass(frozen=True, slots=True)
-class PassedOver:
+class PassedOver(Struct, frozen=True):
     """A log of an inference is passed over on purpose: it has no rows of its content."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedKnown:
+class SimulatedKnown(Struct, frozen=True):
     """The JOB carries the simulated board's marker file; `counter_map` names the map it is decoded with.
 
     `digest` is that map's.
@@ -92,8 +86,7 @@ class SimulatedKnown:
     digest: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LayersKnown:
+class LayersKnown(Struct, frozen=True):
     """The layer table of a model."""
 
     model: str
@@ -101,7 +94,7 @@ class LayersKnown:
     table: LayerTable
 
 
-class SegmentRecords(NamedTuple):
+class SegmentRecords(Struct, frozen=True):
     """Consecutive records of an aicore or aicpu log; all arrays have one entry a record.
 
     `ordinal` numbers the segments of the file, `load` its inferences. `columns` are the unit's own: for aicore
@@ -121,8 +114,7 @@ class SegmentRecords(NamedTuple):
     counters: Mapping[str, NDArray[np.float64]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Redecoded:
+class Redecoded(Struct, frozen=True):
     """All rows of an aicore or aicpu log once more, from bytes that were decoded before; the earlier ones are void.
 
     Its records stay with the sessions that fetched them. `records` is None where there is no whole one.
@@ -132,8 +124,7 @@ class Redecoded:
     records: SegmentRecords | None
 
 
-@dataclass(frozen=True, slots=True)
-class ApiRecords:
+class ApiRecords(Struct, frozen=True):
     """Consecutive records of an acl_api log; `number` is each one's place in the file."""
 
     path: str
@@ -142,7 +133,7 @@ class ApiRecords:
     records: NDArray[Any]
 
 
-class SourceRows(NamedTuple):
+class SourceRows(Struct, frozen=True):
     """Rows of a log for a table that its source's schema made, behind the columns `log` and `session`.
 
     `anew`: those that the log had before are void; else one takes the place of one with the same key.
@@ -154,7 +145,7 @@ class SourceRows(NamedTuple):
     anew: bool = False
 
 
-class InferenceTimed(NamedTuple):
+class InferenceTimed(Struct, frozen=True):
     """The aicore `.done` speaks about this load of its data; `done` None takes back what an earlier one said."""
 
     name: LogName
@@ -162,8 +153,7 @@ class InferenceTimed(NamedTuple):
     done: Done | None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A ledger entry's content. `first` and `last` are byte offsets in the log, None where it is about no place."""
 
     grade: str
@@ -174,7 +164,7 @@ class Entry:
     count: int = 1
 
 
-class ContentLedger(NamedTuple):
+class ContentLedger(Struct, frozen=True):
     """Everything odd in a log's bytes as known now; it replaces what was said of this log before.
 
     `path` None: what follows from the JOB's files together.
@@ -184,16 +174,14 @@ class ContentLedger(NamedTuple):
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkLedger:
+class LinkLedger(Struct, frozen=True):
     """Something that happened on the way; it is added. `path` None: about the whole JOB."""
 
     path: str | None
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
-class KeptLoss:
+class KeptLoss(Struct, frozen=True):
     """A loss that the board's daemon keeps and tells on every stream, with its newest figures; None is not known.
 
     `number` names it on its board. `job` is empty when it is about the whole board. Times are the board's wall clock.
@@ -236,8 +224,7 @@ Change = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JobChanges:
+class JobChanges(Struct, frozen=True):
     """Changes of one JOB, in the order in which they are to be applied. `state` None leaves it as it is.
 
     `caught_up`: all that the JOB held when it reached that state has come. An empty `job` stands for the board itself,

@@ -7,8 +7,9 @@ Everything that a board sends of a log is checked here before anybody writes it.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Never
+
+from msgspec.structs import replace
 
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text, is_collection_name
@@ -89,7 +90,7 @@ class LogTable:
         if is_unasked and is_news:
             self._passed_over[holding.handle] = "" if holding.skip else log.job
         if not holding.skip:
-            self._logs[holding.handle] = log._replace(held=(holding.generation, holding.offset))
+            self._logs[holding.handle] = replace(log, held=(holding.generation, holding.offset))
         elif not is_unasked:
             self.forget(holding.handle)
         return is_news
@@ -161,19 +162,13 @@ def _started(log: FollowedLog, event: Started) -> FollowedLog:
     begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
     if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
         refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
-    return _at(log, event.generation, _end(log, event))
+    return replace(log, generation=event.generation, offset=_end(log, event))
 
 
 def _grown(log: FollowedLog, chunk: Chunk) -> FollowedLog:
     if (chunk.generation, chunk.offset) != (log.generation, log.offset) or log.generation == 0:
         refuse(f"{_shown(log)} goes on at byte {chunk.offset} instead of {log.offset}")
-    return _at(log, log.generation, _end(log, chunk))
-
-
-def _at(log: FollowedLog, generation: int, offset: int) -> FollowedLog:
-    """The log when its bytes before `offset` have arrived."""
-    # `_replace` takes six times as long.
-    return FollowedLog(log.handle, log.job, log.path, log.snapshot, generation, offset, log.held)
+    return replace(log, offset=_end(log, chunk))
 
 
 def _end(log: FollowedLog, event: Started | Chunk) -> int:

@@ -1,14 +1,14 @@
 """The wire's messages as plain values (`board.proto` says what each field means), and what a session makes of them.
 
 Paths are bytes as the board sent them: nothing here has been checked. Times are microseconds, sizes bytes.
-What comes for each file is a NamedTuple, which is made faster than a frozen dataclass.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from profagent.errors import ProfagentError
@@ -32,32 +32,28 @@ def board_time(wall_us: int) -> datetime:
     return datetime.fromtimestamp(min(max(wall_us / 1e6, 0), LATEST_S), UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(Struct, frozen=True):
     """The board's two clocks, read together."""
 
     wall_us: int
     monotonic_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """What a daemon deletes by itself: the policy is keep, delivered, min-free, or unknown."""
 
     policy: str
     retain_for: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Profiling:
+class Profiling(Struct, frozen=True):
     """Texts of the `profiler` object of an acl.json; empty where the key is not there."""
 
     path: str
     interval: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Struct, frozen=True):
     """What a board says of itself; empty where it does not know. `retention` is None where it never deletes."""
 
     identity: str
@@ -78,8 +74,7 @@ class Board:
         return self.retention is not None and self.retention.policy != "keep"
 
 
-@dataclass(frozen=True, slots=True)
-class JobMeasure:
+class JobMeasure(Struct, frozen=True):
     """How much a JOB holds on the board's disk; at least so much, where it is not `is_all`."""
 
     bytes: int
@@ -87,8 +82,7 @@ class JobMeasure:
     is_all: bool
 
 
-@dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(Struct, frozen=True):
     """A collection and its state: open, finished, quiet, removed, unknown; `profiling` where the board can read it."""
 
     handle: int
@@ -110,7 +104,7 @@ class JobStatus:
         return self.state == REMOVED or (self.has_ended and self.caught_up)
 
 
-class AnnouncedLog(NamedTuple):
+class AnnouncedLog(Struct, frozen=True):
     """A log that the board has."""
 
     handle: int
@@ -119,7 +113,7 @@ class AnnouncedLog(NamedTuple):
     snapshot: bool
 
 
-class Started(NamedTuple):
+class Started(Struct, frozen=True):
     """Bytes of this generation follow from `offset`: `data` are the first, and with a `digest` they are all."""
 
     handle: int
@@ -140,7 +134,7 @@ class Started(NamedTuple):
         return Completed(self.handle, self.generation, self.offset + len(self.data), self.digest)
 
 
-class Chunk(NamedTuple):
+class Chunk(Struct, frozen=True):
     """Bytes of a log."""
 
     handle: int
@@ -149,7 +143,7 @@ class Chunk(NamedTuple):
     data: bytes
 
 
-class Completed(NamedTuple):
+class Completed(Struct, frozen=True):
     """The board vouches for size and digest."""
 
     handle: int
@@ -158,8 +152,7 @@ class Completed(NamedTuple):
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Struct, frozen=True):
     """The log is gone from the board."""
 
     handle: int
@@ -168,8 +161,7 @@ class Removed:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """Something that existed is gone or cannot be sent; handle and job are 0 where it is about neither.
 
     A kept loss has an `id` other than 0; it is told on every stream, under the same one with its newest figures.
@@ -190,8 +182,7 @@ class Loss:
 LogEvent = Started | Chunk | Completed | Removed | Loss
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(Struct, frozen=True):
     """The answer to the opening; the role is viewer, operator, or unknown."""
 
     board: Board
@@ -199,42 +190,36 @@ class Welcome:
     role: str = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class JobsListed:
+class JobsListed(Struct, frozen=True):
     """Every JOB that existed has been told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
+class Announced(Struct, frozen=True):
     """A page of logs of which the board asks what the host holds."""
 
     logs: tuple[AnnouncedLog, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Logs that were `made`, which the board takes to be new to the host, and then events in order."""
 
     events: tuple[LogEvent, ...]
     made: tuple[AnnouncedLog, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True):
     """Handles that are over."""
 
     handles: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """Proof of life, and how far the host is behind."""
 
     lag_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Goodbye:
+class Goodbye(Struct, frozen=True):
     """The daemon is about to stop."""
 
     reason: str
@@ -244,23 +229,21 @@ class Goodbye:
 ServerMessage = Welcome | JobStatus | JobsListed | Announced | Batch | Released | Heartbeat | Goodbye
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(Struct, frozen=True):
     """The first message of a client."""
 
     consumer: str
     client: str
 
 
-@dataclass(frozen=True, slots=True)
-class Select:
+class Select(Struct, frozen=True):
     """JOBs to follow from now on, or no longer, by handle."""
 
     follow: tuple[int, ...] = ()
     unfollow: tuple[int, ...] = ()
 
 
-class Holding(NamedTuple):
+class Holding(Struct, frozen=True):
     """What the host holds of an announced log."""
 
     handle: int
@@ -270,14 +253,13 @@ class Holding(NamedTuple):
     skip: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
+class Holdings(Struct, frozen=True):
     """Answers to announced logs."""
 
     logs: tuple[Holding, ...]
 
 
-class Acknowledgement(NamedTuple):
+class Acknowledgement(Struct, frozen=True):
     """Every byte before `offset` is durable; `complete` when size and digest were verified."""
 
     handle: int
@@ -286,15 +268,13 @@ class Acknowledgement(NamedTuple):
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(Struct, frozen=True):
     """What is durable."""
 
     logs: tuple[Acknowledgement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClientHeartbeat:
+class ClientHeartbeat(Struct, frozen=True):
     """Proof of life of the client."""
 
 
@@ -304,7 +284,7 @@ ClientMessage = Open | Select | Holdings | Acknowledge | ClientHeartbeat
 # What a session makes of them
 
 
-class FollowedLog(NamedTuple):
+class FollowedLog(Struct, frozen=True):
     """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived.
 
     `held` is the generation and the offset that the host answered; None before it did.
@@ -319,7 +299,7 @@ class FollowedLog(NamedTuple):
     held: tuple[int, int] | None = None
 
 
-class Received(NamedTuple):
+class Received(Struct, frozen=True):
     """An event of a log; `log` is None for a Loss that is not about one log. `job` is empty when it is about none."""
 
     job: str
@@ -327,50 +307,50 @@ class Received(NamedTuple):
     event: LogEvent
 
 
-class JobNames(NamedTuple):
+class JobNames(Struct, frozen=True):
     """The board has told all its JOBs: these are there, by name."""
 
     names: frozenset[str]
 
 
-class JobFollowed(NamedTuple):
+class JobFollowed(Struct, frozen=True):
     """A JOB is followed from now on."""
 
     job: JobStatus
 
 
-class LogsAnnounced(NamedTuple):
+class LogsAnnounced(Struct, frozen=True):
     """Logs that wait for a `Holding` each."""
 
     logs: tuple[FollowedLog, ...]
 
 
-class Arrived(NamedTuple):
+class Arrived(Struct, frozen=True):
     """What has come of logs, in order."""
 
     events: tuple[Received, ...]
 
 
-class JobEntered(NamedTuple):
+class JobEntered(Struct, frozen=True):
     """A JOB is in another state; `caught_up`: and everything that it held has come."""
 
     job: JobStatus
     caught_up: bool
 
 
-class JobsShown(NamedTuple):
+class JobsShown(Struct, frozen=True):
     """The followed JOBs as they are now."""
 
     jobs: tuple[JobStatus, ...]
 
 
-class Remark(NamedTuple):
+class Remark(Struct, frozen=True):
     """Something that people want to know of the link."""
 
     text: str
 
 
-class Unlinked(NamedTuple):
+class Unlinked(Struct, frozen=True):
     """The stream is over, and when the next attempt follows."""
 
     error: ProfagentError

@@ -6,9 +6,10 @@ What a board sends is checked here and in `logs.py`; what breaks the contract of
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.formats.names import display_text

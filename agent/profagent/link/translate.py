@@ -5,10 +5,12 @@ Texts of a board are shown to people: they are cut to a length, and nothing in t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text
@@ -28,8 +30,7 @@ _OUTPUTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NpuFacts:
+class NpuFacts(Struct, frozen=True):
     """Signs of the NPU stacks."""
 
     has_device: bool = False
@@ -38,8 +39,7 @@ class NpuFacts:
     modules: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NpuProcess:
+class NpuProcess(Struct, frozen=True):
     """A process that has the NPU open; `umask` in octal, empty where it is not known."""
 
     pid: int
@@ -48,8 +48,7 @@ class NpuProcess:
     umask: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
+class ProcessFacts(Struct, frozen=True):
     """The processes that have the NPU open; `count` may be more than are named."""
 
     with_npu: tuple[NpuProcess, ...] = ()
@@ -57,8 +56,7 @@ class ProcessFacts:
     are_all_seen: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class UmapNode:
+class UmapNode(Struct, frozen=True):
     """A node of /proc/umap; `error` says why it cannot be read, `text` is the NPU's alone."""
 
     name: str
@@ -66,8 +64,7 @@ class UmapNode:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JobFacts:
+class JobFacts(Struct, frozen=True):
     """A JOB directory: permission bits, and why it cannot be listed."""
 
     directory: str
@@ -76,8 +73,7 @@ class JobFacts:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RootFacts:
+class RootFacts(Struct, frozen=True):
     """A root; `error` says why it cannot be listed, then the rest is not known. Sizes are bytes."""
 
     path: str
@@ -93,8 +89,7 @@ class RootFacts:
     """Directories below it that cannot be listed, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class AclFile:
+class AclFile(Struct, frozen=True):
     """A file that is, or may be, an acl.json; `output` is directory, missing, not a directory, or empty: not known."""
 
     path: str
@@ -103,8 +98,7 @@ class AclFile:
     output: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """A network's file system."""
 
     point: str
@@ -112,8 +106,7 @@ class Mount:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class InotifyFacts:
+class InotifyFacts(Struct, frozen=True):
     """The kernel's limits, 0 where it does not tell; `watches` are the daemon's."""
 
     max_user_watches: int
@@ -122,8 +115,7 @@ class InotifyFacts:
     watches: int
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonFacts:
+class DaemonFacts(Struct, frozen=True):
     """The daemon's user and its effective capabilities, a bit each.
 
     `settings_file` is what it reads again on SIGHUP; empty when it has only its arguments, or is too old to tell.
@@ -135,8 +127,7 @@ class DaemonFacts:
     settings_file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+class Examination(Struct, frozen=True):
     """All of it; None is what is not known, and `unknown` says why, by source."""
 
     unknown: tuple[tuple[str, str], ...] = ()
@@ -174,7 +165,7 @@ _hints = lru_cache(get_type_hints)
 
 
 def _facts(kind: Any, said: Any, omitting: tuple[str, ...] = ()) -> Any:
-    """A message as the dataclass whose fields are named like its own."""
+    """A message as the value whose fields are named like its own."""
     return kind(**{name: _value(hint, said, name) for name, hint in _hints(kind).items() if name not in omitting})
 
 
@@ -188,7 +179,7 @@ def _value(hint: Any, said: Any, name: str) -> Any:
 
 
 def _element(hint: Any, value: Any) -> Any:
-    if is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         return _facts(hint, value)
     if get_origin(hint) is tuple:
         return tuple(_element(None, getattr(value, field.name)) for field in value.DESCRIPTOR.fields)

@@ -280,11 +280,12 @@ class BoardMirrors:
     def _read_ahead(self, events: Iterable[Received]) -> None:
         """Let what begins with these events be read together."""
         beginnings: dict[str, list[tuple[str, bytes]]] = {}
-        for name, log, event in events:
+        for received in events:
+            log, event = received.log, received.event
             if log is None or log.snapshot or not isinstance(event, Started | Chunk):
                 continue
             if event.data and not event.offset:
-                beginnings.setdefault(name, []).append((checked_path(log.path), event.data))
+                beginnings.setdefault(received.job, []).append((checked_path(log.path), event.data))
         for name, logs in beginnings.items():
             if name not in self.refused:
                 self._of(name).decoder.read_ahead(logs)

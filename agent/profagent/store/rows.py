@@ -5,8 +5,10 @@ The ledger's entries about a log are a part of it. Row numbers are given here: n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from profagent.formats.names import LogKind, LogName, display_text, parse_log_name
 from profagent.ingest import reasons

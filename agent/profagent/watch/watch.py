@@ -7,11 +7,12 @@ import os
 import socket
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
+from msgspec.structs import replace
 
 from profagent.cli.provenance import doubt_line
 from profagent.cli.running import LinkRemarks, remarks

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
+from msgspec.structs import replace
 
 from profagent.errors import FormatError, StoreError, UnsupportedBoardError
 from profagent.formats.names import SIMULATED_MARKER, LogKind, parse_log_name
@@ -222,7 +222,8 @@ class Watching:
     def _read_ahead(self, events: Sequence[Received]) -> None:
         """Read the beginnings of data logs together, where several come: that costs less than each alone."""
         beginnings: dict[str, list[tuple[str, bytes]]] = {}
-        for job, log, event in events:
+        for received in events:
+            job, log, event = received.job, received.log, received.event
             if isinstance(event, Chunk) and log is not None and not log.snapshot and not event.offset:
                 beginnings.setdefault(job, []).append((checked_path(log.path), event.data))
         for job, found in beginnings.items():
@@ -354,9 +355,9 @@ def _apart(events: Iterable[Received]) -> Iterator[Received]:
         yield received
         event = received.event
         if isinstance(event, Started) and event.data:
-            yield received._replace(event=Chunk(event.handle, event.generation, event.offset, event.data))
+            yield replace(received, event=Chunk(event.handle, event.generation, event.offset, event.data))
         if isinstance(event, Started) and event.digest:
-            yield received._replace(event=event.completed)
+            yield replace(received, event=event.completed)
 
 
 def _data(job: _Job, path: str, event: Started | Chunk | Completed) -> Iterable[Change]:

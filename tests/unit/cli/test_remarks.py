@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from profagent.cli.running import REPEATED_S, LinkRemarks, remarks
 from profagent.errors import RefusedError, UnreachableError

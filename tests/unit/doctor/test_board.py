@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from profagent.doctor.board import npu_checks, roots_checks
 from profagent.doctor.finding import Finding, Mark

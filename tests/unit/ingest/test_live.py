@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogRemoved
 from profagent.store.counter_maps import simulated_map

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from profagent.errors import DiskFullError, ProtocolError, RefusedError, UnreachableError, UnsupportedBoardError
 from profagent.link.logs import LARGEST_CHUNK_BYTES, LARGEST_KEPT_LOSSES, LARGEST_LOGS
@@ -422,8 +422,8 @@ def test_an_unasked_log_of_which_something_is_held_is_passed_over_until_it_is_an
     made = contested()
     assert arrived(made, chunk(b"d", 3), Started(7, 2, 0, "recreated")) == []
     receive(made, Released((7,)), Announced((log(8),)))
-    made.hold([HELD._replace(handle=8)])
-    more = chunk(b"x", 100, generation=4)._replace(handle=8)
+    made.hold([replace(HELD, handle=8)])
+    more = replace(chunk(b"x", 100, generation=4), handle=8)
     assert offsets(arrived(made, Started(8, 4, 100, "same"), more)) == [(4, 100), (4, 101)]
 
 

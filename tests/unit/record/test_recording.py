@@ -7,11 +7,11 @@ import gc
 import resource
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from profagent.errors import DiskFullError, ProtocolError, StoreError, UnreachableError
 from profagent.ingest.mirror import SharedSync, digest_of
@@ -164,7 +164,7 @@ async def test_what_is_held_of_other_logs_is_told_while_a_batch_goes_to_the_disk
 
     async with keeping(tmp_path) as kept:
         log, _ = await kept.sender.offer(aicore_path(1))
-        at = log._replace(generation=1, offset=len(data))
+        at = replace(log, generation=1, offset=len(data))
         events = [Received(JOB, at, each) for each in (Started(log.handle, 1, 0, "new"), Chunk(log.handle, 1, 0, data))]
         await kept.recording.take(events, acknowledge, more=True)
         same = asyncio.create_task(kept.sender.offer(aicore_path(1)))
@@ -215,7 +215,7 @@ async def test_a_log_in_one_event_is_kept_as_one_in_several(tmp_path: Path, *, i
                 # It came before, and tells of another start of the last inference than the records do.
                 await kept.sender.send(f"{path}.done", aicore_done(len(data) // 2), snapshot=True)
             log, _ = await kept.sender.offer(path, snapshot=is_snapshot)
-            at = log._replace(generation=1, offset=len(data))
+            at = replace(log, generation=1, offset=len(data))
             await kept.sender.happen(*(Received(JOB, at, event) for event in events))
             assert (kept.job / path).read_bytes() == data
             tables = ("log", "op_records", "inferences", "ledger")
@@ -230,7 +230,7 @@ async def test_a_whole_log_that_is_not_what_its_digest_says_is_refused(tmp_path:
         log, _ = await kept.sender.offer(aicore_path())
         event = Started(log.handle, 1, 0, "new", records(700), digest_of(b""))
         with pytest.raises(ProtocolError, match="digest"):
-            await kept.sender.happen(Received(JOB, log._replace(generation=1, offset=256), event))
+            await kept.sender.happen(Received(JOB, replace(log, generation=1, offset=256), event))
 
 
 async def test_another_board_at_the_address_is_refused(tmp_path: Path) -> None:

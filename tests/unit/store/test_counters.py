@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from profagent.formats.board_files import Done
 from profagent.formats.countermap import COUNTER_NAMES, RATES, SHARES
@@ -52,7 +53,7 @@ def test_rows_that_are_void_do_not_count(rows: Rows) -> None:
     rows.apply(LogAdvanced(AICORE, 1, 512), some(AICORE, 9.0, 0.5), LogAdvanced(SECOND, 1, 512), some(SECOND, 0.5, 2.0))
     rows.apply(LogReset(AICORE))
     assert noted(rows) == [(2, f"dld is above 1 in 1 of 2 records, at worst 2; first record 1 of {SECOND}")]
-    rows.apply(Redecoded(SECOND, some(SECOND, 0.5, 2.0)._replace(counters={})))
+    rows.apply(Redecoded(SECOND, replace(some(SECOND, 0.5, 2.0), counters={})))
     assert noted(rows) == [], "no map, no counters"
 
 

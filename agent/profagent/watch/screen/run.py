@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from profagent.cli.running import retrying
 from profagent.errors import ProfagentError
 from profagent.record.options import RecordOptions
@@ -55,7 +57,7 @@ class ScreenView(WatchView):
         for _, neighbours in groupby(changes, key=lambda batch: (batch.job, batch.state)):
             first, *others = neighbours
             changed = [*first.changes, *(change for batch in others for change in batch.changes)]
-            together.append(replace(first, changes=changed) if others and first.state is None else first)
+            together.append(structs.replace(first, changes=changed) if others and first.state is None else first)
             together += others if first.state is not None else ()
         super().changed(together)
 
