@@ -154,7 +154,7 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise _mistake(str(path), str(error.strerror), "name a file that can be read with --config") from error
-    except ValueError as error:  # no UTF-8, or no TOML
+    except (ValueError, RecursionError) as error:  # no UTF-8, or no TOML
         raise _mistake(str(path), str(error), "write it as TOML, e.g. roots = ['/opt/app']") from error
 
 

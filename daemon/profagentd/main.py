@@ -63,7 +63,9 @@ def main(arguments: Sequence[str] | None = None, clock: Clock | None = None, fil
     try:
         args = make_parser().parse_args(arguments)
         simulation = _simulation(args)
-        os.environ["GRPC_SSL_CIPHER_SUITES"] = _TLS_1_2_SUITES  # gRPC reads it once, when it is imported
+        # gRPC reads these once, when it is imported. A stranger who says no TLS would write into the log without end.
+        os.environ["GRPC_SSL_CIPHER_SUITES"] = _TLS_1_2_SUITES
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         if args.check_config:
             return _check(args)
         _serve(args, simulation, clock or SystemClock(), filesystem)
@@ -141,7 +143,16 @@ def is_journal(descriptor: int) -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
-class JournalFormatter(logging.Formatter):
+class LineFormatter(logging.Formatter):
+    """What is told is one line, whatever a file's name holds; only a traceback has more."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in the library
+        """The line, in which nothing steers a terminal."""
+        line = super().formatMessage(record)
+        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+
+
+class JournalFormatter(LineFormatter):
     """Each line with its priority: the journal takes a line for an entry, and knows the time."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -158,7 +169,7 @@ def _log_to_stderr(level: str) -> None:
     if is_journal(sys.stderr.fileno()):
         handler.setFormatter(JournalFormatter("%(name)s: %(message)s"))
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 

@@ -45,7 +45,7 @@ def command(*arguments: str, module: str = "profagentd") -> list[str]:
 def environment(*roots: str) -> dict[str, str]:
     """Variables with which a process finds code below these directories of the checkout, else the daemon's."""
     path = os.pathsep.join(str(CHECKOUT / root) for root in roots or IMPORT_ROOTS)
-    return {**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "ERROR"}
+    return {**os.environ, "PYTHONPATH": path}
 
 
 @contextmanager

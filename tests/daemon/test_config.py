@@ -70,7 +70,7 @@ def test_an_unknown_key_is_named_with_its_file(tmp_path: Path) -> None:
     assert mistakes(path, {}) == [f"{path}: unknown key 'root'", f"{path}: depth = 99"]
 
 
-@pytest.mark.parametrize("text", [b"roots = ", b"\xff", None])
+@pytest.mark.parametrize("text", [b"roots = ", b"\xff", b"x = " + b"[" * 100_000, None])
 def test_what_is_not_toml_or_cannot_be_read_names_its_file(tmp_path: Path, text: bytes | None) -> None:
     path = tmp_path / "daemon.toml"
     if text is not None:

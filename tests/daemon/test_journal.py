@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.main import JournalFormatter, is_journal
+from profagentd.main import JournalFormatter, LineFormatter, is_journal
 
 
 def record(level: int, message: str, error: BaseException | None = None) -> logging.LogRecord:
@@ -23,6 +23,11 @@ def record(level: int, message: str, error: BaseException | None = None) -> logg
 def test_a_line_begins_with_its_priority(level: str, priority: int) -> None:
     line = JournalFormatter("%(name)s: %(message)s").format(record(getattr(logging, level), "found"))
     assert line == f"<{priority}>profagentd.x: found"
+
+
+def test_what_a_file_is_called_makes_no_line_and_steers_no_terminal() -> None:
+    line = LineFormatter("%(message)s").format(record(logging.INFO, "found a\nWARNING b\x1b[31m\udcff ä"))
+    assert line == "found a\\nWARNING b\\x1b[31m\\udcff ä"
 
 
 def test_each_line_of_a_traceback_has_the_priority() -> None:

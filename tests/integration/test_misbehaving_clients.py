@@ -108,8 +108,9 @@ async def test_memory_stays_bounded_and_the_one_that_behaves_has_everything(
     way, root = Way(tmp_path, tls=is_tls), tmp_path / "root"
     root.mkdir()
     with (
+        (tmp_path / "log").open("w+") as log,
         running("--root", root, *BOARD),
-        running("--root", root, "--log-level", "error", *way.arguments) as daemon,
+        running("--root", root, "--log-level", "error", *way.arguments, log=log) as daemon,
     ):
         mine, *others = way.doors(daemon.address, 1 + CLIENTS)
         before = memory_bytes(daemon, "VmRSS")
@@ -122,6 +123,7 @@ async def test_memory_stays_bounded_and_the_one_that_behaves_has_everything(
         (name,) = client.jobs
         assert client.mirror(name) == content(root / name)
         assert daemon.stop() == 0
+        assert (tmp_path / "log").read_text() == "", "what strangers do fills no disk"
     with capsys.disabled():
         print(f"\ndaemon: {before / 1e6:.1f} MB before, at most {peak / 1e6:.1f} MB while {CLIENTS} misbehave")
     assert peak < (TLS_LIMIT_BYTES if is_tls else LIMIT_BYTES)

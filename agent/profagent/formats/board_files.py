@@ -120,7 +120,8 @@ _STRING_OR_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTA
 def load_acl_json(data: bytes, file: str) -> object:
     """What the file holds; the commas that the runtime takes are taken. Raises FormatError."""
     try:
-        text = _STRING_OR_LAST_COMMA.sub(lambda match: match.group(1) or "", data.decode("utf-8"))
+        # By as many characters, so that a column that is told is the file's.
+        text = _STRING_OR_LAST_COMMA.sub(lambda match: match.group(1) or " ", data.decode("utf-8"))
         loaded: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(file, 0, "the JSON of an acl.json", str(error)) from error

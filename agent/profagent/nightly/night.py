@@ -140,7 +140,7 @@ def read_settings(text: str, file: str) -> Nightly:
     hint = "`profagent nightly init` writes one with every key"
     try:
         settings = msgspec.convert(tomllib.loads(text), Nightly)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
         raise UsageError(f"{file}: {error}", hint=hint) from error
     for fault in _faults(settings):
         raise UsageError(f"{file}: {fault}", hint=hint)

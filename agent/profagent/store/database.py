@@ -206,7 +206,7 @@ def made_anew(file: Path) -> str:
     """What to type so that a workspace's database is made anew, in a workspace beside it."""
     root, new = shlex.quote(str(file.parent)), shlex.quote(f"{file.parent}.new")
     return (
-        f'for job in {root}/mirror/*/JOB*; do profagent import -dir "$job" --workspace {new} --board "$(basename'
+        f'for job in {root}/mirror/*/*; do profagent import -dir "$job" --workspace {new} --board "$(basename'
         ' "$(dirname "$job")")"; done  # makes it anew from the mirrors, without labels and baselines'
     )
 

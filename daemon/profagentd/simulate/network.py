@@ -174,7 +174,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DaemonError(f"{path}: {error.strerror}", hint="give --model a name or a readable file") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DaemonError(f"{path}: not a TOML file: {error}", hint=_HINT) from error
 
 

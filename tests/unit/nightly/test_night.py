@@ -109,6 +109,7 @@ def _is_setting(line: str) -> bool:
         (RECORD + '[tell]\nmail = ["a@lab"]\nsendmail = []\n', "mail needs sendmail"),
         (RECORD + '[tell]\nwebhook = "file:///etc/passwd"\n', "webhook is no http"),
         ("x = [", "nightly.toml"),
+        ("x = " + "[" * 100_000, "nightly.toml"),
     ],
 )
 def test_what_cannot_be_is_named(text: str, said: str) -> None:
