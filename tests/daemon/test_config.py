@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.config import DaemonConfig, examine, lie_together
+from profagentd.main import make_parser
 
 TLS = {"tls_cert": "c.pem", "tls_key": "c.key", "tls_ca": "ca.pem"}
 
@@ -25,6 +26,15 @@ def configured(path: Path | None, settings: dict[str, object]) -> DaemonConfig:
 
 def mistakes(path: Path | None, settings: dict[str, object], *, needs_root: bool = False) -> list[str]:
     return [str(each) for each in examine(path, settings, needs_root=needs_root).mistakes]
+
+
+def test_every_setting_is_a_key_and_an_argument(tmp_path: Path) -> None:
+    keys = {*DaemonConfig.__dataclass_fields__}
+    text = "\n".join(f"{key} = {{}}" for key in keys)  # a table, which no setting is
+    refused = mistakes(written(tmp_path, text), {})
+    assert not [each for each in refused if "unknown key" in each]
+    assert len(refused) == len(keys)
+    assert keys <= {*vars(make_parser().parse_args([]))}
 
 
 def test_every_key_can_stand_in_the_file_and_arguments_win(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from profagentd.spools.intake import RECORD_BYTES
 from tests.daemon.daemon_process import make_job, running
 from tests.daemon.own_daemon import own_daemon
 from tests.daemon.waiting import until
-from tests.daemon.wire_client import Client, following
+from tests.daemon.wire_client import Client, connect, following
 
 if TYPE_CHECKING:
     import pytest
@@ -62,6 +62,9 @@ async def test_the_simulated_board_has_all_four_sources_marked_simulated() -> No
                 assert name in metrics
             assert b"\ne " not in metrics
             assert not client.losses
+        async with connect(daemon.address) as stub:
+            unknown = (await stub.Examine(wire.ExamineRequest())).unknown
+            assert not [each for each in unknown if each.source.startswith("metrics")], "it gives every metric"
 
 
 async def test_one_that_fails_is_told_once_and_the_rest_goes_on(

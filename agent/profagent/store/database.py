@@ -228,7 +228,7 @@ async def _prepare(connection: aiosqlite.Connection, file: Path, *, durable: boo
         await connection.execute(f"PRAGMA {pragma}")
     if not version:
         script = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
-        await connection.executescript(f"BEGIN IMMEDIATE; {script}; COMMIT;")
+        await connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
 
 
 def _unusable(file: Path, error: Exception) -> StoreError:

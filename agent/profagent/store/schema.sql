@@ -511,5 +511,3 @@ CREATE VIEW kept_losses AS
 SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.lost_logs, k.lost_bytes, k.from_us,
        k.to_us, k.id
 FROM kept_loss k JOIN ledger_entry e USING (entry) JOIN board b USING (board);
-
-PRAGMA user_version = 1;

@@ -7,6 +7,7 @@ import re
 from email import message_from_bytes
 from email.policy import default
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -16,8 +17,10 @@ from profagent.nightly.cli import mail, tell_night
 from profagent.nightly.night import (
     EXAMPLE,
     Compared,
+    Export,
     Night,
     Outcome,
+    Reports,
     Slower,
     Tell,
     Verdict,
@@ -50,6 +53,7 @@ RECORD = BOARD + 'record = { for = "10m" }\n'
 
 def test_the_example_is_read_and_its_comments_tell_the_defaults() -> None:
     settings = read_settings(EXAMPLE, "nightly.toml")
+    assert all(f'"{form}"' in EXAMPLE for form in (*get_args(Export), *get_args(Reports)))
     said = EXAMPLE.replace("# workspace", "workspace")
     for key in (
         "schedule",

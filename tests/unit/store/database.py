@@ -8,6 +8,8 @@ from importlib import resources
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from profagent.store.database import SCHEMA_VERSION
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,6 +28,7 @@ class DatabaseBuilder:
         self.file = file
         self._db = sqlite3.connect(file, isolation_level=None)
         self._db.executescript(resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8"))
+        self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._db.execute("BEGIN")
         self._ordinals = count()
         self.insert("board", identity="0ddba11", hostname="euler", model="SS928")
