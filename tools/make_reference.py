@@ -27,6 +27,7 @@ from profagent.cli.main import EXIT_CODES, GROUPS, VERBS, group
 from profagent.ingest.decoder import schemas
 from profagent.ingest.reasons import REASONS
 from profagent.store import counters, marks
+from profagent.store.database import SCHEMA_VERSION
 from profagentd import main as daemon
 from profagentd.config import DaemonConfig
 
@@ -112,14 +113,13 @@ def database_page() -> str:
     own_schema = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
     schema = "\n".join([own_schema, *(f"{dedent(each)};" for each in (*schemas(), counters.SCHEMA, marks.SCHEMA))])
     columns, tables = _columns(schema, "view"), _columns(schema, "table")
-    version = re.findall(r"PRAGMA user_version = (\d+)", schema)[0]
     views = _views(schema)
     common = views.pop("")[1]
     lines = [
         NOTICE.format("agent/profagent/store/schema.sql and each Decoder.schema"),
         "# Views and tables",
         "",
-        f"`PRAGMA user_version` is {version}. [How to query it](../howto/query-the-database.md).",
+        f"`PRAGMA user_version` is {SCHEMA_VERSION}. [How to query it](../howto/query-the-database.md).",
         "The views are the public interface. `NULL` is 'not known'. Times in `_us` are the board's wall clock.",
         "",
         "## Columns of several views",

@@ -7,6 +7,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 JOB_NAME = re.compile(r"JOB[A-Z]{29}")
 COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # The only device that the runtime records.
@@ -80,7 +83,7 @@ _PATTERNS = tuple(
 _DATA = frozenset({LogKind.AICORE, LogKind.AICPU, LogKind.ACL_API})
 
 
-class LogName(NamedTuple):
+class LogName(Struct, frozen=True):
     """The fields of a log's name; None where its kind has no such field. An empty model name is legal.
 
     `is_data`: the log holds records, and only grows.
@@ -132,7 +135,7 @@ def parse_log_name(path: str) -> LogName | None:
     """
     if path.endswith(DONE_SUFFIX):
         data = parse_log_name(path.removesuffix(DONE_SUFFIX))
-        return data._replace(is_done=True, is_data=False) if data is not None and data.is_data else None
+        return replace(data, is_done=True, is_data=False) if data is not None and data.is_data else None
     for pattern, kind in _PATTERNS:
         if match := pattern.fullmatch(path):
             return _read(kind, match.groupdict())

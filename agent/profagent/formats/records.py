@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from profagent.formats.names import LogKind
 
@@ -156,7 +157,7 @@ def place(
 FILTER_STEP_MAX = 10
 
 
-class Split(NamedTuple):
+class Split(Struct, frozen=True):
     """How records fall apart; arrays of one value for each record unless said otherwise.
 
     `segment` and `load` count from 0 over the whole file; `begins` is True where a segment begins. `gap_at` holds
@@ -288,15 +289,14 @@ def _gaps(
 RECORD = AICORE_DTYPE.itemsize
 
 
-@dataclass(slots=True)
-class AicoreFile:
+class AicoreFile(Struct):
     """What the records of a file that were read mean for the next: where they fall, the ticks of the last segment."""
 
     splitter: Splitter = field(default_factory=Splitter)
     ticks: int = 0
 
 
-class AicoreRecords(NamedTuple):
+class AicoreRecords(Struct, frozen=True):
     """Consecutive records of one file; all arrays have one entry a record.
 
     `ticks_before` is the sum of the ticks of those before it in its segment. `counters` is empty without a map.

@@ -5,10 +5,10 @@ A record may arrive in pieces: bytes of an unfinished one wait for the rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from profagent.formats.names import LogKind, LogName
 from profagent.formats.records import (
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Entry
 
 
-@dataclass(slots=True)
-class Places:
+class Places(Struct):
     """Where something was found: first and last byte offset, and how many there are."""
 
     count: int = 0
@@ -56,8 +55,7 @@ class Places:
         return reasons.entry(reason, detail, self.first, self.last, self.count)
 
 
-@dataclass(slots=True)
-class LogFacts:
+class LogFacts(Struct):
     """What decoding one data log has shown so far. Sizes are bytes."""
 
     record_bytes: int

@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiosqlite
+from msgspec import Struct
 
 from profagent.errors import DiskFullError, StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full_database, make_private_folder
@@ -72,7 +73,7 @@ class Writing(aiosqlite.Connection):
         return await answer
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """A part of a log: records from `first_record` on that `session` fetched."""
 
     number: int

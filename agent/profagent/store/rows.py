@@ -5,9 +5,9 @@ The ledger's entries about a log are a part of it. Row numbers are given here: n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from profagent.formats.names import LogKind, LogName, display_text, parse_log_name
@@ -79,8 +79,7 @@ class Numbers:
         return first
 
 
-@dataclass(slots=True)
-class LogRow:
+class LogRow(Struct):
     """A log, the ledger's entries about it, and where its records went last.
 
     `segment` is the ordinal and the number of its last segment. `wanted` is all that follows from its bytes, None where
