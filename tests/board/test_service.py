@@ -107,11 +107,6 @@ async def test_a_stop_sends_what_there_is_and_says_goodbye(board: Booted) -> Non
     assert (board.show("Result"), board.show("ExecMainStatus")) == ("success", "0")
 
 
-def _is_waiting(board: Booted, delay: str) -> bool:
-    command = board.run("cat", f"/proc/{board.show('ControlPID')}/cmdline", check=False)
-    return command.split("\0")[:2] == ["sleep", delay]
-
-
 def test_one_that_cannot_start_is_left_alone_in_the_end(board: Booted) -> None:
     board.configure(unit="[Service]\nExecStartPre=\nRestartSec=0\nExecStart=\nExecStart=/bin/false\n")
     board.run("systemctl", "start", SERVICE, check=False)

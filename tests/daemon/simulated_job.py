@@ -13,8 +13,6 @@ from profagentd.simulate.npu import Npu
 if TYPE_CHECKING:
     from profagentd.simulate.run import SimulationOptions
 
-MODELS = Path(__file__).parents[2] / "daemon" / "profagentd" / "simulate" / "models"
-
 
 class TurnedClock:
     """A clock that only sleeping moves; each sleep wakes `overslept_s` too late."""

@@ -6,22 +6,18 @@ import re
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd.follow import messages, server, session, table
 from tests.daemon.daemon_process import Daemon, make_job, running
 from tests.daemon.wire_client import Client, message, open_message
 from tests.daemon.wire_client import following as connected
 from tests.fakes.misbehaving import FOLLOW, OPTIONS
-
-if TYPE_CHECKING:
-    from profagent_wire.v1.board_pb2_grpc import BoardAsyncStub
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire.md"
 KIB = 1024
@@ -35,10 +31,6 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     make_job(tmp_path)
     with running("--root", tmp_path, "--log-level", "error") as started:
         yield started
-
-
-def _stub(channel: grpc.aio.Channel) -> BoardAsyncStub:
-    return cast("BoardAsyncStub", BoardStub(channel))
 
 
 async def called(address: str, stack: AsyncExitStack) -> Client:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -72,10 +72,6 @@ def _complete(root: Path, number: int) -> Path:
     (job / "data" / NAME).write_bytes(bytes(256))
     (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % 256)
     return job
-
-
-def _has(client: Client, job: Path) -> Callable[[], bool]:
-    return lambda: client.mirror(job.name) == content(job)
 
 
 async def _copied(address: str, jobs: list[Path]) -> Client:

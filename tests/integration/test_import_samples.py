@@ -10,7 +10,6 @@ import struct
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,8 +21,6 @@ SAMPLES = sorted(path for path in JOBS.rglob("JOB*") if path.is_dir())
 EDGE = "runtime-edge"
 OF_INFERENCE = re.compile(r"(aicore|aicpu)\.(\d+)\.(.*)\.(\d+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)")
 OF_MODEL = re.compile(r"acl_api\.(\d+)\.(.*)\.(\d+)")
-
-Rows = list[tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module", params=SAMPLES, ids=lambda job: job.parent.name)

@@ -117,11 +117,6 @@ class StreamedBoard:
         if self._stream is not None:
             self._stream.names_changed(self._job, None)
 
-    def crowd(self, logs: int) -> None:
-        """Other streams take the room of so many logs, or leave it."""
-        if self._stream is not None:
-            self._quota.taken += logs
-
     def delete_delivered(self) -> list[str]:
         """What retention deletes when some time has passed: the paths of what went."""
         if not self.directory.exists():

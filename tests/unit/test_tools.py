@@ -32,18 +32,6 @@ class Machine:
         """A program that says that it is this version of Python, whatever it is asked."""
         return self.add_program(path, f"echo {version}")
 
-    def add_python_without_venv(self, user: int) -> Path:
-        """A Python 3.11 that can make environments only once apt-get has run, on the machine of this user."""
-        self.add_program(self.programs / "id", f"echo {user}")
-        return self.add_program(
-            self.programs / "python3.11",
-            f"""case "$*" in
-                *ensurepip*) [ -e {self.programs}/installed ] ;;
-                *version_info*) echo 3.11 ;;
-                "-m venv "*) mkdir -p "$3/bin"; echo 'echo "pip $*"' > "$3/bin/pip"; chmod +x "$3/bin/pip" ;;
-            esac""",
-        )
-
     def add_apt(self) -> None:
         """An apt-get that says what it is asked, and gives Python its venv module."""
         self.add_program(self.programs / "apt-get", f'echo "apt-get $*"; touch {self.programs}/installed')

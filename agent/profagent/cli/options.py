@@ -73,7 +73,6 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
     return complete
 
 
-board = click.option("--board", required=True, metavar="BOARD", help=BOARD_HELP, shell_complete=completed("boards"))
 boards = click.option(
     "--board",
     "boards",

@@ -235,6 +235,8 @@ def shortened(text: str, width: int) -> str:
     """The text in so many columns of a terminal: what is too much goes from its middle."""
     if text_width(text) <= width:
         return text
+    if width < 1:
+        return ""
     end = _beginning(text[::-1], (width - 1) // 2)[::-1]
     return f"{_beginning(text, width - 1 - text_width(end))}…{end}"
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 REMEMBERED_LOGS = 64
 # What came within this is one batch.
 TOGETHER_US = 250_000
-NS_PER_US = 1000
 
 _JOBS = """
 SELECT j.job, j.name, j.state, j.interval, b.identity, j.frequency_mhz FROM session_job s JOIN job j USING (job)

@@ -10,8 +10,6 @@ from profagent.errors import UsageError
 from profagent.importing.job_folder import find_target, named_target
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 
-SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
-
 
 @pytest.mark.parametrize(
     ("directory", "session", "job", "workspace", "maps"),

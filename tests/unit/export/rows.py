@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from profagent.store.queries import JobRow, Scope, SessionRow
 from profagent.store.selection import InferenceRow, TaskRow
 
 
@@ -15,8 +14,3 @@ def inference_row(**values: Any) -> InferenceRow:
 
 def task_row(ticks: int, **values: Any) -> TaskRow:
     return TaskRow(0, False, 0, 1000, 0, ticks, None)._replace(**values)
-
-
-def scope(*, simulated: bool = False, counter_map: str | None = None) -> Scope:
-    session = SessionRow(7, "0ddba11", "euler", "record", 0, simulated, "0.1.0", "B2", counter_map)
-    return Scope(session, JobRow(1, "JOBA", "finished", 700))

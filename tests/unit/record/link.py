@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -110,9 +110,6 @@ class Sender:
 
     async def _acknowledge(self, logs: Sequence[Acknowledgement]) -> None:
         self.acknowledged += logs
-
-
-Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
 
 def changes_of(batches: Sequence[JobChanges]) -> list[Change]:

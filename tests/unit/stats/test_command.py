@@ -14,7 +14,6 @@ import pytest
 from profagent.cli.main import run
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
-SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
 SHOWN = f"""\
 session 1, {JOB}: by layer  *** simulated: these figures are invented ***
 model  layer  type  count  total(us)  share(%)  mean(us)  median(us)  mad(us)  p95(us)  max(us)  bound by

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EVERYTHING = Choice()
-KNOWN = (0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.2, 0.3, 1024.0, 2048.0)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, Screen
 
-from profagent.cli.table import UNKNOWN
+from profagent.cli.table import UNKNOWN, shortened
 from profagent.formats.countermap import RATIOS, bound_mark
 from profagent.watch.screen import paint
 from profagent.watch.screen.paint import BAR, FAINT, GOOD, INK, STRONG, TITLE, WARN, Lines, joined, word
@@ -131,7 +131,7 @@ def about_lines(
     unit = "CPU" if detail.is_cpu else "NPU"
     mark = word(" [simulated]" if is_simulated else "", WARN)
     what = word(f"{detail.type or UNKNOWN}, on the {unit}, of {model}", FAINT)
-    names = [[word(paint.shortened(detail.name or UNKNOWN, width), STRONG)], [what, mark]]
+    names = [[word(shortened(detail.name or UNKNOWN, width), STRONG)], [what, mark]]
     if not len(times):
         return [*names, [word("no inference had it lately", FAINT)]]
     median, p95 = np.quantile(times, (0.5, 0.95)).tolist()

@@ -12,7 +12,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from profagent.cli.table import UNKNOWN, printable, text_width
+from profagent.cli.table import UNKNOWN, printable, shortened, text_width
 from profagent.formats.records import US_PER_MS
 
 if TYPE_CHECKING:
@@ -51,15 +51,6 @@ def word(text: str, style: Style = INK, width: int | None = None, *, right: bool
     return Segment(space + text if right else text + space, style)
 
 
-def shortened(text: str, width: int) -> str:
-    """A text that is too long loses its middle."""
-    if text_width(text) <= width:
-        return text
-    front = max(0, width - 1) // 2
-    end = max(0, width - 1) - front
-    return f"{text[:front]}…{text[-end:] if end else ''}"[: max(0, width)]
-
-
 def cut(text: str, width: int) -> str:
     """A text that is too long loses its end."""
     text = printable(text)
@@ -72,9 +63,9 @@ def layer_name(name: str | None) -> str:
     return f"{first}+{len(others)}" if others else first
 
 
-def ms(duration_us: float | None, digits: int = 3) -> str:
+def ms(duration_us: float | None) -> str:
     """Milliseconds without their unit."""
-    return UNKNOWN if duration_us is None else f"{duration_us / US_PER_MS:.{digits}f}"
+    return UNKNOWN if duration_us is None else f"{duration_us / US_PER_MS:.3f}"
 
 
 def duration(duration_us: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rich.segment import Segment
 
-from profagent.cli.table import UNKNOWN, time_text
+from profagent.cli.table import UNKNOWN, shortened, time_text
 from profagent.formats.countermap import bound_mark
 from profagent.watch.model import LinkState
 from profagent.watch.screen import paint
@@ -62,7 +62,7 @@ def header_lines(header: Header, doing: Doing, width: int) -> list[Line]:
     detail = f": {header.link_text}" if header.link_text else ""
     first = joined(
         [
-            word(paint.shortened(header.who, width // 2), STRONG),
+            word(shortened(header.who, width // 2), STRONG),
             word(link + detail, styles.get(header.link, WARN)),
             word("[simulated]", WARN) if header.is_simulated else None,
             word(f"saving as session {header.session}", GOOD) if header.session is not None else None,
@@ -89,9 +89,7 @@ def _seen_line(header: Header, doing: Doing, width: int) -> Line:
     )
     which = f" ({doing.place} of {doing.models})" if doing.models > 1 else ""
     room = max(MODEL_COLUMNS, width - 2 - sum(part.cell_length for part in figures)) - len(which)
-    return (
-        joined([word(paint.shortened(doing.model or "no model yet", room) + which, TITLE), *figures[:1]]) + figures[1:]
-    )
+    return joined([word(shortened(doing.model or "no model yet", room) + which, TITLE), *figures[:1]]) + figures[1:]
 
 
 def tab_line(names: Sequence[tuple[str, LinkState]], chosen: int) -> Line:
