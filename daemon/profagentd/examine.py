@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import os
 import socket
 import stat
@@ -95,14 +94,11 @@ def inotify(filesystem: Path) -> wire.Examination:
     return wire.Examination(inotify=wire.InotifyFacts(**limits, watches=_watches(filesystem)))
 
 
-def daemon(filesystem: Path, settings_file: str) -> wire.Examination:
-    """Who this process is, what it may, and what tells it what to do."""
+def daemon(filesystem: Path) -> wire.Examination:
+    """Who this process is, and what it may."""
     lines = (filesystem / "proc/self/status").read_text("utf-8", "replace").splitlines()
     effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
-    facts = wire.DaemonFacts(
-        uid=os.geteuid(), capabilities=int(effective, 16), pid=os.getpid(), settings_file=settings_file
-    )
-    return wire.Examination(daemon=facts)
+    return wire.Examination(daemon=wire.DaemonFacts(uid=os.geteuid(), capabilities=int(effective, 16)))
 
 
 def certificates(cert: str, ca: str) -> wire.Examination:
@@ -133,20 +129,11 @@ def _beginning(path: Path, size: int = CERTIFICATE_BYTES) -> bytes:
 _TEXT_LIMIT = 256
 
 
-class IdentitySource(enum.Enum):
-    """Where the board's identity comes from; the numbers are the wire's."""
-
-    UNKNOWN = 0
-    DEPLOYED = 1
-    MACHINE_ID = 2
-
-
 @dataclass(frozen=True)
 class Identity:
     """What stays the same while the daemon runs; empty strings are what is not known."""
 
     identity: str
-    source: IdentitySource
     hostname: str
     boot_id: str
     model: str
@@ -156,11 +143,8 @@ class Identity:
 def identify(configured: str = "", filesystem: Path = Path("/")) -> Identity:
     """The board's identity: the one that is configured, else by the files under `filesystem`."""
     deployed = configured or _first_line(filesystem / "etc/profagent/board-id")
-    machine = _first_line(filesystem / "etc/machine-id")
-    source = IdentitySource.DEPLOYED if deployed else IdentitySource.MACHINE_ID if machine else IdentitySource.UNKNOWN
     return Identity(
-        identity=deployed or machine,
-        source=source,
+        identity=deployed or _first_line(filesystem / "etc/machine-id"),
         hostname=os.fsencode(socket.gethostname()).decode("utf-8", "replace"),
         boot_id=_first_line(filesystem / "proc/sys/kernel/random/boot_id"),
         model=_first_line(filesystem / "proc/device-tree/model"),
@@ -257,10 +241,7 @@ _BOARD_SOURCES = {"npu": npu, "processes": processes, "umap": umap, "mounts": mo
 
 
 class Examiner:
-    """Looks at the board when it is asked to. `certificates` are the paths of the daemon's own and its authority's.
-
-    `settings_file` is where the daemon's settings stand, if not in its arguments alone.
-    """
+    """Looks at the board when it is asked to. `certificates` are the paths of the daemon's own and its authority's."""
 
     def __init__(
         self,
@@ -268,7 +249,6 @@ class Examiner:
         watch: Watch,
         clock: Clock,
         certificates: tuple[str, str] = ("", ""),
-        settings_file: str = "",
         filesystem: Path = Path("/"),
         patience_s: float = PATIENCE_S,
         lacking: Callable[[], Mapping[str, str]] = dict,
@@ -278,7 +258,6 @@ class Examiner:
         self._watch = watch
         self._clock = clock
         self._certificates = certificates
-        self._settings_file = settings_file
         self._filesystem = filesystem
         self._patience_s = patience_s
         self._lacking = lacking
@@ -316,7 +295,7 @@ class Examiner:
     def _sources(self) -> Iterator[tuple[str, Work]]:
         for name, look in _BOARD_SOURCES.items():
             yield name, partial(look, self._filesystem)
-        yield "daemon", partial(daemon, self._filesystem, self._settings_file)
+        yield "daemon", partial(daemon, self._filesystem)
         if all(self._certificates):
             yield "certificates", partial(certificates, *self._certificates)
         for root in self._watch.roots:

@@ -90,8 +90,7 @@ def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock
     access.check_tls(examined.config)
     reread = partial(examine, args.config, settings) if can_change else None
     _keep_freed_memory()
-    settings_file = os.path.abspath(args.config) if args.config else ""
-    orders = service.Orders(examined.config, simulation, args.stdin_timeout, reread, settings_file)
+    orders = service.Orders(examined.config, simulation, args.stdin_timeout, reread)
     asyncio.run(service.serve(orders, clock, filesystem))
 
 

@@ -146,16 +146,12 @@ async def stop_with_stdin(timeout_s: float, stop: asyncio.Event) -> None:
 
 @dataclass(frozen=True)
 class Orders:
-    """What to do: settings, how to read them anew, what to simulate, and for how long silence on stdin is borne.
-
-    `settings_file` is where settings stand; empty when they are all arguments.
-    """
+    """What to do: settings, how to read them anew, what to simulate, and for how long silence on stdin is borne."""
 
     config: DaemonConfig
     simulation: SimulationOptions | None = None
     stdin_timeout_s: float | None = None
     reread: Callable[[], Examined] | None = None
-    settings_file: str = ""
 
 
 async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> None:
@@ -224,7 +220,7 @@ class _Daemon:
         access = AccessControl(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
         certificates = (config.tls_cert, config.tls_ca)
         examiner = Examiner(
-            self._board, self._watch, clock, certificates, orders.settings_file, filesystem,
+            self._board, self._watch, clock, certificates, filesystem,
             lacking=lambda: self._spools.lacking,
         )  # fmt: skip
         identity = identify(config.identity, filesystem)

@@ -8,7 +8,6 @@ from pathlib import Path
 from profagentd.sources.state import DEVICE
 
 UMAP_SAMPLE = Path(__file__).parents[1] / "data" / "umap" / "svp_npu.txt"
-BOOTED_S = 1_700_000_000
 HZ = os.sysconf("SC_CLK_TCK")
 MOUNTS = (
     "22 1 179:2 / / rw - ext4 /dev/root rw\n",
@@ -21,7 +20,7 @@ def make_board(root: Path) -> Path:
     """A board with the NPU's driver, no program, and two NFS mounts."""
     write(root / "dev/svp_npu", "")
     write(root / "proc/modules", "ot_svp_npu 200704 0 - Live 0x0\next4 1 0 - Live 0x0\n")
-    write(root / "proc/stat", f"cpu 1 2 3\nbtime {BOOTED_S}\n")
+    write(root / "proc/stat", "cpu 1 2 3\n")
     write(root / "proc/umap/svp_npu", UMAP_SAMPLE.read_text("utf-8"))
     write(root / "proc/umap/sys", "[SYS] Version: [SS928]\n")
     write(root / "proc/self/mountinfo", "".join(MOUNTS))

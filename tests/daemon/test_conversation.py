@@ -228,11 +228,6 @@ async def test_the_server_gives_signs_of_life(job: Path, tmp_path: Path) -> None
         speaking = asyncio.create_task(_give_signs_of_life(client))
         await client.until(lambda: bool(client.heartbeats))
         speaking.cancel()
-    heartbeat = client.heartbeats[0]
-    assert heartbeat.rss_bytes > 0
-    assert heartbeat.cpu_us > 0
-    assert len(heartbeat.free_bytes) == 1
-    assert heartbeat.clocks.wall_us > 0
 
 
 async def test_a_client_that_never_reads_holds_up_no_other(daemon: Daemon, job: Path) -> None:

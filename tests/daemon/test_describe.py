@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.examine import IdentitySource, identify
+from profagentd.examine import identify
 
 FILES = {
     "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
@@ -28,7 +28,6 @@ def board(tmp_path: Path) -> Path:
 def test_a_board_tells_what_its_files_tell(board: Path) -> None:
     identity = identify(filesystem=board)
     assert identity.identity == "0123456789abcdef0123456789abcdef"
-    assert identity.source is IdentitySource.MACHINE_ID
     assert identity.boot_id == "c3b1c1f4-0000-4000-8000-000000000001"
     assert identity.model == "Vendor Board SS928"
     assert identity.sdk_version == "[SVP_NPU] Version:  [SS928V100 B030 Release], Build Time[Jan 1 2025]"
@@ -40,4 +39,3 @@ def test_a_deployed_identity_comes_first(board: Path) -> None:
     (board / "etc/profagent/board-id").write_text("5f0c8f5e-1111-4222-8333-444444444444\n")
     identity = identify(filesystem=board)
     assert identity.identity == "5f0c8f5e-1111-4222-8333-444444444444"
-    assert identity.source is IdentitySource.DEPLOYED

@@ -154,7 +154,7 @@ class StreamedBoard:
         said += self._begin(stream)
         said += self._released(stream)
         if said or self._looking or self._reading:
-            return said or [messages.heartbeat(self._now, (), stream.table.lag_bytes)]
+            return said or [messages.heartbeat(stream.table.lag_bytes)]
         return [messages.job_status(each, caught_up=True) for each in stream.take_caught_up()]
 
     def _released(self, stream: FollowSession) -> list[wire.ServerMessage]:

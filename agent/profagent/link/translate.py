@@ -116,15 +116,10 @@ class InotifyFacts(Struct, frozen=True):
 
 
 class DaemonFacts(Struct, frozen=True):
-    """The daemon's user and its effective capabilities, a bit each.
-
-    `settings_file` is what it reads again on SIGHUP; empty when it has only its arguments, or is too old to tell.
-    """
+    """The daemon's user and its effective capabilities, a bit each."""
 
     uid: int
     capabilities: int
-    pid: int = 0
-    settings_file: str = ""
 
 
 class Examination(Struct, frozen=True):

@@ -185,8 +185,7 @@ class ClientStream:
         return any(done)
 
     async def _send_heartbeat(self) -> None:
-        free_bytes = self._site.retention.space.free_bytes
-        await self._write(messages.heartbeat(moment(self._clock), free_bytes, self._session.table.lag_bytes))
+        await self._write(messages.heartbeat(self._session.table.lag_bytes))
         self._spoke = self._clock.monotonic()
 
     async def _tell_jobs(self) -> bool:

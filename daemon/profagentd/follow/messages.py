@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from profagent_wire.v1 import board_pb2 as wire
@@ -36,8 +34,6 @@ MAX_CLIENT_NAME = 256
 LARGEST_HELD = 2**63 - 1
 
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_STATM = Path("/proc/self/statm")
-_NS_PER_US = 1000
 
 
 def protocol() -> wire.ProtocolVersion:
@@ -106,23 +102,9 @@ def released(handles: Sequence[int]) -> Iterator[wire.ServerMessage]:
     return (wire.ServerMessage(released=wire.Released(handles=page)) for page in _pages(handles))
 
 
-def heartbeat(now: Moment, free_bytes: Iterable[int], lag_bytes: int) -> wire.ServerMessage:
-    """Proof of life, and what it costs."""
-    beat = wire.Heartbeat(
-        clocks=clocks(now),
-        cpu_us=time.process_time_ns() // _NS_PER_US,
-        rss_bytes=_rss_bytes(),
-        free_bytes=free_bytes,
-        lag_bytes=lag_bytes,
-    )
-    return wire.ServerMessage(heartbeat=beat)
-
-
-def _rss_bytes() -> int:
-    try:
-        return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
+def heartbeat(lag_bytes: int) -> wire.ServerMessage:
+    """Proof of life, and what is still to come."""
+    return wire.ServerMessage(heartbeat=wire.Heartbeat(lag_bytes=lag_bytes))
 
 
 def batches(

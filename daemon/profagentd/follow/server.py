@@ -125,7 +125,6 @@ class Servicer(BoardServicer):
         """The board and its daemon now."""
         return wire.Description(
             identity=self._identity.identity,
-            identity_source=wire.IdentitySource.ValueType(self._identity.source.value),
             hostname=self._identity.hostname,
             boot_id=self._identity.boot_id,
             model=self._identity.model,

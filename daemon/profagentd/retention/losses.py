@@ -256,11 +256,6 @@ class SpaceWatch:
         # The newest answer of each root's file system that has answered.
         self.spaces: dict[bytes, Space] = {}
 
-    @property
-    def free_bytes(self) -> tuple[int, ...]:
-        """Free space of each root's file system; 0 where it is not known."""
-        return tuple(self.spaces[root].free_bytes if root in self.spaces else 0 for root in self._roots)
-
     async def run(self) -> None:
         """Watch until cancelled."""
         await self._roots.each(self._watch)

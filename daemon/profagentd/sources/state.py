@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import errno
 import os
 import time
 from contextlib import suppress
@@ -51,12 +50,10 @@ class NpuProcess:
     name: str
     uid: int
     umask: str
-    started_wall_us: int
 
 
 def npu_processes(proc: Path) -> tuple[list[NpuProcess], bool]:
     """The processes that have the NPU open, and whether none could hide from the look. OSError without a /proc."""
-    booted_us = _booted_wall_us(proc)
     found: list[NpuProcess] = []
     can_see = True
     for process in _with_npu([each for each in proc.iterdir() if each.name.isdigit()], DEVICE):
@@ -64,11 +61,11 @@ def npu_processes(proc: Path) -> tuple[list[NpuProcess], bool]:
             can_see = False
             continue
         with suppress(OSError):  # it may just have ended
-            found.append(_described(process, booted_us))
+            found.append(_described(process))
     return found, can_see
 
 
-def _described(process: Path, booted_us: int) -> NpuProcess:
+def _described(process: Path) -> NpuProcess:
     lines = (line.partition(":") for line in (process / "status").read_text("utf-8", "replace").splitlines())
     status = {key: value.strip() for key, _, value in lines}
     return NpuProcess(
@@ -76,7 +73,6 @@ def _described(process: Path, booted_us: int) -> NpuProcess:
         name=status.get("Name", ""),
         uid=int(status.get("Uid", "0").split()[0]),
         umask=status.get("Umask", ""),
-        started_wall_us=booted_us + _started_us(process),
     )
 
 
@@ -109,13 +105,6 @@ def _started_us(process: Path) -> int:
     """Time from boot to the process's start; field 22 of its stat, after a name that may hold spaces."""
     fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
     return int(fields[19]) * _US_PER_S // _TICKS_PER_S
-
-
-def _booted_wall_us(proc: Path) -> int:
-    for line in (proc / "stat").read_bytes().splitlines():
-        if line.startswith(b"btime "):
-            return int(line.split()[1]) * _US_PER_S
-    raise OSError(errno.ENODATA, "it does not tell when the board was booted", str(proc / "stat"))
 
 
 class JobState(enum.Enum):

@@ -64,23 +64,6 @@ RETENTION_POLICY_MIN_FREE: RetentionPolicy.ValueType  # 3
 """Delivered logs are deleted when space runs short, then, where that is allowed, others."""
 global___RetentionPolicy = RetentionPolicy
 
-class _IdentitySource:
-    ValueType = typing.NewType("ValueType", builtins.int)
-    V: typing_extensions.TypeAlias = ValueType
-
-class _IdentitySourceEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_IdentitySource.ValueType], builtins.type):
-    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
-    IDENTITY_SOURCE_UNSPECIFIED: _IdentitySource.ValueType  # 0
-    IDENTITY_SOURCE_DEPLOYED: _IdentitySource.ValueType  # 1
-    IDENTITY_SOURCE_MACHINE_ID: _IdentitySource.ValueType  # 2
-
-class IdentitySource(_IdentitySource, metaclass=_IdentitySourceEnumTypeWrapper): ...
-
-IDENTITY_SOURCE_UNSPECIFIED: IdentitySource.ValueType  # 0
-IDENTITY_SOURCE_DEPLOYED: IdentitySource.ValueType  # 1
-IDENTITY_SOURCE_MACHINE_ID: IdentitySource.ValueType  # 2
-global___IdentitySource = IdentitySource
-
 class _OutputState:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -240,7 +223,6 @@ class Description(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     IDENTITY_FIELD_NUMBER: builtins.int
-    IDENTITY_SOURCE_FIELD_NUMBER: builtins.int
     HOSTNAME_FIELD_NUMBER: builtins.int
     BOOT_ID_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
@@ -256,8 +238,6 @@ class Description(google.protobuf.message.Message):
     INSECURE_FIELD_NUMBER: builtins.int
     identity: builtins.str
     """Stable identity of the board: the UUID that a deployment issued, else the machine id, else empty."""
-    identity_source: global___IdentitySource.ValueType
-    """Where `identity` comes from."""
     hostname: builtins.str
     boot_id: builtins.str
     """Changes with each boot of the board."""
@@ -294,7 +274,6 @@ class Description(google.protobuf.message.Message):
         self,
         *,
         identity: builtins.str = ...,
-        identity_source: global___IdentitySource.ValueType = ...,
         hostname: builtins.str = ...,
         boot_id: builtins.str = ...,
         model: builtins.str = ...,
@@ -310,7 +289,7 @@ class Description(google.protobuf.message.Message):
         insecure: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["clocks", b"clocks", "protocol", b"protocol", "retention", b"retention"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "capabilities", b"capabilities", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "identity_source", b"identity_source", "insecure", b"insecure", "model", b"model", "protocol", b"protocol", "quiet_after_us", b"quiet_after_us", "retention", b"retention", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "capabilities", b"capabilities", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "insecure", b"insecure", "model", b"model", "protocol", b"protocol", "quiet_after_us", b"quiet_after_us", "retention", b"retention", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
 
 global___Description = Description
 
@@ -566,13 +545,11 @@ class NpuProcess(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     UID_FIELD_NUMBER: builtins.int
     UMASK_FIELD_NUMBER: builtins.int
-    STARTED_WALL_US_FIELD_NUMBER: builtins.int
     pid: builtins.int
     name: builtins.str
     uid: builtins.int
     umask: builtins.str
     """Octal, as the kernel prints it; empty where it does not."""
-    started_wall_us: builtins.int
     def __init__(
         self,
         *,
@@ -580,9 +557,8 @@ class NpuProcess(google.protobuf.message.Message):
         name: builtins.str = ...,
         uid: builtins.int = ...,
         umask: builtins.str = ...,
-        started_wall_us: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["name", b"name", "pid", b"pid", "started_wall_us", b"started_wall_us", "uid", b"uid", "umask", b"umask"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "pid", b"pid", "uid", b"uid", "umask", b"umask"]) -> None: ...
 
 global___NpuProcess = NpuProcess
 
@@ -785,22 +761,15 @@ class DaemonFacts(google.protobuf.message.Message):
 
     UID_FIELD_NUMBER: builtins.int
     CAPABILITIES_FIELD_NUMBER: builtins.int
-    PID_FIELD_NUMBER: builtins.int
-    SETTINGS_FILE_FIELD_NUMBER: builtins.int
     uid: builtins.int
     capabilities: builtins.int
-    pid: builtins.int
-    settings_file: builtins.str
-    """The file of its settings, which it reads again on SIGHUP; empty when it has only its arguments."""
     def __init__(
         self,
         *,
         uid: builtins.int = ...,
         capabilities: builtins.int = ...,
-        pid: builtins.int = ...,
-        settings_file: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "pid", b"pid", "settings_file", b"settings_file", "uid", b"uid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "uid", b"uid"]) -> None: ...
 
 global___DaemonFacts = DaemonFacts
 
@@ -1493,37 +1462,19 @@ global___Released = Released
 
 @typing.final
 class Heartbeat(google.protobuf.message.Message):
-    """Proof of life in both directions. The server fills everything in, a client only `clocks` if it likes."""
+    """Proof of life in both directions; a client fills nothing in."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    CLOCKS_FIELD_NUMBER: builtins.int
-    CPU_US_FIELD_NUMBER: builtins.int
-    RSS_BYTES_FIELD_NUMBER: builtins.int
-    FREE_BYTES_FIELD_NUMBER: builtins.int
     LAG_BYTES_FIELD_NUMBER: builtins.int
-    cpu_us: builtins.int
-    """The daemon's own use of the board, since its start."""
-    rss_bytes: builtins.int
     lag_bytes: builtins.int
     """Bytes of this stream's logs that are known and not yet sent."""
-    @property
-    def clocks(self) -> global___Clocks: ...
-    @property
-    def free_bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Free space of each root's file system, in the order of Description.roots."""
-
     def __init__(
         self,
         *,
-        clocks: global___Clocks | None = ...,
-        cpu_us: builtins.int = ...,
-        rss_bytes: builtins.int = ...,
-        free_bytes: collections.abc.Iterable[builtins.int] | None = ...,
         lag_bytes: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["clocks", b"clocks"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["clocks", b"clocks", "cpu_us", b"cpu_us", "free_bytes", b"free_bytes", "lag_bytes", b"lag_bytes", "rss_bytes", b"rss_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["lag_bytes", b"lag_bytes"]) -> None: ...
 
 global___Heartbeat = Heartbeat
 

@@ -43,7 +43,7 @@ SAID = pb.Examination(
     inotify=pb.InotifyFacts(max_user_watches=1, max_user_instances=2, max_queued_events=3, watches=4),
     tls_cert=b"own",
     tls_ca=b"ca",
-    daemon=pb.DaemonFacts(uid=0, capabilities=4, pid=7, settings_file="/etc/d.toml"),
+    daemon=pb.DaemonFacts(uid=0, capabilities=4),
 )
 
 
@@ -70,7 +70,7 @@ def test_each_field_is_taken() -> None:
         acl_json=(AclFile("/opt/acl.json", b"{}", 2, "missing"),),
         remote_mounts=(Mount("/mnt", "nfs", "192.0.2.9:/x"),),
         inotify=InotifyFacts(1, 2, 3, 4),
-        daemon=DaemonFacts(0, 4, 7, "/etc/d.toml"),
+        daemon=DaemonFacts(0, 4),
         tls_cert=b"own",
         tls_ca=b"ca",
     )
