@@ -104,6 +104,9 @@ class Recording:
 
     async def _restore(self) -> None:
         """Undo what was written to the mirrors and never committed: what is gone meanwhile does not come again."""
+        # What was decoded may not have been committed: it is decoded again, from what was. Not before: after a second
+        # Ctrl-C the thread may write still, and another file would have the number of one that is closed.
+        self._mirrors.close()
         left = await asyncio.to_thread(self._mirrors.batch.left)
         self._mirrors.sources |= {each.job: each.source for each in left}
         await self._tell_left(left, self._mirrors.begun)
@@ -225,7 +228,7 @@ class Recording:
             changes, reached = await self._store.run(lambda _: self._write(events))
             await self.committed()
         except BaseException:
-            self._tear()
+            self._is_torn = True
             raise
         self._committing = asyncio.create_task(self._commit(changes, partial(acknowledge, reached)))
         if not more:
@@ -253,13 +256,8 @@ class Recording:
         try:
             await finished(committing)
         except BaseException:
-            self._tear()
+            self._is_torn = True
             raise
-
-    def _tear(self) -> None:
-        """What was decoded may not have been committed: it is decoded again, from what was."""
-        self._mirrors.close()
-        self._is_torn = True
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
         """Write a JOB's state; when all of an ended one has come, note what never got complete.

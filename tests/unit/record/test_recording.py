@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import resource
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.errors import DiskFullError, ProtocolError, StoreError, UnreachableError
-from profagent.ingest.mirror import SharedSync, digest_of
+from profagent.ingest.mirror import JobMirror, SharedSync, digest_of
 from profagent.link.messages import Acknowledgement, Chunk, Clocks, Completed, FollowedLog, Received, Retention, Started
 from profagent.record.mirroring import OpenBatch
 from profagent.record.options import RecordingOptions
@@ -141,6 +142,36 @@ async def test_a_recording_that_has_ended_has_no_file_of_a_mirror_open(tmp_path:
         assert open_below(kept.recording.mirror)
         await kept.recording.end()
         assert not open_below(kept.recording.mirror)
+
+
+async def test_what_the_thread_writes_to_stays_open_until_the_next_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes, goes_on, append = threading.Event(), threading.Event(), JobMirror.append
+
+    def held_up(mirror: JobMirror, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
+        writes.set()
+        goes_on.wait()
+        append(mirror, path, offset, data, snapshot=snapshot)
+
+    async with keeping(tmp_path) as kept:
+        await kept.sender.send(aicore_path(), records(700), complete=False)
+        await kept.sender.send(CALLS, b"", complete=False)
+        with monkeypatch.context() as patched:
+            patched.setattr(JobMirror, "append", held_up)
+            sending = asyncio.create_task(kept.sender.send(aicore_path(), records(700, 1400), complete=False))
+            await asyncio.to_thread(writes.wait)
+            for _ in range(2):
+                sending.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            still_open = open_below(kept.job)
+            goes_on.set()
+            assert still_open == [kept.job / CALLS]
+            await kept.rows("SELECT 1")
+        await kept.sender.open()
+        assert (kept.job / aicore_path()).read_bytes() == records(700), "what was never committed is undone"
 
 
 async def test_what_a_batch_made_is_freed_at_once(tmp_path: Path) -> None:
