@@ -71,6 +71,10 @@ class Desk:
         """A `record` of all that there is."""
         return profagent("record", *self._arguments(address), "--backlog", "--until-finished", "--json")
 
+    def has_all(self) -> bool:
+        """Wait until it has heard that the JOB is over and that all of it came."""
+        return eventually(lambda: query(self.database, "SELECT state, caught_up FROM job") == [("finished", 1)])
+
     def mirror(self, job: str) -> dict[bytes, bytes]:
         """What is mirrored."""
         found = list(self.workspace.glob(f"mirror/*/{job}"))
@@ -123,6 +127,7 @@ def test_a_second_load_is_kept_beside_the_first_that_was_deleted(
         assert program.were_deleted()
         program.load(1)
         assert program.were_deleted()
+        assert desk.has_all()
         ended = host.interrupt()
     assert ended.code == 0, ended.err
     assert ended.document["ledger"]["loss"] == {}
@@ -151,6 +156,7 @@ def test_nobody_need_be_there_when_a_deleted_log_is_made_anew(
             with running(*_options(root, tmp_path), listen=board.address):
                 if who == "daemon":
                     assert program.were_deleted()
+                    assert desk.has_all()
                     ended = host.interrupt()
                 else:
                     ended = desk.record(board.address)
@@ -170,6 +176,7 @@ def test_a_root_that_is_away_between_the_loads_takes_nothing_with_it(
         (tmp_path / "away").rename(root)
         program.load(1)
         assert program.were_deleted()
+        assert desk.has_all()
         ended = host.interrupt()
     assert ended.code == 0, ended.err
     _check(program, desk, tmp_path)
