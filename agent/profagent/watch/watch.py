@@ -7,11 +7,11 @@ import os
 import socket
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
+from msgspec import Struct
 from msgspec.structs import replace
 
 from profagent.cli.provenance import doubt_line
@@ -113,8 +113,7 @@ NO_COUNTER_MAP = (
 NO_JOB = "no open JOB yet: waiting for a program that records"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
+class WatchOptions(Struct, frozen=True):
     """What to watch and how. `save` names a workspace that keeps the capture; `with_layers` as of LiveEvents."""
 
     address: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from profagent.cli.running import retrying
 from profagent.errors import ProfagentError
@@ -57,7 +57,7 @@ class ScreenView(WatchView):
         for _, neighbours in groupby(changes, key=lambda batch: (batch.job, batch.state)):
             first, *others = neighbours
             changed = [*first.changes, *(change for batch in others for change in batch.changes)]
-            together.append(structs.replace(first, changes=changed) if others and first.state is None else first)
+            together.append(replace(first, changes=changed) if others and first.state is None else first)
             together += others if first.state is not None else ()
         super().changed(together)
 
