@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -181,8 +181,10 @@ class Stream:
 
     async def finish(self) -> None:
         """Tell the board that nothing more comes: it ends the stream once it has heard all."""
-        async with self._sending:
-            await self._call.done_writing()
+        # A stream that fails meanwhile has nobody to be told: a board that was not reached yet, for one.
+        with suppress(grpc.aio.InternalError):
+            async with self._sending:
+                await self._call.done_writing()
 
     def cancel(self) -> None:
         """End the stream; what is on its way either way may be lost."""

@@ -18,6 +18,7 @@ from profagent.link.translate import NpuFacts
 from profagent_wire.checksum import encode_checked
 from profagent_wire.v1 import board_pb2 as pb
 from profagent_wire.v1 import board_pb2_grpc
+from tests.fakes.ports import own_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -70,6 +71,13 @@ async def serving(board: ScriptedBoard) -> AsyncIterator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         await server.stop(None)
+
+
+async def test_a_stream_of_a_board_that_is_not_reached_can_be_finished() -> None:
+    async with connected(f"127.0.0.1:{own_port()}", Access()) as channel, channel.follow() as stream:
+        await stream.finish()
+        with pytest.raises(UnreachableError):
+            await stream.ready()
 
 
 async def test_a_board_describes_itself_and_tells_its_clocks() -> None:
