@@ -13,8 +13,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -22,6 +24,7 @@ import pytest
 from tests.integration.board import eventually, running, simulated
 from tests.integration.host import COMMAND, ENVIRONMENT, Ended, Host, profagent, started
 
+AWAY = "127.0.0.1:1"
 INFERENCES = 30
 SLOWER = 1.06
 # The simulated board draws few different inferences: with most seeds their median is off by up to 2 %.
@@ -88,69 +91,80 @@ def night(file: Path, *more: str | Path) -> Ended:
     return profagent("nightly", "run", "--config", file, *more)
 
 
-def test_two_nights(tmp_path: Path) -> None:
-    """The verdict names the board and the layer, and nothing else; what was told is what was printed."""
-    told = tmp_path / "told.json"
+@dataclass(frozen=True)
+class Nights:
+    """Two nights; in the second, the slow board is beside the baseline that its first night was made."""
+
+    slow: str
+    workspace: Path
+    first: dict[str, Any]
+    second: dict[str, Any]
+    as_markdown: str
+    junit: Path
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+    """What was told is what was printed."""
+    folder = tmp_path_factory.mktemp("nights")
+    workspace, told, junit = folder / "ws", folder / "told.json", folder / "night.xml"
     command = [sys.executable, "-c", "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())", str(told)]
-    with boards(tmp_path, "fine", "slow") as addresses:
-        away = "127.0.0.1:1"
-        names = [addresses["fine"], away, addresses["slow"]]
-        tell = f"[tell]\ncommand = {json.dumps(command)}\n[retention]\nkeep_last = 1\n"
-        file = settings(tmp_path, names, f'reports = ["page", "junit"]\n{tell}')
-        documents = []
-        for number in range(2):
-            run_programs(tmp_path, number, "slow")
-            ended = night(file, "--json")
-            assert ended.code == (3 if number == 0 else 1), ended.err
-            documents.append(ended.document)
-            assert json.loads(told.read_text("utf-8")) == ended.document
-    first, *others = documents
-    verdicts = [[board["verdict"] for board in document["boards"]] for document in documents]
-    assert verdicts == [["undecided", "away", "undecided"], ["good", "away", "slower"]]
-    assert first["boards"][1]["attempts"] == 2
-    for document in others:
-        slow = document["boards"][2]
-        assert {one["what"] for each in slow["compared"] for one in each["slower"]} <= {"layer conv2", "total"}
-        (layer,) = [one for each in slow["compared"] for one in each["slower"] if one["what"] == "layer conv2"]
-        assert layer["percent"] == pytest.approx(100 * (SLOWER - 1), abs=1.5)
-        assert slow["compared"][0]["session"] == first["boards"][2]["session"], "a slower night is no measure"
-        slower, not_there = document["headlines"]
-        assert re.fullmatch(
-            rf"SLOWER: {addresses['slow']} \[simulated\]: (total \+3\.\d %, )?layer conv2 \+6\.\d %", slower
-        )
-        assert not_there == f"AWAY: {away}"
-    exports = tmp_path / "ws" / "exports" / f"session-{others[0]['boards'][0]['session']}"
+    tell = f"[tell]\ncommand = {json.dumps(command)}\n[retention]\nkeep_last = 1\n"
+    with boards(folder, "fine", "slow") as addresses:
+        file = settings(folder, [addresses["fine"], AWAY, addresses["slow"]], tell)
+        run_programs(folder, 0, "slow")
+        ended = night(file, "--json")
+        assert ended.code == 3, ended.err
+        first = ended.document
+        assert json.loads(told.read_text("utf-8")) == first
+        measure = first["boards"][2]["session"]
+        assert profagent("baseline", "set", "release", str(measure), "--workspace", workspace).code == 0
+        file.write_text('baseline = "release"\n' + file.read_text("utf-8"), "utf-8")
+        run_programs(folder, 1, "slow")
+        ended = night(file, "--markdown", "--junit", junit)
+    assert ended.code == 1, ended.err
+    second = json.loads(told.read_text("utf-8"))
+    return Nights(addresses["slow"], workspace, first, second, ended.out, junit)
+
+
+def test_the_verdict_names_the_board_and_the_layer_and_nothing_else(nights: Nights) -> None:
+    assert [board["verdict"] for board in nights.first["boards"]] == ["undecided", "away", "undecided"]
+    assert nights.first["boards"][1]["attempts"] == 2
+    fine, away, slow = nights.second["boards"]
+    assert [board["verdict"] for board in (fine, away, slow)] == ["good", "away", "slower"]
+    (beside,) = slow["compared"]
+    assert (beside["against"], beside["session"]) == ("baseline release", nights.first["boards"][2]["session"])
+    assert {one["what"] for one in beside["slower"]} <= {"layer conv2", "total"}
+    (layer,) = [one for one in beside["slower"] if one["what"] == "layer conv2"]
+    assert layer["percent"] == pytest.approx(100 * (SLOWER - 1), abs=1.5)
+    slower, not_there = nights.second["headlines"]
+    assert re.fullmatch(rf"SLOWER: {nights.slow} \[simulated\]: (total \+3\.\d %, )?layer conv2 \+6\.\d %", slower)
+    assert not_there == f"AWAY: {AWAY}"
+
+
+def test_all_forms_of_a_night_tell_its_verdict(nights: Nights) -> None:
+    """Markdown, JUnit XML, and a page that leads to the reports of its sessions."""
+    measure = nights.first["boards"][2]["session"]
+    assert nights.as_markdown.startswith("**SLOWER")
+    assert "as the last good night (session 1)" in nights.as_markdown
+    assert f"beside baseline release (session {measure}): layer conv2 +" in nights.as_markdown
+    suite = ET.parse(nights.junit).getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "2")
+    pages = sorted((nights.workspace / "nightly").glob("*-session-*.html"))
+    assert [page.stem.rpartition("-")[2] for page in pages] == ["1", "2", "3", "4"]
+    newest = max((nights.workspace / "nightly").glob("*Z.html"))
+    assert f'href="{pages[-1].name}"' in newest.read_text("utf-8")
+    assert f"session {measure}" in pages[-1].read_text("utf-8")
+
+
+def test_a_night_exports_labels_and_lets_go(nights: Nights) -> None:
+    exports = nights.workspace / "exports" / f"session-{nights.second['boards'][0]['session']}"
     assert (exports / "trace" / "trace.pftrace").stat().st_size
     assert [*exports.glob("summary/*/op_summary*")]
-    sessions = json.loads(profagent("sessions", "--workspace", tmp_path / "ws", "--json").out)
+    sessions = json.loads(profagent("sessions", "--workspace", nights.workspace, "--json").out)
     assert {session["labels_by_key"]["place"] for session in sessions} == {"lab"}
     assert len({session["labels_by_key"]["nightly"] for session in sessions}) == 2
     assert [session["cleared_us"] is not None for session in sessions] == [True, False, False, False], "a measure stays"
-
-
-def test_the_report_and_the_baseline(tmp_path: Path) -> None:
-    """Text, Markdown and JUnit XML; what is slower than the baseline is told though the last night was as slow."""
-    with boards(tmp_path, "fine", "slow") as addresses:
-        file = settings(tmp_path, [addresses["fine"], addresses["slow"]])
-        run_programs(tmp_path, 0, "slow")
-        ended = night(file)
-        assert ended.code == 0, ended.err
-        assert ended.out.startswith("UNDECIDED")
-        workspace = tmp_path / "ws"
-        assert profagent("baseline", "set", "release", "2", "--workspace", workspace).code == 0
-        file.write_text('baseline = "release"\n' + file.read_text("utf-8"), "utf-8")
-        run_programs(tmp_path, 1, "slow")
-        ended = night(file, "--markdown", "--junit", tmp_path / "night.xml")
-    assert ended.code == 1, ended.err
-    assert ended.out.startswith("**SLOWER")
-    assert "beside baseline release (session 2): layer conv2 +" in ended.out
-    suite = ET.parse(tmp_path / "night.xml").getroot()[0]
-    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
-    pages = sorted((workspace / "nightly").glob("*-session-*.html"))
-    assert [page.stem.rpartition("-")[2] for page in pages] == ["1", "2", "3", "4"]
-    newest = max((workspace / "nightly").glob("*Z.html"))
-    assert f'href="{pages[-1].name}"' in newest.read_text("utf-8")
-    assert "baseline" in pages[-1].read_text("utf-8") or "session 2" in pages[-1].read_text("utf-8")
 
 
 def test_a_second_night_at_a_time_is_refused_and_a_time_limit_holds(tmp_path: Path) -> None:
