@@ -7,8 +7,8 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profagent.formats.marks import decode
 from profagent.ingest.decoder import DECODERS
+from profagent.ingest.marks import decode
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
 from profagent.store.workspace import Workspace

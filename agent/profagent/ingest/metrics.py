@@ -1,9 +1,58 @@
-"""System metrics: a row for each value; what values are called is told once in each segment."""
+"""System metrics: lines of names, sweeps and problems; a row for each value, names once in each segment."""
 
 from __future__ import annotations
 
-from profagent.formats.metrics import Names, decode
+import math
+from typing import NamedTuple
+
 from profagent.ingest.spools import Reader, Rows, SpoolDecoder, rows_of, table
+
+LARGEST_TIME_US = 2**62
+
+
+class MetricSample(NamedTuple):
+    """A value; the time is microseconds since 1970 by the board's clock."""
+
+    name: str
+    unit: str
+    time_us: int
+    value: float
+
+
+Names = dict[str, tuple[str, str]]  # a number's name and unit
+
+
+def decode(data: bytes, names: Names) -> tuple[list[MetricSample], int]:
+    """The samples of whole lines, and how many lines are none. `names` are those of the segment's lines before."""
+    samples: list[MetricSample] = []
+    bad = 0
+    for line in data.decode("utf-8", "replace").split("\n")[:-1]:
+        try:
+            samples += _read(line, names)
+        except (ValueError, KeyError):
+            bad += 1
+    return samples, bad
+
+
+def _read(line: str, names: Names) -> list[MetricSample]:
+    """A sweep's samples; a line of a name, or of a collector that gives nothing any more, has none."""
+    kind, _, rest = line.partition(" ")
+    if kind == "n":
+        number, unit, name = rest.split(" ", 2)
+        names[number] = name, "" if unit == "-" else unit
+        return []
+    if kind == "e":
+        return []
+    if kind != "s":
+        raise ValueError(kind)
+    text, *values = rest.split(" ")
+    time_us = int(text)
+    pairs = [each.split("=", 1) for each in values]
+    samples = [MetricSample(*names[number], time_us, float(value)) for number, value in pairs]
+    if not 0 <= time_us < LARGEST_TIME_US or not all(math.isfinite(each.value) for each in samples):
+        raise ValueError(line)
+    return samples
+
 
 _SAMPLE_COLUMNS = """
             name    INTEGER NOT NULL,   -- number of its metric_name
@@ -53,14 +102,14 @@ class _MetricReader:
         if not end:
             self.torn += data
             return {}
-        found = decode(self.torn + whole + end, self._names)
-        self.torn, self.bad = rest, self.bad + found.bad
+        found, bad = decode(self.torn + whole + end, self._names)
+        self.torn, self.bad = rest, self.bad + bad
         known = len(self._numbers)
         samples = [
             (self._numbers.setdefault((each.name, each.unit), len(self._numbers)), each.time_us, each.value)
-            for each in found.samples
+            for each in found
         ]
         first, self._rows = self._rows, self._rows + len(samples)
         names = [(number, *name) for name, number in self._numbers.items() if number >= known]
         rows: Rows = {"metric_name": names, "metric": [(number, *row) for number, row in enumerate(samples, first)]}
-        return {table: found for table, found in rows.items() if found}
+        return {table: each for table, each in rows.items() if each}

@@ -1,9 +1,75 @@
-"""Subscribed operators: a row for each executed layer."""
+"""Subscribed operators: a descriptor of 256 bytes, and a row, for each executed layer (format page, section 4)."""
 
 from __future__ import annotations
 
-from profagent.formats.operators import DESCRIPTOR_BYTES, decode
+from typing import NamedTuple
+
+import numpy as np
+
 from profagent.ingest.spools import Reader, RecordReader, SpoolDecoder, rows_of, table
+
+DESCRIPTOR_BYTES = 256
+LONGEST_NAME = 32
+_FIELDS = np.dtype(
+    {
+        "names": [
+            "sequence",
+            "ticks",
+            "model_id",
+            "type_bytes",
+            "name_bytes",
+            "start",
+            "end",
+            "duration",
+            "type",
+            "name",
+        ],
+        "formats": ["<u4", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "S32", "S32"],
+        "offsets": [0x00, 0x04, 0x74, 0x78, 0x7C, 0x98, 0xA8, 0xB0, 0xB8, 0xD8],
+        "itemsize": DESCRIPTOR_BYTES,
+    }
+)
+
+
+class OperatorEvent(NamedTuple):
+    """One executed layer. Times are microseconds since 1970 by the board's clock."""
+
+    model_id: int
+    op_type: str
+    op_name: str
+    start_us: int
+    end_us: int
+    duration_us: int
+    sequence: int
+
+
+def decode(data: bytes) -> tuple[list[OperatorEvent], int]:
+    """The operators of whole descriptors, and how many descriptors cannot be such: a length above 32 bytes."""
+    found = np.frombuffer(data, _FIELDS, count=len(data) // DESCRIPTOR_BYTES)
+    good = (found["type_bytes"] <= LONGEST_NAME) & (found["name_bytes"] <= LONGEST_NAME)
+    rows = found[good]
+    events = [
+        OperatorEvent(model, _text(kind, kind_bytes), _text(name, name_bytes), start, end, duration, sequence)
+        for model, kind, kind_bytes, name, name_bytes, start, end, duration, sequence in zip(
+            rows["model_id"].tolist(),
+            rows["type"].tolist(),
+            rows["type_bytes"].tolist(),
+            rows["name"].tolist(),
+            rows["name_bytes"].tolist(),
+            rows["start"].astype(np.int64).tolist(),
+            rows["end"].astype(np.int64).tolist(),
+            rows["duration"].astype(np.int64).tolist(),
+            rows["sequence"].tolist(),
+            strict=True,
+        )
+    ]
+    return events, int(len(found) - len(rows))
+
+
+def _text(raw: bytes, length: int) -> str:
+    # Models may carry a NUL, which is counted; behind the length stand old bytes of the record.
+    return raw[:length].rstrip(b"\0").decode("utf-8", "replace")
+
 
 _COLUMNS = """
             model_id    INTEGER NOT NULL,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profagent.formats import operators
-from profagent.formats.marks import Mark, MarkKind, decode
+from profagent.ingest import ops
+from profagent.ingest.marks import Mark, MarkKind, decode
 from profagent_app.marks import Kind, MarkWriter
 from profagentd.spools.intake import LOST
 from tests.program.reader import MarksReader
@@ -32,7 +32,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_what_a_daemon_writes_for_a_gap_is_a_bad_record() -> None:
     assert decode(LOST) == ([], 1)
-    assert operators.decode(LOST) == ([], 1)
+    assert ops.decode(LOST) == ([], 1)
 
 
 def test_half_a_character_in_an_attribute_becomes_text_that_a_file_can_hold(tmp_path: Path) -> None:

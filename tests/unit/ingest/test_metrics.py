@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.formats.metrics import MetricSample, decode
+from profagent.ingest.metrics import MetricSample, decode
 from profagentd.metrics.collectors import Sample
 from profagentd.metrics.sampler import Lines, Sweep
 from profagentd.spools.spool import Spool
@@ -27,10 +27,7 @@ EXPECTED = [
 
 def test_sweeps_come_back() -> None:
     lines = Lines()
-    found = decode(b"".join(lines.of(each) for each in SWEEPS))
-    assert found.samples == EXPECTED
-    assert found.problems == {"thermal": "No such file"}
-    assert found.bad == 0
+    assert decode(b"".join(lines.of(each) for each in SWEEPS), {}) == (EXPECTED, 0)
 
 
 def test_each_segment_can_be_read_by_itself(tmp_path: Path) -> None:
@@ -41,13 +38,13 @@ def test_each_segment_can_be_read_by_itself(tmp_path: Path) -> None:
     spool.close()
     segments = sorted(each for each in tmp_path.glob("METRICS-*/*") if each.name.isdigit())
     assert len(segments) > 1
-    assert [sample for each in segments for sample in decode(each.read_bytes()).samples] == EXPECTED
+    assert [sample for each in segments for sample in decode(each.read_bytes(), {})[0]] == EXPECTED
 
 
 @pytest.mark.parametrize("cut", range(0, 120, 7))
 def test_a_piece_is_no_error(cut: int) -> None:
     lines = Lines()
     data = b"".join(lines.of(each) for each in SWEEPS)
-    assert decode(data[:cut]).bad == 0
-    assert decode(data[cut:]).samples is not None
-    assert decode(b"x\nn\ns 1 0=1\ns x\n").bad == 4
+    assert decode(data[:cut], {})[1] == 0
+    assert decode(data[cut:], {})[0] is not None
+    assert decode(b"x\nn\ns 1 0=1\ns x\n", {})[1] == 4

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.formats.operators import decode
+from profagent.ingest.ops import decode
 
 PIPES = sorted((Path(__file__).parents[2] / "data" / "pipe").glob("*.bin"))
 
