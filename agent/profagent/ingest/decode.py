@@ -28,7 +28,7 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.datalog import assess, orphan_done
 from profagent.ingest.decoder import Decoder, small_file
-from profagent.ingest.states import LogStates, layer_info_path
+from profagent.ingest.states import LogStates, done_of, layer_info_path
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -199,7 +199,7 @@ class JobDecoder(Decoder):
                 log = yield from self._logs.judged(log)
                 yield self._assessed(log, ended=True)
         for path in filter(self.keeps, orphans):
-            done = self._logs.done_of(path.removesuffix(DONE_SUFFIX))
+            done = done_of(self.files, path.removesuffix(DONE_SUFFIX))
             if done is not None:
                 yield ContentLedger(path, (orphan_done(done.file_len),))
         yield ContentLedger(None, () if self.files.read(DEVICE_INFO, 0) is not None else (NO_FREQUENCY,))

@@ -17,8 +17,7 @@ import numpy as np
 
 from profagent.errors import FormatError, UnsupportedBoardError, UsageError
 from profagent.files import content, required
-from profagent.formats.board_files import is_whole_done, looks_like_hi3519, parse_done, parse_info_json
-from profagent.formats.model_info import parse_layer_info
+from profagent.formats.board_files import is_whole_done, looks_like_hi3519, parse_info_json
 from profagent.formats.names import (
     DEVICE_INFO,
     DONE_SUFFIX,
@@ -29,12 +28,13 @@ from profagent.formats.names import (
     parse_log_name,
     path_beside,
 )
-from profagent.formats.records import AICORE_DTYPE, Splitter, view_records
+from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.ingest import reasons
-from profagent.ingest.changes import LinkLedger
+from profagent.ingest.changes import LinkLedger, SegmentRecords
+from profagent.ingest.datalog import DataLog
 from profagent.ingest.decoder import decoder_of, small_file, source_named
 from profagent.ingest.mirror import DIGEST_BYTES
-from profagent.ingest.states import Joins, layer_info_path
+from profagent.ingest.states import Joins, done_of
 from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Holding, Loss, Received, Started
 
 if TYPE_CHECKING:
@@ -66,7 +66,6 @@ class JobRecords:
         listing = list_job(directory)
         self._files = frozenset(listing.files)
         self._joins = Joins(self)
-        self._runs: dict[str, tuple[str, ...]] = {}
         self.is_simulated = listing.is_simulated
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
@@ -115,44 +114,16 @@ class JobRecords:
 
     def of(self, path: str, name: LogName) -> Iterator[InferenceRecords]:
         """The inferences of one log: more than one where the model was loaded again."""
-        records = view_records(self.read(path) or b"", AICORE_DTYPE)
-        if not len(records):
+        data, log = self.read(path) or b"", DataLog(path, name)
+        log.done = done_of(self, path)
+        found = log.append(data, self._joins.of(name), None)
+        if not isinstance(found, SegmentRecords):
             return
-        layers = self._layer_names(path, name, records)
-        load = Splitter().feed(records["sequence"], records["net"]).load
-        for number in np.unique(load).tolist():
-            chosen = np.flatnonzero(load == number)
+        records, runs = view_records(data, AICORE_DTYPE), self._joins.runs(name)
+        layers = [runs[index].name if index >= 0 and runs else None for index in found.layer_index.tolist()]
+        for number in np.unique(found.load).tolist():
+            chosen = np.flatnonzero(found.load == number)
             yield InferenceRecords(name, records[chosen], tuple(layers[each] for each in chosen.tolist()))
-
-    def _layer_names(self, path: str, name: LogName, records: Records) -> list[str | None]:
-        join, runs = self._joins.of(name), self._runs_of(layer_info_path(name))
-        if join is None or not runs:
-            return [None] * len(records)
-        index = np.full(len(records), -1, np.int32)
-        for net in np.unique(records["net"]).tolist():
-            chosen = records["net"] == net
-            batch, pictures = name.batch_num or 0, name.input_pic_num or 0
-            sequence = records["sequence"][chosen]
-            index[chosen] = join.layer_index(net, sequence, batch, pictures, self._online_batches(path))
-        return [runs[each] if each >= 0 else None for each in index.tolist()]
-
-    def _runs_of(self, table_path: str) -> tuple[str, ...]:
-        """The names of a model's runs of layers; none where its table cannot be read."""
-        if table_path not in self._runs:
-            data = small_file(self, table_path)
-            try:
-                table = None if data is None else parse_layer_info(data, table_path)
-            except FormatError:
-                table = None
-            self._runs[table_path] = () if table is None else tuple(run.name for run in table.runs)
-        return self._runs[table_path]
-
-    def _online_batches(self, path: str) -> tuple[int, ...]:
-        data = small_file(self, path + DONE_SUFFIX)
-        try:
-            return () if data is None else tuple(parse_done(data, LogKind.AICORE, path + DONE_SUFFIX).online_batch_num)
-        except FormatError:
-            return ()
 
 
 # Folders that the vendor's commands, and ours, make inside a JOB.

@@ -21,11 +21,11 @@ from profagent.ingest.datalog import DataLog
 from profagent.ingest.decoder import check_size, small_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
-    from profagent.formats.model_info import LayerTable, Net
+    from profagent.formats.model_info import LayerTable, Net, Run
     from profagent.ingest.changes import Change
     from profagent.ingest.decoder import JobFiles
 
@@ -51,8 +51,12 @@ class Joins:
 
     def of(self, name: LogName) -> LayerJoin | None:
         """The join of a log's model; None where neither of its files can be read."""
-        model = self._known[_key(name)] = self._known.get(_key(name)) or self._load(name)
-        return model.join
+        return self._model(name).join
+
+    def runs(self, name: LogName) -> Sequence[Run]:
+        """The runs of layers that a log's records are of; none where the model's table cannot be read."""
+        layers = self._model(name).layers
+        return () if layers is None else layers.runs
 
     def renew(self, name: LogName) -> bool:
         """Read a model's files again, one of which came; whether its records may have other layers now."""
@@ -67,6 +71,10 @@ class Joins:
         if model.layers is None:
             return None
         return LayerJoin(model.layers, model.nets).disagreements() if model.nets else []
+
+    def _model(self, name: LogName) -> _Model:
+        model = self._known[_key(name)] = self._known.get(_key(name)) or self._load(name)
+        return model
 
     def _load(self, name: LogName) -> _Model:
         layers_path, nets_path = layer_info_path(name), f"data/{name.model}.{name.model_id}.net.info"
@@ -85,6 +93,18 @@ def _parsed(parse: Callable[[bytes, str], T], data: bytes | None, path: str) -> 
 def layer_info_path(name: LogName) -> str:
     """The path of the layer table that names a log's records."""
     return f"data/{name.model}.{name.model_id}.layer.info"
+
+
+def done_of(files: JobFiles, data_path: str) -> Done | None:
+    """What the `.done` of a data log says; None where there is none that can be read."""
+    path = data_path + DONE_SUFFIX
+    name, data = parse_log_name(path), small_file(files, path)
+    if name is None or data is None:
+        return None
+    try:
+        return parse_done(data, name.kind, path)
+    except FormatError:
+        return None
 
 
 def _key(name: LogName) -> tuple[str, int]:
@@ -176,7 +196,7 @@ class LogStates:
         log = self.known(path)
         if log is None or offset not in (None, log.facts.size):
             log = DataLog(path, name)
-            log.done = self.done_of(path)
+            log.done = done_of(self._files, path)
             if name.kind is LogKind.ACL_API:
                 self._recount(log, offset)
             elif offset != 0:
@@ -252,7 +272,7 @@ class LogStates:
 
     def confirm(self, path: str) -> bool:
         """The `.done` of a log is told once more, as it was; whether it can be read, and that was not known."""
-        was_stale = path in self.stale and self.done_of(path) is not None
+        was_stale = path in self.stale and done_of(self._files, path) is not None
         self.stale.discard(path)
         self.renewed.add(path)
         return was_stale
@@ -287,17 +307,6 @@ class LogStates:
             self.growing.add(path)
         self.stale.discard(path)
         return is_early
-
-    def done_of(self, data_path: str) -> Done | None:
-        """What the `.done` of a data log says; None where there is none that can be read."""
-        name = parse_log_name(data_path + DONE_SUFFIX)
-        data = small_file(self._files, data_path + DONE_SUFFIX)
-        if name is None or data is None:
-            return None
-        try:
-            return parse_done(data, name.kind, data_path + DONE_SUFFIX)
-        except FormatError:
-            return None
 
     def _decoded(self, log: DataLog, data: bytes) -> Iterator[Change]:
         """Decode all bytes of a log whose rows, if any, were written before."""
