@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 # Inferences of which a part has come; older ones than these are told as they are.
 OPEN_INFERENCES = 8_000
-# Layers of all models' tables beyond the newest.
+# Layers of all models' tables.
 REMEMBERED_LAYERS = 100_000
 REMEMBERED_MODELS = 1_000
 # Inferences that were told and are not told again.
@@ -78,8 +78,7 @@ class LiveJob:
         self._frequency_mhz: int | None = None
         self._has_clock_file = False
         self._awaits_marker = False
-        self._tables: OrderedDict[tuple[str, int], LayerTable] = OrderedDict()
-        self._layers = 0  # in all of these
+        self._tables: LRUCache[tuple[str, int], LayerTable] = LRUCache(REMEMBERED_LAYERS, getsizeof=_room)
         self._awaited_tables: LRUCache[tuple[str, int], None] = LRUCache(REMEMBERED_MODELS)
         self._files: OrderedDict[InferenceKey, _Files] = OrderedDict()
         # Of files whose inferences were told: the highest number of these, and the units that they had.
@@ -114,7 +113,8 @@ class LiveJob:
                 self._frequency_mhz = change.mhz
                 self._touch_all()
             case LayersKnown():
-                self._know_layers((change.model, change.model_id), change.table)
+                self._awaited_tables.pop((change.model, change.model_id), None)
+                self._tables[change.model, change.model_id] = change.table
                 self._touch_all()
             case InferenceTimed():
                 inference = self._opened(change.name, change.load, now_s)
@@ -250,14 +250,6 @@ class LiveJob:
         if all(log.whole > self._shown[key][0] for log in files.logs.values()):
             del self._files[key]
 
-    def _know_layers(self, model: tuple[str, int], table: LayerTable) -> None:
-        self._awaited_tables.pop(model, None)
-        earlier = self._tables.pop(model, None)
-        self._layers += len(table.layers) - (len(earlier.layers) if earlier is not None else 0)
-        self._tables[model] = table
-        while len(self._tables) > 1 and (self._layers > REMEMBERED_LAYERS or len(self._tables) > REMEMBERED_MODELS):
-            self._layers -= len(self._tables.popitem(last=False)[1].layers)
-
     def _opened(self, name: LogName, load: int, now_s: float) -> OpenInference | None:
         """The inference that records or a `.done` belong to; None when it was told."""
         assert name.inference is not None, "segments and their .done belong to an inference"
@@ -348,6 +340,11 @@ class LiveJob:
         elif name.is_data and name.kind in _UNITS:
             logs = self._of(name).logs
             logs[name.kind] = logs.get(name.kind, UnitLog())._replace(is_gone=True)
+
+
+def _room(table: LayerTable) -> int:
+    """What a table takes of REMEMBERED_LAYERS: all for the largest, and no so little that there were too many."""
+    return min(max(len(table.layers), REMEMBERED_LAYERS // REMEMBERED_MODELS), REMEMBERED_LAYERS)
 
 
 def _model(name: LogName) -> tuple[str, int]:

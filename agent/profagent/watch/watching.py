@@ -54,32 +54,25 @@ class RememberedFiles:
     """What decoding may ask for again, in memory: tables of layers, and the files that came last."""
 
     def __init__(self) -> None:
-        self._tables: OrderedDict[str, bytearray] = OrderedDict()
-        self._recent: OrderedDict[str, bytearray] = OrderedDict()
-        self._sizes = {True: 0, False: 0}  # of tables, and of others
+        self._tables, self._recent = _bounded(), _bounded()
 
     def keep(self, path: str, name: LogName, data: bytes) -> None:
         """Remember a snapshot that decoding may need."""
-        if name.kind in TABLES or name.is_done:
-            self.begin(path, is_table=name.kind in TABLES)
-            self.append(path, data, is_table=name.kind in TABLES)
+        if name.kind in TABLES:
+            self._tables[path] = bytearray(data)
+        elif name.is_done:
+            self._recent[path] = bytearray(data)
 
-    def begin(self, path: str, *, is_table: bool = False) -> None:
+    def begin(self, path: str) -> None:
         """A file comes from its start."""
-        files = self._tables if is_table else self._recent
-        self._sizes[is_table] -= len(files.pop(path, b""))
-        files[path] = bytearray()
+        self._recent[path] = bytearray()
 
-    def append(self, path: str, data: bytes, *, is_table: bool = False) -> None:
-        """A file goes on; of one that was forgotten the rest is not kept either."""
-        files = self._tables if is_table else self._recent
-        if path not in files:
-            return
-        files.move_to_end(path)
-        files[path] += data
-        self._sizes[is_table] += len(data)
-        while len(files) > REMEMBERED_FILES or self._sizes[is_table] > REMEMBERED_BYTES:
-            self._sizes[is_table] -= len(files.popitem(last=False)[1])
+    def append(self, path: str, data: bytes) -> None:
+        """A file goes on; of one that was forgotten, or is too large, the rest is not kept either."""
+        known = self._recent.pop(path, None)
+        if known is not None and len(known) + len(data) <= REMEMBERED_BYTES:
+            known += data
+            self._recent[path] = known
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
         """At most `size` bytes of a remembered file from `start` on; None for another."""
@@ -88,12 +81,18 @@ class RememberedFiles:
 
     @property
     def size(self) -> int:
-        """Bytes that are remembered."""
-        return sum(self._sizes.values())
+        """The room that they take."""
+        return int(self._tables.currsize + self._recent.currsize)
 
     def names(self) -> list[str]:
         """Paths of remembered files."""
         return [*self._tables, *self._recent]
+
+
+def _bounded() -> LRUCache[str, bytearray]:
+    """At most so many files, and so many bytes of them: those that were used last."""
+    least = REMEMBERED_BYTES // REMEMBERED_FILES
+    return LRUCache(REMEMBERED_BYTES, getsizeof=lambda data: max(len(data), least))
 
 
 # JOBs whose state is kept, those that were heard of last, and the bytes of all their files together.

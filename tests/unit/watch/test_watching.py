@@ -139,7 +139,8 @@ async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypat
 async def test_jobs_are_bounded_in_all_and_the_oldest_is_told(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if what == "bytes":
         monkeypatch.setattr(watching, "REMEMBERED_JOBS", 1_000)
-        monkeypatch.setattr(watching, "REMEMBERED_BYTES_OF_ALL", REMEMBERED_JOBS * len(records(700)))
+        least = watching.REMEMBERED_BYTES // watching.REMEMBERED_FILES
+        monkeypatch.setattr(watching, "REMEMBERED_BYTES_OF_ALL", REMEMBERED_JOBS * least)
     sender = await _sender()
     await sender.send(aicore_path(), records(700), complete=False)
     told: list[Change] = []
