@@ -8,8 +8,7 @@ from profagent import __version__
 from profagent.cli.table import UNKNOWN, printable, time_text
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
-from profagent.ingest.decoder import source_named
-from profagent.link.messages import JOB_SOURCE
+from profagent.ingest.decoder import is_job
 from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
 
@@ -162,8 +161,7 @@ def _pmu_remark(counter_map: str | None, likely: Sequence[str]) -> str:
 
 
 def _nothing_new(job: Mapping[str, Any]) -> str:
-    is_job = source_named(job["job"]) in {"", JOB_SOURCE}
-    there = f"{job['inferences']:,} inferences are" if is_job else "it is"
+    there = f"{job['inferences']:,} inferences are" if is_job(job["job"]) else "it is"
     return f"{job['job']}: nothing new: {there} there from session {job['session']}"
 
 
@@ -210,7 +208,7 @@ def _verdict(summary: dict[str, Any]) -> str:
 
 def not_copied_text(left: int | None, job: str) -> str:
     """How many inferences of a JOB were left behind; None: not known."""
-    if source_named(job) not in {"", JOB_SOURCE}:
+    if not is_job(job):
         return f"a part of {job} not copied"
     return f"{'some inferences' if left is None else inferences_text(left)} of {job} not copied"
 

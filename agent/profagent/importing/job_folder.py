@@ -26,9 +26,8 @@ from profagent.doctor.job import why_no_layers
 from profagent.errors import StoreError, UsageError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ
-from profagent.ingest.decoder import source_named
+from profagent.ingest.decoder import is_job
 from profagent.ingest.local import OUTPUT_FOLDERS, require_job
-from profagent.link.messages import JOB_SOURCE
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import FILE_NAME, event_counts, fetched_one, reading
 from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
@@ -226,7 +225,7 @@ async def alone_in_job(directory: Path, tell: Callable[[str], None]) -> AsyncIte
 
     Raises UsageError where it is no JOB: nothing is made in it.
     """
-    if source_named((await asyncio.to_thread(directory.resolve)).name) in {"", JOB_SOURCE}:
+    if is_job((await asyncio.to_thread(directory.resolve)).name):
         await asyncio.to_thread(require_job, directory)
     file = own_folder(directory, DATABASE_FOLDER) / LOCK_FILE
     try:

@@ -125,6 +125,11 @@ def source_named(collection: str) -> str:
     return kind.lower() if kind.isupper() and kind.lower() in DECODERS and kind.lower() != JOB_SOURCE else ""
 
 
+def is_job(collection: str) -> bool:
+    """Whether a collection is taken for a JOB: its name is none of another source's."""
+    return source_named(collection) in {"", JOB_SOURCE}
+
+
 def decoder_of(source: str) -> type[Decoder]:
     """The decoder of a source; of one that is not known, the one that counts."""
     place = DECODERS.get(source)

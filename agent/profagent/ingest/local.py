@@ -32,7 +32,7 @@ from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, SegmentRecords
 from profagent.ingest.datalog import DataLog
-from profagent.ingest.decoder import decoder_of, small_file, source_named
+from profagent.ingest.decoder import decoder_of, is_job, small_file, source_named
 from profagent.ingest.mirror import DIGEST_BYTES
 from profagent.ingest.states import Joins, done_of
 from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Holding, Loss, Received, Started
@@ -165,19 +165,19 @@ class JobListing:
 
 def list_collection(directory: Path) -> JobListing:
     """Look into a directory of any source, which its name tells; any other is a JOB. Raises as `list_job`."""
-    source = source_named(directory.resolve().name)
-    if source in {"", JOB_SOURCE}:
+    name = directory.resolve().name
+    if is_job(name):
         return list_job(directory)
     with _readable(directory):
         top = list(_entries(directory, ""))
     files = [path for path, mode in top if stat.S_ISREG(mode)]
     others = [path for path, mode in top if not stat.S_ISREG(mode) and not _is_expected(path, mode)]
-    return JobListing(tuple(sorted(files, key=_reading_order)), tuple(sorted(others)), source)
+    return JobListing(tuple(sorted(files, key=_reading_order)), tuple(sorted(others)), source_named(name))
 
 
 def require_job(directory: Path) -> None:
     """Raise UsageError for what is no JOB directory; one that has its name may be empty."""
-    if source_named(directory.resolve().name) not in {"", JOB_SOURCE}:
+    if not is_job(directory.resolve().name):
         raise UsageError(
             f"{directory} is no JOB directory: it holds subscribed operators, marks or metrics",
             hint=f"`profagent show -dir {directory}` tells what it has, `profagent import -dir` what is lost",

@@ -94,6 +94,11 @@ class JobStatus(Struct, frozen=True):
     source: str = JOB_SOURCE
 
     @property
+    def is_job(self) -> bool:
+        """Whether it is a JOB: other sources go on as long as their daemon does."""
+        return self.source == JOB_SOURCE
+
+    @property
     def has_ended(self) -> bool:
         """Whether nothing more is expected of it."""
         return self.state in ENDED_STATES

@@ -50,7 +50,7 @@ class Beginnings:
 
         Another source that is quiet is followed at once: where it goes on, what it held by then is from before.
         """
-        may_go_on = job.source != JOB_SOURCE and job.state == QUIET
+        may_go_on = not job.is_job and job.state == QUIET
         if listed and job.has_ended and not may_go_on:
             return False
         self._shown[job.name] = LRUCache(REMEMBERED_MODELS)

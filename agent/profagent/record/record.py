@@ -15,7 +15,7 @@ from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.link.channel import connected
 from profagent.link.credentials import own_consumer
-from profagent.link.messages import JOB_SOURCE, QUIET, Loss
+from profagent.link.messages import QUIET, Loss
 from profagent.record.capture import Capture
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
@@ -262,7 +262,7 @@ class BoardRecord:
         self._view.tell_surplus()
         for job in self._view.jobs:
             # Of other sources something comes all the time: one that goes on is not behind for that.
-            goes_on = job.source != JOB_SOURCE and not job.has_ended
+            goes_on = not job.is_job and not job.has_ended
             if not job.caught_up and job.state != "removed" and not goes_on:
                 await self._note_early(job)
             elif not job.has_ended and self._options.made is not None and self._options.made.has_ended:

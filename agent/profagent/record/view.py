@@ -9,7 +9,7 @@ from profagent.cli.provenance import kept_loss_line
 from profagent.cli.running import LinkRemarks, remarks
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger
-from profagent.link.messages import JOB_SOURCE, REMOVED
+from profagent.link.messages import REMOVED
 from profagent.record.beginnings import Beginnings
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class RecordView:
         self._seen |= {job.name for job in jobs}
         if self._options.made is not None:
             self._options.made.jobs_changed(jobs)
-        elif not any(map(_is_job, jobs)) and not self._has_waited:
+        elif not any(job.is_job for job in jobs) and not self._has_waited:
             self._has_waited = True
             self._tell("no open JOB yet: waiting for a program that records")
         for job in jobs:
@@ -120,9 +120,9 @@ class RecordView:
     def _end_if_over(self) -> None:
         if not self._options.until_finished or not self._is_listed:
             return
-        latest = {job.name: job for job in sorted(filter(_is_job, self.jobs), key=lambda job: job.handle)}
+        latest = {job.name: job for job in sorted(self.jobs, key=lambda job: job.handle) if job.is_job}
         # Other sources go on: it is enough that they came as far as JOBs did.
-        others = [job for job in self.jobs if not _is_job(job)]
+        others = [job for job in self.jobs if not job.is_job]
         if not (latest or self._removed.difference(job.name for job in others)):
             return
         if not all(job.caught_up or job.is_over for job in others):
@@ -130,7 +130,3 @@ class RecordView:
         # What its removal means is known a moment after the removal itself.
         if all(job.name in self._removed if job.state == REMOVED else job.is_over for job in latest.values()):
             self._stop.set()
-
-
-def _is_job(job: JobStatus) -> bool:
-    return job.source == JOB_SOURCE

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name
 from profagent.ingest import reasons
-from profagent.ingest.decoder import source_named
-from profagent.link.messages import JOB_SOURCE
+from profagent.ingest.decoder import is_job
 from profagent.store.database import LARGEST_INTEGER, fetched, fetched_named, fetched_one, pages
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | No
         " WHERE s.session = ?1 AND (?2 IS NULL OR j.name = ?2) ORDER BY j.name",
         (session, name),
     )
-    jobs = [row for row in map(JobRow._make, rows) if source_named(row.name) in {"", JOB_SOURCE}]
+    jobs = [row for row in map(JobRow._make, rows) if is_job(row.name)]
     if name is not None and not rows:
         raise UsageError(f"session {session} has no {name}", hint="leave the JOB out to take all of the session's")
     return jobs

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profagent.formats.records import FIRST_WALL_US
-from profagent.ingest.decoder import source_named
+from profagent.ingest.decoder import is_job
 from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_inference import ToldInference
-from profagent.link.messages import JOB_SOURCE
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import reading
 from profagent.store.queries import find_session
@@ -167,7 +166,7 @@ class Player:
             for event in self.events.tell(what):
                 show(event)
             return
-        if source_named(what.job) not in {"", JOB_SOURCE}:
+        if not is_job(what.job):
             self._board.take(what)
         for event in self.events.feed(what, 0.0):
             show(event)

@@ -20,11 +20,11 @@ from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import SegmentRecords
-from profagent.ingest.decoder import DECODERS, source_named
+from profagent.ingest.decoder import DECODERS, is_job
 from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_job import PATIENCE_S
 from profagent.link.credentials import BY_ADDRESS
-from profagent.link.messages import JOB_SOURCE, OPEN, QUIET
+from profagent.link.messages import OPEN, QUIET
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
@@ -158,7 +158,7 @@ class WatchView:
 
     def wants(self, job: JobStatus, listed: bool) -> bool:
         """Whether to follow a collection: of other sources than JOBs those that go on."""
-        if job.source == JOB_SOURCE:
+        if job.is_job:
             return self.beginnings.wants(job, listed)
         return job.source in DECODERS and not job.has_ended
 
@@ -193,7 +193,7 @@ class WatchView:
     def changed(self, changes: Sequence[JobChanges]) -> None:
         """Show what a batch meant, unless it is from before the watching."""
         for batch in changes:
-            if not _is_job(batch.job):
+            if not is_job(batch.job):
                 self.board.take(batch)
                 for event in self.events.feed(replace(batch, state=None), self._now_s()):
                     self._show(event)
@@ -212,7 +212,7 @@ class WatchView:
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """Know whether a program runs, and which JOBs are up to date."""
-        jobs = [job for job in jobs if job.source == JOB_SOURCE]
+        jobs = [job for job in jobs if job.is_job]
         if not jobs:
             self._tell_once(NO_JOB)
         for job in jobs:
@@ -275,10 +275,6 @@ class WatchView:
         if text not in self._remarked:
             self._remarked.add(text)
             self._tell(text)
-
-
-def _is_job(collection: str) -> bool:
-    return source_named(collection) in {"", JOB_SOURCE}
 
 
 async def watch(
