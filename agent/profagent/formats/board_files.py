@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import FormatError, UnsupportedBoardError
@@ -149,15 +148,8 @@ _HI3519_DATA = re.compile(r"data/aic(?:ore|pu)\.[0-9]+\.[0-9]+\.[0-9]+(?:\.done)
 _DECIMAL = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceInfo:
-    """What the runtime says of its device."""
-
-    frequency_mhz: int
-
-
-def parse_info_json(data: bytes, file: str) -> DeviceInfo:
-    """Read the NPU clock; objects beside it are accepted.
+def parse_info_json(data: bytes, file: str) -> int:
+    """Read the NPU's clock in MHz; objects beside it are accepted.
 
     Raises UnsupportedBoardError for a Hi3519DV500, FormatError where there is no usable frequency.
     """
@@ -174,7 +166,7 @@ def parse_info_json(data: bytes, file: str) -> DeviceInfo:
     frequency_mhz = _decimal(values[0])
     if not 1 <= frequency_mhz <= FREQUENCY_MHZ_MAX:
         raise FormatError(file, offset, f"{FREQUENCY_KEY!r} in whole MHz, at least 1", repr(values[0])[:40])
-    return DeviceInfo(frequency_mhz)
+    return frequency_mhz
 
 
 def looks_like_hi3519(names: Iterable[str]) -> bool:

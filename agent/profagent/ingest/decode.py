@@ -331,7 +331,7 @@ def _known(path: str, name: LogName, data: bytes) -> list[Change]:
     """What a small file says of records. Raises FormatError, UnsupportedBoardError."""
     match name.kind:
         case LogKind.INFO_JSON:
-            return [FrequencyKnown(parse_info_json(data, path).frequency_mhz)]
+            return [FrequencyKnown(parse_info_json(data, path))]
         case LogKind.LAYER_INFO:
             return [LayersKnown(name.model or "", name.model_id or 0, parse_layer_info(data, path))]
         case LogKind.NET_INFO:

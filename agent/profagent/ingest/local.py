@@ -93,7 +93,7 @@ class JobRecords:
         """The NPU's clock; None where the JOB does not tell it."""
         data = small_file(self, DEVICE_INFO)
         try:
-            return None if data is None else parse_info_json(data, DEVICE_INFO).frequency_mhz
+            return None if data is None else parse_info_json(data, DEVICE_INFO)
         except FormatError:
             return None
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from profagent.errors import FormatError, UnsupportedBoardError
-from profagent.formats.board_files import DeviceInfo, looks_like_hi3519, parse_acl_json, parse_info_json
+from profagent.formats.board_files import looks_like_hi3519, parse_acl_json, parse_info_json
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ FILE = "info.json.0"
 
 
 def test_the_runtimes_own_text_is_read() -> None:
-    assert parse_info_json(b'{"DeviceInfo": [{"aic_frequency": "700"}]}', FILE) == DeviceInfo(frequency_mhz=700)
+    assert parse_info_json(b'{"DeviceInfo": [{"aic_frequency": "700"}]}', FILE) == 700
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_runtimes_own_text_is_read() -> None:
     ],
 )
 def test_objects_beside_the_frequency_are_accepted(text: str) -> None:
-    assert parse_info_json(text.encode(), FILE).frequency_mhz == 700
+    assert parse_info_json(text.encode(), FILE) == 700
 
 
 @pytest.mark.parametrize(
