@@ -167,12 +167,20 @@ def list_collection(directory: Path) -> JobListing:
     """Look into a directory of any source, which its name tells; any other is a JOB. Raises as `list_job`."""
     name = directory.resolve().name
     if is_job(name):
-        return list_job(directory)
+        require_job(directory)
     with _readable(directory):
-        top = list(_entries(directory, ""))
-    files = [path for path, mode in top if stat.S_ISREG(mode)]
-    others = [path for path, mode in top if not stat.S_ISREG(mode) and not _is_expected(path, mode)]
-    return JobListing(tuple(sorted(files, key=_reading_order)), tuple(sorted(others)), source_named(name))
+        found = list(_entries(directory, ""))
+        if is_job(name) and any(path == "data" and stat.S_ISDIR(mode) for path, mode in found):
+            found += _entries(directory / "data", "data/")
+    files = [path for path, mode in found if stat.S_ISREG(mode)]
+    if is_job(name) and looks_like_hi3519(files):
+        raise UnsupportedBoardError(
+            f"{directory} was written by a Hi3519DV500: its records look alike and are not the same",
+            hint="profagent reads JOBs of SS928 and SS927",
+        )
+    others = [path for path, mode in found if not stat.S_ISREG(mode) and not _is_expected(path, mode)]
+    source = source_named(name) or JOB_SOURCE
+    return JobListing(tuple(sorted(files, key=_reading_order)), tuple(sorted(others)), source)
 
 
 def require_job(directory: Path) -> None:
@@ -195,18 +203,7 @@ def require_job(directory: Path) -> None:
 def list_job(directory: Path) -> JobListing:
     """Look into a JOB directory. Raises UsageError when it is none, UnsupportedBoardError for another SoC's."""
     require_job(directory)
-    with _readable(directory):
-        top = list(_entries(directory, ""))
-        has_data = any(path == "data" and stat.S_ISDIR(mode) for path, mode in top)
-        data = list(_entries(directory / "data", "data/")) if has_data else []
-    files = [path for path, mode in top + data if stat.S_ISREG(mode)]
-    if looks_like_hi3519(files):
-        raise UnsupportedBoardError(
-            f"{directory} was written by a Hi3519DV500: its records look alike and are not the same",
-            hint="profagent reads JOBs of SS928 and SS927",
-        )
-    others = [path for path, mode in top + data if not stat.S_ISREG(mode) and not _is_expected(path, mode)]
-    return JobListing(tuple(sorted(files, key=_reading_order)), tuple(sorted(others)))
+    return list_collection(directory)
 
 
 class LocalStream:

@@ -5,7 +5,6 @@ The state of any other log is built again from its bytes.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cachetools import LRUCache
@@ -77,17 +76,16 @@ class Joins:
         return model
 
     def _load(self, name: LogName) -> _Model:
-        layers_path, nets_path = layer_info_path(name), f"data/{name.model}.{name.model_id}.net.info"
-        layers = nets = None
-        with suppress(FormatError):
-            layers = _parsed(parse_layer_info, small_file(self._files, layers_path), layers_path)
-        with suppress(FormatError):
-            nets = _parsed(parse_net_info, small_file(self._files, nets_path), nets_path)
+        layers = self._parsed(parse_layer_info, layer_info_path(name))
+        nets = self._parsed(parse_net_info, f"data/{name.model}.{name.model_id}.net.info")
         return _Model(layers, nets or (), LayerJoin(layers, nets or ()) if layers is not None or nets else None)
 
-
-def _parsed(parse: Callable[[bytes, str], T], data: bytes | None, path: str) -> T | None:
-    return None if data is None else parse(data, path)
+    def _parsed(self, parse: Callable[[bytes, str], T], path: str) -> T | None:
+        data = small_file(self._files, path)
+        try:
+            return None if data is None else parse(data, path)
+        except FormatError:
+            return None
 
 
 def layer_info_path(name: LogName) -> str:
