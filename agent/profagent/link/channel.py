@@ -205,44 +205,38 @@ class Channel:
 
     async def describe(self) -> Board:
         """Who the board is. Raises UnreachableError; RefusedError for another one than is known by the name."""
-        try:
-            description = await self._stub.Describe(pb.DescribeRequest(), timeout=CALL_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            raise _translated(error, self.address) from error
-        board = board_from_wire(self._undamaged(description))
+        board = board_from_wire(await self._answer(self._stub.Describe(pb.DescribeRequest(), timeout=CALL_TIMEOUT_S)))
         self._check_identity(board.identity)
         return board
 
     async def examine(self) -> Examination:
         """What the board sees of itself. Raises UnreachableError."""
-        try:
-            examination = await self._stub.Examine(pb.ExamineRequest(), timeout=CALL_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            raise _translated(error, self.address) from error
-        return examination_from_wire(self._undamaged(examination))
+        return examination_from_wire(
+            await self._answer(self._stub.Examine(pb.ExamineRequest(), timeout=CALL_TIMEOUT_S))
+        )
 
     async def measure(self, job: str) -> JobMeasure | None:
         """How much a JOB holds; None when it is not there. Raises UnreachableError."""
+        call = self._stub.MeasureJob(pb.MeasureJobRequest(name=job), timeout=CALL_TIMEOUT_S)
         try:
-            reply = await self._stub.MeasureJob(pb.MeasureJobRequest(name=job), timeout=CALL_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.NOT_FOUND:
+            return measure_from_wire(await self._answer(call))
+        except UnreachableError:
+            if await call.code() is grpc.StatusCode.NOT_FOUND:
                 return None
-            raise _translated(error, self.address) from error
-        return measure_from_wire(self._undamaged(reply))
+            raise
 
     async def clocks(self) -> tuple[Clocks, Clocks]:
         """The board's clocks at the request's arrival and at the reply's leaving. Raises UnreachableError."""
+        reply = await self._answer(self._stub.SyncClock(pb.SyncClockRequest(), timeout=CALL_TIMEOUT_S))
+        return clocks_from_wire(reply.received), clocks_from_wire(reply.sent)
+
+    async def _answer(self, call: Awaitable[M | None]) -> M:
+        """The board's answer to a call. Raises UnreachableError."""
         try:
-            reply = await self._stub.SyncClock(pb.SyncClockRequest(), timeout=CALL_TIMEOUT_S)
+            reply = await call
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self.address) from error
-        received, sent = self._undamaged(reply).received, reply.sent
-        return clocks_from_wire(received), clocks_from_wire(sent)
-
-    def _undamaged(self, reply: M | None) -> M:
-        """An answer that could be read: of another one gRPC gives None. Raises UnreachableError."""
-        if reply is None:
+        if reply is None:  # of one that cannot be read gRPC gives nothing
             raise UnreachableError.at(self.address, "its answer was damaged on the way")
         return reply
 
