@@ -87,7 +87,7 @@ async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = 
 
     What is made is for its owner alone. `scripts` make what an earlier profagent's database does not have; they run
     each time. Foreign keys are declared and not enforced: a deleted segment would be looked for in every record there
-    is. Raises StoreError when it cannot be opened, is of another program, or has another schema.
+    is. Raises StoreError when it cannot be opened or written, is of another program, or has another schema.
     """
     try:
         make_private_folder(file.parent)
@@ -103,7 +103,10 @@ async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = 
                 await connection.executescript(script)
         except sqlite3.Error as error:
             raise _unusable(file, error) from error
-        yield connection
+        try:
+            yield connection
+        except sqlite3.Error as error:
+            raise refused(file, error) from error
     finally:
         # What still runs when nobody waits for it, after a second Ctrl-C, is undone.
         await connection.interrupt()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING
 
-from profagent.errors import StoreError
 from profagent.store.database import fetched, writing
 
 if TYPE_CHECKING:
@@ -30,13 +28,8 @@ CREATE VIEW IF NOT EXISTS session_marks AS SELECT session, time_us, text FROM se
 
 async def add_mark(database: Path, session: int, time_us: int, text: str) -> None:
     """Keep a mark with a session. Raises StoreError."""
-    try:
-        async with writing(database, scripts=[SCHEMA]) as connection:
-            await connection.execute("INSERT INTO session_mark VALUES (?, ?, ?)", (session, time_us, text))
-    except sqlite3.Error as error:
-        raise StoreError(
-            f"cannot write {database}: {error}", hint="check the free space and the permissions"
-        ) from error
+    async with writing(database, scripts=[SCHEMA]) as connection:
+        await connection.execute("INSERT INTO session_mark VALUES (?, ?, ?)", (session, time_us, text))
 
 
 async def marks_of(connection: aiosqlite.Connection, session: int) -> list[tuple[int, str]]:

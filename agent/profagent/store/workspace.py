@@ -110,14 +110,9 @@ async def set_baseline(workspace: Workspace, name: str, session: int) -> None:
     if not _BASELINE_NAME.fullmatch(name):
         hint = "write 1 to 64 of A-Z a-z 0-9 . _ -, no . or - at the beginning"
         raise UsageError(f"{name!r} is no name of a baseline", hint=hint)
-    database = workspace.readable_database()
-    try:
-        async with writing(database) as connection:
-            await find_session(connection, session)
-            await connection.run(partial(_name_session, name=name, session=session))
-    except sqlite3.Error as error:
-        hint = "check the permissions and the free space; nothing was changed"
-        raise StoreError(f"cannot write {database}: {error}", hint=hint) from error
+    async with writing(workspace.readable_database()) as connection:
+        await find_session(connection, session)
+        await connection.run(partial(_name_session, name=name, session=session))
 
 
 def _name_session(connection: sqlite3.Connection, name: str, session: int) -> None:

@@ -127,7 +127,7 @@ async def test_the_ledger_is_summed_by_reason_over_the_job_and_the_session_itsel
     [
         (("sessions",), False, 1, "copy "),
         (("sessions",), True, 0, ""),
-        (("baseline", "set", "release", "1"), True, 1, "cannot write "),
+        (("baseline", "set", "release", "1"), True, 1, "cannot be used: "),
     ],
 )
 def test_a_read_only_file_system_is_an_answer_at_once(
