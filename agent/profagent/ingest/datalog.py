@@ -36,37 +36,24 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Entry
 
 
-class Places(Struct):
-    """Where something was found: first and last byte offset, and how many there are."""
-
-    count: int = 0
-    first: int = 0
-    last: int = 0
-
-    def add(self, first: int, last: int, count: int) -> None:
-        """Note `count` finds between two byte offsets; places come in ascending order."""
-        if self.count == 0:
-            self.first = first
-        self.last = last
-        self.count += count
-
-    def entry(self, reason: str, detail: str) -> Entry:
-        """These places as a ledger entry."""
-        return reasons.entry(reason, detail, self.first, self.last, self.count)
+# What may be odd about records.
+_OF_RECORDS = {
+    reasons.SEQUENCE_GAP: "records missing from the sequence: the runtime's filter",
+    reasons.SEQUENCE_JUMP: "records missing: more than the runtime's filter leaves out",
+    reasons.NO_LAYER: "records without a known layer: shown without a name",
+    reasons.BAD_RECORD: "expected 0x00005A5A at the record's start: bytes kept, record not decoded",
+    reasons.BEGIN_UNKNOWN: "calls that began before profiling was started",
+}
 
 
 class LogFacts(Struct):
-    """What decoding one data log has shown so far. Sizes are bytes."""
+    """What decoding one data log has shown so far; `odd` is what is odd about records, by reason. Sizes are bytes."""
 
     record_bytes: int
     size: int = 0
     loads: int = 0
     last_load_start: int = 0
-    missing: Places = field(default_factory=Places)
-    jumped: Places = field(default_factory=Places)
-    nameless: Places = field(default_factory=Places)
-    without_magic: Places = field(default_factory=Places)
-    begun_before: Places = field(default_factory=Places)
+    odd: dict[str, Entry] = field(default_factory=dict)
 
 
 def assess(
@@ -76,7 +63,7 @@ def assess(
 
     `is_done_empty`: there is a `.done`, without a byte.
     """
-    entries = list(_of_records(facts))
+    entries = [facts.odd[reason] for reason in _OF_RECORDS if reason in facts.odd]
     if settled or ended:
         entries += _of_size(facts, done)
     if ended and done is None:
@@ -92,21 +79,6 @@ def orphan_done(file_len: int | None) -> Entry:
         )
     detail = f"the .done announces {file_len} bytes, there is no data: it could not be written or was removed"
     return reasons.entry(reasons.DONE_WITHOUT_DATA, detail, count=file_len)
-
-
-def _of_records(facts: LogFacts) -> Iterator[Entry]:
-    if facts.missing.count:
-        yield facts.missing.entry(reasons.SEQUENCE_GAP, "records missing from the sequence: the runtime's filter")
-    if facts.jumped.count:
-        yield facts.jumped.entry(reasons.SEQUENCE_JUMP, "records missing: more than the runtime's filter leaves out")
-    if facts.nameless.count:
-        yield facts.nameless.entry(reasons.NO_LAYER, "records without a known layer: shown without a name")
-    if facts.without_magic.count:
-        yield facts.without_magic.entry(
-            reasons.BAD_RECORD, "expected 0x00005A5A at the record's start: bytes kept, record not decoded"
-        )
-    if facts.begun_before.count:
-        yield facts.begun_before.entry(reasons.BEGIN_UNKNOWN, "calls that began before profiling was started")
 
 
 def _without_done(facts: LogFacts, *, is_done_empty: bool) -> Entry:
@@ -232,10 +204,10 @@ class DataLog:
         faults = api_magic_faults(records)
         number = np.arange(first, first + len(records))
         if len(faults):
-            self._note_places(self.facts.without_magic, first, faults)
+            self._note_places(reasons.BAD_RECORD, first, faults)
             good = np.delete(np.arange(len(records)), faults)
             records, number = records[good], number[good]
-        self._note_places(self.facts.begun_before, 0, number[np.flatnonzero(records["begin_us"] == 0)])
+        self._note_places(reasons.BEGIN_UNKNOWN, 0, number[np.flatnonzero(records["begin_us"] == 0)])
         return ApiRecords(self.path, self.name, number, records)
 
     def _aicore(self, first: int, read: AicoreRecords, join: LayerJoin | None) -> SegmentRecords:
@@ -260,7 +232,7 @@ class DataLog:
     ) -> SegmentRecords:
         self._note_loads(first, split.load)
         layer_index = self._layer_index(net, sequence, join, is_one_net=split.segment[0] == split.segment[-1])
-        self._note_places(self.facts.nameless, first, (layer_index < 0).nonzero()[0])
+        self._note_places(reasons.NO_LAYER, first, (layer_index < 0).nonzero()[0])
         return SegmentRecords(
             path=self.path,
             name=self.name,
@@ -309,9 +281,16 @@ class DataLog:
         gaps = zip(split.gap_at.tolist(), split.gap_missing.tolist(), split.is_gap_odd.tolist(), strict=True)
         for index, missing, odd in gaps:
             place = (first + index) * self.facts.record_bytes
-            (self.facts.jumped if odd else self.facts.missing).add(place, place, missing)
+            self._note(reasons.SEQUENCE_JUMP if odd else reasons.SEQUENCE_GAP, place, place, missing)
 
-    def _note_places(self, places: Places, first: int, indices: NDArray[Any]) -> None:
+    def _note_places(self, reason: str, first: int, indices: NDArray[Any]) -> None:
         if len(indices):
             size = self.facts.record_bytes
-            places.add((first + int(indices[0])) * size, (first + int(indices[-1])) * size, len(indices))
+            self._note(reason, (first + int(indices[0])) * size, (first + int(indices[-1])) * size, len(indices))
+
+    def _note(self, reason: str, first: int, last: int, count: int) -> None:
+        """So many finds between two byte offsets; places come in ascending order."""
+        known = self.facts.odd.get(reason)
+        if known is not None:
+            first, count = known.first or 0, known.count + count
+        self.facts.odd[reason] = reasons.entry(reason, _OF_RECORDS[reason], first, last, count)

@@ -9,6 +9,7 @@ import pytest
 
 from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
+from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from tests.encoders import aicore_record, aicpu_record, api_record
@@ -38,6 +39,11 @@ def column(changes: list[Any], *names: str) -> list[Any]:
     return values
 
 
+def _odd(log: DataLog, reason: str) -> tuple[int, int | None, int | None]:
+    entry = log.facts.odd[reason]
+    return entry.count, entry.first, entry.last
+
+
 @pytest.mark.parametrize("size", [*range(1, 301), 511, 600, 10_000])
 def test_pieces_of_any_size_give_the_same_records(size: int) -> None:
     log = new_log()
@@ -50,7 +56,7 @@ def test_pieces_of_any_size_give_the_same_records(size: int) -> None:
     assert column(changes, "columns", "ticks_before") == [0, 10, 0, 0, 40, 0]
     assert [first_of(change) for change in changes] == np.cumsum([0, *map(len_of, changes)])[:-1].tolist()
     assert (log.facts.size, log.facts.loads, log.facts.last_load_start) == (1536, 2, 768)
-    assert (log.facts.missing.count, log.facts.missing.first) == (1, 256)
+    assert _odd(log, reasons.SEQUENCE_GAP)[:2] == (1, 256)
 
 
 def first_of(change: SegmentRecords | ApiRecords) -> int:
@@ -95,7 +101,7 @@ def test_records_without_a_table_have_no_layer_and_say_so() -> None:
     (change,) = grown([DATA], log)
     assert isinstance(change, SegmentRecords)
     assert change.layer_index.tolist() == [-1] * 6
-    assert (log.facts.nameless.count, log.facts.nameless.first, log.facts.nameless.last) == (6, 0, 1280)
+    assert _odd(log, reasons.NO_LAYER) == (6, 0, 1280)
     assert change.counters == {}
 
 
@@ -115,6 +121,5 @@ def test_calls_without_the_magic_number_are_left_out_with_their_places() -> None
     calls = [api_record(2, 5, 9), api_record(2, 5, 9, magic=1), api_record(2, 0, 9), api_record(3, 5, 9, magic=0)]
     changes = grown([calls[0], calls[1], calls[2] + calls[3]], log)
     assert column(changes, "number") == [0, 2]
-    facts = log.facts
-    assert (facts.without_magic.count, facts.without_magic.first, facts.without_magic.last) == (2, 32, 96)
-    assert (facts.begun_before.count, facts.begun_before.first) == (1, 64)
+    assert _odd(log, reasons.BAD_RECORD) == (2, 32, 96)
+    assert _odd(log, reasons.BEGIN_UNKNOWN)[:2] == (1, 64)
