@@ -18,6 +18,8 @@ from profagent.formats.records import AICORE_DTYPE, AicoreFile, AicoreRecords, r
 from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.decoder import check_size, small_file
+from profagent.ingest.reasons import checked_path
+from profagent.link.messages import Chunk, Started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from profagent.formats.model_info import LayerTable, Net, Run
     from profagent.ingest.changes import Change
     from profagent.ingest.decoder import JobFiles
+    from profagent.link.messages import Received
 
 T = TypeVar("T")
 REMEMBERED_MODELS = 64
@@ -136,6 +139,18 @@ class Ahead:
         if known is not data or counter_map is not self._counter_map or file is None or records is None:
             return None
         return file, records
+
+
+def beginnings(events: Iterable[Received]) -> dict[str, list[tuple[str, bytes]]]:
+    """The first bytes of data logs, given by path, that come with these events: by collection, for `read_ahead`."""
+    found: dict[str, list[tuple[str, bytes]]] = {}
+    for received in events:
+        log, event = received.log, received.event
+        if log is None or log.snapshot or not isinstance(event, Started | Chunk):
+            continue
+        if event.data and not event.offset:
+            found.setdefault(received.job, []).append((checked_path(log.path), event.data))
+    return found
 
 
 def _groups(beginnings: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:

@@ -13,6 +13,7 @@ from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, Passed
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
 from profagent.ingest.mirror import ClosingCache, Translated, digest_of, logs_set_aside
 from profagent.ingest.reasons import another_file, checked_path, loss_change, refusal, removal_entry
+from profagent.ingest.states import beginnings
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
 
@@ -229,7 +230,9 @@ class BoardMirrors:
         """
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
-        self._read_ahead(events)
+        for name, logs in beginnings(events).items():
+            if name not in self.refused:
+                self._of(name).decoder.read_ahead(logs)
         for received in events:
             job, log = received.job, received.log
             if job in self.refused:
@@ -276,19 +279,6 @@ class BoardMirrors:
             )
             job = self._jobs[name] = OpenJob(mirror, decoder)
         return job
-
-    def _read_ahead(self, events: Iterable[Received]) -> None:
-        """Let what begins with these events be read together."""
-        beginnings: dict[str, list[tuple[str, bytes]]] = {}
-        for received in events:
-            log, event = received.log, received.event
-            if log is None or log.snapshot or not isinstance(event, Started | Chunk):
-                continue
-            if event.data and not event.offset:
-                beginnings.setdefault(received.job, []).append((checked_path(log.path), event.data))
-        for name, logs in beginnings.items():
-            if name not in self.refused:
-                self._of(name).decoder.read_ahead(logs)
 
     def _refuse(self, job: str, error: UnsupportedBoardError) -> Change:
         self.refused[job], entry = refusal(job, error)

@@ -17,6 +17,7 @@ from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, LogAnno
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
 from profagent.ingest.mirror import digest_of
 from profagent.ingest.reasons import checked_path, loss_change, refusal, removal_entry
+from profagent.ingest.states import beginnings
 from profagent.link.channel import clock_difference
 from profagent.link.messages import (
     ENDED_STATES,
@@ -208,26 +209,16 @@ class Watching:
     ) -> Sequence[JobChanges]:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
-        events = [*_apart(events)]
-        self._read_ahead(events)
+        for job, found in beginnings(events).items():
+            if job not in self.refused:
+                self._job(job).decoder.read_ahead(found)
         announced, self._announced = self._announced, {}
         changes = [JobChanges(job, self._directory(job), logs) for job, logs in announced.items()]
-        changes += [self._understood(received, reached) for received in events if received.job not in self.refused]
+        changes += [self._understood(each, reached) for each in _apart(events) if each.job not in self.refused]
         changes += self._make_room()
         if reached:
             await acknowledge(list(reached.values()))
         return changes
-
-    def _read_ahead(self, events: Sequence[Received]) -> None:
-        """Read the beginnings of data logs together, where several come: that costs less than each alone."""
-        beginnings: dict[str, list[tuple[str, bytes]]] = {}
-        for received in events:
-            job, log, event = received.job, received.log, received.event
-            if isinstance(event, Chunk) and log is not None and not log.snapshot and not event.offset:
-                beginnings.setdefault(job, []).append((checked_path(log.path), event.data))
-        for job, found in beginnings.items():
-            if len(found) > 1 and job not in self.refused:
-                self._job(job).decoder.read_ahead(found)
 
     async def committed(self) -> None:
         """Nothing is kept that could be."""
