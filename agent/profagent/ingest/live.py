@@ -176,7 +176,7 @@ class LiveEvents:
         state = batch.state
         has_ended = state == REMOVED or (batch.caught_up and state in ENDED_STATES)
         is_new = state is not None and job.enter(state, has_ended=has_ended)
-        yield from self._tell(batch.job, job, job.due(now_s))
+        yield from self._tell(batch.job, job, job.due())
         yield from self._tell_oldest()
         if is_new:
             yield self._event("job", batch.job, state=state)

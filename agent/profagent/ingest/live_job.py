@@ -165,7 +165,7 @@ class LiveJob:
             self._touch_all()
         return is_new
 
-    def due(self, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
+    def due(self) -> Iterator[tuple[OpenInference, Verdict]]:
         """Inferences of which something new is known, and whose figures are known now, or never will be.
 
         The oldest of too many are told as they are.
@@ -174,7 +174,7 @@ class LiveJob:
         for key in touched:
             files = self._files.get(key)
             for number in [] if files is None else sorted(files.inferences):
-                yield from self._shown_now(key, number, now_s)
+                yield from self._shown_now(key, number)
             self._forget_if_shown(key)
         while len(self._files) > OPEN_INFERENCES:
             key, files = next(iter(self._files.items()))
@@ -204,14 +204,11 @@ class LiveJob:
             if inference.shown is not FigureState.PARTIAL:
                 yield inference, TOO_MANY
 
-    def _shown_now(self, key: InferenceKey, number: int, now_s: float) -> Iterator[tuple[OpenInference, Verdict]]:
+    def _shown_now(self, key: InferenceKey, number: int) -> Iterator[tuple[OpenInference, Verdict]]:
         files = self._files[key]
         inference, verdict = files.inferences[number], self._verdict(files, number, Figure.LAYERS)
         if verdict.state is FigureState.PENDING or not inference.records:
-            if inference.shown is None and inference.records and now_s - inference.since_s >= PATIENCE_S:
-                inference.shown = FigureState.PENDING
-                yield inference, verdict
-            return
+            return  # see `waited`
         # Without names of layers the time is known all the same.
         time = verdict if verdict.state is FigureState.FINAL else self._verdict(files, number, Figure.TIME)
         was_shown = inference.shown is time.state
