@@ -75,9 +75,9 @@ class Beginnings:
         """Whether a log is from before the beginning, or of an inference that began before."""
         straddling = self._straddling.setdefault(job, LRUCache(STRADDLING_INFERENCES))
         passed = self._passed.setdefault(job, LRUCache(REMEMBERED_MODELS))
-        model = (display_text(name.model or ""), name.model_id, name.device, name.stream)
         if name.inference is None or name.kind is LogKind.CONT:
             return self.is_in_past(job)
+        model = _model_of(name)
         if not self.is_in_past(job):
             is_offered_again = job in self._returning and name.inference.current_pic_count <= passed.get(model, -1)
             return is_offered_again or name.inference in straddling
@@ -110,8 +110,7 @@ class Beginnings:
         """Whether a file of an inference is offered again that was shown, or passed over, before."""
         if job not in self._returning or name.current_pic_count is None:
             return False
-        model = (display_text(name.model or ""), name.model_id, name.device, name.stream)
-        return name.current_pic_count in self._shown[job].get(model, ())
+        return name.current_pic_count in self._shown[job].get(_model_of(name), ())
 
     def note_shown(self, event: dict[str, Any]) -> None:
         """An inference was shown; pictures count from 0 again when a model is loaded again."""
@@ -121,6 +120,11 @@ class Beginnings:
         if event["current_pic_count"] in shown:
             shown.clear()  # the model was loaded again
         shown[event["current_pic_count"]] = None
+
+
+def _model_of(name: LogName) -> _Model:
+    """As events call it."""
+    return display_text(name.model or ""), name.model_id, name.device, name.stream
 
 
 # When the program is gone: what has come and rests for so long is all that comes.

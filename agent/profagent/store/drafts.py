@@ -100,12 +100,11 @@ def take_over(connection: sqlite3.Connection) -> int:
 
 def last_numbers(connection: sqlite3.Connection) -> dict[str, int]:
     """The greatest number of each kind in the store: those of the draft come behind it."""
-    return {name: _last(connection, name) for name in COUNTED}
-
-
-def _last(connection: sqlite3.Connection, name: str) -> int:
-    sql = f"SELECT ifnull(max({name}), 0) FROM {STORE}.{_TABLE_OF.get(name, name)}"  # noqa: S608 - as above
-    return int(connection.execute(sql).fetchone()[0])
+    found = {}
+    for name in COUNTED:
+        sql = f"SELECT ifnull(max({name}), 0) FROM {STORE}.{_TABLE_OF.get(name, name)}"  # noqa: S608 - as above
+        (found[name],) = connection.execute(sql).fetchone()
+    return found
 
 
 def _value(table: str, column: str, numbers: Iterable[str], before: Mapping[str, int], board: int) -> str:

@@ -160,10 +160,7 @@ class _Mirrored:
         return self._batch(changes)
 
     def _log(self, path: str) -> Iterable[Change]:
-        self._to_come = path + DONE_SUFFIX
-        data = self.read(path) or b""
-        self._to_come = ""
-        done = self.read(path + DONE_SUFFIX)
+        data, done = self.read(path) or b"", self.read(path + DONE_SUFFIX)
         self._to_come = path + DONE_SUFFIX
         yield from self._decoder.begin(path, 1, 0)
         yield from self._decoder.append(path, 1, 0, data)
