@@ -10,7 +10,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 
 
 LARGEST_FILE_BYTES = 64 << 10
-_OUTPUTS = {
-    pb.OUTPUT_STATE_DIRECTORY: "directory",
-    pb.OUTPUT_STATE_MISSING: "missing",
-    pb.OUTPUT_STATE_NOT_A_DIRECTORY: "not a directory",
-}
+
+
+def _words(enum: Any, between: str = "-") -> dict[int, str]:
+    """What each value of the wire's is called, JOB_STATE_OPEN `open`; the one that says nothing has no word."""
+    prefix = enum.Name(0).removesuffix("UNSPECIFIED")
+    return {value: name.removeprefix(prefix).lower().replace("_", between) for name, value in enum.items() if value}
+
+
+_OUTPUTS = _words(pb.OutputState, " ")
 
 
 class NpuFacts(Struct, frozen=True):
@@ -191,25 +195,7 @@ LARGEST_ENTRIES = 1000
 # A database's integer has 63 bits, and the difference of two clocks must be one.
 LARGEST_TIME_US = 2**62
 
-_STATES = {
-    pb.JOB_STATE_OPEN: "open",
-    pb.JOB_STATE_FINISHED: "finished",
-    pb.JOB_STATE_QUIET: "quiet",
-    pb.JOB_STATE_REMOVED: "removed",
-}
-_REASONS = {
-    pb.START_REASON_NEW: "new",
-    pb.START_REASON_SAME: "same",
-    pb.START_REASON_DIFFERENT: "different",
-    pb.START_REASON_RECREATED: "recreated",
-    pb.START_REASON_REWRITTEN: "rewritten",
-}
-_POLICIES = {
-    pb.RETENTION_POLICY_KEEP: "keep",
-    pb.RETENTION_POLICY_DELIVERED: "delivered",
-    pb.RETENTION_POLICY_MIN_FREE: "min-free",
-}
-_ROLES = {pb.ROLE_VIEWER: "viewer", pb.ROLE_OPERATOR: "operator"}
+_STATES, _REASONS, _POLICIES, _ROLES = map(_words, (pb.JobState, pb.StartReason, pb.RetentionPolicy, pb.Role))
 
 
 def to_wire(message: m.ClientMessage) -> pb.ClientMessage:
@@ -222,9 +208,11 @@ def to_wire(message: m.ClientMessage) -> pb.ClientMessage:
         case m.Select():
             return pb.ClientMessage(select=pb.Select(follow=message.follow, unfollow=message.unfollow))
         case m.Holdings():
-            return pb.ClientMessage(holdings=pb.Holdings(logs=[_holding(log) for log in message.logs]))
+            return pb.ClientMessage(holdings=pb.Holdings(logs=[pb.Holding(**asdict(log)) for log in message.logs]))
         case m.Acknowledge():
-            return pb.ClientMessage(acknowledge=pb.Acknowledge(logs=[_acknowledgement(log) for log in message.logs]))
+            return pb.ClientMessage(
+                acknowledge=pb.Acknowledge(logs=[pb.Acknowledgement(**asdict(log)) for log in message.logs])
+            )
         case m.ClientHeartbeat():
             return pb.ClientMessage(heartbeat=pb.Heartbeat())
 
@@ -273,20 +261,6 @@ def _text(said: str) -> str:
 def _retention(said: pb.Retention) -> m.Retention:
     retention: m.Retention = _facts(m.Retention, said)
     return replace(retention, policy=_POLICIES.get(said.policy, "unknown"))
-
-
-def _holding(log: m.Holding) -> pb.Holding:
-    return pb.Holding(
-        handle=log.handle,
-        skip=log.skip,
-        generation=log.generation,
-        offset=log.offset,
-        prefix_digest=log.prefix_digest,
-    )
-
-
-def _acknowledgement(log: m.Acknowledgement) -> pb.Acknowledgement:
-    return pb.Acknowledgement(handle=log.handle, generation=log.generation, offset=log.offset, complete=log.complete)
 
 
 def _announced(log: pb.AnnouncedLog) -> m.AnnouncedLog:
