@@ -11,7 +11,7 @@ import numpy as np
 
 from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger
-from profagent.ingest.spools import Reader, RecordReader, SpoolDecoder, rows_of, table
+from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,137 +124,6 @@ def _nothing(_constant: str) -> None:
 
 _Writer = tuple[int, int]  # a process, and who numbers marks in it
 
-_COLUMNS = """
-            kind       TEXT NOT NULL,   -- mark, span, range or step
-            text       TEXT NOT NULL,
-            attributes TEXT NOT NULL,   -- a JSON object
-            pid        INTEGER NOT NULL,
-            tid        INTEGER NOT NULL,
-            begin_ns   INTEGER NOT NULL,
-            end_ns     INTEGER NOT NULL,
-            mark       INTEGER NOT NULL, -- counts the marks of its writer
-            lane       INTEGER NOT NULL"""
-
-
-class MarksDecoder(SpoolDecoder):
-    """Decodes `MARKS-…` collections."""
-
-    tables = ("range",)
-    schema = f"""
-{table("range", _COLUMNS)}
--- One row for each mark, span, range and step of a program.
---   process      pid of the program
---   thread       its thread
---   kind         `mark`, `span`, `range` or `step`
---   name         its text, or its message
---   attributes   a JSON object
---   start_us     begin
---   end_us       end; of a mark its begin
---   duration_us  end - begin; NULL where the board's clock was set back between them
---   lane         an asyncio task or the id of a range; 0 for the thread's own
---   number       counts the marks of its process, of Python and of each C file by itself, also those that were dropped
-CREATE VIEW IF NOT EXISTS ranges AS
-SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind, t.text AS name, t.attributes,
-       t.begin_ns / 1000.0 AS start_us, t.end_ns / 1000.0 AS end_us,
-       CASE WHEN t.end_ns >= t.begin_ns THEN (t.end_ns - t.begin_ns) / 1000.0 END AS duration_us,
-       t.lane, t.mark AS number
-FROM {rows_of("range", "MARKS")};
-"""  # noqa: S608 - constants
-
-    def __init__(self, files: JobFiles, **chosen: Any) -> None:
-        """As of every source."""
-        super().__init__(files, **chosen)
-        # Of segments that have ended, those of which what stands beside them may tell more.
-        self._ended: dict[str, tuple[_MarkReader, int]] = {}
-
-    def reader(self, path: str) -> Reader:
-        """One for a segment's start."""
-        return _MarkReader(partial(self.before, path))
-
-    def forget(self, reader: Reader) -> None:
-        """What was wrong so far is told no more."""
-        super().forget(reader)
-        assert isinstance(reader, _MarkReader)
-        reader.forget()
-
-    def odd(self, reader: Reader) -> Iterator[Entry]:
-        """Beside records that are none, the marks that were dropped."""
-        yield from super().odd(reader)
-        assert isinstance(reader, _MarkReader)
-        reader.told = reader.dropped
-        if reader.dropped:
-            detail = "numbers of marks that are missing: no daemon was there to take these, or it could not keep up"
-            yield reasons.entry(reasons.DROPPED_MARKS, detail, count=reader.dropped)
-
-    def ended(self, path: str, reader: Reader, size: int) -> ContentLedger:
-        """What is wrong with a segment that goes on no more; its neighbours may have more to say of it."""
-        assert isinstance(reader, _MarkReader)
-        self._ended[path] = reader, size
-        return super().ended(path, reader, size)
-
-    def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
-        """A segment's next rows."""
-        yield from super().append(path, generation, offset, data)
-        yield from self._settled()
-
-    def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
-        """A segment has ended."""
-        yield from super().complete(path, generation, offset, digest)
-        yield from self._settled()
-
-    def snapshot(
-        self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
-    ) -> Iterator[Change]:
-        """A small file; segments wait for each other's `.done`."""
-        yield from super().snapshot(path, generation, data, digest, size=size)
-        yield from self._settled()
-
-    def before(self, path: str, writer: _Writer) -> Iterator[_Numbers | None]:
-        """The numbers of a writer in segments before this one; None as often as these are not here whole."""
-        previous = f"{int(path) - 1:08d}"
-        for data in self.earlier(path):
-            reader = self._reader_of(previous)
-            if reader is not None and writer in reader.writers and (data is not None or previous in self._ended):
-                yield reader.writers[writer].in_next(partial(self._take_back, previous, writer))
-            elif data is None:
-                yield None
-            elif came := numbers(data, *writer):
-                known = _Numbers(came[0])
-                for each in came:
-                    known.take(each)
-                yield known.in_next(None)
-        yield _Numbers(0)
-
-    def _reader_of(self, path: str) -> _MarkReader | None:
-        reader = self._ended[path][0] if path in self._ended else self._open.get(path, (0, None))[1]
-        assert reader is None or isinstance(reader, _MarkReader)
-        return reader
-
-    def _take_back(self, path: str, writer: _Writer, number: int) -> None:
-        """What was missing in a segment comes in the next one."""
-        if (reader := self._reader_of(path)) is not None:
-            reader.take_back(writer, number)
-
-    def _settled(self) -> Iterator[Change]:
-        """What is told otherwise of segments, now that more of their neighbours is here."""
-        for reader, _ in [*self._ended.values(), *((each, 0) for _, each in self._open.values())]:
-            assert isinstance(reader, _MarkReader)
-            reader.settle()
-        for path, (_, reader) in self._open.items():
-            assert isinstance(reader, _MarkReader)
-            if reader.dropped != reader.told:
-                yield ContentLedger(path, tuple(self.odd(reader)))
-        for path, (reader, size) in [*self._ended.items()]:
-            if reader.dropped != reader.told:
-                yield super().ended(path, reader, size)
-            if reader.is_settled and self._has_passed(f"{int(path) + 1:08d}"):
-                del self._ended[path]
-
-    def _has_passed(self, path: str) -> bool:
-        """Whether a segment tells no more of the one before it."""
-        is_going_on = path in self._open or (path in self._ended and not self._ended[path][0].is_settled)
-        return path in self._seen and not is_going_on
-
 
 class _MarkReader(RecordReader):
     """Counts the numbers that are missing as well.
@@ -363,3 +232,128 @@ class _Numbers:
         if number < self._begin and self._before is not None:
             self._before(number)
         return True
+
+
+_COLUMNS = """
+            kind       TEXT NOT NULL,   -- mark, span, range or step
+            text       TEXT NOT NULL,
+            attributes TEXT NOT NULL,   -- a JSON object
+            pid        INTEGER NOT NULL,
+            tid        INTEGER NOT NULL,
+            begin_ns   INTEGER NOT NULL,
+            end_ns     INTEGER NOT NULL,
+            mark       INTEGER NOT NULL, -- counts the marks of its writer
+            lane       INTEGER NOT NULL"""
+
+
+class MarksDecoder(SpoolDecoder[_MarkReader]):
+    """Decodes `MARKS-…` collections."""
+
+    tables = ("range",)
+    schema = f"""
+{table("range", _COLUMNS)}
+-- One row for each mark, span, range and step of a program.
+--   process      pid of the program
+--   thread       its thread
+--   kind         `mark`, `span`, `range` or `step`
+--   name         its text, or its message
+--   attributes   a JSON object
+--   start_us     begin
+--   end_us       end; of a mark its begin
+--   duration_us  end - begin; NULL where the board's clock was set back between them
+--   lane         an asyncio task or the id of a range; 0 for the thread's own
+--   number       counts the marks of its process, of Python and of each C file by itself, also those that were dropped
+CREATE VIEW IF NOT EXISTS ranges AS
+SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind, t.text AS name, t.attributes,
+       t.begin_ns / 1000.0 AS start_us, t.end_ns / 1000.0 AS end_us,
+       CASE WHEN t.end_ns >= t.begin_ns THEN (t.end_ns - t.begin_ns) / 1000.0 END AS duration_us,
+       t.lane, t.mark AS number
+FROM {rows_of("range", "MARKS")};
+"""  # noqa: S608 - constants
+
+    def __init__(self, files: JobFiles, **chosen: Any) -> None:
+        """As of every source."""
+        super().__init__(files, **chosen)
+        # Of segments that have ended, those of which what stands beside them may tell more.
+        self._ended: dict[str, tuple[_MarkReader, int]] = {}
+
+    def reader(self, path: str) -> _MarkReader:
+        """One for a segment's start."""
+        return _MarkReader(partial(self.before, path))
+
+    def forget(self, reader: _MarkReader) -> None:
+        """What was wrong so far is told no more."""
+        super().forget(reader)
+        reader.forget()
+
+    def odd(self, reader: _MarkReader) -> Iterator[Entry]:
+        """Beside records that are none, the marks that were dropped."""
+        yield from super().odd(reader)
+        reader.told = reader.dropped
+        if reader.dropped:
+            detail = "numbers of marks that are missing: no daemon was there to take these, or it could not keep up"
+            yield reasons.entry(reasons.DROPPED_MARKS, detail, count=reader.dropped)
+
+    def ended(self, path: str, reader: _MarkReader, size: int) -> ContentLedger:
+        """What is wrong with a segment that goes on no more; its neighbours may have more to say of it."""
+        self._ended[path] = reader, size
+        return super().ended(path, reader, size)
+
+    def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
+        """A segment's next rows."""
+        yield from super().append(path, generation, offset, data)
+        yield from self._settled()
+
+    def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
+        """A segment has ended."""
+        yield from super().complete(path, generation, offset, digest)
+        yield from self._settled()
+
+    def snapshot(
+        self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
+    ) -> Iterator[Change]:
+        """A small file; segments wait for each other's `.done`."""
+        yield from super().snapshot(path, generation, data, digest, size=size)
+        yield from self._settled()
+
+    def before(self, path: str, writer: _Writer) -> Iterator[_Numbers | None]:
+        """The numbers of a writer in segments before this one; None as often as these are not here whole."""
+        previous = f"{int(path) - 1:08d}"
+        for data in self.earlier(path):
+            reader = self._reader_of(previous)
+            if reader is not None and writer in reader.writers and (data is not None or previous in self._ended):
+                yield reader.writers[writer].in_next(partial(self._take_back, previous, writer))
+            elif data is None:
+                yield None
+            elif came := numbers(data, *writer):
+                known = _Numbers(came[0])
+                for each in came:
+                    known.take(each)
+                yield known.in_next(None)
+        yield _Numbers(0)
+
+    def _reader_of(self, path: str) -> _MarkReader | None:
+        return self._ended[path][0] if path in self._ended else self._open.get(path, (0, None))[1]
+
+    def _take_back(self, path: str, writer: _Writer, number: int) -> None:
+        """What was missing in a segment comes in the next one."""
+        if (reader := self._reader_of(path)) is not None:
+            reader.take_back(writer, number)
+
+    def _settled(self) -> Iterator[Change]:
+        """What is told otherwise of segments, now that more of their neighbours is here."""
+        for reader, _ in [*self._ended.values(), *((each, 0) for _, each in self._open.values())]:
+            reader.settle()
+        for path, (_, reader) in self._open.items():
+            if reader.dropped != reader.told:
+                yield ContentLedger(path, tuple(self.odd(reader)))
+        for path, (reader, size) in [*self._ended.items()]:
+            if reader.dropped != reader.told:
+                yield super().ended(path, reader, size)
+            if reader.is_settled and self._has_passed(f"{int(path) + 1:08d}"):
+                del self._ended[path]
+
+    def _has_passed(self, path: str) -> bool:
+        """Whether a segment tells no more of the one before it."""
+        is_going_on = path in self._open or (path in self._ended and not self._ended[path][0].is_settled)
+        return path in self._seen and not is_going_on

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from profagent.ingest.spools import Reader, Rows, SpoolDecoder, rows_of, table
+from profagent.ingest.spools import Rows, SpoolDecoder, rows_of, table
 
 LARGEST_TIME_US = 2**62
 
@@ -54,40 +54,6 @@ def _read(line: str, names: Names) -> list[MetricSample]:
     return samples
 
 
-_SAMPLE_COLUMNS = """
-            name    INTEGER NOT NULL,   -- number of its metric_name
-            time_us INTEGER NOT NULL,
-            value   REAL NOT NULL"""
-_NAME_COLUMNS = """
-            name TEXT NOT NULL,
-            unit TEXT NOT NULL"""
-
-
-class MetricsDecoder(SpoolDecoder):
-    """Decodes `METRICS-…` collections."""
-
-    tables = ("metric_name", "metric")
-    names_table = "metric_name"
-    schema = f"""
-{table("metric_name", _NAME_COLUMNS)}
-{table("metric", _SAMPLE_COLUMNS)}
--- One row for each sample of a system metric.
---   collector  what read it on the board
---   name       collector and thing, as `npu.hw_utilization`
---   unit       `%`, `B`, `B/s`, `/s`, `C`, `mV`, `us` or empty
---   time_us    when it was read
---   value      the value
-CREATE VIEW IF NOT EXISTS metrics AS
-SELECT t.session, b.identity AS board, substr(n.name, 1, instr(n.name || '.', '.') - 1) AS collector, n.name, n.unit,
-       t.time_us, t.value
-FROM {rows_of("metric", "METRICS")} JOIN metric_name n ON n.log = t.log AND n.number = t.name;
-"""  # noqa: S608 - constants
-
-    def reader(self, _path: str) -> Reader:
-        """One for a segment's start."""
-        return _MetricReader()
-
-
 class _MetricReader:
     def __init__(self) -> None:
         self.torn = b""
@@ -113,3 +79,37 @@ class _MetricReader:
         names = [(number, *name) for name, number in self._numbers.items() if number >= known]
         rows: Rows = {"metric_name": names, "metric": [(number, *row) for number, row in enumerate(samples, first)]}
         return {table: each for table, each in rows.items() if each}
+
+
+_SAMPLE_COLUMNS = """
+            name    INTEGER NOT NULL,   -- number of its metric_name
+            time_us INTEGER NOT NULL,
+            value   REAL NOT NULL"""
+_NAME_COLUMNS = """
+            name TEXT NOT NULL,
+            unit TEXT NOT NULL"""
+
+
+class MetricsDecoder(SpoolDecoder[_MetricReader]):
+    """Decodes `METRICS-…` collections."""
+
+    tables = ("metric_name", "metric")
+    names_table = "metric_name"
+    schema = f"""
+{table("metric_name", _NAME_COLUMNS)}
+{table("metric", _SAMPLE_COLUMNS)}
+-- One row for each sample of a system metric.
+--   collector  what read it on the board
+--   name       collector and thing, as `npu.hw_utilization`
+--   unit       `%`, `B`, `B/s`, `/s`, `C`, `mV`, `us` or empty
+--   time_us    when it was read
+--   value      the value
+CREATE VIEW IF NOT EXISTS metrics AS
+SELECT t.session, b.identity AS board, substr(n.name, 1, instr(n.name || '.', '.') - 1) AS collector, n.name, n.unit,
+       t.time_us, t.value
+FROM {rows_of("metric", "METRICS")} JOIN metric_name n ON n.log = t.log AND n.number = t.name;
+"""  # noqa: S608 - constants
+
+    def reader(self, _path: str) -> _MetricReader:
+        """One for a segment's start."""
+        return _MetricReader()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profagent.ingest.spools import Reader, RecordReader, SpoolDecoder, rows_of, table
+from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
 
 DESCRIPTOR_BYTES = 256
 LONGEST_NAME = 32
@@ -81,7 +81,7 @@ _COLUMNS = """
             sequence    INTEGER NOT NULL"""
 
 
-class OpsDecoder(SpoolDecoder):
+class OpsDecoder(SpoolDecoder[RecordReader]):
     """Decodes `OPS-…` collections."""
 
     tables = ("op_event",)
@@ -101,6 +101,6 @@ SELECT t.session, b.identity AS board, substr(j.name, 5, length(j.name) - 24) AS
 FROM {rows_of("op_event", "OPS")};
 """  # noqa: S608 - constants
 
-    def reader(self, _path: str) -> Reader:
+    def reader(self, _path: str) -> RecordReader:
         """One for a segment's start."""
         return RecordReader("op_event", DESCRIPTOR_BYTES, decode)

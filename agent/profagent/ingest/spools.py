@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from profagent.files import content
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER
@@ -60,7 +60,10 @@ class RecordReader:
         return {self._table: [(number, *row) for number, row in enumerate(found, first)]} if found else {}
 
 
-class SpoolDecoder(Decoder):
+R = TypeVar("R", bound=Reader)
+
+
+class SpoolDecoder(Decoder, Generic[R]):
     """Decodes the segments of one collection."""
 
     tables: ClassVar[tuple[str, ...]] = ()
@@ -81,10 +84,10 @@ class SpoolDecoder(Decoder):
         super().__init__(files, **chosen)
         self._directory, self._past = directory, past
         # Of segments that grow, how far they were read.
-        self._open: dict[str, tuple[int, Reader]] = {}
+        self._open: dict[str, tuple[int, R]] = {}
         self._seen: set[str] = set()
 
-    def reader(self, path: str) -> Reader:
+    def reader(self, path: str) -> R:
         """One for a segment's start."""
         raise NotImplementedError
 
@@ -107,11 +110,11 @@ class SpoolDecoder(Decoder):
                 for number in range(max(map(int, filter(self.growing, names)), default=0), 0, -1):
                     yield from _when_whole(directory / f"{number:08d}")
 
-    def forget(self, reader: Reader) -> None:
+    def forget(self, reader: R) -> None:
         """What was wrong so far is told no more."""
         reader.bad = 0
 
-    def odd(self, reader: Reader) -> Iterator[Entry]:
+    def odd(self, reader: R) -> Iterator[Entry]:
         """What is wrong with the whole records that a reader has read."""
         if reader.bad:
             yield reasons.entry(reasons.BAD_RECORD, "records that are none: bytes kept, not decoded", count=reader.bad)
@@ -150,7 +153,7 @@ class SpoolDecoder(Decoder):
         self._seen.add(path)
         yield self.ended(path, reader, offset)
 
-    def ended(self, path: str, reader: Reader, size: int) -> ContentLedger:
+    def ended(self, path: str, reader: R, size: int) -> ContentLedger:
         """What is wrong with a segment that goes on no more."""
         return ContentLedger(path, (*self.odd(reader), *_torn(reader, size)))
 
@@ -179,7 +182,7 @@ class SpoolDecoder(Decoder):
             detail = f"{missing} of {max(numbers)} segments are not here"
             yield ContentLedger(None, (reasons.entry(reasons.MISSING_SEGMENT, detail, count=missing),))
 
-    def _at(self, path: str, offset: int) -> tuple[Reader, Rows]:
+    def _at(self, path: str, offset: int) -> tuple[R, Rows]:
         """The reader of a segment at `offset`; of one that is not in use, what came before is read again."""
         known, reader = self._open.get(path, (None, None))
         if reader is not None and known == offset:
@@ -189,7 +192,7 @@ class SpoolDecoder(Decoder):
         check_size(path, len(data), offset)
         return reader, self._read(path, reader, 0, data)
 
-    def _read(self, path: str, reader: Reader, offset: int, data: bytes) -> Rows:
+    def _read(self, path: str, reader: R, offset: int, data: bytes) -> Rows:
         past = max(self._past.get(path, 0) - offset, 0)
         rows = reader.read(data[:past])
         if past:
