@@ -14,8 +14,6 @@ from profagent.formats.names import LogKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import numpy.typing as npt
-
     from profagent.formats.countermap import CounterMap
 
 

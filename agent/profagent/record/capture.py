@@ -343,11 +343,9 @@ class Capture:
             raise session.error
 
     async def _pause(self) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout_at(self.session.due):
                 await self.stop.wait()
-        except TimeoutError:
-            return
 
     async def _try_to_follow(self) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.progress import BYTES, JobsProgress, Progress, progress
@@ -106,11 +106,9 @@ async def _run(boards: Sequence[BoardRecord], for_s: float | None, stop: asyncio
 
 
 async def _stop_all(boards: Sequence[BoardRecord], for_s: float | None, stop: asyncio.Event) -> None:
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(for_s):
             await stop.wait()
-    except TimeoutError:
-        pass
     for board in boards:
         board.stop()
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, JobStatus
     from profagent.record.options import RecordOptions
 
+NO_JOB = "no open JOB yet: waiting for a program that records"
 # What a recording tells of.
 _SHOWN = (KeptLoss, LinkLedger, InferenceTimed)
 # A daemon keeps no more.
@@ -106,7 +107,7 @@ class RecordView:
             self._options.made.jobs_changed(jobs)
         elif not any(job.is_job for job in jobs) and not self._has_waited:
             self._has_waited = True
-            self._tell("no open JOB yet: waiting for a program that records")
+            self._tell(NO_JOB)
         for job in jobs:
             if job.caught_up and self.beginnings is not None:
                 self.beginnings.caught_up(job.name)

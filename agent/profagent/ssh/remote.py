@@ -30,8 +30,6 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
     where = f"{options.host} port {options.port}"
     try:
         yield
-    except ProfagentError:
-        raise
     except (asyncssh.Error, OSError) as error:
         is_refused = isinstance(error, asyncssh.PermissionDenied | asyncssh.HostKeyNotVerifiable)
         if options.tunnel and not is_reached():

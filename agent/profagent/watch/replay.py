@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,11 +83,9 @@ class Pace:
         return max(0.0, gap_s - LONGEST_WAIT_S) * self._speed
 
     async def _wait(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
-        except TimeoutError:
-            return
 
     async def _go_on(self) -> None:
         stopping = asyncio.create_task(self._stop.wait())

@@ -27,6 +27,7 @@ from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import OPEN, QUIET
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
+from profagent.record.view import NO_JOB
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.watching import Watching
@@ -110,7 +111,6 @@ NO_COUNTER_MAP = (
     "no counter map: PMU columns are missing, because no public source says which word of a record is which counter;"
     " name one with --counter-map FILE"
 )
-NO_JOB = "no open JOB yet: waiting for a program that records"
 
 
 class WatchOptions(Struct, frozen=True):

@@ -184,12 +184,12 @@ def bin_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     return np.arange(least, most + each, each, dtype=np.float64)[: math.ceil((most - least) / each) + 1]
 
 
-def joined(parts: Iterable[Segment | None], gap: str = "  ") -> Line:
+def joined(parts: Iterable[Segment | None]) -> Line:
     """Segments with gaps between them; those that are None are left out."""
     line: Line = []
     for part in parts:
         if part is not None:
-            line += [Segment(gap), part] if line else [part]
+            line += [Segment("  "), part] if line else [part]
     return line
 
 
