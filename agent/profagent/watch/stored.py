@@ -6,13 +6,16 @@ from the database. Nothing is written, and nothing is kept in memory for each in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from profagent.errors import UsageError
 from profagent.files import content
-from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, parse_log_name
+from profagent.formats.board_files import Done
+from profagent.formats.countermap import RATIOS
+from profagent.formats.model_info import Layer, LayerTable, Run
+from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, parse_log_name
 from profagent.formats.records import API_DTYPE, NANOSECOND_CLOCK_MHZ
 from profagent.ingest.changes import (
     ApiRecords,
@@ -25,22 +28,22 @@ from profagent.ingest.changes import (
     SourceRows,
 )
 from profagent.ingest.decode import JobDecoder
+from profagent.ingest.live_inference import RecordColumns, ToldInference
 from profagent.ingest.mirror import digest_of
 from profagent.store.counter_maps import simulated_map
-from profagent.store.database import fetched, pages, views_there
+from profagent.store.database import fetched, fetched_one, pages, views_there
 from profagent.store.marks import marks_of
 from profagent.store.rows import path_from_sql
-from profagent.watch.told import ToldKernels
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from pathlib import Path
 
     import aiosqlite
+    from numpy.typing import NDArray
 
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import Change
-    from profagent.ingest.live_inference import ToldInference
     from profagent.store.database import Row
     from profagent.store.workspace import Workspace
 
@@ -78,6 +81,18 @@ FROM part p CROSS JOIN log l USING (log) CROSS JOIN api r
   ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
 WHERE p.session = ? AND l.kind = 'acl_api' ORDER BY r.end_us
 """
+# CROSS JOIN keeps the order of the loops: parts first, then their records.
+_KERNELS = """
+SELECT g.inference, g.net, r.sequence, ifnull(r.layer_index, -1), r.ticks{ratios}
+FROM part p CROSS JOIN aicore r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
+CROSS JOIN segment g ON g.segment = r.segment CROSS JOIN inference i ON i.inference = g.inference
+WHERE p.session = ? ORDER BY i.end_us IS NULL, i.end_us, i.inference, r.record
+"""
+_INFERENCE = """
+SELECT i.model, m.name, m.model_id, i.device_id, i.current_pic_count, i.start_us, i.end_us
+FROM inference i JOIN model m USING (model) WHERE i.inference = ?
+"""
+_TOLD_LAYERS = "SELECT layer_index, layer_id, name, type FROM layer WHERE model = ? ORDER BY layer_index"
 # By table: when a row came, in µs, and its columns behind `log` and `session`.
 _SOURCES = {
     "metric": ("samples", "time_us", "number, name, time_us, value"),
@@ -189,9 +204,11 @@ class StoredSession:
     ) -> None:
         """`has_ratios`: what another tool told has shares of pipes."""
         self._connection, self._workspace, self._session = connection, workspace, session
-        self._counter_map, self._has_ratios = counter_map, has_ratios
+        self._counter_map, self._ratios = counter_map, RATIOS if has_ratios else ()
         self._jobs = {each.job: each for each in jobs}
         self._mirrored: dict[int, _Mirrored] = {}
+        # A model's table is one object: who watches knows by it that layers are the same.
+        self._tables: dict[int, LayerTable] = {}
         self._kept_losses: list[Moment] = []
         # What the ledger says of no certain moment, by JOB; None is the board.
         self._untimed: dict[int | None, list[LinkLedger]] = {}
@@ -201,14 +218,16 @@ class StoredSession:
         await self._read_ledger()
         for moment in self._entries_of(None):
             yield moment
-        streams = [self._losses(), self._marks()]
+        marks = await marks_of(self._connection, self._session)
+        streams = [_in_order(self._kept_losses), _in_order(Moment(*each) for each in marks)]
         told = [job for job in self._jobs.values() if job.is_told]
         if told:
             # An import of another tool's results is one JOB.
             streams.append(self._kernels(told[0]))
         else:
             streams += [self._calls(), self._logs()]
-        streams += [each async for each in self._sources()]
+        there = await views_there(self._connection)
+        streams += [self._rows(table, *rest) for table, (what, *rest) in _SOURCES.items() if what in there]
         heads = [(await anext(stream, None), stream) for stream in streams]
         waiting = [(head, stream) for head, stream in heads if head is not None]
         while waiting:
@@ -226,7 +245,8 @@ class StoredSession:
             yield Moment(None, JobChanges(job.name, "", (), job.state, caught_up=True))
 
     async def _read_ledger(self) -> None:
-        for number, stored, has_inference, *kept, entry in await self._ledger():
+        for row in await fetched(self._connection, _LEDGER, (self._session,)):
+            (number, stored, has_inference, *kept), entry = row[:9], Entry(*row[9:])
             job = self._jobs.get(number)
             path = None if stored is None else path_from_sql(stored)
             loss_number, lost_of, *figures = kept
@@ -239,16 +259,6 @@ class StoredSession:
                 mirrored.entries.setdefault(path.removesuffix(DONE_SUFFIX), []).append(entry)
             else:
                 self._untimed.setdefault(None if job is None else number, []).append(LinkLedger(path, entry))
-
-    async def _ledger(self) -> list[tuple[Any, ...]]:
-        """Its rows, each with its Entry as the last column."""
-        rows = await fetched(self._connection, _LEDGER, (self._session,))
-        return [(*row[:9], Entry(*row[9:])) for row in rows]
-
-    async def _losses(self) -> AsyncIterator[Moment]:
-        """What the board's daemon keeps; those without a time come last."""
-        for moment in sorted(self._kept_losses, key=lambda each: (each.time_us is None, each.time_us or 0)):
-            yield moment
 
     def _entries_of(self, number: int | None, time_us: int | None = None) -> Iterable[Moment]:
         """What the ledger says of a JOB, or of the board, and of no certain moment: once."""
@@ -267,10 +277,6 @@ class StoredSession:
             self._mirrored[job.job] = _Mirrored(directory, job.name, self._counter_map)
         return self._mirrored[job.job]
 
-    async def _marks(self) -> AsyncIterator[Moment]:
-        for time_us, text in await marks_of(self._connection, self._session):
-            yield Moment(time_us, text)
-
     async def _logs(self) -> AsyncIterator[Moment]:
         begun: set[int] = set()
         async for (number, time_us), rows in _grouped(self._connection, _LOGS, self._session, lambda row: row[:2]):
@@ -284,17 +290,64 @@ class StoredSession:
             yield Moment(time_us, mirrored.logs([path_from_sql(row[2]) for row in rows]))
 
     async def _kernels(self, job: StoredJob) -> AsyncIterator[Moment]:
-        kernels = ToldKernels(self._connection, self._session, has_ratios=self._has_ratios)
-        async for inference in kernels.inferences(job.name):
+        async for inference in self._told_inferences(job.name):
             for moment in self._entries_of(job.job, inference.done.end_us or None):
                 yield moment
             yield Moment(inference.done.end_us or None, inference)
 
-    async def _calls(self) -> AsyncIterator[Moment]:
-        def together(row: Row) -> Row:
-            return row[0], row[1] // TOGETHER_US, row[2]
+    async def _told_inferences(self, job: str) -> AsyncIterator[ToldInference]:
+        """What another tool told, an inference after the other; those without a time come last."""
+        sql = _KERNELS.format(ratios="".join(f", r.{name}" for name in self._ratios))
+        held: list[NDArray[np.float64]] = []
+        async for page in pages(self._connection, sql, (self._session,)):
+            rows = np.array(page, np.float64)
+            for piece in np.split(rows, np.flatnonzero(np.diff(rows[:, 0])) + 1):
+                if held and held[0][0, 0] != piece[0, 0]:
+                    yield await self._told(job, np.concatenate(held))
+                    held = []
+                held.append(piece)
+        if held:
+            yield await self._told(job, np.concatenate(held))
 
-        async for (number, _, stored), rows in _grouped(self._connection, _CALLS, self._session, together):
+    async def _told(self, job: str, rows: NDArray[np.float64]) -> ToldInference:
+        model, name, model_id, device, step, start_us, end_us = await fetched_one(
+            self._connection, _INFERENCE, (int(rows[0, 0]),)
+        )
+        if model not in self._tables:
+            self._tables[model] = await self._table(model)
+        net, sequence, layer = (rows[:, column].astype(np.int64) for column in (1, 2, 3))
+        counters = {ratio: rows[:, 5 + place] for place, ratio in enumerate(self._ratios)}
+        return ToldInference(
+            job,
+            LogName(
+                LogKind.AICORE,
+                device=device,
+                model=name,
+                model_id=model_id,
+                batch_num=0,
+                input_pic_num=0,
+                current_pic_count=int(step),
+                is_data=True,
+            ),
+            RecordColumns(LogKind.AICORE, net, sequence, layer.astype(np.int32), rows[:, 4], counters),
+            self._tables[model],
+            Done(0, start_us or 0, end_us or 0),
+        )
+
+    async def _table(self, model: int) -> LayerTable:
+        layers = [
+            Layer(layer_id, name, type_, index, 0, 0, is_batch=False)
+            for index, layer_id, name, type_ in await fetched(self._connection, _TOLD_LAYERS, (model,))
+        ]
+        runs = (
+            Run(each.prof_layer_id, (each,), each.layer_id, each.name, each.type, each.segment, is_batch=False)
+            for each in layers
+        )
+        return LayerTable(tuple(layers), tuple(runs))
+
+    async def _calls(self) -> AsyncIterator[Moment]:
+        calls = _grouped(self._connection, _CALLS, self._session, lambda row: (row[0], row[1] // TOGETHER_US, row[2]))
+        async for (number, _, stored), rows in calls:
             path = path_from_sql(stored)
             name = parse_log_name(path)
             if name is None:
@@ -304,12 +357,6 @@ class StoredSession:
                 records[column] = [row[place] for row in rows]
             change = ApiRecords(path, name, np.arange(len(rows)), records)
             yield Moment(rows[-1][1], JobChanges(self._jobs[number].name, "", (change,)))
-
-    async def _sources(self) -> AsyncIterator[AsyncIterator[Moment]]:
-        views = await views_there(self._connection)
-        for table, (what, time, columns) in _SOURCES.items():
-            if what in views:
-                yield self._rows(table, time, columns)
 
     async def _rows(self, table: str, time: str, columns: str) -> AsyncIterator[Moment]:
         """Rows of a source's table; of metrics each batch has its names."""
@@ -322,14 +369,20 @@ class StoredSession:
             for log, *row in await fetched(self._connection, "SELECT log, number, name, unit FROM metric_name"):
                 names.setdefault(log, []).append(tuple(row))
 
-        def together(row: Row) -> Row:
-            return row[0], row[1] // TOGETHER_US, row[2], row[3]
-
-        async for (number, _, path, log), rows in _grouped(self._connection, sql, self._session, together):
+        together = _grouped(
+            self._connection, sql, self._session, lambda row: (row[0], row[1] // TOGETHER_US, *row[2:4])
+        )
+        async for (number, _, path, log), rows in together:
             changes = [SourceRows(path, table, [row[5:] for row in rows])]
             if log in names:
                 changes.insert(0, SourceRows(path, "metric_name", names[log], anew=True))
             yield Moment(rows[-1][1], JobChanges(self._jobs[number].name, "", changes))
+
+
+async def _in_order(moments: Iterable[Moment]) -> AsyncIterator[Moment]:
+    """Those without a time come last."""
+    for moment in sorted(moments, key=lambda each: (each.time_us is None, each.time_us or 0)):
+        yield moment
 
 
 async def _grouped(
