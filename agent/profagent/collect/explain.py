@@ -1,4 +1,4 @@
-"""What came of a run, or did not come: the likely cause, and what to do (docs/howto/run-a-program.md has the table)."""
+"""What came of a run, or did not come: the likely cause, and what to do."""
 
 from __future__ import annotations
 
