@@ -54,6 +54,9 @@ PAGES_OF = {
     "redecode": "counter-maps.md",
     "kit": "../howto/send-evidence.md",
     "options check": "../howto/check-options.md",
+    "export trace": "../howto/one-trace.md",
+    "export parquet": "exports.md",
+    "export sqlite": "exports.md",
 }
 
 
@@ -112,7 +115,7 @@ def database_page() -> str:
     """Views and tables from the schema and its comments."""
     own_schema = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
     schema = "\n".join([own_schema, *(f"{dedent(each)};" for each in (*schemas(), counters.SCHEMA, marks.SCHEMA))])
-    columns, tables = _columns(schema, "view"), _columns(schema, "table")
+    columns = _columns(schema)
     views = _views(schema)
     common = views.pop("")[1]
     lines = [
@@ -120,7 +123,8 @@ def database_page() -> str:
         "# Views and tables",
         "",
         f"`PRAGMA user_version` is {SCHEMA_VERSION}. [How to query it](../howto/query-the-database.md).",
-        "The views are the public interface. `NULL` is 'not known'. Times in `_us` are the board's wall clock.",
+        "The views are the public interface. `NULL` is 'not known'.",
+        "Times in `_us` are the board's wall clock, since 1970.",
         "",
         "## Columns of several views",
         "",
@@ -138,9 +142,7 @@ def database_page() -> str:
         if also:
             all_but = "all columns of several views" + (f" but {', '.join(left_out)}" if left_out else "")
             lines += ["", f"Also: {all_but if len(left_out) < len(also) else ', '.join(also)}."]
-    lines += ["", "## Tables", ""]
-    lines += ["Tables serve profagent and may change; `schema.sql` has a comment on each column:"]
-    lines += [", ".join(f"`{name}`" for name in tables) + "."]
+    lines += ["", "## Tables", "", "Tables serve profagent and may change; `schema.sql` has a comment on each column."]
     return "\n".join(lines) + "\n"
 
 
@@ -181,7 +183,7 @@ def rules_page() -> str:
             title = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", rule.en.title.replace("{s}", "s"))
             needs = f" Needs {', '.join(rule.needs)}." if rule.needs else ""
             limits = ", ".join(f"{name} {value:g}" for name, value in rule.thresholds.items())
-            lines.append(f"- `{rule.id}`: {title}. Thresholds: {limits}.{needs}")
+            lines.append(f"- `{rule.id}`: {title}.{f' Thresholds: {limits}.' if limits else ''}{needs}")
     lines += ["", "## Tables for rules", "", "They are there while rules run, beside [the views](database.md)."]
     for comment, name in re.findall(r"^((?:--.*\n)+)CREATE TEMP TABLE (\w+)", MEANS, re.MULTILINE):
         text = " ".join(re.findall(r"^-- (?!  )(.*)$", comment, re.MULTILINE))
@@ -197,7 +199,8 @@ def options_page() -> str:
         "# Options of profiling",
         "",
         "What [`profagent options`](../howto/check-options.md) knows, and who says so, in brackets. An SS928's",
-        "acl.json: [doctor](doctor.md#an-acljson). Nothing here was tried on hardware.",
+        "acl.json: [doctor](doctor.md#an-acljson). A switch is `on` or `off`; a switch or bool is off unless a default",
+        "is named. Nothing here was tried on hardware.",
     ]
     groups: dict[tuple[str, ...], list[Key]] = {}
     for key in rules.keys:
@@ -218,17 +221,25 @@ def options_page() -> str:
         "",
     ]
     lines += map(_rule_line, rules.rules)
-    lines += ["", "## Sources", "", *(f"- {name}: {text}" for name, text in rules.sources.items())]
+    lines += [
+        "",
+        "## Sources",
+        "",
+        "Pages are the vendor's unless another is named.",
+        "",
+        *(f"- {name}: {text}" for name, text in rules.sources.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _option_line(key: Key) -> str:
-    what = ", ".join(f"`{value}`" for value in key.values)
+    what = "switch" if key.values == ["on", "off"] else ", ".join(f"`{value}`" for value in key.values)
     if not what and key.most is not None:
         what = f"{key.least} to {key.most}"
     elif not what:
         what = f"at least {key.least}" if key.type == "int" else key.enum if key.type == "made" else key.type
-    default = "" if key.default is None else f"; default `{_plain(key.default)}`"
+    is_usual = key.default is None or (what in {"switch", "bool"} and key.default in {"off", False})
+    default = "" if is_usual else f"; default `{_plain(key.default)}`"
     since = f"; since {key.since}" if key.since else ""
     return f"- `{key.name}` ({what}{default}{since}): {key.text} [{key.source}]"
 
@@ -243,7 +254,7 @@ def _rule_line(rule: Rule) -> str:
 
 # By what a family of the Ascend frameworks becomes beside rows.
 _PLACES = {
-    "kernels": "kernels: `op_records`, `stats` by layer, type, model and segment",
+    "kernels": "kernels",
     "steps": "`stats --by step`",
     "calls": "`stats --by api`",
 }
@@ -257,11 +268,10 @@ _MEANINGS = {
     "model_name": "model, before its number",
     "step": "inference; without it each execution of a graph is one",
     **dict.fromkeys(("mac_busy", "vec_busy"), "the counter of that name"),
-    **dict.fromkeys(("dtrans", "dld", "dstr"), "the counter of that name, as likely: pipes differ from those of SS928"),
+    **dict.fromkeys(("dtrans", "dld", "dstr"), "the counter of that name, as likely"),
     **dict.fromkeys(("call", "level", "count", "total", "mean", "most"), "`stats --by api`"),
 }
 _KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
-_ONLY_ROW = "only in its row"
 
 
 def ascend_page() -> str:
@@ -271,30 +281,36 @@ def ascend_page() -> str:
     lines += ["What `profagent import` takes, and where it goes: [how to](../howto/ascend.md).", ""]
     lines += ["Every row of every file is in the view `ascend_values`, cell by cell, as it is written there."]
     lines += [
-        "What else becomes of it is in the third column. A file is known by the columns, processes or words named."
+        "What else becomes of it is in the third column; timelines are in `export trace`, too.",
+        "Kernels are `op_records`, and `stats` by layer, type, model and segment.",
+        "A file is known by the columns, processes or words named.",
+        "A family with a * was tried with no real sample: its columns are the documented ones.",
     ]
     for kind, title in _KINDS.items():
         lines += ["", f"## {title}", ""]
         known_by = "columns that are read" if kind == "table" else "known by"
-        lines += [f"| family | what it is | goes to | {known_by} | tried with |", "|---|---|---|---|---|"]
+        lines += [f"| family | what it is | goes to | {known_by} |", "|---|---|---|---|"]
         for family in known.family:
             if family.kind == kind:
-                places = ["`export trace`"] if kind == "timeline" else []
-                into = "; ".join(places + [_PLACES[each] for each in family.into.split(", ") if each]) or _ONLY_ROW
+                into = ", ".join(_PLACES[each] for each in family.into.split(", ") if each) or "–"
                 marks = [*family.needs, *family.processes, *family.categories, *family.keys, *family.names]
                 by = ", ".join(f"`{mark}`".replace("|", "` or `") for mark in marks)
-                tried = "real sample" if family.sample else "documented columns only"
-                lines.append(f"| {family.name} | {family.about} | {into} | {by} | {tried} |")
+                name = family.name if family.sample else f"{family.name} *"
+                lines.append(f"| {name} | {family.about} | {into} | {by} |")
     lines += ["", "All other tables of a database are kept row by row as well; those of SQLite itself are not.", ""]
     lines += ["## Columns", ""]
-    lines += ["Headers of summaries, columns of `StepTraceTime`, categories of events and keys of their `args`.", ""]
+    lines += [
+        "Headers of summaries, columns of `StepTraceTime`, categories of events and keys of their `args`. All others"
+    ]
+    lines += ["are only in their rows. The pipes of `dtrans`, `dld` and `dstr` differ from those of SS928.", ""]
     lines += ["| meaning | headers | goes to |", "|---|---|---|"]
     for meaning, headers in known.columns.items():
-        shown = ", ".join(f"`{header}`" for header in headers)
-        lines.append(f"| {meaning} | {shown} | {_MEANINGS.get(meaning, _ONLY_ROW)} |")
+        if meaning in _MEANINGS:
+            shown = ", ".join(f"`{header}`" for header in headers)
+            lines.append(f"| {meaning} | {shown} | {_MEANINGS[meaning]} |")
     for part, headers in known.steps.items():
         shown = ", ".join(f"`{header}`" for header in headers)
-        lines.append(f"| {f'part of a step: {part}' if part else 'a step'} | {shown} | `stats --by step` |")
+        lines.append(f"| {f'step: {part}' if part else 'a step'} | {shown} | `stats --by step` |")
     return "\n".join(lines) + "\n"
 
 
@@ -372,10 +388,10 @@ def _paragraphs(text: str) -> list[str]:
     return [each for each in paragraphs if not each.startswith("Example")]
 
 
-def _columns(schema: str, kind: str) -> dict[str, list[str]]:
+def _columns(schema: str) -> dict[str, list[str]]:
     with closing(sqlite3.connect(":memory:")) as database:
         database.executescript(schema)
-        names = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = ?", (kind,))]
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'view'")]
         return {name: [row[1] for row in database.execute(f"PRAGMA table_info({name})")] for name in names}
 
 

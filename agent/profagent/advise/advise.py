@@ -55,7 +55,7 @@ LACKS: dict[Need, str] = {
 }
 # What the rules read beside the views; the comments are the documentation (tools/make_reference.py).
 MEANS = f"""
--- One row for each layer of the mean inference, in the network's order. Only while rules run.
+-- One row for each layer of the mean inference, in the network's order.
 --   model        name of the model
 --   unit         `AA_CORE` or `AA_CPU`
 --   segment      network segment
@@ -68,7 +68,7 @@ MEANS = f"""
 --   {RATIOS[0]}     the mean; behind it {", ".join(RATIOS[1:])}, as in `op_records`; NULL: not known
 CREATE TEMP TABLE layer_means (model TEXT, unit TEXT, segment INTEGER, layer_index INTEGER, layer_name TEXT,
     layer_type TEXT, us REAL, share REAL, bound TEXT, {", ".join(f"{name} REAL" for name in RATIOS)});
--- One row for each model. Only while rules run.
+-- One row for each model.
 --   model       name of the model
 --   inferences  how many the means are of
 --   us          the mean inference: the sum of its layers
