@@ -274,7 +274,7 @@ SHOWN_RIVALS = 3
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="CSV",
-    help="An op_summary that the vendor's tool made of one of these JOBs; may be repeated.",
+    help="The vendor's op_summary of one of these JOBs; may be repeated.",
 )
 @click.option("-o", "--output", type=options.OUTPUT_FILE, metavar="MAP", help="Write the counter map.")
 @click.option("--name", metavar="NAME", help="The map's name; the name of its file.")

@@ -331,7 +331,7 @@ def _remarks(tables: Sequence[Path], files: Mapping[str, bytes], left_out: Mappi
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="CSV",
-    help="An op_summary that the vendor's tool made of this JOB; may be repeated.",
+    help="The vendor's op_summary of this JOB; may be repeated.",
 )
 @click.option("--anonymous", is_flag=True, help="Replace the names of models and layers, each by the same throughout.")
 @click.option("--sdk", default="unknown", metavar="VERSION", help="The SDK whose runtime wrote the JOB.")

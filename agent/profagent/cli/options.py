@@ -126,7 +126,7 @@ def access(function: F) -> F:
         "--keys",
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
-        help="This host's TLS keys (~/.config/profagent/keys).",
+        help="The folder of keys; ~/.config/profagent/keys unless given.",
     )
     @click.option("--insecure", is_flag=True, help="Plain text, without any check of who answers.")
     @functools.wraps(function)

@@ -103,7 +103,7 @@ def plain_name(text: str) -> str:
     "--bundle",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="For a temporary daemon on a board without Python: a bundle that brings one.",
+    help="A file of `profagent bundle`, for a board without Python.",
 )
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
 @options.workspace

@@ -47,19 +47,19 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
     "--bundle",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="What `profagent bundle` has made for the board's machine: a Python of its own.",
+    help="A file of `profagent bundle`, for a board without Python.",
 )
 @click.option(
     "--wheelhouse",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Take grpcio and protobuf for the board from there instead of the internet.",
+    help="Wheels of grpcio and protobuf; else pip fetches them.",
 )
 @click.option(
     "--keys",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="The CA that issues the board's certificate; ~/.config/profagent/keys unless given.",
+    help="The folder of keys; ~/.config/profagent/keys unless given.",
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="Look, say what would be done, and write nothing there.")
 @click.option(

@@ -39,9 +39,7 @@ def _merging(name: str) -> Callable[[F], F]:
             "targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=options.completed("targets")
         ),
         options.workspace,
-        click.option(
-            "--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences, and meanwhile."
-        ),
+        click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences."),
         click.option(
             "--from", "from_text", metavar="TIME", help="From then on: s since 1970, or as 2026-11-23T14:00:00 (UTC)."
         ),

@@ -279,8 +279,8 @@ SESSION = 1
     "--workspace",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="With -dir: copy the JOB into this workspace as a session, in place of the JOB's own database. With PATH: the"
-    " workspace ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
+    help="Where sessions go; with -dir the JOB's own database unless given, with PATH $PROFAGENT_WORKSPACE, else"
+    " ~/.local/share/profagent.",
 )
 @click.option(
     "--board",
@@ -304,15 +304,11 @@ def command(
 ) -> int:
     """Import a JOB directory, or one of OPS-…, MARKS-… or METRICS-…, into the database in its sqlite/ folder.
 
-    The database is made anew each time.
+    The database is made anew each time. With --workspace the JOB is copied there, and becomes what `record` would have
+    made of it. Exit code 4: records that existed are missing. Exit code 1 also where there is no record at all.
 
-    With --workspace it is copied into that workspace and becomes what `record` would have made of it; what is there
-    already is not copied again. Exit code 4: records that existed are missing; the summary says which. Exit code 1 also
-    where there is no record at all: it says why.
-
-    Each PATH is a JOB, or has results of msprof, torch_npu, MindSpore or TensorFlow: a PROF_…, …_ascend_pt or
-    …_ascend_ms directory, one of their CSV, JSON or .db files, an archive of such, or a folder of many. Each result
-    becomes a session of a workspace.
+    Each PATH is a JOB, or has results of msprof, torch_npu, MindSpore or TensorFlow: a directory, one of their CSV,
+    JSON or .db files, an archive, or a folder of many. Each result becomes a session of a workspace.
 
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --workspace lab --board euler

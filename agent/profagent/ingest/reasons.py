@@ -174,8 +174,7 @@ DELETED_UNDELIVERED = _reason(
     "deleted-undelivered",
     LOSS,
     "The daemon deleted logs to make room before their consumer had fetched them.",
-    "Run `record` more often, or lower `min_free` on the board. Of subscribed operators, marks and metrics, raise"
-    " `spool_cap` there.",
+    "Run `record` more often, or lower `min_free` on the board; for its spools, raise `spool_cap`.",
 )
 DISK_FULL = _reason(
     "disk-full",
@@ -199,15 +198,14 @@ BAD_PATH = _reason(
 DROPPED_MARKS = _reason(
     "dropped-marks",
     LOSS,
-    "A program made marks that are not here: numbers of its marks are missing. Those that it made before its first"
-    " mark that is here count as well.",
+    "Numbers of a program's marks are missing. What it marked before its first mark that is here counts as well.",
     "Start the daemon before the program, and mark less often. Copy what an earlier daemon wrote: `record --backlog`.",
 )
 TORN_RECORD = _reason("torn-record", LOSS, "The last record of a log is not whole.", _COPY_AGAIN)
 BAD_RECORD = _reason(
     "bad-record",
     LOSS,
-    "A record is not what its format says, as one of acl_api without its magic. Its bytes are kept, not decoded.",
+    "A record is not what its format says. Its bytes are kept, not decoded.",
     "Run `profagent doctor JOB`; send a kit if it comes again.",
 )
 MISSING_DATA = _reason(
@@ -220,7 +218,7 @@ DONE_WITHOUT_DATA = _reason(
     "done-without-data",
     LOSS,
     "A .done file announces bytes, and there is no data file.",
-    "Check whether the board's disk was full, or somebody removed the file.",
+    "Look for a full disk on the board, or for who removed the file.",
     otherwise="it announces no bytes",
 )
 # What the runtime does by itself.
@@ -236,13 +234,13 @@ SEQUENCE_JUMP = _reason(
 NO_LAYER = _reason(
     "no-layer",
     NOTE,
-    "Records for which no layer is known. They are shown without a name.",
+    "Records of no known layer are shown without a name.",
     "Copy the JOB whole; the model's .info files may be missing.",
 )
 LAYER_COUNTS = _reason(
     "layer-counts",
     NOTE,
-    "The layer table and the segments of the model disagree about the number of layers.",
+    "The layer table and the segments of the model differ in the number of layers.",
     "Run `profagent doctor JOB`; send a kit.",
 )
 ANNOUNCED_LENGTH = _reason("announced-length", NOTE, "A .done file announces more bytes than the log has.")
@@ -266,13 +264,13 @@ FOREIGN_FILE = _reason("foreign-file", NOTE, "A file that the runtime did not ma
 DAMAGED_RESULT = _reason(
     "damaged-result",
     LOSS,
-    "A file of another tool's results is damaged or cut off. What stands before that place is here, the rest is not.",
+    "A file of another tool's results is damaged or cut off. What stands behind the damage is not here.",
     "Export it anew, then import it again.",
 )
 UNKNOWN_FAMILY = _reason(
     "unknown-family",
     NOTE,
-    "A file beside results, of no known family. Its rows are kept; only known events of a timeline are counted.",
+    "A file beside results, of no known family. Only known events of a timeline are counted.",
     "Nothing. The view `ascend_values` has its rows.",
 )
 NOT_COUNTED = _reason(
@@ -285,8 +283,8 @@ NOT_COUNTED = _reason(
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,
-    "Segments of subscribed operators, marks or metrics are not here. The daemon's cap took them, which it tells as a"
-    " loss of its own, or another host had them.",
+    "Segments of a spool are not here. The daemon's cap took them, which is a loss of its own, or another host had"
+    " them.",
     "Run `record` while the program runs, or raise `spool_cap` on the board.",
 )
 DAEMON_KILLED = _reason(
@@ -294,12 +292,12 @@ DAEMON_KILLED = _reason(
     NOTE,
     "The board's daemon was killed, or the board went down. What programs wrote until the next daemon is not here:"
     " nobody counts descriptors and metrics; marks that are missing are `dropped-marks`.",
-    "Look into the log of the board for why it ended.",
+    "Look into the board's log.",
 )
 NO_DECODER = _reason(
     "no-decoder",
     NOTE,
-    "A directory of a source of data that this profagent does not know. Its logs are copied and not read.",
+    "A directory of a source that this profagent does not know. Its logs are copied and not read.",
     "Upgrade profagent on this host.",
 )
 NOT_A_FILE = _reason("not-a-file", NOTE, "A directory, a link or a device where a file should be. It is not followed.")
@@ -318,7 +316,7 @@ UNSUPPORTED_SOC = _reason(
 SAMPLE_LATE = _reason(
     "sample-late",
     NOTE,
-    "A sample came some inferences after it was due: the runtime was still writing an earlier one.",
+    "A sample came late: the runtime was still writing an earlier one.",
     "Use a larger interval, or a faster disk on the board.",
 )
 SAMPLE_NEVER_CAME = _reason(

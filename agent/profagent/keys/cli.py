@@ -22,7 +22,7 @@ keys_folder = click.option(
     "--keys",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="The CA's folder; ~/.config/profagent/keys unless given.",
+    help="The folder of keys; ~/.config/profagent/keys unless given.",
 )
 days = click.option(
     "--days",
@@ -30,7 +30,7 @@ days = click.option(
     default=DAYS,
     show_default=True,
     metavar="N",
-    help="How long it is valid from now on (it is so since 1970, for boards that wake there).",
+    help="How long it is valid from now on.",
 )
 
 

@@ -245,7 +245,7 @@ async def command(
     """Delete the records of old sessions and their mirrored files; keep their statistics.
 
     What `stats` tells of them stays, and the ledger, labels and layers. Never touched: a session that is not over, a
-    baseline, one that shares a JOB with a session that stays. Folders of JOBs outside of the workspace are not touched.
+    baseline, one that shares a JOB with a session that stays, JOBs outside of the workspace.
 
     Example: profagent gc --older-than 30d --keep-last 3 --dry-run
     Example: profagent gc --max-size 20G
