@@ -48,6 +48,7 @@ PAGES_OF = {
     "diff": "../howto/compare-runs.md",
     "nightly run": "../howto/every-night.md",
     "advise": "../howto/advice.md",
+    "stats": "figures.md",
     "report": "../howto/report.md",
     "doctor": "doctor.md",
     "calibrate": "counter-maps.md",
@@ -137,11 +138,11 @@ def database_page() -> str:
         if missing or own.keys() - set(columns[name]):
             sys.exit(f"comments of the view {name} and its columns differ: {missing or own.keys()}")
         lines += ["", f"## `{name}`", "", text, "", *_list(own.items())]
-        also = [f"`{column}`" for column in columns[name] if column not in own]
-        left_out = [f"`{column}`" for column in common if column not in columns[name]]
+        also = [column for column in columns[name] if column not in own]
+        left_out = [column for column in common if column not in columns[name]]
         if also:
-            all_but = "all columns of several views" + (f" but {', '.join(left_out)}" if left_out else "")
-            lines += ["", f"Also: {all_but if len(left_out) < len(also) else ', '.join(also)}."]
+            all_but = "all columns of several views" + (f" but {_codes(left_out)}" if left_out else "")
+            lines += ["", f"Also: {all_but if len(left_out) < len(also) else _codes(also)}."]
     lines += ["", "## Tables", "", "Tables serve profagent and may change; `schema.sql` has a comment on each column."]
     return "\n".join(lines) + "\n"
 
@@ -233,7 +234,7 @@ def options_page() -> str:
 
 
 def _option_line(key: Key) -> str:
-    what = "switch" if key.values == ["on", "off"] else ", ".join(f"`{value}`" for value in key.values)
+    what = "switch" if key.values == ["on", "off"] else _codes(key.values)
     if not what and key.most is not None:
         what = f"{key.least} to {key.most}"
     elif not what:
@@ -277,10 +278,12 @@ _KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Repo
 def ascend_page() -> str:
     """Families of files and the meanings of their columns, from the aliases."""
     known = ascend_families()
-    lines = [NOTICE.format("agent/profagent/ascend/families.toml"), "# Results of the Ascend family", ""]
-    lines += ["What `profagent import` takes, and where it goes: [how to](../howto/ascend.md).", ""]
-    lines += ["Every row of every file is in the view `ascend_values`, cell by cell, as it is written there."]
-    lines += [
+    lines = [
+        NOTICE.format("agent/profagent/ascend/families.toml"),
+        "# Results of the Ascend family",
+        "",
+        "What `profagent import` takes, and where it goes: [how to](../howto/ascend.md).",
+        "Every row of every file is in the view `ascend_values`, cell by cell, as it is written there.",
         "What else becomes of it is in the third column; timelines are in `export trace`, too.",
         "Kernels are `op_records`, and `stats` by layer, type, model and segment.",
         "A file is known by the columns, processes or words named.",
@@ -306,11 +309,9 @@ def ascend_page() -> str:
     lines += ["| meaning | headers | goes to |", "|---|---|---|"]
     for meaning, headers in known.columns.items():
         if meaning in _MEANINGS:
-            shown = ", ".join(f"`{header}`" for header in headers)
-            lines.append(f"| {meaning} | {shown} | {_MEANINGS[meaning]} |")
-    for part, headers in known.steps.items():
-        shown = ", ".join(f"`{header}`" for header in headers)
-        lines.append(f"| {f'step: {part}' if part else 'a step'} | {shown} | `stats --by step` |")
+            lines.append(f"| {meaning} | {_codes(headers)} | {_MEANINGS[meaning]} |")
+    lines += ["", "Steps and their parts are in `stats --by step`:", ""]
+    lines += [f"- {part or 'a whole step'}: {_codes(headers)}" for part, headers in known.steps.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -416,6 +417,10 @@ def _daemon_arguments() -> list[tuple[str, Sequence[argparse.Action]]]:
     titles = {"options": "Arguments", "optional arguments": "Arguments", "simulated board": "The simulated board"}
     found = [(each.title or "", [action for action in each._group_actions if action.dest != "help"]) for each in groups]  # noqa: SLF001 - as above
     return [(titles[title], actions) for title, actions in found if actions]
+
+
+def _codes(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
 
 
 def _list(rows: Iterable[tuple[str, str]]) -> list[str]:
