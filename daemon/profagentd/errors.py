@@ -6,15 +6,15 @@ import enum
 
 
 class Fault(enum.Enum):
-    """The kinds of refusal; the wire has a status code for each."""
+    """The kinds of refusal; the values are the names of gRPC's status codes."""
 
-    INVALID = "invalid"  # against the conversation's rules
-    EXHAUSTED = "exhausted"  # over a limit
-    INCOMPATIBLE = "incompatible"  # another major version
-    DAMAGED = "damaged"  # a message was damaged on the way
-    AWAY = "away"  # a root does not answer
-    SILENT = "silent"  # no sign of life
-    UNTRUSTED = "untrusted"  # its certificate is revoked
+    INVALID = "INVALID_ARGUMENT"  # against the conversation's rules
+    EXHAUSTED = "RESOURCE_EXHAUSTED"  # over a limit
+    INCOMPATIBLE = "FAILED_PRECONDITION"  # another major version
+    DAMAGED = "DATA_LOSS"  # a message was damaged on the way
+    AWAY = "UNAVAILABLE"  # a root does not answer
+    SILENT = "DEADLINE_EXCEEDED"  # no sign of life
+    UNTRUSTED = "UNAUTHENTICATED"  # its certificate is revoked
 
 
 class Refusal(Exception):  # noqa: N818 - the client's fault, told to it and not raised to people

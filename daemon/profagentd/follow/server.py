@@ -58,16 +58,6 @@ def address_of(peer: str) -> str:
 
 _LOGGER = logging.getLogger(__name__)
 
-_CODES = {
-    Fault.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
-    Fault.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    Fault.INCOMPATIBLE: grpc.StatusCode.FAILED_PRECONDITION,
-    Fault.DAMAGED: grpc.StatusCode.DATA_LOSS,
-    Fault.AWAY: grpc.StatusCode.UNAVAILABLE,
-    Fault.SILENT: grpc.StatusCode.DEADLINE_EXCEEDED,
-    Fault.UNTRUSTED: grpc.StatusCode.UNAUTHENTICATED,
-}
-
 
 class Servicer(BoardServicer):
     """The service Board, as board.proto has it."""
@@ -190,7 +180,7 @@ class Servicer(BoardServicer):
             self._left.set()
         if refusal:
             _LOGGER.warning("stream of %s refused: %s", context.peer(), refusal)
-            await context.abort(_CODES[refusal.fault], str(refusal))
+            await context.abort(grpc.StatusCode[refusal.fault.value], str(refusal))
 
     def _admit(self, stream: ClientStream, client: str) -> None:
         if len(self._streams) >= STREAMS:
