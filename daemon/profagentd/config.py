@@ -77,6 +77,21 @@ class DaemonConfig:
     roots_d: str = ""
 
     @property
+    def state_directory(self) -> str:
+        """Where the daemon keeps what it must not forget."""
+        return self.state or "/var/lib/profagentd"
+
+    @property
+    def run_directory(self) -> str:
+        """Where programs find the daemon."""
+        return self.run or "/run/profagent"
+
+    @property
+    def spool_directory(self) -> str:
+        """Where its spools lie."""
+        return self.spool_dir or os.path.join(self.state_directory, "spool")
+
+    @property
     def spool_cap_bytes(self) -> int:
         """How much each spool holds."""
         return _size_of(self.spool_cap)[0]

@@ -30,7 +30,7 @@ from profagentd.retention.reaper import Retention
 from profagentd.simulate.board import Board
 from profagentd.simulate.run import SimulationOptions, simulate
 from profagentd.sources.state import JobState
-from profagentd.spools.keeper import SpoolKeeper, SpoolSettings
+from profagentd.spools.keeper import SpoolKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -45,10 +45,6 @@ _LOGGER = logging.getLogger(__name__)
 STATUS_S = 3.0
 # Threads for reading files and directories.
 THREADS = 4
-# Where the daemon keeps what it must not forget.
-STATE_DIRECTORY = Path("/var/lib/profagentd")
-# Where programs find the daemon.
-RUN_DIRECTORY = "/run/profagent"
 # How long clients are sent what there is for them once the daemon is to end.
 DRAIN_S = 5.0
 
@@ -162,10 +158,9 @@ async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> N
         if orders.simulation:
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
             orders = _simulated(orders, orders.simulation, Path(directory))
-        state = Path(orders.config.state or STATE_DIRECTORY)
-        lock_state(state, orders.config.listen, cleanup)
+        lock_state(Path(orders.config.state_directory), orders.config.listen, cleanup)
         notifier = cleanup.enter_context(closing(Notifier()))
-        await _Daemon(orders, clock, notifier, filesystem, state).run(stop)
+        await _Daemon(orders, clock, notifier, filesystem).run(stop)
 
 
 def _simulated(orders: Orders, simulation: SimulationOptions, own: Path) -> Orders:
@@ -184,36 +179,25 @@ def _simulated(orders: Orders, simulation: SimulationOptions, own: Path) -> Orde
     return replace(orders, config=config, simulation=simulation)
 
 
-def _spool_settings(orders: Orders, filesystem: Path, state: Path) -> SpoolSettings:
-    config, simulation = orders.config, orders.simulation
-    board = simulation.board if simulation else None
-    return SpoolSettings(
-        kinds=config.spools,
-        directory=config.spool_dir or str(state / "spool"),
-        cap_bytes=config.spool_cap_bytes,
-        run=config.run or RUN_DIRECTORY,
-        subscriptions=config.subscriptions,
-        metrics_hz=config.metrics_hz,
-        board=board.directory if board else filesystem,
-        made_by="made up by profagentd --simulate\n" if board else "",
-    )
-
-
 class _Daemon:
-    def __init__(self, orders: Orders, clock: Clock, notifier: Notifier, filesystem: Path, state: Path) -> None:
+    def __init__(self, orders: Orders, clock: Clock, notifier: Notifier, filesystem: Path) -> None:
         config, is_simulated = orders.config, orders.simulation is not None
         self._orders = orders
         self._clock = clock
         self._notifier = notifier
         self._board = JobRegistry(clock, config.quiet_after_s)
         roots = Roots(map(real_root, config.roots))
+        state = Path(config.state_directory)
         self._losses = KeptLosses(state)
         self._retention = Retention(
             config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
         )
-        spools = _spool_settings(orders, filesystem, state)
-        self._spools = SpoolKeeper(spools, clock, lambda: roots, self._retention.spools.dropped)
-        self._spool_root = real_root(spools.directory)
+        board = orders.simulation and orders.simulation.board
+        self._spools = SpoolKeeper(
+            config, clock, roots, self._retention.spools.dropped, board=board.directory if board else filesystem,
+            made_by="made up by profagentd --simulate\n" if board else "",
+        )  # fmt: skip
+        self._spool_root = real_root(config.spool_directory)
         if self._spools.prepare() and not any(lie_together(self._spool_root, root) for root in roots):
             roots.add(self._spool_root)
         self._watch = Watch(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)

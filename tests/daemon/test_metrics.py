@@ -134,7 +134,7 @@ def test_processes_by_their_names(board: Path) -> None:
 
 
 def test_disks_of_the_roots(tmp_path: Path) -> None:
-    seen = named(list(collectors.Disks(lambda: [bytes(tmp_path)])(tmp_path)))
+    seen = named(list(collectors.Disks([bytes(tmp_path)])(tmp_path)))
     assert seen[f"disk.{tmp_path}.free"][0] == "B"
 
 

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from profagentd.config import DaemonConfig
 from profagentd.loop import SystemClock
 from profagentd.spools import intake as intake_module
 from profagentd.spools import spool as spools
 from profagentd.spools.intake import LOST, RECORD_BYTES, Intake
-from profagentd.spools.keeper import SpoolKeeper, SpoolSettings
+from profagentd.spools.keeper import SpoolKeeper
 from profagentd.spools.spool import Spool, end_those_left
 
 RECORD = bytes(range(256))
@@ -266,8 +267,8 @@ def test_metrics_go_on_when_a_disk_that_was_full_has_room_again(
     monkeypatch.setattr(Spool, "_append", append)
 
     async def run() -> None:
-        settings = SpoolSettings(("metrics",), str(tmp_path), 1 << 20, "", metrics_hz=100.0)
-        keeper = SpoolKeeper(settings, SystemClock(), lambda: [os.fsencode(tmp_path)], lambda *_: None)
+        config = DaemonConfig(spools=("metrics",), spool_dir=str(tmp_path), spool_cap="1MB", metrics_hz=100.0)
+        keeper = SpoolKeeper(config, SystemClock(), [os.fsencode(tmp_path)], lambda *_: None)
         assert keeper.prepare()
         task = asyncio.ensure_future(keeper.run())
         await asyncio.to_thread(until, lambda: "metrics are lost" in caplog.text)

@@ -51,7 +51,8 @@ _PM = re.compile(r"(?i)\b(temperature|(?:core|cpu|npu)[ _]*(?:volt(?:age)?))(?:\
 
 def npu(board: Path) -> Iterator[Sample]:
     """Utilisation, errors and tasks of the NPU, by /proc/umap/svp_npu (svp_nnn in some SDKs)."""
-    for section, columns in umap_tables(_first_text(board, "proc/umap/svp_npu", "proc/umap/svp_nnn")):
+    node = board / "proc/umap/svp_npu"
+    for section, columns in umap_tables(_text(node if node.exists() else node.with_name("svp_nnn"))):
         for column, value in columns.items():
             name = column.replace("aacpu", "aicpu")  # so SDKs of 2025 call it
             unit = _NPU.get((section, name))
@@ -182,12 +183,12 @@ class Network:
 class Disks:
     """Free bytes and inodes of the roots' file systems."""
 
-    def __init__(self, roots: Callable[[], Iterable[bytes]]) -> None:
+    def __init__(self, roots: Iterable[bytes]) -> None:
         self._roots = roots
 
     def __call__(self, _board: Path) -> Iterator[Sample]:
         """A pair of samples for each root that answers."""
-        for name in map(os.fsdecode, self._roots()):
+        for name in map(os.fsdecode, self._roots):
             try:
                 state = os.statvfs(name)
             except OSError:
@@ -238,7 +239,7 @@ class Processes:
 Collector = Callable[[Path], Iterable[Sample]]
 
 
-def every(roots: Callable[[], Iterable[bytes]]) -> dict[str, Collector]:
+def every(roots: Iterable[bytes]) -> dict[str, Collector]:
     """All of them by name, new ones of each: some remember what they saw last. A new one has its line here."""
     return {
         "npu": npu,
@@ -256,12 +257,3 @@ def every(roots: Callable[[], Iterable[bytes]]) -> dict[str, Collector]:
 
 def _text(path: Path) -> str:
     return path.read_text("utf-8", "replace")
-
-
-def _first_text(board: Path, *names: str) -> str:
-    for name in names[:-1]:
-        try:
-            return _text(board / name)
-        except OSError:
-            continue
-    return _text(board / names[-1])

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
@@ -19,6 +18,7 @@ from profagentd.spools.spool import Spool, end_those_left
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
+    from profagentd.config import DaemonConfig
     from profagentd.loop import Clock
     from profagentd.spools.spool import Lost
 
@@ -26,45 +26,35 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class SpoolSettings:
-    """Which spools are kept, where, and how much of each; `made_by` is what makes up all that is in them, if anything.
-
-    `run` is where programs find their FIFOs, `board` where the board's own files are.
-    """
-
-    kinds: tuple[str, ...]
-    directory: str
-    cap_bytes: int
-    run: str
-    subscriptions: tuple[str, ...] = ()
-    metrics_hz: float = 1.0
-    board: Path = Path("/")
-    made_by: str = ""
-
-
 class SpoolKeeper:
     """Runs the works that are asked for. One that fails is told once, and stops neither the daemon nor the other."""
 
-    def __init__(self, settings: SpoolSettings, clock: Clock, roots: Callable[[], Iterable[bytes]], lost: Lost) -> None:
-        """`roots`: whose disks are measured. `lost` is called on the loop for each segment that the cap took."""
-        self._settings = settings
+    def __init__(
+        self, config: DaemonConfig, clock: Clock, roots: Iterable[bytes], lost: Lost, *,
+        board: Path = Path("/"), made_by: str = "",
+    ) -> None:  # fmt: skip
+        """`roots`: whose disks are measured. `lost` is called on the loop for each segment that the cap took.
+
+        `board` is where the board's own files are, `made_by` what makes up all that is kept, if anything.
+        """
+        self._config = config
         self._clock = clock
         self._lost = lost
-        self._sampler = Sampler(every(roots), settings.board)
+        self._made_by = made_by
+        self._sampler = Sampler(every(roots), board)
         self._is_refused = False  # the disk took no metrics the last time
         self.offered = asyncio.Event()  # programs find their FIFOs, if there are to be any
         self._ending, self._ended = asyncio.Event(), asyncio.Event()
 
     def prepare(self) -> bool:
         """Make the directory of the spools, and end what an earlier daemon left open; False where there is none."""
-        if not self._settings.kinds:
+        if not self._config.spools:
             return False
         try:
-            os.makedirs(self._settings.directory, mode=0o750, exist_ok=True)
-            end_those_left(self._settings.directory)
+            os.makedirs(self._config.spool_directory, mode=0o750, exist_ok=True)
+            end_those_left(self._config.spool_directory)
         except OSError as error:
-            _LOGGER.warning("no %s: %s", ", ".join(self._settings.kinds), error)
+            _LOGGER.warning("no %s: %s", ", ".join(self._config.spools), error)
             return False
         return True
 
@@ -87,7 +77,7 @@ class SpoolKeeper:
         await self._ended.wait()
 
     async def _work(self) -> None:
-        kinds = self._settings.kinds
+        kinds = self._config.spools
         works = [self._told("metrics", self._measure())] if "metrics" in kinds else []
         if "ops" in kinds or "marks" in kinds:
             works.append(self._told("subscriptions or marks of programs", self._take_in()))
@@ -104,9 +94,9 @@ class SpoolKeeper:
             _LOGGER.exception("no more %s", what)
 
     async def _take_in(self) -> None:
-        settings = self._settings
-        ops = settings.subscriptions if "ops" in settings.kinds else ()
-        intake = Intake(settings.run, ops, self._new_spool(), marks="marks" in settings.kinds)
+        config = self._config
+        ops = config.subscriptions if "ops" in config.spools else ()
+        intake = Intake(config.run_directory, ops, self._new_spool(), marks="marks" in config.spools)
         try:
             intake.start()
         finally:
@@ -117,7 +107,7 @@ class SpoolKeeper:
             await asyncio.to_thread(intake.stop)
 
     async def _measure(self) -> None:
-        lines, period_s = Lines(), 1 / self._settings.metrics_hz
+        lines, period_s = Lines(), 1 / self._config.metrics_hz
         spool = self._new_spool(lines.names)("metrics", "board")
         # One thread, so that the spool ends after its last sweep.
         with ThreadPoolExecutor(1, thread_name_prefix="metrics") as thread:
@@ -145,15 +135,15 @@ class SpoolKeeper:
             self._is_refused = False
 
     def _new_spool(self, preamble: Callable[[], bytes] = bytes) -> Callable[[str, str], Spool]:
-        loop, settings = asyncio.get_running_loop(), self._settings
+        loop, config = asyncio.get_running_loop(), self._config
 
         def lost(collection: str, segment: str, size: int) -> None:
             loop.call_soon_threadsafe(self._lost, collection, segment, size)
 
         def new(kind: str, name: str) -> Spool:
             return Spool(
-                settings.directory, kind, name, cap_bytes=settings.cap_bytes, lost=lost, preamble=preamble,
-                made_by=settings.made_by,
+                config.spool_directory, kind, name, cap_bytes=config.spool_cap_bytes, lost=lost, preamble=preamble,
+                made_by=self._made_by,
             )  # fmt: skip
 
         return new
