@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import stat
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
@@ -129,21 +128,10 @@ def _beginning(path: Path, size: int = CERTIFICATE_BYTES) -> bytes:
 _TEXT_LIMIT = 256
 
 
-@dataclass(frozen=True)
-class Identity:
-    """What stays the same while the daemon runs; empty strings are what is not known."""
-
-    identity: str
-    hostname: str
-    boot_id: str
-    model: str
-    sdk_version: str
-
-
-def identify(configured: str = "", filesystem: Path = Path("/")) -> Identity:
-    """The board's identity: the one that is configured, else by the files under `filesystem`."""
+def identify(configured: str = "", filesystem: Path = Path("/")) -> wire.Description:
+    """What stays the same while the daemon runs, by the files under `filesystem` unless an identity is configured."""
     deployed = configured or _first_line(filesystem / "etc/profagent/board-id")
-    return Identity(
+    return wire.Description(
         identity=deployed or _first_line(filesystem / "etc/machine-id"),
         hostname=os.fsencode(socket.gethostname()).decode("utf-8", "replace"),
         boot_id=_first_line(filesystem / "proc/sys/kernel/random/boot_id"),

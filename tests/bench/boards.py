@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -53,7 +52,7 @@ def _serve(identity: str, compression: str, arguments: list[str]) -> int:
     """Be that board's daemon."""
     from profagentd import examine
 
-    known = replace(examine.identify(), identity=identity)
+    known = examine.identify(identity)
     examine.identify = lambda *_: known
     if compression != "none":
         grpc.aio.server = functools.partial(grpc.aio.server, compression=COMPRESSIONS[compression])

@@ -6,19 +6,24 @@ Arguments: that id, then those of `profagentd`.
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from profagentd import service as daemon
-from profagentd.examine import Identity, identify
+from profagentd.examine import identify
 from profagentd.follow import registry
 from profagentd.main import main
 from tests.integration.hurried_daemon import FINISHED_AFTER_S
 
+if TYPE_CHECKING:
+    from profagent_wire.v1 import board_pb2 as wire
 
-def _booted(configured: str, filesystem: Path) -> Identity:
-    return replace(identify(configured, filesystem), boot_id=sys.argv[1])
+
+def _booted(configured: str, filesystem: Path) -> wire.Description:
+    description = identify(configured, filesystem)
+    description.boot_id = sys.argv[1]
+    return description
 
 
 if __name__ == "__main__":

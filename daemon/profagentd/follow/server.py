@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from profagentd.access import AccessControl
-    from profagentd.examine import Examiner, Identity
+    from profagentd.examine import Examiner
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
     from profagentd.loop import Clock
@@ -68,7 +68,7 @@ class Servicer(BoardServicer):
         watch: Watch,
         clock: Clock,
         retention: Retention,
-        identity: Identity,
+        identity: wire.Description,
         access: AccessControl,
         examiner: Examiner,
         *,
@@ -113,21 +113,18 @@ class Servicer(BoardServicer):
 
     def describe(self) -> wire.Description:
         """The board and its daemon now."""
-        return wire.Description(
-            identity=self._identity.identity,
-            hostname=self._identity.hostname,
-            boot_id=self._identity.boot_id,
-            model=self._identity.model,
+        description = wire.Description(
             daemon_version=__version__,
             protocol=messages.protocol(),
             simulated=self._simulated,
-            sdk_version=self._identity.sdk_version,
             clocks=messages.clocks(moment(self.clock)),
             roots=[messages.text(root) for root in self._watch.roots],
             retention=messages.retention(self.retention.policy, self.retention.space.spaces.values()),
             quiet_after_us=int(self.board.quiet_after_s * US_PER_S),
             insecure=self._access.insecure,
         )
+        description.MergeFrom(self._identity)
+        return description
 
     async def Describe(self, _request: wire.DescribeRequest, _context: Any) -> wire.Description:
         """Who the board is."""
