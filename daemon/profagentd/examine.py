@@ -15,7 +15,7 @@ from profagentd.follow.messages import text
 from profagentd.loop import in_time
 from profagentd.retention.losses import space_of
 from profagentd.sources.acl_json import candidates, load_json
-from profagentd.sources.files import Place, is_remote_kind, kind_at, open_directory, remote_mounts
+from profagentd.sources.files import Place, kind_at, open_directory, remote_mounts
 from profagentd.sources.job import JobSource
 from profagentd.sources.state import JobState, npu_processes
 from profagentd.sources.walk import directories_of, find_jobs
@@ -158,8 +158,7 @@ _ANY_JOB = b"any"
 def root_facts(filesystem: Path, root: bytes, depth: int, jobs: Sequence[Place], open_jobs: int) -> wire.Examination:
     """A root that JOBs are looked for in, so deep; `jobs` are those known in it, the newest first."""
     kind = kind_at(root, (filesystem / "proc/self/mountinfo").read_bytes()) or ""
-    is_remote = is_remote_kind(kind)
-    found = wire.RootFacts(path=text(root), file_system=kind, is_remote=is_remote, jobs=len(jobs), open_jobs=open_jobs)
+    found = wire.RootFacts(path=text(root), file_system=kind, jobs=len(jobs), open_jobs=open_jobs)
     try:
         with os.scandir(root):
             pass

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from profagentd.follow.log import Log
     from profagentd.follow.session import Following, FollowSession
     from profagentd.loop import Moment
-    from profagentd.retention.losses import KeptLoss, Space
+    from profagentd.retention.losses import KeptLoss
     from profagentd.retention.policy import Policy
     from profagentd.sources.acl_json import Profiling
 
@@ -60,7 +60,6 @@ def job_status(following: Following, *, caught_up: bool = False) -> wire.ServerM
         directory=text(job.place.directory),
         state=wire.JobState.ValueType(job.state.value),
         caught_up=caught_up,
-        changed_wall_us=job.changed_wall_us,
         profiling=_profiling(job.profiling) if job.profiling else None,
         source=job.source.name,
     )
@@ -151,16 +150,11 @@ def kept_losses(losses: Iterable[KeptLoss], session: FollowSession) -> Iterator[
     return (wire.ServerMessage(batch=wire.Batch(events=page)) for page in _pages(events))
 
 
-def retention(policy: Policy, spaces: Iterable[Space]) -> wire.Retention | None:
-    """What is deleted, if anything is; of several file systems the largest free space that is wanted."""
+def retention(policy: Policy) -> wire.Retention | None:
+    """What is deleted, if anything is."""
     if policy.retain is Retain.KEEP:
         return None
-    return wire.Retention(
-        policy=wire.RetentionPolicy.ValueType(policy.retain.value),
-        retain_for=policy.retain_for,
-        min_free_bytes=max((policy.wanted_bytes(space.total_bytes) for space in spaces), default=policy.min_free_bytes),
-        may_delete_undelivered=policy.delete_undelivered,
-    )
+    return wire.Retention(policy=wire.RetentionPolicy.ValueType(policy.retain.value), retain_for=policy.retain_for)
 
 
 def _put_chunk(event: Chunk, event_said: wire.Event) -> None:

@@ -26,7 +26,7 @@ from profagentd.errors import DaemonError, Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.client import STOPPING, ClientStream
 from profagentd.follow.table import Quota
-from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
+from profagentd.loop import NoAnswerError, in_time, moment, until_first
 from profagentd.sources.files import JobGone
 from profagentd.sources.walk import Measure, measure
 
@@ -119,8 +119,7 @@ class Servicer(BoardServicer):
             simulated=self._simulated,
             clocks=messages.clocks(moment(self.clock)),
             roots=[messages.text(root) for root in self._watch.roots],
-            retention=messages.retention(self.retention.policy, self.retention.space.spaces.values()),
-            quiet_after_us=int(self.board.quiet_after_s * US_PER_S),
+            retention=messages.retention(self.retention.policy),
             insecure=self._access.insecure,
         )
         description.MergeFrom(self._identity)

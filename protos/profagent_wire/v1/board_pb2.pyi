@@ -51,7 +51,7 @@ class _RetentionPolicyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     RETENTION_POLICY_DELIVERED: _RetentionPolicy.ValueType  # 2
     """Complete logs are deleted once they are delivered."""
     RETENTION_POLICY_MIN_FREE: _RetentionPolicy.ValueType  # 3
-    """Delivered logs are deleted when space runs short, then, where that is allowed, others."""
+    """Delivered logs are deleted when space runs short, then, where that is allowed, others: each such JOB is a kept Loss."""
 
 class RetentionPolicy(_RetentionPolicy, metaclass=_RetentionPolicyEnumTypeWrapper): ...
 
@@ -61,7 +61,7 @@ RETENTION_POLICY_KEEP: RetentionPolicy.ValueType  # 1
 RETENTION_POLICY_DELIVERED: RetentionPolicy.ValueType  # 2
 """Complete logs are deleted once they are delivered."""
 RETENTION_POLICY_MIN_FREE: RetentionPolicy.ValueType  # 3
-"""Delivered logs are deleted when space runs short, then, where that is allowed, others."""
+"""Delivered logs are deleted when space runs short, then, where that is allowed, others: each such JOB is a kept Loss."""
 global___RetentionPolicy = RetentionPolicy
 
 class _OutputState:
@@ -95,7 +95,7 @@ class _JobStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     JOB_STATE_FINISHED: _JobState.ValueType  # 2
     """Every model that was loaded is unloaded, every log that can be expected is complete, no change for two seconds."""
     JOB_STATE_QUIET: _JobState.ValueType  # 3
-    """No change for Description.quiet_after_us. Says nothing about completeness."""
+    """No change for as long as the daemon is set to wait. Says nothing about completeness."""
     JOB_STATE_REMOVED: _JobState.ValueType  # 4
     """The directory is gone from the board."""
 
@@ -108,7 +108,7 @@ JOB_STATE_OPEN: JobState.ValueType  # 1
 JOB_STATE_FINISHED: JobState.ValueType  # 2
 """Every model that was loaded is unloaded, every log that can be expected is complete, no change for two seconds."""
 JOB_STATE_QUIET: JobState.ValueType  # 3
-"""No change for Description.quiet_after_us. Says nothing about completeness."""
+"""No change for as long as the daemon is set to wait. Says nothing about completeness."""
 JOB_STATE_REMOVED: JobState.ValueType  # 4
 """The directory is gone from the board."""
 global___JobState = JobState
@@ -233,7 +233,6 @@ class Description(google.protobuf.message.Message):
     SDK_VERSION_FIELD_NUMBER: builtins.int
     CLOCKS_FIELD_NUMBER: builtins.int
     ROOTS_FIELD_NUMBER: builtins.int
-    QUIET_AFTER_US_FIELD_NUMBER: builtins.int
     RETENTION_FIELD_NUMBER: builtins.int
     INSECURE_FIELD_NUMBER: builtins.int
     identity: builtins.str
@@ -248,8 +247,6 @@ class Description(google.protobuf.message.Message):
     """True when the data is made by the built-in simulated board; a client marks everything shown from it."""
     sdk_version: builtins.str
     """Version of the SDK's kernel modules, as the board's /proc nodes print it; empty where they cannot be read."""
-    quiet_after_us: builtins.int
-    """A JOB is quiet after this long without a change."""
     insecure: builtins.bool
     """True when the daemon can be reached from other machines and neither side is authenticated."""
     @property
@@ -284,12 +281,11 @@ class Description(google.protobuf.message.Message):
         sdk_version: builtins.str = ...,
         clocks: global___Clocks | None = ...,
         roots: collections.abc.Iterable[builtins.str] | None = ...,
-        quiet_after_us: builtins.int = ...,
         retention: global___Retention | None = ...,
         insecure: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["clocks", b"clocks", "protocol", b"protocol", "retention", b"retention"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "capabilities", b"capabilities", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "insecure", b"insecure", "model", b"model", "protocol", b"protocol", "quiet_after_us", b"quiet_after_us", "retention", b"retention", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot_id", b"boot_id", "capabilities", b"capabilities", "clocks", b"clocks", "daemon_version", b"daemon_version", "hostname", b"hostname", "identity", b"identity", "insecure", b"insecure", "model", b"model", "protocol", b"protocol", "retention", b"retention", "roots", b"roots", "sdk_version", b"sdk_version", "simulated", b"simulated"]) -> None: ...
 
 global___Description = Description
 
@@ -301,13 +297,7 @@ class Retention(google.protobuf.message.Message):
 
     POLICY_FIELD_NUMBER: builtins.int
     RETAIN_FOR_FIELD_NUMBER: builtins.int
-    MIN_FREE_BYTES_FIELD_NUMBER: builtins.int
-    MAY_DELETE_UNDELIVERED_FIELD_NUMBER: builtins.int
     policy: global___RetentionPolicy.ValueType
-    min_free_bytes: builtins.int
-    """With MIN_FREE: the free space of a root's file system below which deleting begins."""
-    may_delete_undelivered: builtins.bool
-    """With MIN_FREE: complete logs may go that nobody has acknowledged. Each such JOB is told as a kept Loss."""
     @property
     def retain_for(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Consumers (Open.consumer) that must each have acknowledged a log's completion before it counts as delivered."""
@@ -317,10 +307,8 @@ class Retention(google.protobuf.message.Message):
         *,
         policy: global___RetentionPolicy.ValueType = ...,
         retain_for: collections.abc.Iterable[builtins.str] | None = ...,
-        min_free_bytes: builtins.int = ...,
-        may_delete_undelivered: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["may_delete_undelivered", b"may_delete_undelivered", "min_free_bytes", b"min_free_bytes", "policy", b"policy", "retain_for", b"retain_for"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["policy", b"policy", "retain_for", b"retain_for"]) -> None: ...
 
 global___Retention = Retention
 
@@ -592,7 +580,6 @@ class RootFacts(google.protobuf.message.Message):
     PATH_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
     FILE_SYSTEM_FIELD_NUMBER: builtins.int
-    IS_REMOTE_FIELD_NUMBER: builtins.int
     TOTAL_BYTES_FIELD_NUMBER: builtins.int
     FREE_BYTES_FIELD_NUMBER: builtins.int
     HAS_INODES_FIELD_NUMBER: builtins.int
@@ -604,7 +591,6 @@ class RootFacts(google.protobuf.message.Message):
     error: builtins.str
     """Why it cannot be listed; empty when it can."""
     file_system: builtins.str
-    is_remote: builtins.bool
     total_bytes: builtins.int
     free_bytes: builtins.int
     has_inodes: builtins.bool
@@ -625,7 +611,6 @@ class RootFacts(google.protobuf.message.Message):
         path: builtins.str = ...,
         error: builtins.str = ...,
         file_system: builtins.str = ...,
-        is_remote: builtins.bool = ...,
         total_bytes: builtins.int = ...,
         free_bytes: builtins.int = ...,
         has_inodes: builtins.bool = ...,
@@ -634,7 +619,7 @@ class RootFacts(google.protobuf.message.Message):
         newest: collections.abc.Iterable[global___JobFacts] | None = ...,
         unreadable: collections.abc.Iterable[global___UnreadableDirectory] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "file_system", b"file_system", "free_bytes", b"free_bytes", "has_inodes", b"has_inodes", "is_remote", b"is_remote", "jobs", b"jobs", "newest", b"newest", "open_jobs", b"open_jobs", "path", b"path", "total_bytes", b"total_bytes", "unreadable", b"unreadable"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "file_system", b"file_system", "free_bytes", b"free_bytes", "has_inodes", b"has_inodes", "jobs", b"jobs", "newest", b"newest", "open_jobs", b"open_jobs", "path", b"path", "total_bytes", b"total_bytes", "unreadable", b"unreadable"]) -> None: ...
 
 global___RootFacts = RootFacts
 
@@ -827,7 +812,6 @@ class JobStatus(google.protobuf.message.Message):
     DIRECTORY_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
     CAUGHT_UP_FIELD_NUMBER: builtins.int
-    CHANGED_WALL_US_FIELD_NUMBER: builtins.int
     PROFILING_FIELD_NUMBER: builtins.int
     SOURCE_FIELD_NUMBER: builtins.int
     handle: builtins.int
@@ -842,8 +826,6 @@ class JobStatus(google.protobuf.message.Message):
     for JOBs that the client has selected. A status with another state, or a later Announced or Batch of this JOB,
     takes it back.
     """
-    changed_wall_us: builtins.int
-    """Wall clock of the newest change seen in the JOB; 0 where none was looked at."""
     source: builtins.str
     """What kind of data it is: `job` for a JOB directory. It says what the collection's logs are called and mean."""
     @property
@@ -858,12 +840,11 @@ class JobStatus(google.protobuf.message.Message):
         directory: builtins.str = ...,
         state: global___JobState.ValueType = ...,
         caught_up: builtins.bool = ...,
-        changed_wall_us: builtins.int = ...,
         profiling: global___Profiling | None = ...,
         source: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["profiling", b"profiling"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["caught_up", b"caught_up", "changed_wall_us", b"changed_wall_us", "directory", b"directory", "handle", b"handle", "name", b"name", "profiling", b"profiling", "source", b"source", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["caught_up", b"caught_up", "directory", b"directory", "handle", b"handle", "name", b"name", "profiling", b"profiling", "source", b"source", "state", b"state"]) -> None: ...
 
 global___JobStatus = JobStatus
 
