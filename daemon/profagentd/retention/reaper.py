@@ -19,6 +19,7 @@ from profagentd.sources import SPOOLS, source_of
 from profagentd.sources.files import (
     Fingerprint,
     Gone,
+    JobGone,
     NotAFile,
     OpenJob,
     Place,
@@ -26,12 +27,11 @@ from profagentd.sources.files import (
     fingerprint,
     is_local,
     is_remote,
-    list_directory,
     open_directory,
 )
 from profagentd.sources.source import DATA, Part
 from profagentd.sources.state import JobState, is_npu_open
-from profagentd.sources.walk import directories_of
+from profagentd.sources.walk import directories_of, entries
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -72,9 +72,9 @@ class Look:
         self._is_settled = True
 
     def facts(self, *, is_over: bool) -> JobFacts:
-        """The logs; of very many the oldest. OSError when the JOB cannot be read."""
+        """The logs; of very many the oldest. JobGone or OSError when the JOB cannot be read."""
         with OpenJob(self._place) as files:
-            names = set(_paths(self._place))
+            names = {path for path, _ in entries(files, self._source)}
             found = (self._stored(files, path, names) for path in names if self._source.ended_by(path) not in names)
             logs = heapq.nsmallest(LOGS_LIMIT, (each for each in found if each), key=lambda each: each.age)
         is_all = not self._has_others and len(logs) < LOGS_LIMIT
@@ -102,17 +102,6 @@ class Look:
             may_go = self._is_settled = False
         self._has_others |= not may_go
         return Stored(self._place, seen, part, is_delivered) if may_go else None
-
-
-def _paths(place: Place) -> Iterator[bytes]:
-    """Every name in the collection's directories, but those directories themselves."""
-    directories = directories_of(place)
-    for inside in directories:
-        with suppress(*((FileNotFoundError, NotADirectoryError) if inside else ())):
-            for name, is_directory in list_directory(place.below(inside)):
-                path = os.path.join(inside, name)
-                if not (is_directory and path in directories):
-                    yield path
 
 
 # Deleting
@@ -345,7 +334,7 @@ class Retention:
         look = Look(job.place, job.source, self._acks.has, now_ns, with_undelivered=with_undelivered)
         try:
             return await on_disk(job.place.root, partial(look.facts, is_over=is_over))
-        except OSError:
+        except (JobGone, OSError):
             return JobFacts((), is_all=False, is_over=False)
 
     async def _delete(self, found: Sequence[tuple[Job, JobFacts]], short_bytes: int) -> int:

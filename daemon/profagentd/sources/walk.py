@@ -202,31 +202,25 @@ def _look_at(files: OpenJob, kind: LogKind, path: bytes, page: Page) -> None:
 
 def _groups(place: Place, source: Source) -> Iterator[list[bytes]]:
     with OpenJob(place) as files:
-        files.directory()
         for early in (True, False):
-            for inside in source.directories:
-                # A JOB has its data directory a moment after itself, and may have something else in its place.
-                with suppress(FileNotFoundError, NotADirectoryError):
-                    yield from _of_directory(files, source, inside, early=early)
+            for path, _ in entries(files, source):
+                if source.is_early(path) == early:
+                    group = source.together(path)
+                    at = group.index(path)
+                    if not any(_stands(files, each) for each in group[:at]):
+                        yield list(group[at:])
 
 
-def _of_directory(files: OpenJob, source: Source, inside: bytes, *, early: bool) -> Iterator[list[bytes]]:
-    for entry in _entries(files, source, inside):
-        path = os.path.join(inside, os.fsencode(entry.name))
-        if source.is_early(path) == early:
-            group = source.together(path)
-            at = group.index(path)
-            if not any(_stands(files, each) for each in group[:at]):
-                yield list(group[at:])
-
-
-def _entries(files: OpenJob, source: Source, inside: bytes) -> Iterator[os.DirEntry[str]]:
-    """What stands in a directory of a collection, but its other directories."""
-    with os.scandir(files.directory(inside)) as entries:
-        for entry in entries:
-            is_own = not inside and os.fsencode(entry.name) in source.directories
-            if not (is_own and entry.is_dir(follow_symlinks=False)):
-                yield entry
+def entries(files: OpenJob, source: Source) -> Iterator[tuple[bytes, os.DirEntry[str]]]:
+    """The paths that stand in the collection's directories, but those themselves. Raises JobGone, OSError."""
+    files.directory()
+    for inside in source.directories:
+        # A JOB has its data directory a moment after itself, and may have something else in its place.
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(files.directory(inside)) as found:
+            for entry in found:
+                path = os.path.join(inside, os.fsencode(entry.name))
+                if not (path in source.directories and entry.is_dir(follow_symlinks=False)):
+                    yield path, entry
 
 
 def _stands(files: OpenJob, path: bytes) -> bool:
@@ -252,25 +246,17 @@ def measure(place: Place, source: Source, patience_s: float) -> Measure:
     logs = size = inferences = 0
     is_all = False
     with OpenJob(place) as files, suppress(PermissionError):
-        files.directory()
-        for path, status in _statuses(files, source):
-            logs, size = logs + 1, size + status.st_size
-            inferences += _is_first_data(files, source, path)
+        for path, entry in entries(files, source):
+            with suppress(FileNotFoundError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    logs, size = logs + 1, size + status.st_size
+                    inferences += _is_first_data(files, source, path)
             if time.monotonic() > until:
                 break
         else:
             is_all = True
     return Measure(logs, size, inferences, is_all)
-
-
-def _statuses(files: OpenJob, source: Source) -> Iterator[tuple[bytes, os.stat_result]]:
-    for inside in source.directories:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            for entry in _entries(files, source, inside):
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode):
-                        yield os.path.join(inside, os.fsencode(entry.name)), status
 
 
 def _is_first_data(files: OpenJob, source: Source, path: bytes) -> bool:
