@@ -202,10 +202,6 @@ class Policy:
         """The free space below which deleting begins, on a file system of this size."""
         return max(self.min_free_bytes, int(self.min_free_share * total_bytes))
 
-    def counts(self, consumer: str) -> bool:
-        """Whether it matters what this consumer has; where nobody is named and anything may go, that of each does."""
-        return self.retain is not Retain.KEEP and (not self.retain_for or consumer in self.retain_for)
-
 
 @dataclass(frozen=True)
 class Stored:

@@ -250,7 +250,7 @@ class Retention:
         return partial(self._delivered, consumer)
 
     def _delivered(self, consumer: str, place: Place, path: bytes, seen: Fingerprint) -> None:
-        if self.policy.counts(consumer):
+        if self.policy.retain is not Retain.KEEP:
             self._acks.delivered(consumer, place, path, seen)
         if source_of(place.name) in SPOOLS:
             self.spools.delivered(place.name, path)
