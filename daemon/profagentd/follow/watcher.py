@@ -150,7 +150,7 @@ def scan_job(scans: Sequence[DirectoryScan]) -> Scanned:
 class ScanRounds:
     """The JOBs that are looked at, and when."""
 
-    def __init__(self, clock: Clock, board: JobRegistry, sharers: Sized = (0,)) -> None:
+    def __init__(self, clock: Clock, board: JobRegistry, sharers: Sized) -> None:
         """`sharers`: those who divide the core's share between them, this one counted."""
         self._sharers = sharers
         self._clock = clock

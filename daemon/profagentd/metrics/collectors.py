@@ -200,15 +200,14 @@ class Disks:
 class Profiled:
     """The daemon, and the programs that have the NPU open: looked for now and then, each look takes all processes."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._next_look = float("-inf")
         self._found: dict[str, str] = {}
 
     def __call__(self, board: Path) -> dict[str, str]:
         """Label and directory in /proc of each."""
-        if self._clock() >= self._next_look:
-            self._next_look = self._clock() + PROGRAMS_S
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + PROGRAMS_S
             found, _ = npu_processes(board / "proc")
             self._found = {f"program.{each.name}-{each.pid}": str(each.pid) for each in found}
         return {"daemon": "self", **self._found}
