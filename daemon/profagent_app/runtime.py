@@ -178,7 +178,7 @@ class Runtime:
 
     def init(self, config_path: str | None = None) -> None:
         """`svp_acl_init`; with an acl.json that has a `profiler` object, profiling is the file's."""
-        self._call("svp_acl_init", os.fsencode(config_path) if config_path is not None else None)
+        self.call("svp_acl_init", os.fsencode(config_path) if config_path is not None else None)
         self._initialized = True
         # Only the library knows which objects count, and it makes no JOB in /proc.
         if config_path is not None and self._library.svp_acl_prof_init(b"/proc", 5) == _OF_FILE.code:
@@ -186,7 +186,7 @@ class Runtime:
 
     def finalize(self) -> None:
         """`svp_acl_finalize`; it ends profiling as well."""
-        self._call("svp_acl_finalize")
+        self.call("svp_acl_finalize")
         self._initialized, self.mode = False, Mode.OFF
         self._models.clear()
         self._subscribed.clear()
@@ -196,14 +196,14 @@ class Runtime:
         self._check("svp_acl_prof_init")
         _refuse_if(any(self._models.values()), "svp_acl_prof_init", _BEFORE_LOAD)
         path = os.fsencode(result_path)
-        self._call("svp_acl_prof_init", path, len(path))
+        self.call("svp_acl_prof_init", path, len(path))
         self.mode = Mode.READY
 
     def prof_start(self, config: int) -> None:
         """Record what `config` (of `create_config`) says, from now on."""
         self._check("svp_acl_prof_start")
         _check_config("svp_acl_prof_start", config, self._configs)
-        self._call("svp_acl_prof_start", config)
+        self.call("svp_acl_prof_start", config)
         self.mode, self._started = Mode.STARTED, self._configs[config]
 
     def prof_stop(self, config: int) -> None:
@@ -211,13 +211,13 @@ class Runtime:
         self._check("svp_acl_prof_stop")
         _check_config("svp_acl_prof_stop", config, self._configs)
         _refuse_if(self._started not in {None, self._configs[config]}, "svp_acl_prof_stop", _SAME_CONFIG)
-        self._call("svp_acl_prof_stop", config)
+        self.call("svp_acl_prof_stop", config)
         self.mode, self._started = Mode.READY, None
 
     def prof_finalize(self) -> None:
         """End the JOB."""
         self._check("svp_acl_prof_finalize")
-        self._call("svp_acl_prof_finalize")
+        self.call("svp_acl_prof_finalize")
         self.mode = Mode.OFF
 
     def create_config(self, data_types: int = DataType.ALL, devices: Sequence[int] = (0,), metrics: int = 0) -> int:
@@ -230,7 +230,7 @@ class Runtime:
     def destroy_config(self, config: int) -> None:
         """Free a profiling configuration."""
         _check_config("svp_acl_prof_destroy_config", config, self._configs)
-        self._call("svp_acl_prof_destroy_config", config)
+        self.call("svp_acl_prof_destroy_config", config)
         self._configs.pop(config)
 
     def create_subscribe_config(self, descriptor: int, *, time_info: bool = True) -> int:
@@ -245,7 +245,7 @@ class Runtime:
         function = "svp_acl_prof_destroy_subscribe_config"
         _check_config(function, config, self._pipes)
         _refuse_if(config in self._subscribed.values(), function, _IN_USE)
-        self._call(function, config)
+        self.call(function, config)
         self._pipes.pop(config)
 
     def subscribe(self, model_id: int, config: int) -> None:
@@ -259,7 +259,7 @@ class Runtime:
         _refuse_if(self._models.get(model_id) is False, function, _UNLOADED)
         if self._initialized:
             self.mode = Mode.SUBSCRIBED  # also when it fails: the process stays in this mode
-        self._call(function, model_id, config)
+        self.call(function, model_id, config)
         self.mode = Mode.SUBSCRIBED
         self._subscribed[model_id] = config
 
@@ -268,7 +268,7 @@ class Runtime:
         self._check("svp_acl_prof_model_unsubscribe")
         _refuse_if(model_id not in self._subscribed, "svp_acl_prof_model_unsubscribe", _NOT_SUBSCRIBED)
         self._subscribed.pop(model_id)  # also when it fails: it is not subscribed then
-        self._call("svp_acl_prof_model_unsubscribe", model_id)
+        self.call("svp_acl_prof_model_unsubscribe", model_id)
         if not self._subscribed:
             self.mode = Mode.OFF
 
@@ -276,14 +276,14 @@ class Runtime:
         """Bytes of a descriptor."""
         self._check("svp_acl_prof_get_*")
         size = ctypes.c_size_t(0)  # the library writes 32 of its bits
-        self._call("svp_acl_prof_get_op_desc_size", ctypes.byref(size))
+        self.call("svp_acl_prof_get_op_desc_size", ctypes.byref(size))
         return size.value
 
     def op_num(self, data: Data, size: int) -> int:
         """How many whole descriptors `size` bytes hold."""
         self._check("svp_acl_prof_get_*")
         number = ctypes.c_uint32(0)
-        self._call("svp_acl_prof_get_op_num", data, size, ctypes.byref(number))
+        self.call("svp_acl_prof_get_op_num", data, size, ctypes.byref(number))
         return number.value
 
     def op_text(self, kind: str, data: Data, size: int, index: int) -> str:
@@ -292,14 +292,14 @@ class Runtime:
         if length > _LONGEST_BY_ACCESSOR:
             return _text_of(data, index, kind, length)
         into = ctypes.create_string_buffer(length + 1)
-        self._call(f"svp_acl_prof_get_op_{kind}", data, size, index, into, max(length, 1))
+        self.call(f"svp_acl_prof_get_op_{kind}", data, size, index, into, max(length, 1))
         return into.raw[:length].rstrip(b"\0").decode(errors="replace")
 
     def op_text_length(self, kind: str, data: Data, size: int, index: int) -> int:
         """Bytes of the `type` or `name`."""
         self._check("svp_acl_prof_get_*")
         length = ctypes.c_size_t(0)
-        self._call(f"svp_acl_prof_get_op_{kind}_len", data, size, index, ctypes.byref(length))
+        self.call(f"svp_acl_prof_get_op_{kind}_len", data, size, index, ctypes.byref(length))
         return length.value
 
     def op_number(self, kind: str, data: Data, size: int, index: int) -> int:
@@ -327,28 +327,24 @@ class Runtime:
     def load_model(self, model: bytes) -> int:
         """Load a model from memory; its id."""
         number = ctypes.c_uint32(0)
-        self._call("svp_acl_mdl_load_from_mem", model, len(model), ctypes.byref(number))
+        self.call("svp_acl_mdl_load_from_mem", model, len(model), ctypes.byref(number))
         self._models[number.value] = True
         return number.value
 
     def execute(self, model_id: int, inputs: int, outputs: int) -> None:
         """Run a loaded model with the datasets at two addresses."""
-        self._call("svp_acl_mdl_execute", model_id, inputs, outputs)
+        self.call("svp_acl_mdl_execute", model_id, inputs, outputs)
 
     def unload_model(self, model_id: int) -> None:
         """Unload a model."""
-        self._call("svp_acl_mdl_unload", model_id)
+        self.call("svp_acl_mdl_unload", model_id)
         self._models[model_id] = False
 
     def create_context(self, device: int) -> int:
         """The address of a context on a device."""
         context = ctypes.c_void_p()
-        self._call("svp_acl_rt_create_context", ctypes.byref(context), device)
+        self.call("svp_acl_rt_create_context", ctypes.byref(context), device)
         return context.value or 0
-
-    def call(self, function: str, *arguments: object) -> None:
-        """Any other function of the library that returns a code."""
-        self._call(function, *arguments)
 
     def _check(self, function: str) -> None:
         rule = _RULES.get((function, self.mode))
@@ -357,7 +353,8 @@ class Runtime:
         if rule is not None:
             raise OrderError(function, rule.text, rule.code)
 
-    def _call(self, function: str, *arguments: object) -> None:
+    def call(self, function: str, *arguments: object) -> None:
+        """Any function of the library that returns a code."""
         code = getattr(self._library, function)(*arguments)
         if code != 0:
             raise CallError(function, code)
