@@ -11,6 +11,7 @@ from profagent.ingest.decoder import DECODERS
 from profagent.ingest.marks import decode
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
+from profagent.store import database
 from profagent.store.workspace import Workspace
 from profagentd.simulate.board import PID
 from tests.daemon.daemon_process import content, running
@@ -30,6 +31,7 @@ async def test_an_older_host_mirrors_counts_and_notes_what_it_does_not_know(
 ) -> None:
     for source in EVERYTHING.split(","):
         monkeypatch.delitem(DECODERS, source, raising=False)
+    monkeypatch.setattr(database, "VIEWS", {})
     workspace = Workspace(tmp_path / "workspace")
     summary, spools = await _recorded(tmp_path, workspace, EVERYTHING, lambda: _have_come(tmp_path, workspace))
     assert summary["complete"], summary["ledger"]

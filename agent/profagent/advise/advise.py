@@ -21,7 +21,7 @@ from profagent.formats.countermap import LARGEST_RATIO, RATIOS, bound_by, mean_r
 from profagent.formats.records import US_PER_MS
 from profagent.stats.figures import UNITS, UNKNOWN, left_out
 from profagent.stats.stats import records_of, split
-from profagent.store.database import fetched_named, fetched_one, readings, views_there
+from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
 from profagent.store.series import READERS
 
@@ -184,8 +184,7 @@ async def _there(connection: aiosqlite.Connection, session: SessionRow, *, has_t
         found.add("counters")
     if (await fetched_one(connection, _HAS_CALLS, (session.session,)))[0]:
         found.add("calls")
-    has_view = "metrics" in (await views_there(connection)).values()
-    if has_view and (await fetched_one(connection, _HAS_METRICS, (session.session,)))[0]:
+    if (await fetched_one(connection, _HAS_METRICS, (session.session,)))[0]:
         found.add("metrics")
     return found
 

@@ -107,9 +107,6 @@ class KeptEvents:
         """Find the events and put them in order."""
         await self._connection.execute("DROP TABLE IF EXISTS temp.kept_event")
         await self._connection.execute(_TABLE)
-        if not await fetched(self._connection, "SELECT 1 FROM sqlite_schema WHERE name = 'ascend_block'"):
-            # An earlier profagent made the database, and it was only read since.
-            return
         self._layers = {name for (name,) in await fetched(self._connection, _LAYERS, (self._session,))}
         await self._gather_timelines()
         if not any(track.process.is_whole for track in self._tracks):

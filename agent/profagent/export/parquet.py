@@ -76,19 +76,17 @@ async def export_parquet(database: Path, folder: Path, session: int | None = Non
         row, metadata = await session_to_export(connection, session)
         (address,) = await fetched_one(connection, "SELECT address FROM session WHERE session = ?", (row.session,))
         day = datetime.fromtimestamp(row.started_us / US_PER_S, UTC).date()
-        there = {name for (name,) in await fetched(connection, "SELECT name FROM sqlite_master WHERE type = 'view'")}
         # Databases count their sessions alike: a capture is known by its beginning as well, and a JOB directory, which
         # may be imported again, by its path.
         known_by = zlib.crc32(address.encode()) if row.source == "import" else row.started_us
         name = f"session-{row.session}-{known_by}.parquet"
         rows = {}
         for view in VIEWS:
-            if view in there:
-                file = folder / view / f"board={quote(row.board, safe='')}" / f"date={day}" / name
-                rows[view] = await _write(connection, view, row.session, file, metadata)
-                for old in (folder / view).glob(f"board=*/date=*/{name}"):
-                    if old != file or not rows[view]:
-                        old.unlink()
+            file = folder / view / f"board={quote(row.board, safe='')}" / f"date={day}" / name
+            rows[view] = await _write(connection, view, row.session, file, metadata)
+            for old in (folder / view).glob(f"board=*/date=*/{name}"):
+                if old != file or not rows[view]:
+                    old.unlink()
     return Written(folder, rows, metadata)
 
 

@@ -26,7 +26,7 @@ from profagent.export.blocks import (
 from profagent.export.inference_blocks import InferencePage
 from profagent.export.kept_events import KEPT, KeptEvents
 from profagent.formats.names import model_text
-from profagent.store.database import fetched, fetched_one, pages, views_there
+from profagent.store.database import fetched, fetched_one, pages
 from profagent.store.queries import Scope, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
 
@@ -83,7 +83,6 @@ _OPS = "SELECT source, model_id, op_type, op_name, start_us, end_us, duration_us
     "op_events", "end_us", "start_us"
 )
 _METRICS = "SELECT name, unit, time_us AS start_us, value" + _IN_TIME.format("metrics", "time_us", "time_us")
-_OF_VIEWS = {"ranges": _RANGES, "op_events": _OPS, "metrics": _METRICS}
 _LOSSES = """
 SELECT coalesce(j.name, k.job_name), l.shown_path, e.reason, e.detail, e.count,
        coalesce(k.from_us, k.to_us, (SELECT min(start_us) FROM segment g WHERE g.log = e.log))
@@ -142,7 +141,7 @@ class SessionTrace:
         await self._connection.execute(_FLOW_TABLE)
         await self._kept.gather()
         self.unplaced += self._kept.unplaced
-        queries = [_CALLS, KEPT, *[_OF_VIEWS[view] for view in await self._views()]]
+        queries = (_CALLS, KEPT, _RANGES, _OPS, _METRICS)
         begins = [await fetched_one(self._connection, _earliest(query), self._parameters) for query in queries]
         earliest += [begin for begin, _ in begins]
         self.rows += sum(count for _, count in begins)
@@ -158,19 +157,13 @@ class SessionTrace:
         await self._connection.execute("CREATE INDEX IF NOT EXISTS temp.flow_by ON flow (start_us, pid, tid)")
         async for block in self._kept.blocks(self._rows, clock, tracks, self._process):
             yield block
-        of_views = {"ranges": self._ranges, "op_events": self._ops, "metrics": self._metrics}
-        views = await self._views()
-        for source in (self._calls, *(of_views[view] for view in views), self._losses):
+        for source in (self._calls, self._ranges, self._ops, self._metrics, self._losses):
             async for block in source(clock, tracks):
                 yield block
 
     @property
     def _parameters(self) -> dict[str, int]:
         return {"session": self.session.session, "from_us": self._from_us, "to_us": self._to_us}
-
-    async def _views(self) -> list[str]:
-        there = (await views_there(self._connection)).values()
-        return [view for view in _OF_VIEWS if view in there]
 
     def _process(self, what: str) -> str:
         # Viewers cut long names: what differs comes first.

@@ -9,7 +9,7 @@ import numpy as np
 
 from profagent.formats.records import ticks_to_us
 from profagent.stats.figures import UNITS, UNKNOWN
-from profagent.store.database import fetched, fetched_one, views_there
+from profagent.store.database import fetched, fetched_one
 from profagent.store.placed import chosen_spans, placed_pages
 from profagent.store.queries import layers_of
 from profagent.store.selection import Choice, Selection
@@ -69,12 +69,9 @@ class Timeline:
         """Take in what a session has; the scopes are its JOBs."""
         for scope in scopes:
             await self._inferences(connection, scope, is_many=len(scopes) > 1)
-        views = {"api_records", *(await views_there(connection)).values()}
         for view, (what, query) in _EVENTS.items():
-            if view in views:
-                await self._events(connection, session, view, what, query)
-        if "metrics" in views:
-            await self._read_metrics(connection, session)
+            await self._events(connection, session, view, what, query)
+        await self._read_metrics(connection, session)
 
     def document(self) -> dict[str, Any]:
         """What the page draws."""

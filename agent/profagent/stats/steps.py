@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.stats.figures import figures_of
-from profagent.store.database import pages, views_there
+from profagent.store.database import pages
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -66,8 +66,6 @@ class _Steps:
 
 async def step_figures(connection: aiosqlite.Connection, session: int) -> list[tuple[Key, Figures, float | None]]:
     """For each step's name, then its ranges: the figures, and the share of all steps, or of that step."""
-    if "ranges" not in (await views_there(connection)).values():
-        return []
     steps = _Steps()
     async for page in pages(connection, _RANGES, (session,)):
         for row in page:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-# It may run each time that a database is opened to be written: an earlier profagent made some without.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS session_mark (
     session INTEGER NOT NULL REFERENCES session,
@@ -28,13 +27,11 @@ CREATE VIEW IF NOT EXISTS session_marks AS SELECT session, time_us, text FROM se
 
 async def add_mark(database: Path, session: int, time_us: int, text: str) -> None:
     """Keep a mark with a session. Raises StoreError."""
-    async with writing(database, scripts=[SCHEMA]) as connection:
+    async with writing(database) as connection:
         await connection.execute("INSERT INTO session_mark VALUES (?, ?, ?)", (session, time_us, text))
 
 
 async def marks_of(connection: aiosqlite.Connection, session: int) -> list[tuple[int, str]]:
     """Times and texts of a session's marks, by time."""
-    if not await fetched(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'session_mark'"):
-        return []
     sql = "SELECT time_us, text FROM session_mark WHERE session = ? ORDER BY time_us, rowid"
     return [(time_us, text) for time_us, text in await fetched(connection, sql, (session,))]

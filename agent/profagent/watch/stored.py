@@ -31,7 +31,7 @@ from profagent.ingest.decode import JobDecoder
 from profagent.ingest.live_inference import RecordColumns, ToldInference
 from profagent.ingest.mirror import digest_of
 from profagent.store.counter_maps import simulated_map
-from profagent.store.database import fetched, fetched_one, pages, views_there
+from profagent.store.database import fetched, fetched_one, pages
 from profagent.store.marks import marks_of
 from profagent.store.rows import path_from_sql
 
@@ -95,9 +95,9 @@ FROM inference i JOIN model m USING (model) WHERE i.inference = ?
 _TOLD_LAYERS = "SELECT layer_index, layer_id, name, type FROM layer WHERE model = ? ORDER BY layer_index"
 # By table: when a row came, in µs, and its columns behind `log` and `session`.
 _SOURCES = {
-    "metric": ("samples", "time_us", "number, name, time_us, value"),
-    "range": ("ranges", "end_ns / 1000", "number, kind, text, attributes, pid, tid, begin_ns, end_ns, mark, lane"),
-    "op_event": ("ops", "end_us", "number, model_id, op_type, op_name, start_us, end_us, duration_us, sequence"),
+    "metric": ("time_us", "number, name, time_us, value"),
+    "range": ("end_ns / 1000", "number, kind, text, attributes, pid, tid, begin_ns, end_ns, mark, lane"),
+    "op_event": ("end_us", "number, model_id, op_type, op_name, start_us, end_us, duration_us, sequence"),
 }
 
 
@@ -226,8 +226,7 @@ class StoredSession:
             streams.append(self._kernels(told[0]))
         else:
             streams += [self._calls(), self._logs()]
-        there = await views_there(self._connection)
-        streams += [self._rows(table, *rest) for table, (what, *rest) in _SOURCES.items() if what in there]
+        streams += [self._rows(table, *columns) for table, columns in _SOURCES.items()]
         heads = [(await anext(stream, None), stream) for stream in streams]
         waiting = [(head, stream) for head, stream in heads if head is not None]
         while waiting:

@@ -8,6 +8,8 @@ from importlib import resources
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from profagent.ingest.decoder import schemas
+from profagent.store import counters, marks
 from profagent.store.database import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -27,7 +29,9 @@ class DatabaseBuilder:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._db = sqlite3.connect(file, isolation_level=None)
-        self._db.executescript(resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8"))
+        own = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
+        for script in (own, *schemas(), counters.SCHEMA, marks.SCHEMA):
+            self._db.executescript(script)
         self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._db.execute("BEGIN")
         self._ordinals = count()
