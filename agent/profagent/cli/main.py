@@ -57,15 +57,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
         "advise": ("advise.cli", "Say what to work on, why, and what it could bring."),
         "report": ("report.cli", "Write one HTML file that opens anywhere: verdict, timeline, layers."),
-        "trend": ("stats.trend", "Show a model's time over sessions, and when it changed."),
+        "trend": ("stats.cli:trend_command", "Show a model's time over sessions, and when it changed."),
     },
     "Capture": {
         "record": ("record.cli", "Capture boards into a workspace."),
         "collect": ("collect.cli", "Run a program on a board and fetch its JOB (the vendor's command)."),
-        "import": ("importing.importing", "Import a JOB directory (the vendor's command)."),
+        "import": ("importing.cli", "Import a JOB directory (the vendor's command)."),
         "sessions": ("sessions.cli", "List the captures of a workspace."),
         "ledger": ("sessions.cli:ledger", "Show what a session lost or noted, and what to do."),
-        "gc": ("sessions.clearing", "Delete raw records of old sessions; keep their statistics."),
+        "gc": ("sessions.cli:gc", "Delete raw records of old sessions; keep their statistics."),
     },
     "Compare": {
         "diff": ("diff.cli", "Compare two runs: which layers are slower or faster."),

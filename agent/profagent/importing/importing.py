@@ -1,38 +1,28 @@
-"""`profagent import`: a JOB directory into the database in its own `sqlite/` folder, or into a workspace."""
+"""Importing a JOB directory: into the database in its own `sqlite/` folder, or into a workspace."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-import msgspec
 from msgspec.structs import replace
 
-from profagent.cli import options
 from profagent.cli.progress import progress
-from profagent.cli.provenance import events_line, ledger_lines, summary_lines
-from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.errors import IncompleteError, ProfagentError, UsageError
-from profagent.formats.board_files import parse_acl_json
+from profagent.errors import ProfagentError, UsageError
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
-from profagent.importing.job_folder import alone_in_job, job_database, new_database, tell_unrecorded, write_log
+from profagent.importing.job_folder import alone_in_job, job_database, new_database
 from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
 from profagent.ingest.decoder import decoder_of, source_named
 from profagent.ingest.local import LocalJob, LocalStream, list_collection
 from profagent.link.messages import JOB_SOURCE, OPEN, PROTOCOL, Board, Chunk, Clocks, JobStatus, Profiling, Received
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
-from profagent.store.database import reading
 from profagent.store.sessions import MapUsed, SessionStart
 from profagent.store.store import Store
-from profagent.store.summary import session_summary
-from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,6 +33,7 @@ if TYPE_CHECKING:
     from profagent.ingest.local import JobListing
     from profagent.link.messages import Acknowledgement, FollowedLog, Holding
     from profagent.record.recording import Recording, Step
+    from profagent.store.workspace import Workspace
 
 T = TypeVar("T")
 
@@ -266,117 +257,3 @@ async def _fill(
 def _records(changes: Sequence[Change]) -> int:
     calls = sum(len(change.number) for change in changes if isinstance(change, ApiRecords))
     return calls + sum(len(change.sequence) for change in changes if isinstance(change, SegmentRecords))
-
-
-# An import's database holds this one session.
-SESSION = 1
-
-
-@click.command("import")
-@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
-@options.job_directory(required=False)
-@click.option(
-    "--workspace",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where sessions go; with -dir the JOB's own database unless given, with PATH $PROFAGENT_WORKSPACE, else"
-    " ~/.local/share/profagent.",
-)
-@click.option(
-    "--board",
-    metavar="BOARD",
-    help="With --workspace: the board that the JOB was copied from; a name or an identity.",
-    shell_complete=options.completed("boards"),
-)
-@options.counter_map
-@options.acl_json
-@options.as_json
-@options.quiet
-def command(
-    *,
-    paths: tuple[Path, ...],
-    directory: Path | None,
-    workspace: Path | None,
-    board: str | None,
-    maps: CounterMaps,
-    acl_json: Path | None,
-    as_json: bool,
-) -> int:
-    """Import a JOB directory, or one of OPS-…, MARKS-… or METRICS-…, into the database in its sqlite/ folder.
-
-    The database is made anew each time. With --workspace the JOB is copied there, and becomes what `record` would have
-    made of it. Exit code 4: records that existed are missing. Exit code 1 also where there is no record at all.
-
-    Each PATH is a JOB, or has results of msprof, torch_npu, MindSpore or TensorFlow: a directory, one of their CSV,
-    JSON or .db files, an archive, or a folder of many. Each result becomes a session of a workspace.
-
-    Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
-    Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --workspace lab --board euler
-    Example: profagent import runs/rank0_ascend_pt runs/PROF_000001_20260823165326062_AB
-    """
-    if (directory is None) == (not paths):
-        raise UsageError("name either a JOB directory or what to import", hint="-dir JOB…, or PATH…")
-    if directory is None and len(paths) == 1 and source_named(Path(os.path.realpath(paths[0])).name):
-        directory = paths[0]
-    if directory is None:
-        from profagent.importing.results import imported_results  # noqa: PLC0415 - a JOB needs none of it
-
-        return run_to_the_end(
-            lambda: imported_results(paths, Workspace.at(workspace), identity_of(board), as_json=as_json)
-        )
-    profiling = None if acl_json is None else read_acl_json(acl_json)
-    if workspace is None:
-        if board is not None:
-            raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
-        return run_to_the_end(lambda: _into_the_job(directory, maps, profiling, as_json=as_json))
-    identity, found = identity_of(board), Workspace(workspace)
-    summary = run_until_stopped(
-        lambda stop: import_into(directory, found, stop, board=identity, maps=maps, profiling=profiling)
-    )
-    click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
-    return run_to_the_end(lambda: _exit_code(summary, found.database))
-
-
-def read_acl_json(file: Path) -> Profiling:
-    """The interval that a file tells. Raises UsageError, FormatError."""
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {file}: {error.strerror}", hint="name the acl.json that the JOB's program was given"
-        ) from error
-    return Profiling(str(file), str(parse_acl_json(data, str(file))))
-
-
-def identity_of(board: str | None) -> str:
-    """The identity of a board that has a name and one; else what was given is an identity."""
-    if board is None:
-        return NO_BOARD
-    from profagent.link.boards_file import BoardsFile  # noqa: PLC0415 - imports that name no board start faster
-
-    entry = BoardsFile().entries().get(board)
-    return entry.uuid if entry is not None and entry.uuid else board
-
-
-async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling | None, *, as_json: bool) -> int:
-    imported = await import_job(directory, maps, profiling=profiling, tell=tell)
-    async with reading(imported.database) as connection:
-        summary = await session_summary(connection, SESSION)
-    lines = ledger_lines(summary["ledger"])
-    write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s", *lines])
-    if as_json:
-        click.echo(msgspec.json.encode({**summary, "database": str(imported.database)}))
-    else:
-        records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
-        mark = " [simulated]" if imported.simulated else ""
-        if (events := events_line(summary["events"])) is not None:
-            records = f"{records}, {events}"
-        click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
-        for line in (*lines, *summary["implausible"]):
-            tell(f"  {line}")
-    return await _exit_code(summary, imported.database)
-
-
-async def _exit_code(summary: dict[str, Any], database: Path) -> int:
-    empty = await tell_unrecorded(database, summary["session"])
-    return empty if summary["complete"] else IncompleteError.exit_code

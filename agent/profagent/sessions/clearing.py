@@ -1,24 +1,17 @@
-"""`profagent gc`: records of sessions are deleted; their figures, ledger and labels stay, the disk has the room."""
+"""`gc`: records of sessions are deleted; their figures, ledger and labels stay, the disk has the room."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sqlite3
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-import click
-import msgspec
-
-from profagent.cli import options
-from profagent.cli.options import age_us, size_bytes
 from profagent.cli.progress import progress
-from profagent.cli.running import asynchronous, tell
-from profagent.errors import StoreError, UsageError
+from profagent.errors import StoreError
 from profagent.stats.stats import BYS, stats
 from profagent.store.database import fetched, reading, transaction, writing
 from profagent.store.sessions import (
@@ -29,14 +22,15 @@ from profagent.store.sessions import (
     write_figures,
 )
 from profagent.store.summary import all_sessions
-from profagent.store.workspace import Workspace, baselines
+from profagent.store.workspace import baselines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import aiosqlite
 
     from profagent.store.sessions import Condition, HeldSession
+    from profagent.store.workspace import Workspace
 
 # The database is written anew when so much of it is free.
 WORTHWHILE_SHARE = 0.1
@@ -220,74 +214,3 @@ async def _shrink(connection: aiosqlite.Connection, root: Path, tell: Callable[[
         return
     await connection.execute("VACUUM")
     await connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-@click.command("gc")
-@options.workspace
-@click.option("--older-than", metavar="AGE", help="Only sessions older than this: 36h, 30d, 8w.")
-@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N of each board.")
-@click.option("--max-size", metavar="SIZE", help="Delete the oldest until the workspace is no larger: 500M, 20G.")
-@options.where
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
-@options.as_json
-@options.quiet
-@asynchronous
-async def command(
-    *,
-    workspace: Path | None,
-    older_than: str | None,
-    keep_last: int | None,
-    max_size: str | None,
-    where: list[Condition],
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Delete the records of old sessions and their mirrored files; keep their statistics.
-
-    What `stats` tells of them stays, and the ledger, labels and layers. Never touched: a session that is not over, a
-    baseline, one that shares a JOB with a session that stays, JOBs outside of the workspace.
-
-    Example: profagent gc --older-than 30d --keep-last 3 --dry-run
-    Example: profagent gc --max-size 20G
-    """
-    if (older_than, keep_last, max_size) == (None, None, None) and not where:
-        raise UsageError("say what may go", hint="--older-than AGE, --keep-last N, --max-size SIZE or --where COND")
-    now_us = time.time_ns() // 1000
-    before_us = None if older_than is None else now_us - age_us(older_than)
-    rules = Rules(before_us, keep_last, None if max_size is None else size_bytes(max_size))
-    found = Workspace.at(workspace)
-    found.readable_database()
-    with found.locked():
-        chosen = await chosen_sessions(found, rules, where)
-        before = disk_bytes(found.root)
-        if not dry_run:
-            await clear(found, chosen, now_us=now_us, tell=tell)
-        after = None if dry_run else disk_bytes(found.root)
-    document = _document(chosen, before, after)
-    click.echo(msgspec.json.encode(document) if as_json else "\n".join(_lines(document)))
-
-
-def _document(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:
-    """What was done, or with `after` None would be."""
-    return {
-        "sessions": sorted(each.session for group in chosen.groups for each in group),
-        "staying": {str(session): why for session, why in sorted(chosen.staying.items())},
-        "bytes_before": before,
-        "bytes_after": after,
-        "freed_bytes_estimated": chosen.freed_bytes,
-    }
-
-
-def _lines(done: Mapping[str, Any]) -> Iterator[str]:
-    sessions, before, after = done["sessions"], _megabytes(done["bytes_before"]), done["bytes_after"]
-    verb = "would delete" if after is None else "deleted"
-    yield f"{verb} the records of {len(sessions)} sessions: {', '.join(map(str, sessions)) or 'none'}"
-    yield from (f"session {session} stays: it {why}" for session, why in done["staying"].items())
-    if after is None:
-        yield f"the workspace takes {before}, about {_megabytes(done['freed_bytes_estimated'])} less then"
-    else:
-        yield f"the workspace takes {_megabytes(after)}, {before} before"
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"

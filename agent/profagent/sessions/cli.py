@@ -1,7 +1,8 @@
-"""`profagent sessions`, `profagent ledger` and `profagent baseline` (a session's name, which is a label)."""
+"""`profagent sessions`, `ledger`, `gc`, and `baseline` (a session's name, which is a label)."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,14 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.options import age_us, size_bytes
 from profagent.cli.provenance import events_line, keeping_line, kept_loss_line, share_text
-from profagent.cli.running import asynchronous
+from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import Cell, Column, fitted_lines, printable, time_text, toned
+from profagent.errors import UsageError
 from profagent.importing.job_folder import named_target_options
 from profagent.ingest.reasons import REASONS
+from profagent.sessions.clearing import Rules, chosen_sessions, clear, disk_bytes
 from profagent.store.database import reading
 from profagent.store.queries import ledger_entries
 from profagent.store.sessions import fits
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from profagent.cli.table import Tone
     from profagent.importing.job_folder import Target
+    from profagent.sessions.clearing import Chosen
     from profagent.store.sessions import Condition
 
 _TITLES = "session|board|source|started (UTC)|state|JOBs|inferences|captured|losses|notes|labels"
@@ -175,6 +180,77 @@ def _entry_line(entry: Mapping[str, Any]) -> str:
     place = place if entry["log"] and first is not None else ""
     count = f" ({entry['count']})" if entry["count"] > 1 else ""
     return printable(f"{where}{place}: {entry['detail']}{count}")
+
+
+@click.command("gc")
+@options.workspace
+@click.option("--older-than", metavar="AGE", help="Only sessions older than this: 36h, 30d, 8w.")
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N of each board.")
+@click.option("--max-size", metavar="SIZE", help="Delete the oldest until the workspace is no larger: 500M, 20G.")
+@options.where
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
+@options.as_json
+@options.quiet
+@asynchronous
+async def gc(
+    *,
+    workspace: Path | None,
+    older_than: str | None,
+    keep_last: int | None,
+    max_size: str | None,
+    where: list[Condition],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete the records of old sessions and their mirrored files; keep their statistics.
+
+    What `stats` tells of them stays, and the ledger, labels and layers. Never touched: a session that is not over, a
+    baseline, one that shares a JOB with a session that stays, JOBs outside of the workspace.
+
+    Example: profagent gc --older-than 30d --keep-last 3 --dry-run
+    Example: profagent gc --max-size 20G
+    """
+    if (older_than, keep_last, max_size) == (None, None, None) and not where:
+        raise UsageError("say what may go", hint="--older-than AGE, --keep-last N, --max-size SIZE or --where COND")
+    now_us = time.time_ns() // 1000
+    before_us = None if older_than is None else now_us - age_us(older_than)
+    rules = Rules(before_us, keep_last, None if max_size is None else size_bytes(max_size))
+    found = Workspace.at(workspace)
+    found.readable_database()
+    with found.locked():
+        chosen = await chosen_sessions(found, rules, where)
+        before = disk_bytes(found.root)
+        if not dry_run:
+            await clear(found, chosen, now_us=now_us, tell=tell)
+        after = None if dry_run else disk_bytes(found.root)
+    document = _cleared(chosen, before, after)
+    click.echo(msgspec.json.encode(document) if as_json else "\n".join(_cleared_lines(document)))
+
+
+def _cleared(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:
+    """What was done, or with `after` None would be."""
+    return {
+        "sessions": sorted(each.session for group in chosen.groups for each in group),
+        "staying": {str(session): why for session, why in sorted(chosen.staying.items())},
+        "bytes_before": before,
+        "bytes_after": after,
+        "freed_bytes_estimated": chosen.freed_bytes,
+    }
+
+
+def _cleared_lines(done: Mapping[str, Any]) -> Iterator[str]:
+    sessions, before, after = done["sessions"], _megabytes(done["bytes_before"]), done["bytes_after"]
+    verb = "would delete" if after is None else "deleted"
+    yield f"{verb} the records of {len(sessions)} sessions: {', '.join(map(str, sessions)) or 'none'}"
+    yield from (f"session {session} stays: it {why}" for session, why in done["staying"].items())
+    if after is None:
+        yield f"the workspace takes {before}, about {_megabytes(done['freed_bytes_estimated'])} less then"
+    else:
+        yield f"the workspace takes {_megabytes(after)}, {before} before"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
 
 
 @click.group("baseline")

@@ -1,26 +1,35 @@
-"""`profagent stats`."""
+"""`profagent stats` and `profagent trend`."""
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.options import age_us
 from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines
 from profagent.cli.running import asynchronous
-from profagent.cli.table import Column, fitted_lines, printable, sheet_pieces, toned
+from profagent.cli.table import Column, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
 from profagent.errors import UsageError
 from profagent.importing.job_folder import named_target_options, tell_unrecorded
 from profagent.stats.document import FIGURES, cells_of, column_names, stats_document
 from profagent.stats.stats import BYS, stats
+from profagent.stats.trend import trend
+from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
+    from profagent.cli.table import Tone
     from profagent.importing.job_folder import Target
     from profagent.stats.stats import Row, Stats, StatsBy
+    from profagent.stats.trend import BoardTrend
+    from profagent.store.sessions import Condition
 
 # What it takes that there is any.
 NEEDS = {
@@ -151,3 +160,108 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         about = f"{job['job']}: " if len(answer.provenance) > 1 else ""
         for line in provenance_lines(job):
             yield about + line
+
+
+_MINUTE = "%Y-%m-%d %H:%M"
+TREND_LESS = ("mad(us)", "mad(ticks)", "count")
+
+
+@click.command("trend")
+@options.workspace
+@click.option(
+    "--model",
+    required=True,
+    metavar="NAME",
+    help="The model, as `stats --by model` names it.",
+    shell_complete=options.completed("models"),
+)
+@click.option(
+    "--layer",
+    metavar="NAME",
+    help="One of its layers, as `stats` names it, in place of the whole inference.",
+    shell_complete=options.completed("layers"),
+)
+@click.option("--since", metavar="WHEN", help="Only sessions begun since a day (2026-11-01, UTC) or an age (30d).")
+@options.where
+@options.as_json
+@options.wide
+@asynchronous
+async def trend_command(
+    *,
+    workspace: Path | None,
+    model: str,
+    layer: str | None,
+    since: str | None,
+    where: list[Condition],
+    as_json: bool,
+    columns: int,
+) -> None:
+    """Show a model's time, session by session, and from which session on its level changed.
+
+    Example: profagent trend --model yolov5s --since 30d
+    Example: profagent trend --model yolov5s --layer conv1 --where board=euler
+    """
+    chosen = Workspace.at(workspace)
+    if not chosen.database.exists():
+        raise UsageError(f"there is no workspace in {chosen.root}", hint="name another one with --workspace DIR")
+    begun_us = None if since is None else since_us(since)
+    boards = await trend(chosen.readable_database(), model, layer, begun_us, where)
+    if as_json:
+        click.echo(msgspec.json.encode(boards))
+        return
+    what = model if layer is None else f"{layer} of {model}"
+    click.echo("\n\n".join("\n".join(_trend_lines(board, what, columns)) for board in boards))
+
+
+def since_us(text: str) -> int:
+    """Microseconds since 1970 of a day in UTC, or of an age before now; UsageError for anything else."""
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1_000_000
+    except ValueError:
+        pass
+    try:
+        return time.time_ns() // 1000 - age_us(text)
+    except UsageError as error:
+        raise UsageError(f"{text!r} is no day and no age", hint="write 2026-11-01, 36h, 30d or 8w") from error
+
+
+def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
+    nights, unit = board.nights, board.nights[-1].unit
+    is_simulated = any("simulated" in each.facts for each in nights)
+    mark = "  *** simulated: these figures are invented ***" if is_simulated else ""
+    yield printable(f"{board.hostname or board.board}: median of {what}{mark}")
+    medians = [night.median if night.unit == unit else None for night in nights]
+    mads = [night.mad if night.unit == unit else None for night in nights]
+    yield sparkline(medians)
+    levels = {change.session: f"{change.percent:+.1f} %" for change in board.changes}
+    columns = [Column(title) for title in ("session", "started (UTC)", "count")]
+    columns += [Column(f"median({unit})", 3), Column(f"mad({unit})", 3), Column("losses"), Column("level")]
+    rows = [
+        (
+            each.session,
+            time_text(each.started_us, _MINUTE),
+            each.count,
+            median,
+            mad,
+            each.losses,
+            levels.get(each.session, "-"),
+        )
+        for each, median, mad in zip(nights, medians, mads, strict=True)
+    ]
+    yield from fitted_lines(columns, rows, width, less=TREND_LESS, tones=_tones(board))
+    for change in board.changes:
+        sure = "" if change.is_confirmed else ", which one session alone says"
+        others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]
+        yield printable(
+            f"from session {change.session} ({time_text(change.started_us, _MINUTE)}) on:"
+            f" {change.before:.3f} -> {change.after:.3f} {unit}, {change.percent:+.1f} %{sure};"
+            f" changed with it: {', '.join(others) or 'nothing that is known'}"
+        )
+    if not board.changes:
+        yield f"the level did not change in {len(nights)} sessions"
+
+
+def _tones(board: BoardTrend) -> list[Tone | None]:
+    """Of each session: a loss, or a level that is another from there on."""
+    levels: dict[int, Tone] = {each.session: "slower" if each.percent > 0 else "faster" for each in board.changes}
+    return ["loss" if night.losses else levels.get(night.session) for night in board.nights]

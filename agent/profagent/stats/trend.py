@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import click
-import msgspec
 import numpy as np
 
-from profagent.cli import options
-from profagent.cli.options import age_us
-from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import Column, fitted_lines, printable, sparkline, time_text
+from profagent.cli.running import tell
 from profagent.errors import UsageError
 from profagent.formats.records import SINGLE_OPERATORS, shown_mhz
 from profagent.stats.figures import MAD_TO_SIGMA
@@ -27,16 +20,14 @@ from profagent.store.queries import jobs_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import fits
 from profagent.store.summary import all_sessions
-from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import aiosqlite
     from numpy.typing import NDArray
 
-    from profagent.cli.table import Tone
     from profagent.store.sessions import Condition
 
 # A session is of another level beyond so many standard deviations, and at least so much of the level.
@@ -46,9 +37,6 @@ FLOOR = 0.01
 FEWEST_STEPS = 6
 # The standard deviation of a median is so much of that of its values, over the root of their number.
 MEDIAN_FACTOR = 1.2533
-_MINUTE = "%Y-%m-%d %H:%M"
-# What a narrow terminal does without, first of all.
-LESS = ("mad(us)", "mad(ticks)", "count")
 # Labels that are a session's own name.
 OWN_LABELS = ("nightly", "baseline", "content")
 _OPERATORS = (
@@ -209,104 +197,3 @@ def _changes(nights: Sequence[Night]) -> list[LevelChange]:
         night = alike[place]
         changes.append(LevelChange(night.session, night.started_us, before, after, is_confirmed, changed))
     return changes
-
-
-@click.command("trend")
-@options.workspace
-@click.option(
-    "--model",
-    required=True,
-    metavar="NAME",
-    help="The model, as `stats --by model` names it.",
-    shell_complete=options.completed("models"),
-)
-@click.option(
-    "--layer",
-    metavar="NAME",
-    help="One of its layers, as `stats` names it, in place of the whole inference.",
-    shell_complete=options.completed("layers"),
-)
-@click.option("--since", metavar="WHEN", help="Only sessions begun since a day (2026-11-01, UTC) or an age (30d).")
-@options.where
-@options.as_json
-@options.wide
-@asynchronous
-async def command(
-    *,
-    workspace: Path | None,
-    model: str,
-    layer: str | None,
-    since: str | None,
-    where: list[Condition],
-    as_json: bool,
-    columns: int,
-) -> None:
-    """Show a model's time, session by session, and from which session on its level changed.
-
-    Example: profagent trend --model yolov5s --since 30d
-    Example: profagent trend --model yolov5s --layer conv1 --where board=euler
-    """
-    chosen = Workspace.at(workspace)
-    if not chosen.database.exists():
-        raise UsageError(f"there is no workspace in {chosen.root}", hint="name another one with --workspace DIR")
-    begun_us = None if since is None else since_us(since)
-    boards = await trend(chosen.readable_database(), model, layer, begun_us, where)
-    if as_json:
-        click.echo(msgspec.json.encode(boards))
-        return
-    what = model if layer is None else f"{layer} of {model}"
-    click.echo("\n\n".join("\n".join(_lines(board, what, columns)) for board in boards))
-
-
-def since_us(text: str) -> int:
-    """Microseconds since 1970 of a day in UTC, or of an age before now; UsageError for anything else."""
-    try:
-        return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1_000_000
-    except ValueError:
-        pass
-    try:
-        return time.time_ns() // 1000 - age_us(text)
-    except UsageError as error:
-        raise UsageError(f"{text!r} is no day and no age", hint="write 2026-11-01, 36h, 30d or 8w") from error
-
-
-def _lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
-    nights, unit = board.nights, board.nights[-1].unit
-    is_simulated = any("simulated" in each.facts for each in nights)
-    mark = "  *** simulated: these figures are invented ***" if is_simulated else ""
-    yield printable(f"{board.hostname or board.board}: median of {what}{mark}")
-    medians = [night.median if night.unit == unit else None for night in nights]
-    mads = [night.mad if night.unit == unit else None for night in nights]
-    yield sparkline(medians)
-    levels = {change.session: f"{change.percent:+.1f} %" for change in board.changes}
-    columns = [Column(title) for title in ("session", "started (UTC)", "count")]
-    columns += [Column(f"median({unit})", 3), Column(f"mad({unit})", 3), Column("losses"), Column("level")]
-    rows = [
-        (
-            each.session,
-            time_text(each.started_us, _MINUTE),
-            each.count,
-            median,
-            mad,
-            each.losses,
-            levels.get(each.session, "-"),
-        )
-        for each, median, mad in zip(nights, medians, mads, strict=True)
-    ]
-    yield from fitted_lines(columns, rows, width, less=LESS, tones=_tones(board))
-    for change in board.changes:
-        sure = "" if change.is_confirmed else ", which one session alone says"
-        others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]
-        yield printable(
-            f"from session {change.session} ({time_text(change.started_us, _MINUTE)}) on:"
-            f" {change.before:.3f} -> {change.after:.3f} {unit}, {change.percent:+.1f} %{sure};"
-            f" changed with it: {', '.join(others) or 'nothing that is known'}"
-        )
-    if not board.changes:
-        yield f"the level did not change in {len(nights)} sessions"
-
-
-def _tones(board: BoardTrend) -> list[Tone | None]:
-    """Of each session: a loss, or a level that is another from there on."""
-    levels: dict[int, Tone] = {each.session: "slower" if each.percent > 0 else "faster" for each in board.changes}
-    return ["loss" if night.losses else levels.get(night.session) for night in board.nights]

@@ -23,7 +23,7 @@ from profagent.ascend import database, importing
 from profagent.ascend import timeline as timelines
 from profagent.ascend.timeline import pieces
 from profagent.errors import ResultError, StoreError
-from profagent.importing.importing import command as import_command
+from profagent.importing.cli import command as import_command
 from profagent.store import drafts
 from tests.unit.ascend import files
 from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken, write

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from profagent.ascend import database, importing
 from profagent.ascend import timeline as timelines
 from profagent.ascend.timeline import pieces
-from profagent.importing.importing import command as import_command
-from profagent.sessions.clearing import command as gc_command
+from profagent.importing.cli import command as import_command
+from profagent.sessions.cli import gc as gc_command
 from profagent.stats.cli import command as stats_command
 from profagent.store import drafts
 from tests.integration.host import profagent

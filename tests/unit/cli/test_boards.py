@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from profagent.cli.main import run
-from profagent.importing.importing import NO_BOARD, identity_of
+from profagent.importing.cli import identity_of
+from profagent.importing.importing import NO_BOARD
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.errors import UsageError
-from profagent.stats.trend import since_us
+from profagent.stats.cli import since_us
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 DAY_US = 86_400_000_000
