@@ -16,8 +16,7 @@ from profagent.errors import UsageError
 from profagent.formats.countermap import bound_by, largest_pipe, mean_ratios
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, ticks_to_us
 from profagent.stats.figures import UNITS, UNKNOWN, Figures, JobRecords, LeftOut, figures_of, left_out, loads_of, sums
-from profagent.stats.steps import step_figures
-from profagent.store.database import readings
+from profagent.store.database import pages, readings
 from profagent.store.queries import Scope, find_session, jobs_of, layers_of
 from profagent.store.series import READERS, call_series, read_series
 from profagent.store.sessions import figures_of_session, is_cleared, left_out_of, require_records
@@ -206,6 +205,69 @@ def _with_shares(figures: Mapping[Key, Figures], bounds: Mapping[Key, str | None
     return sorted(rows, key=lambda row: (-(row.figures.total or 0.0), row.key))
 
 
+# A step of a program is what a Profiler calls one; beside these, a span or range that no other of its thread holds.
+_RANGES = (
+    "SELECT process, thread, lane, kind = 'step', name, start_us, end_us, duration_us FROM ranges"
+    " WHERE session = ? AND kind <> 'mark' AND duration_us IS NOT NULL"
+    " ORDER BY process, start_us, end_us DESC, kind <> 'step'"
+)
+
+
+class _Range(NamedTuple):
+    process: int
+    thread: int
+    lane: int
+    is_step: int
+    name: str
+    start_us: float
+    end_us: float
+    duration_us: float
+
+
+class _Steps:
+    """Durations by step and range; ranges come by process and start, those that hold others first."""
+
+    def __init__(self) -> None:
+        self.durations: dict[Key, list[float]] = defaultdict(list)
+        self._process = 0
+        # Of a process, the last step of its Profiler; of a thread and lane, the last outermost range.
+        self._open: dict[tuple[int, int] | None, _Range] = {}
+
+    def take(self, found: _Range) -> None:
+        """A range is a step, or is in one."""
+        if found.process != self._process:
+            self._process = found.process
+            self._open.clear()
+        own = None if found.is_step else (found.thread, found.lane)
+        for key in (None, own, (found.thread, 0)):
+            holder = self._open.get(key)
+            if holder is not None and found.end_us <= holder.end_us and not found.is_step:
+                self.durations[holder.name, found.name].append(found.duration_us)
+                return
+        self._open[own] = found
+        # What has ended holds no other.
+        self._open = {key: each for key, each in self._open.items() if each.end_us > found.start_us}
+        self.durations[found.name, ""].append(found.duration_us)
+
+
+async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row]:
+    """For each step's name, then its ranges; the share is of all steps, or of that step."""
+    steps = _Steps()
+    async for page in pages(connection, _RANGES, (session,)):
+        for row in page:
+            steps.take(_Range._make(row))
+    figures = {key: figures_of(np.array(found)) for key, found in steps.durations.items()}
+    totals = {step: row.total or 0.0 for (step, name), row in figures.items() if not name}
+    all_time = sum(totals.values())
+    rows = []
+    for (step, name), row in figures.items():
+        whole = totals[step] if name else all_time
+        rows.append(Row((step, name), row, (row.total or 0.0) / whole * 100 if whole else None, None))
+    return sorted(
+        rows, key=lambda row: (-totals[row.key[0]], row.key[0], row.key[1] != "", -(row.figures.total or 0.0))
+    )
+
+
 StatsBy = By | Literal["api", "step"]
 BYS: tuple[StatsBy, ...] = (*get_args(By), "api", "step")
 # What is not of inferences.
@@ -256,7 +318,7 @@ async def stats(
         provenance = [await provenance_of(connection, scope) for scope in scopes]
         # Beside what was recorded stands what another tool told.
         if by == "step":
-            steps = [Row(*row, None) for row in await step_figures(connection, found.session)]
+            steps = await _step_rows(connection, found.session)
             return Stats(by, "us", steps + await _told(connection, found.session, by), [], provenance, is_simulated)
         if by == "api":
             calls = [call for scope in scopes for call in await call_series(connection, scope)]
