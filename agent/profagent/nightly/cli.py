@@ -31,8 +31,8 @@ from profagent.diff.diff import parse_condition
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
 from profagent.nightly.night import Night, example, read_settings, report_lines
-from profagent.nightly.page import junit_of, write_beside
-from profagent.nightly.run import NightRun, PastBoard, measure, past_boards
+from profagent.nightly.page import PastBoard, junit_of, past_nights, write_beside
+from profagent.nightly.run import NightRun, measure
 from profagent.sessions.clearing import Rules, chosen_sessions, clear
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace
@@ -186,10 +186,10 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     )
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     with _locked_for_night(workspace) as folder:
-        earlier = past_boards(folder)
+        earlier = [board for past in past_nights(folder) for board in past.boards]
         night_run = NightRun(settings, here, workspace, began, earlier, tell)
         night = Night(began, run_until_stopped(night_run.boards))
-        own = [PastBoard(began, each.board, each.verdict.word, each.session) for each in night.outcomes]
+        own = [PastBoard(each.board, each.verdict.word, each.session) for each in night.outcomes]
         measures = [measure(board.name, [*own, *earlier]) for board in settings.boards]
         staying = {each: "of the next night" for each in measures if each is not None}
         night = replace(night, remarks=cleared_after_night(workspace, settings, rules, staying))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from profagent.cli.table import printable
 from profagent.diff.report import junit_xml
@@ -30,22 +31,28 @@ h2 .verdict, li .verdict { font-size: .8em; padding: .1em .5em; border-radius: .
 """
 
 
-class PastNight(NamedTuple):
+class PastBoard(msgspec.Struct, frozen=True):
+    """A board in an earlier night."""
+
+    board: str
+    verdict: str
+    session: int | None
+
+
+class PastNight(msgspec.Struct, frozen=True):
     """An earlier night, and its verdict."""
 
     run: str
     verdict: str
+    boards: list[PastBoard] = []
 
 
 def past_nights(folder: Path) -> list[PastNight]:
     """The nights that were kept, the newest first; files that are none of ours are passed over."""
     found = []
     for file in sorted(folder.glob("*.json"), reverse=True):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            night = json.loads(file.read_bytes())
-            found.append(PastNight(str(night["run"]), str(night["verdict"])))
-        if len(found) == MOST_PREDECESSORS:
-            break
+        with suppress(OSError, msgspec.MsgspecError):
+            found.append(msgspec.json.decode(file.read_bytes(), type=PastNight))
     return found
 
 
@@ -66,7 +73,7 @@ def write_beside(folder: Path, night: Night, wanted: Sequence[Reports]) -> Path 
         write_atomically(folder / f"{night.run}.xml", [junit_of(night)])
     if "page" not in wanted:
         return None
-    earlier = [each for each in past_nights(folder) if each.run < night.run]
+    earlier = [each for each in past_nights(folder) if each.run < night.run][:MOST_PREDECESSORS]
     page = folder / f"{night.run}.html"
     write_atomically(page, ["\n".join(_page(folder, night, earlier)).encode()])
     return page

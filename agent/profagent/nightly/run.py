@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from profagent.cli.options import duration_s
 from profagent.diff.diff import Operand, diff, parse_condition
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.nightly.night import Board, Nightly
+    from profagent.nightly.page import PastBoard
     from profagent.store.workspace import Workspace
 
 PROGRAM = (sys.executable, "-c", "from profagent.cli.main import main; main()")
@@ -37,18 +38,6 @@ VENDOR_EXPORTS = {"timeline", "summary"}
 LAST_GOOD = "the last good night"
 # What `record` and `collect` say of a board that cannot be reached, and of data that is missing.
 UNREACHABLE, INCOMPLETE = 3, 4
-
-
-_KEPT = ("board", "verdict", "session")
-
-
-class PastBoard(NamedTuple):
-    """A board in an earlier night."""
-
-    run: str
-    board: str
-    verdict: str
-    session: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,13 +302,3 @@ async def _compared(settings: Nightly, against: str, base: int, workspace: Works
     only = tuple(f"model {name} is only in {side}" for side, name in answer.only)
     unfair = (*answer.unfair, *only)
     return Compared(against, base, slower, unfair, answer.can_tell, undecided=undecided if answer.can_tell else ())
-
-
-def past_boards(folder: Path) -> list[PastBoard]:
-    """Every board of every night that was kept, the newest night first; files that are none of ours are passed over."""
-    found = []
-    for file in sorted(folder.glob("*.json"), reverse=True):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            night: dict[str, Any] = json.loads(file.read_bytes())
-            found += [PastBoard(night["run"], *(each[key] for key in _KEPT)) for each in night["boards"]]
-    return found

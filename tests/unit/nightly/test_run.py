@@ -11,10 +11,10 @@ import pytest
 
 from profagent.nightly import run
 from profagent.nightly.night import Board, Collect, Nightly, Outcome, Record
+from profagent.nightly.page import PastBoard
 from profagent.nightly.run import (
     Ended,
     NightRun,
-    PastBoard,
     capture_call,
     captured,
     compared,
@@ -33,7 +33,7 @@ BOARD = Board("lab1", record=Record(until_finished=True))
 
 def past(*verdicts: str) -> list[PastBoard]:
     """Nights of the board, newest first; the oldest is session 1."""
-    return [PastBoard("then", BOARD.name, verdict, len(verdicts) - at) for at, verdict in enumerate(verdicts)]
+    return [PastBoard(BOARD.name, verdict, len(verdicts) - at) for at, verdict in enumerate(verdicts)]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def past(*verdicts: str) -> list[PastBoard]:
         (past("slower", "incomplete", "failed", "good"), 1),
         (past("undecided", "slower", "good", "undecided"), 2),
         (past("slower", "undecided", "undecided"), 2),
-        ([PastBoard("then", "lab2", "good", 7), PastBoard("then", BOARD.name, "good", None), *past("good")], 1),
+        ([PastBoard("lab2", "good", 7), PastBoard(BOARD.name, "good", None), *past("good")], 1),
     ],
 )
 def test_a_night_is_measured_by_the_last_good_one_else_by_an_undecided_one(
