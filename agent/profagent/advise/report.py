@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent.cli.provenance import SIMULATED_MARK
 from profagent.cli.running import terminal_columns
 from profagent.cli.table import UNKNOWN, Cell, Column, counted, fitted_lines
 from profagent.formats.records import US_PER_MS
@@ -73,7 +74,7 @@ def vendor_document(advice: Advice) -> dict[str, Any]:
 
 def advice_lines(advice: Advice, language: Language) -> Iterator[str]:
     """The findings for people, then what was not found and what cannot be told."""
-    mark = "  *** simulated: these figures are invented ***" if advice.is_simulated else ""
+    mark = SIMULATED_MARK if advice.is_simulated else ""
     yield f"session {advice.session}: {counted(len(advice.findings), 'finding')}{mark}"
     for number, each in enumerate(advice.findings, 1):
         yield ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
-from profagent.cli.table import UNKNOWN, printable, time_text
+from profagent.cli.table import UNKNOWN, counted, printable, time_text
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
 from profagent.ingest.decoder import is_job
@@ -135,8 +135,7 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
 def not_final_lines(not_final: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Inferences of a JOB that are in no figure, and why."""
     for each in not_final:
-        plural = "" if each["inferences"] == 1 else "s"
-        yield f"not final: {each['inferences']:,} inference{plural} ({each['figures']}): {each['why']}"
+        yield f"not final: {counted(each['inferences'], 'inference')} ({each['figures']}): {each['why']}"
 
 
 def likely_counters(provenance: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -210,9 +209,4 @@ def not_copied_text(left: int | None, job: str) -> str:
     """How many inferences of a JOB were left behind; None: not known."""
     if not is_job(job):
         return f"a part of {job} not copied"
-    return f"{'some inferences' if left is None else inferences_text(left)} of {job} not copied"
-
-
-def inferences_text(count: int) -> str:
-    """So many inferences."""
-    return "1 inference" if count == 1 else f"{count:,} inferences"
+    return f"{'some inferences' if left is None else counted(left, 'inference')} of {job} not copied"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from profagent.cli.table import markdown, printable
+from profagent.cli.table import counted, markdown, printable
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class Outcome:
     def lines(self) -> Iterator[str]:
         """Its session, what it was compared with, and what went wrong."""
         session = "no session" if self.session is None else f"session {self.session}"
-        yield f"{session}, {self.attempts} attempt{'' if self.attempts == 1 else 's'}, {self.seconds:.0f} s"
+        yield f"{session}, {counted(self.attempts, 'attempt')}, {self.seconds:.0f} s"
         yield from self.problems
         if self.verdict is Verdict.UNDECIDED and not self.compared:
             yield "nothing to compare with: no good night before, and no baseline"

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.progress import BYTES, JobsProgress, Progress, progress
-from profagent.cli.provenance import inferences_text, keeping_line, not_copied_text
+from profagent.cli.provenance import keeping_line, not_copied_text
+from profagent.cli.table import counted
 from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
 from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
@@ -295,7 +296,7 @@ class BoardRecord:
                 least = "" if held.is_all else "more than "
                 size = f"{held.bytes / BYTES_PER_MB:,.1f} MB"
                 # Of other sources nobody counts what it holds.
-                amount = f"{least}{inferences_text(held.inferences)} ({size})" if is_job_name(job) else size
+                amount = f"{least}{counted(held.inferences, 'inference')} ({size})" if is_job_name(job) else size
                 self._tell(f"{job} holds {amount} already: copying that first. --from-now leaves it out")
                 await self._tell_time(job, held.bytes)
 

@@ -228,7 +228,7 @@ def since_us(text: str) -> int:
 def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
     nights, unit = board.nights, board.nights[-1].unit
     is_simulated = any("simulated" in each.facts for each in nights)
-    mark = "  *** simulated: these figures are invented ***" if is_simulated else ""
+    mark = SIMULATED_MARK if is_simulated else ""
     yield printable(f"{board.hostname or board.board}: median of {what}{mark}")
     medians = [night.median if night.unit == unit else None for night in nights]
     mads = [night.mad if night.unit == unit else None for night in nights]

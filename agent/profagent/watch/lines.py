@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
-from profagent.cli.table import UNKNOWN, printable, time_text
+from profagent.cli.table import UNKNOWN, counted, printable, time_text
 from profagent.formats.countermap import bound_mark
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import model_text
@@ -66,7 +66,7 @@ def _board(event: Event) -> str:
         parts.append(f"{printable(ops['source'])} {rate} ops/s")
     parts += [f"{_short(printable(span['name']))} {_ms(span['mean_us'])}" for span in event["spans"][:SHOWN_SPANS]]
     if count := event["mark_count"]:
-        parts.append(f"{count:,} mark{'s' * (count != 1)}")
+        parts.append(counted(count, "mark"))
     return "  ".join([_clock(event["time_us"]), "board", *parts])
 
 
