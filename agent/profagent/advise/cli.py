@@ -45,7 +45,7 @@ def advice_options(function: F) -> F:
         "--rules",
         "folders",
         multiple=True,
-        type=click.Path(file_okay=False, path_type=Path),
+        type=options.FOLDER,
         metavar="DIR",
         help="Rules of your own, beside WORKSPACE/rules; may be repeated.",
     )
@@ -70,7 +70,7 @@ def advice_options(function: F) -> F:
 @click.option(
     "-o",
     "output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     metavar="DIR",
     help=f"Write {VENDOR_FILE}, named as the vendor's tools do, into this folder; its form is unverified.",
 )

@@ -68,7 +68,7 @@ def via(function: F) -> F:
     )
     @click.option(
         "--bundle",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=options.FILE_THERE,
         metavar="FILE",
         help="With --root: a file of `profagent bundle`, for a board without Python.",
     )

@@ -266,13 +266,13 @@ SHOWN_RIVALS = 3
 
 
 @click.command("calibrate")
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB…", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB…", type=options.FOLDER)
 @click.option(
     "--vendor-summary",
     "tables",
     multiple=True,
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     metavar="CSV",
     help="The vendor's op_summary of one of these JOBs; may be repeated.",
 )

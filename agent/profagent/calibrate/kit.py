@@ -28,7 +28,7 @@ from profagent.calibrate.vendor_table import (
     said_inference,
     table_cells,
 )
-from profagent.cli.options import OUTPUT_FILE
+from profagent.cli.options import FILE, FOLDER, OUTPUT_FILE
 from profagent.cli.table import Column, printable, table_lines
 from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.files import write_atomically
@@ -316,20 +316,13 @@ def _remarks(tables: Sequence[Path], files: Mapping[str, bytes], left_out: Mappi
 
 
 @click.command("kit")
-@click.argument("job", metavar="JOB", type=click.Path(file_okay=False, path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=OUTPUT_FILE,
-    metavar="FILE",
-    help="A .tar.gz to write.",
-)
+@click.argument("job", metavar="JOB", type=FOLDER)
+@click.option("-o", "--output", required=True, type=OUTPUT_FILE, metavar="FILE", help="A .tar.gz to write.")
 @click.option(
     "--vendor-summary",
     "tables",
     multiple=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="CSV",
     help="The vendor's op_summary of this JOB; may be repeated.",
 )

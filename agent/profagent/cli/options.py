@@ -25,6 +25,9 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 US_PER_HOUR = 3_600_000_000
+FOLDER, FILE = click.Path(file_okay=False, path_type=Path), click.Path(dir_okay=False, path_type=Path)
+FOLDER_THERE = click.Path(exists=True, file_okay=False, path_type=Path)
+FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
 # Where a result goes. A link that somebody names is followed, one that lies in a folder of results never.
 OUTPUT_FILE = click.Path(dir_okay=False, resolve_path=True, path_type=Path)
 
@@ -86,13 +89,13 @@ target = click.argument("target", metavar="SESSION|JOB", shell_complete=complete
 job = click.option("--job", metavar="NAME", help="Only this JOB of the session.", shell_complete=completed("jobs"))
 acl_json = click.option(
     "--acl-json",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="The acl.json of the JOB's program; its interval says which samples were due.",
 )
 workspace = click.option(
     "--workspace",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     help="Where captures are kept ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
 )
@@ -123,10 +126,7 @@ def access(function: F) -> F:
     """`--keys DIR` and `--insecure`, which the command is given as one `access`."""
 
     @click.option(
-        "--keys",
-        type=click.Path(file_okay=False, path_type=Path),
-        metavar="DIR",
-        help="The folder of keys; ~/.config/profagent/keys unless given.",
+        "--keys", type=FOLDER, metavar="DIR", help="The folder of keys; ~/.config/profagent/keys unless given."
     )
     @click.option("--insecure", is_flag=True, help="Plain text, without any check of who answers.")
     @functools.wraps(function)
@@ -145,10 +145,7 @@ def counter_map(function: F) -> F:
     """`--counter-map FILE`, else the maps of ~/.config/profagent/counter-maps; the command is given them as `maps`."""
 
     @click.option(
-        "--counter-map",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="A counter map: which word of a record is which PMU counter.",
+        "--counter-map", type=FILE, metavar="FILE", help="A counter map: which word of a record is which PMU counter."
     )
     @functools.wraps(function)
     def with_maps(*args: Any, counter_map: Path | None, **others: Any) -> Any:
@@ -197,7 +194,7 @@ def job_directory(*, required: bool = True) -> Callable[[F], F]:
         "--collection-dir",
         "directory",
         required=required,
-        type=click.Path(file_okay=False, path_type=Path),
+        type=FOLDER,
         metavar="JOB",
         help="The JOB… directory, which holds data/ and info.json.0.",
     )

@@ -69,7 +69,7 @@ def plain_name(text: str) -> str:
 @click.option("-m", "--main", required=True, metavar="MAIN", help="The program: relative to the project, or absolute.")
 @click.option(
     "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     metavar="INI",
     help="The vendor's [ssh_config] with ip, username, pwd, port; better is --board, and a key.",
 )
@@ -81,7 +81,7 @@ def plain_name(text: str) -> str:
 )
 @click.option(
     "--project",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     metavar="DIR",
     help="What is brought to the board; this directory unless MAIN is absolute, and then nothing.",
 )
@@ -89,7 +89,7 @@ def plain_name(text: str) -> str:
 @profiler_options(with_defaults=True)
 @click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     default=Path("profiling"),
     show_default=True,
     metavar="DIR",
@@ -101,7 +101,7 @@ def plain_name(text: str) -> str:
 @click.option("--remote-dir", metavar="DIR", help="The project's directory on the board; below ~/profagent.")
 @click.option(
     "--bundle",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=options.FILE_THERE,
     metavar="FILE",
     help="A file of `profagent bundle`, for a board without Python.",
 )

@@ -45,19 +45,19 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 )
 @click.option(
     "--bundle",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=options.FILE_THERE,
     metavar="FILE",
     help="A file of `profagent bundle`, for a board without Python.",
 )
 @click.option(
     "--wheelhouse",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=options.FOLDER_THERE,
     metavar="DIR",
     help="Wheels of grpcio and protobuf; else pip fetches them.",
 )
 @click.option(
     "--keys",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     metavar="DIR",
     help="The folder of keys; ~/.config/profagent/keys unless given.",
 )

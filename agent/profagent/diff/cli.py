@@ -63,12 +63,7 @@ BASELINE = "baseline:"
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
 @options.as_json
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown, for a pull request.")
-@click.option(
-    "--junit",
-    type=options.OUTPUT_FILE,
-    metavar="FILE",
-    help="Write JUnit XML to this file.",
-)
+@click.option("--junit", type=options.OUTPUT_FILE, metavar="FILE", help="Write JUnit XML to this file.")
 @options.wide
 @asynchronous
 async def command(  # noqa: PLR0913 - one parameter an option

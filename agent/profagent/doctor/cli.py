@@ -49,7 +49,7 @@ _MEANING = {Mark.GOOD: "ok", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
 
 
 @click.command("doctor")
-@click.argument("job", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("job", required=False, type=options.FOLDER_THERE)
 @click.option(
     "--board",
     metavar="BOARD",

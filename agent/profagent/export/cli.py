@@ -283,7 +283,7 @@ def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> N
 @command.command("parquet")
 @click.argument("targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=options.completed("targets"))
 @options.workspace
-@click.option("--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="In place of parquet/.")
+@click.option("--output", type=options.FOLDER, metavar="DIR", help="In place of parquet/.")
 @options.counter_map
 @options.as_json
 @asynchronous

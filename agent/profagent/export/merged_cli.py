@@ -44,12 +44,7 @@ def _merging(name: str) -> Callable[[F], F]:
             "--from", "from_text", metavar="TIME", help="From then on: s since 1970, or as 2026-11-23T14:00:00 (UTC)."
         ),
         click.option("--to", "to_text", metavar="TIME", help="Until then, by the board's clock as well."),
-        click.option(
-            "--output",
-            type=options.OUTPUT_FILE,
-            metavar="FILE",
-            help=f"In place of trace/{name}.",
-        ),
+        click.option("--output", type=options.OUTPUT_FILE, metavar="FILE", help=f"In place of trace/{name}."),
         options.counter_map,
         options.as_json,
         options.quiet,

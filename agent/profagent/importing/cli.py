@@ -41,7 +41,7 @@ SESSION = 1
 @options.job_directory(required=False)
 @click.option(
     "--workspace",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     metavar="DIR",
     help="Where sessions go; with -dir the JOB's own database unless given, with PATH $PROFAGENT_WORKSPACE, else"
     " ~/.local/share/profagent.",

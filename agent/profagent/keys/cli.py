@@ -19,10 +19,7 @@ MOST_DAYS = 20 * 365
 
 
 keys_folder = click.option(
-    "--keys",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="The folder of keys; ~/.config/profagent/keys unless given.",
+    "--keys", type=options.FOLDER, metavar="DIR", help="The folder of keys; ~/.config/profagent/keys unless given."
 )
 days = click.option(
     "--days",

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from profagent.cli.options import OUTPUT_FILE, age_us, duration_s, size_bytes
+from profagent.cli.options import FILE, OUTPUT_FILE, age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.cli.table import printable
@@ -106,13 +106,7 @@ def _quoted(text: str) -> str:
 DEFAULT_CONFIG = Path("nightly.toml")
 
 
-config_option = click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    metavar="FILE",
-)
+config_option = click.option("--config", type=FILE, default=DEFAULT_CONFIG, show_default=True, metavar="FILE")
 
 
 @click.group("nightly")

@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 @asynchronous
 @advice_options
 @click.option("--against", metavar="BASE", help="Compare with this run: a session, a JOB, baseline:NAME, as `diff`.")
-@click.option(
-    "-o",
-    "output",
-    required=True,
-    type=OUTPUT_FILE,
-    metavar="FILE",
-    help="The HTML file that is written.",
-)
+@click.option("-o", "output", required=True, type=OUTPUT_FILE, metavar="FILE", help="The HTML file that is written.")
 async def command(*, target: Target, rules: list[Rule], language: Language, against: str | None, output: Path) -> None:
     """Write one HTML file that opens anywhere, offline: the verdict, the timeline, layers, losses, a table.
 

@@ -179,9 +179,6 @@ def _tried(tree: DaemonTree, scratch: Path) -> float:
     return taken_s
 
 
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-
-
 @click.command("bundle")
 @click.option(
     "--arch", "machine", type=click.Choice(sorted(MACHINES.values())), required=True, help="The board's `uname -m`."
@@ -194,10 +191,15 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     help="A standalone CPython, or a directory of Debian's packages unpacked; fetched from the internet unless given.",
 )
 @click.option("-o", "output", type=options.OUTPUT_FILE, required=True, metavar="FILE.tar.gz", help="Made.")
-@click.option("--wheelhouse", type=FOLDER, metavar="DIR", help="Wheels of grpcio and protobuf; else pip fetches them.")
+@click.option(
+    "--wheelhouse",
+    type=options.FOLDER_THERE,
+    metavar="DIR",
+    help="Wheels of grpcio and protobuf; else pip fetches them.",
+)
 @click.option(
     "--libraries",
-    type=FOLDER,
+    type=options.FOLDER_THERE,
     metavar="DIR",
     help="Debian's libc6, libgcc-s1, libstdc++6, zlib1g unpacked: what a standalone CPython lacks.",
 )
