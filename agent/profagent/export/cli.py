@@ -33,12 +33,12 @@ from profagent.cli.table import (
     toned,
 )
 from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
-from profagent.export.merged_cli import perfetto, speedscope, trace
+from profagent.export.merged_cli import perfetto, speedscope, target_of, trace
 from profagent.export.parquet import export_parquet
 from profagent.export.sqlite_file import export_sqlite
 from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.formats.records import shown_mhz
-from profagent.importing.job_folder import choice_options, named_target, target_options, tell_unrecorded, write_log
+from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
 from profagent.store.database import FILE_NAME, event_counts, reading
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
 from profagent.store.selection import Choice, Selection
@@ -299,7 +299,7 @@ async def parquet(
     """
     documents = []
     for text in targets:
-        target = await _target(text, workspace, maps)
+        target = await target_of(text, workspace, maps)
         written = await export_parquet(target.database, output or target.output("parquet"), target.session)
         rows = sum(written.rows.values())
         line = f"session {written.metadata['session']}: {rows:,} rows of {len(written.rows)} views in {written.folder}"
@@ -330,7 +330,7 @@ async def sqlite(*, target: str, workspace: Path | None, output: Path | None, ma
     Example: profagent export sqlite 3
     Example: profagent export sqlite 3 --output /media/usb/profagent.db
     """
-    found = await _target(target, workspace, maps)
+    found = await target_of(target, workspace, maps)
     # A JOB's own database is in its sqlite/.
     file = output or found.output("exports" if found.session is None else "sqlite") / FILE_NAME
     metadata = await export_sqlite(found.database, file, found.session)
@@ -338,7 +338,3 @@ async def sqlite(*, target: str, workspace: Path | None, output: Path | None, ma
         click.echo(msgspec.json.encode({"file": str(file), "metadata": metadata}))
     else:
         click.echo(f"session {metadata['session']}: {file}")
-
-
-async def _target(text: str, workspace: Path | None, maps: CounterMaps) -> Target:
-    return await named_target(text, None, workspace if text.isdecimal() else None, maps)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from profagent.export.merged import Merged, Writer
     from profagent.export.tracks import Tracks
+    from profagent.importing.job_folder import Target
     from profagent.store.counter_maps import CounterMaps
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -124,7 +125,7 @@ async def _merged(  # noqa: PLR0913 - one parameter an option
     """What was asked for, in a file of that name unless another is named."""
     if last is not None and (from_text or to_text):
         raise UsageError("--last does not go with --from and --to", hint="leave one of them out")
-    found = [await named_target(target, None, _workspace_of(target, workspace), maps) for target in targets]
+    found = [await target_of(target, workspace, maps) for target in targets]
     wanted = Wanted(last, _time_us(from_text), _time_us(to_text))
     operands = [Operand(target.database, target.session) for target in found]
     if len({*operands}) < len(operands):
@@ -149,8 +150,9 @@ def _tell(merged: Merged, which: str, *, as_json: bool, on: str = "ui.perfetto.d
     click.echo(f"{merged.events:,} events; drop {which} on {on}")
 
 
-def _workspace_of(target: str, workspace: Path | None) -> Path | None:
-    return workspace if target.isdecimal() else None
+async def target_of(text: str, workspace: Path | None, maps: CounterMaps) -> Target:
+    """What one of several words names: the workspace is that of the sessions among them."""
+    return await named_target(text, None, workspace if text.isdecimal() else None, maps)
 
 
 def _time_us(text: str | None) -> int | None:
