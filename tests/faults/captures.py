@@ -12,7 +12,7 @@ from pathlib import Path
 
 from profagent.keys.keys import Keys
 from tests.faults.proxy import FaultProxy, Way
-from tests.integration.board import content, eventually, running
+from tests.integration.board import content, eventually, mirrored, running
 from tests.integration.host import Ended, Host, started
 from tests.integration.rows import Rows, imported_rows, link_ledger, rows_of
 
@@ -63,8 +63,7 @@ class Captured:
         if self.failure is not None:
             raise AssertionError(self.ended.err) from self.failure
         assert self.ended.code == 0, self.ended.err
-        (mirrored,) = self.workspace.glob("mirror/*/JOB*")
-        assert content(mirrored) == content(self.job)
+        assert mirrored(self.workspace) == content(self.job)
         assert rows_of(self.workspace / "profagent.db", self.job.name) == self.imported
         assert self.ledger == []
 

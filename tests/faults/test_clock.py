@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.daemon.daemon_process import Daemon, environment, serving
 from tests.faults.captures import Link, recording
 from tests.faults.proxy import Ending, Way
-from tests.integration.board import content, eventually
+from tests.integration.board import content, eventually, mirrored
 from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 
 DAY_US = 86_400_000_000
@@ -64,8 +64,7 @@ def test_the_boards_wall_clock_is_set_back_a_day_and_forward_a_year(tmp_path: Pa
             npu.stop()
             ended = link.host.ended()
     assert ended.code == 0, ended.err
-    (mirrored,) = workspace.glob("mirror/*/JOB*")
-    assert content(mirrored) == content(job)
+    assert mirrored(workspace) == content(job)
     rows = rows_of(database, job.name)
     assert rows == imported_rows(job, tmp_path / "imported")
     assert link_ledger(database, job.name) == []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.board import SAMPLES, GrowingJob, content, eventually, running, simulated
+from tests.integration.board import SAMPLES, GrowingJob, content, eventually, mirrored, running, simulated
 from tests.integration.host import Host, started
 from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 
@@ -81,8 +81,7 @@ class Recording:
         return caught_up == [(1,)] and query(self.database, incomplete, job) == []
 
     def _mirror(self, job: str) -> dict[bytes, bytes]:
-        found = list(self._workspace.glob(f"mirror/*/{job}"))
-        return content(found[0]) if found else {}
+        return mirrored(self._workspace, job)
 
 
 @contextmanager

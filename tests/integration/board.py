@@ -15,7 +15,7 @@ from tests.daemon import daemon_process
 from tests.daemon.daemon_process import content, job_name
 from tests.daemon.simulated_job import write_job
 
-__all__ = ["SAMPLES", "content", "eventually", "job_name", "running", "sample", "simulated", "write_done"]
+__all__ = ["SAMPLES", "content", "eventually", "job_name", "mirrored", "running", "sample", "simulated", "write_done"]
 
 _JOBS = Path(__file__).parents[1] / "data" / "jobs"
 SAMPLES = {job.parent.name if job.parent != _JOBS else "small": job for job in sorted(_JOBS.rglob("JOB" + "?" * 29))}
@@ -73,6 +73,13 @@ def write_done(data: Path, file_len: int | None = None, *, start_us: int = 0) ->
     size = data.stat().st_size if file_len is None else file_len
     text = f"file_len:{size}\nstart_time:{start_us}\nend_time:{start_us + 900}\ncache_hit:3\ncache_mis:1\n"
     Path(f"{data}.done").write_text(text, "ascii")
+
+
+def mirrored(workspace: Path, job: str = "JOB*") -> dict[bytes, bytes]:
+    """The files that a workspace's mirror has of a JOB, or of its only one."""
+    found = list(workspace.glob(f"mirror/*/{job}"))
+    assert len(found) < 2, f"several mirrors: {found}"
+    return content(found[0]) if found else {}
 
 
 def eventually(holds: Callable[[], bool], timeout_s: float = 60.0) -> bool:

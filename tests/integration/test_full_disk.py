@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.board import content, eventually, running, simulated
+from tests.integration.board import content, eventually, mirrored, running, simulated
 from tests.integration.host import Host, started
 from tests.integration.rows import imported_rows, query, rows_of
 
@@ -69,8 +69,7 @@ def test_a_full_disk_pauses_a_capture_until_there_is_room(disk: Path, job: Path,
     assert (ended.code, "Traceback" in ended.err) == (0, False)
     # One that is filled again says so again.
     assert ended.err.count(PAUSED) == ended.err.count("there is room again")
-    (mirror,) = workspace.glob("mirror/*/JOB*")
-    assert content(mirror) == content(job)
+    assert mirrored(workspace) == content(job)
     database = workspace / "profagent.db"
     assert query(database, "PRAGMA integrity_check") == [("ok",)]
     assert rows_of(database, job.name) == imported_rows(job, tmp_path)
@@ -100,8 +99,7 @@ def test_a_capture_that_is_stopped_while_it_pauses_ends_with_a_clear_error_and_i
         (disk / "rest").unlink()
         with recording(board.address, workspace) as host:
             assert host.ended().code == 0
-    (mirror,) = workspace.glob("mirror/*/JOB*")
-    assert content(mirror) == content(job)
+    assert mirrored(workspace) == content(job)
     database = workspace / "profagent.db"
     assert rows_of(database, job.name) == imported_rows(job, tmp_path)
     assert query(database, "SELECT count(*) FROM session") == [(1,)]

@@ -15,6 +15,7 @@ from tests.integration.board import (
     batched_network,
     content,
     eventually,
+    mirrored,
     running,
     simulated,
     write_done,
@@ -36,8 +37,7 @@ class Follower:
 
     def mirror(self, job: str) -> dict[bytes, bytes]:
         """The mirrored files of a JOB."""
-        found = list(self._workspace.glob(f"mirror/*/{job}"))
-        return content(found[0]) if found else {}
+        return mirrored(self._workspace, job)
 
     def holds(self, job: GrowingJob) -> bool:
         """Wait until the mirror is what the board has now."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from profagent.formats.names import parse_log_name
-from tests.integration.board import GrowingJob, content, eventually, running, simulated
+from tests.integration.board import GrowingJob, content, eventually, mirrored, running, simulated
 from tests.integration.host import profagent, recorded, started
 from tests.integration.rows import Rows, imported_rows, link_ledger, query, rows_of
 
@@ -31,11 +31,6 @@ def only(rows: Rows, kept: Callable[[int], bool]) -> Rows:
         return name is None or name.current_pic_count is None or kept(name.current_pic_count)
 
     return {view: [row for row in found if is_kept(view, row)] for view, found in rows.items()}
-
-
-def mirrored(workspace: Path, job: str) -> dict[bytes, bytes]:
-    (directory,) = (workspace / "mirror").glob(f"*/{job}")
-    return content(directory)
 
 
 @pytest.mark.parametrize(

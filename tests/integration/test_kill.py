@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.board import GrowingJob, content, eventually, running, simulated
+from tests.integration.board import GrowingJob, content, eventually, mirrored, running, simulated
 from tests.integration.host import profagent, started
 from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 
@@ -48,8 +48,7 @@ def _is_followed(workspace: Path) -> bool:
 def _check(root: Path, workspace: Path, inferences: float) -> None:
     """One JOB, the same on the board, in the mirror and in the rows; and enough of it to mean something."""
     (job,) = root.iterdir()
-    (mirrored,) = workspace.glob("mirror/*/JOB*")
-    assert content(mirrored) == content(job)
+    assert mirrored(workspace) == content(job)
     rows = rows_of(workspace / "profagent.db", job.name)
     assert rows == imported_rows(job, workspace / "imported")
     assert len(rows["inferences"]) > inferences
@@ -106,17 +105,17 @@ def test_a_file_made_anew_whose_notice_died_with_the_process_is_told_after_the_r
     with running("--root", root, "--quiet-after", "1") as board:
         arguments = ("--board", board.address, "--workspace", workspace, "--backlog", "--until-finished", "--json")
         assert profagent("record", *arguments).code == 0
-        (mirrored,) = workspace.glob(f"mirror/*/{job.name}")
-        aside = workspace / "superseded" / mirrored.parent.name / job.name / "data" / f"{log.name}.1"
+        (mirror,) = workspace.glob(f"mirror/*/{job.name}")
+        aside = workspace / "superseded" / mirror.parent.name / job.name / "data" / f"{log.name}.1"
         aside.parent.mkdir(parents=True)
-        (mirrored / "data" / log.name).rename(aside)
+        (mirror / "data" / log.name).rename(aside)
         whole = log.read_bytes()
         log.unlink()
         log.write_bytes(whole[256:] + whole[:256])
-        (mirrored / "data" / log.name).write_bytes(log.read_bytes()[:300])
+        (mirror / "data" / log.name).write_bytes(log.read_bytes()[:300])
         ended = profagent("record", *arguments)
     assert ended.code == 0, ended.err
-    assert content(mirrored) == content(job)
+    assert mirrored(workspace) == content(job)
     assert rows_of(workspace / "profagent.db", job.name) == imported_rows(job, tmp_path / "imported")
     assert ("data/" + log.name, "note", "different") in link_ledger(workspace / "profagent.db", job.name)
     assert aside.read_bytes() == whole

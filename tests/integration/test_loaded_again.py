@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.board import content, eventually, running, simulated
+from tests.integration.board import content, eventually, mirrored, running, simulated
 from tests.integration.host import Ended, Host, profagent, started
 from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 
@@ -75,19 +75,8 @@ class Desk:
         """Wait until it has heard that the JOB is over and that all of it came."""
         return eventually(lambda: query(self.database, "SELECT state, caught_up FROM job") == [("finished", 1)])
 
-    def mirror(self, job: str) -> dict[bytes, bytes]:
-        """What is mirrored."""
-        found = list(self.workspace.glob(f"mirror/*/{job}"))
-        return content(found[0]) if found else {}
-
     def _arguments(self, address: str) -> tuple[str | Path, ...]:
         return ("--board", address, "--workspace", self.workspace, "--consumer", self._consumer)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "root").mkdir()
-    return tmp_path / "root"
 
 
 @pytest.fixture
@@ -109,7 +98,7 @@ def _check(program: Program, desk: Desk, tmp_path: Path) -> None:
     job = program.whole
     told = link_ledger(desk.database, job.name)
     assert {(path, grade) for path, grade, _ in told} == {(path, "note") for path in program.logs}
-    mirror = desk.mirror(job.name)
+    mirror = mirrored(desk.workspace, job.name)
     for path in program.logs:
         (first,) = desk.workspace.glob(f"superseded/*/{job.name}/{path}.1")
         assert first.read_bytes() + mirror[os.fsencode(path)] == (job / path).read_bytes()

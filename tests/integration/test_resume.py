@@ -12,7 +12,7 @@ import pytest
 
 from tests.daemon.daemon_process import environment, serving
 from tests.fakes.ports import own_port
-from tests.integration.board import GrowingJob, content, eventually, running, simulated
+from tests.integration.board import GrowingJob, content, eventually, mirrored, running, simulated
 from tests.integration.host import profagent, started
 from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 
@@ -48,8 +48,7 @@ class Resumed:
         return eventually(lambda: self.mirror() == self.job.content and query(self.database, COMMITTED) == [(2,)])
 
     def mirror(self) -> dict[bytes, bytes]:
-        found = list(self.workspace.glob(f"mirror/*/{self.job.directory.name}"))
-        return content(found[0]) if found else {}
+        return mirrored(self.workspace, self.job.directory.name)
 
     def check(self) -> None:
         """Mirror and rows are those of the board's files."""

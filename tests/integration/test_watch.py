@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.encoders import api_record
-from tests.integration.board import SAMPLES, GrowingJob, content, eventually, running
+from tests.integration.board import SAMPLES, GrowingJob, eventually, mirrored, running
 from tests.integration.host import COMMAND, ENVIRONMENT, is_event, profagent, started
 from tests.integration.rows import query
 
@@ -216,7 +216,7 @@ def test_save_keeps_a_session_whole_and_shows_from_now_on(root: Path, tmp_path: 
             host.out.until(is_event("job"))
             new = program.infer()
             host.out.until(is_event("inference"))
-            assert eventually(lambda: _mirrored(workspace) == program.job.content)
+            assert eventually(lambda: mirrored(workspace) == program.job.content)
             summary = json.loads(host.interrupt().out.splitlines()[-1])
             assert [event["current_pic_count"] for event in host.events("inference")] == [new]
         assert summary["inferences"] == 1
@@ -237,11 +237,6 @@ def test_save_keeps_a_session_whole_and_shows_from_now_on(root: Path, tmp_path: 
     )
     assert event["total_us"] - event["aicpu_us"] == pytest.approx(layers_us, abs=0.001)
     assert event["slowest"][0]["layer_name"] is not None
-
-
-def _mirrored(workspace: Path) -> dict[bytes, bytes]:
-    found = list(workspace.glob("mirror/*/JOB*"))
-    return content(found[0]) if found else {}
 
 
 def test_a_closed_pipe_ends_it_quietly(simulating: Daemon) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.faults.proxy import Ending, FaultProxy, Way
-from tests.integration.board import content, eventually, running
+from tests.integration.board import content, eventually, mirrored, running
 from tests.integration.host import Host, started
 from tests.integration.rows import VIEWS, imported_rows, link_ledger, query, rows_of
 from tests.soak.measures import MIB, SHORTEST_SPAN_S, Sample, sampled, trend, usual_descriptors
@@ -175,7 +175,7 @@ class Soak:
         database, name = workspace / "profagent.db", collection.name
         state = "SELECT count(*) FROM job WHERE name = ? AND state = 'finished'"
         if eventually(lambda: query(database, state, name) == [(1,)], 120.0) and eventually(
-            lambda: _mirrored(workspace, name) == content(collection), 60.0
+            lambda: mirrored(workspace, name) == content(collection), 60.0
         ):
             return True
         self._failures.append(f"{name}: the mirror in {workspace.name} is not the board's")
@@ -208,11 +208,6 @@ class Soak:
                 self._failures.append(line)
         for failure in self._failures:
             print(f"FAILED: {failure}")
-
-
-def _mirrored(workspace: Path, job: str) -> dict[bytes, bytes]:
-    found = list(workspace.glob(f"mirror/*/{job}"))
-    return content(found[0]) if found else {}
 
 
 def main() -> int:
