@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from profagent.errors import UnsupportedBoardError
 from profagent.importing.importing import import_job
 from tests.encoders import aicore_record, api_record, done_text
 from tests.fakes.dumps import check, write_files
@@ -177,14 +176,6 @@ def test_an_info_json_without_a_frequency_leaves_durations_unknown(tmp_path: Pat
         assert connection.execute("SELECT ticks, duration_us, start_us FROM op_records").fetchall() == [
             (100, None, None)
         ]
-
-
-def test_a_job_of_another_soc_is_refused(tmp_path: Path) -> None:
-    text = b'{"DeviceInfo": [{"magic_num": "6A6A", "aic_frequency": "594"}]}'
-    with pytest.raises(UnsupportedBoardError) as caught:
-        imported(tmp_path, {"info.json.0": text, "data/aicore.0.1.1": ONE})
-    assert caught.value.exit_code == 2
-    assert not (tmp_path / JOB / "sqlite" / "profagent.db").exists()
 
 
 def test_names_that_are_not_utf_8_are_imported(tmp_path: Path) -> None:

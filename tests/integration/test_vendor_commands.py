@@ -156,6 +156,7 @@ def test_a_job_of_another_soc_is_refused(verb: tuple[str, ...], tmp_path: Path) 
     job = sample(tmp_path, "small")
     (job / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')
     _refused(profagent(*verb, "-dir", job), "Hi3519DV500", "SS928")
+    assert not (job / "sqlite" / "profagent.db").exists()
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)

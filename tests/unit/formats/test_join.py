@@ -44,17 +44,6 @@ def test_a_dropped_record_shifts_no_name() -> None:
     assert join.layer_index(0, np.array([0, 3, 4], dtype="<u4"), 1, 1).tolist() == [0, 3, 4]
 
 
-def test_batch_layers_come_once_and_the_others_once_for_each_picture() -> None:
-    join = LayerJoin(table_of(0, 0, 0, 0, 0, batch_layers=[2]), [net_of(0, 5, batch_layers=1)])
-    expected = [0, 1, 0, 1, 2, 3, 4, 3, 4, 0, 1, 2, 3, 4]
-    assert joined(join, 15, batch_num=2, pictures=3) == [*expected, UNKNOWN_LAYER]
-
-
-def test_batches_chosen_at_run_time_have_their_own_sizes() -> None:
-    join = LayerJoin(table_of(0, 0, batch_layers=[1]), [net_of(0, 2, batch_layers=1)])
-    assert joined(join, 8, 9, 9, online=(3, 1)) == [0, 0, 0, 1, 0, 1, UNKNOWN_LAYER, UNKNOWN_LAYER]
-
-
 def test_layers_with_segment_ids_are_found_in_their_segment() -> None:
     join = LayerJoin(table_of(0, 0, 1, 2, 2), [net_of(0, 2), net_of(1, 1), net_of(2, 2)])
     assert joined(join, 3, net=0) == [0, 1, UNKNOWN_LAYER]

@@ -1,16 +1,15 @@
-"""What the runtime library itself wrote, row for row; records are read a second time by hand with struct."""
+"""What the runtime library itself wrote, file by file."""
 
 from __future__ import annotations
 
 import re
-import struct
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from profagent.formats.board_files import Done, parse_done
+from profagent.formats.board_files import parse_done
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, parse_log_name
@@ -24,9 +23,7 @@ from profagent.formats.records import (
 JOBS = Path(__file__).resolve().parents[2] / "data" / "jobs"
 LOGS = {path: path.relative_to(job) for job in JOBS.rglob("JOB*") for path in job.rglob("*") if path.is_file()}
 EARLY = next(JOBS.glob("JOBTYRY*"))
-API, JSON, RELOAD, MISC, EDGE = (
-    next((JOBS / f"runtime-{kind}").glob("JOB*")) for kind in ("api", "json", "reload", "misc", "edge")
-)
+API, JSON, EDGE = (next((JOBS / f"runtime-{kind}").glob("JOB*")) for kind in ("api", "json", "edge"))
 
 
 def name_of(path: Path) -> LogName:
@@ -41,23 +38,10 @@ def logs_of(kind: LogKind, *, done: bool = False) -> list[Path]:
     return [path for path in sorted(LOGS) if name_of(path).kind is kind and name_of(path).is_done == done]
 
 
-def rows_of(path: Path) -> list[tuple[int, int, int]]:
-    """Net, sequence and ticks of each aicore record."""
-    records = view_records(path.read_bytes(), AICORE_DTYPE)
-    return list(zip(records["net"].tolist(), records["sequence"].tolist(), records["ticks"].tolist(), strict=True))
-
-
 def net_and_sequence(path: Path) -> list[tuple[int, int]]:
     """Net and sequence of each aicore record."""
-    return [(net, sequence) for net, sequence, _ in rows_of(path)]
-
-
-def test_each_aicore_record_is_what_its_bytes_say() -> None:
-    for path in logs_of(LogKind.AICORE):
-        data = path.read_bytes()
-        words = [list(struct.unpack_from("<64I", data, at)) for at in range(0, len(data), 256)]
-        assert view_records(data, AICORE_DTYPE)["words"].tolist() == words
-        assert rows_of(path) == [(word[63], word[0], word[1]) for word in words]
+    records = view_records(path.read_bytes(), AICORE_DTYPE)
+    return list(zip(records["net"].tolist(), records["sequence"].tolist(), strict=True))
 
 
 def test_each_done_is_what_its_lines_say() -> None:
@@ -99,15 +83,6 @@ def test_records_of_several_nets_have_the_layers_of_their_segments(job: Path) ->
         aicpu = view_records((job / "data" / f"aicpu.0.{model}.3.0.1.1.{picture}").read_bytes(), AICPU_DTYPE)
         names = [table.runs[index].name for index in join.aicpu_layer_index(1, aicpu["sequence"])]
         assert names == ["net1_layer0", "net1_layer1"]
-
-
-def test_a_model_loaded_twice_has_two_inferences_in_one_file() -> None:
-    path = RELOAD / "data" / "aicore.0.demo_a.3.0.1.1.0"
-    assert rows_of(path) == [(0, 0, 10), (0, 1, 47), (0, 0, 20), (0, 1, 57), (0, 2, 94)]
-    records = view_records(path.read_bytes(), AICORE_DTYPE)
-    assert Splitter().feed(records["sequence"], records["net"]).load.tolist() == [0, 0, 1, 1, 1]
-    done = parse_done(path.with_name(path.name + ".done").read_bytes(), LogKind.AICORE, path.name)
-    assert done == Done(768, 0, 0, 0, 0)
 
 
 EDGE_LINE = re.compile(r"EDGE .*?(?P<file>aic(?:ore|pu)\S+) size=(?P<size>-?\d+) done: (?P<done>.*?) ?$")

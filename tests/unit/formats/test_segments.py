@@ -1,4 +1,4 @@
-"""Records of one file fall into segments and inferences, however they are fed."""
+"""Records of one file fall into segments and inferences."""
 
 from __future__ import annotations
 
@@ -24,17 +24,11 @@ def test_without_a_start_only_what_follows_a_known_end_is_placed() -> None:
 RELOADED = [(0, 0), (0, 1), (0, 0), (0, 1), (0, 2)]
 
 
-def split(records: Sequence[tuple[int, int]], *, part: int = 1000, last_start: int | None = None) -> list[list[int]]:
-    """Segments and loads of records given as (net, sequence), fed in parts of a size."""
-    splitter = Splitter(last_load_record=last_start)
-    segments: list[int] = []
-    loads: list[int] = []
-    for start in range(0, len(records), part):
-        nets, sequences = np.array(records[start : start + part], dtype="<u4").T
-        found = splitter.feed(sequences, nets)
-        segments += found.segment.tolist()
-        loads += found.load.tolist()
-    return [segments, loads]
+def split(records: Sequence[tuple[int, int]], *, last_start: int | None = None) -> list[list[int]]:
+    """Segments and loads of records given as (net, sequence)."""
+    nets, sequences = np.array(records, dtype="<u4").T
+    found = Splitter(last_load_record=last_start).feed(sequences, nets)
+    return [found.segment.tolist(), found.load.tolist()]
 
 
 def gaps(records: Sequence[tuple[int, int]]) -> list[tuple[int, int, bool]]:
@@ -60,15 +54,6 @@ def test_an_announced_start_begins_a_load_that_leaves_no_trace() -> None:
 def test_behind_the_announced_start_a_net_that_begins_again_is_a_loop() -> None:
     assert split(RELOADED, last_start=0) == [[0, 0, 1, 1, 1], [0, 0, 0, 0, 0]]
     assert split([(0, 0), (1, 0), (0, 0), (1, 0), (0, 0)], last_start=2) == [[0, 1, 2, 3, 4], [0, 0, 1, 1, 1]]
-
-
-@pytest.mark.parametrize("part", [1, 2, 3, 4])
-@pytest.mark.parametrize(
-    "records", [RELOADED, [(0, 0), (2, 0), (0, 0), (2, 0), (2, 1)], [(3, 9), (3, 9), (3, 8), (4, 8), (3, 0)]]
-)
-def test_records_fed_in_parts_fall_as_they_do_at_once(records: list[tuple[int, int]], part: int) -> None:
-    assert split(records, part=part) == split(records)
-    assert split(records, part=part, last_start=1) == split(records, last_start=1)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,6 @@ import pytest
 from profagent.errors import StoreError
 from profagent.importing import job_folder
 from profagent.importing.importing import import_job
-from profagent.importing.job_folder import job_database
-from profagentd.simulate.run import SimulationOptions
-from tests.daemon.simulated_job import write_job
 
 SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
 
@@ -31,24 +28,9 @@ def _rows(database: Path, sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def test_the_database_is_in_the_job_and_whole(job: Path) -> None:
-    imported = asyncio.run(import_job(job))
-    assert imported.database == job_database(job) == job / "sqlite" / "profagent.db"
-    assert imported.files == 10
-    assert _rows(imported.database, "SELECT count(*) FROM op_records") == [(11,)]
-    assert sorted(file.name for file in (job / "sqlite").iterdir()) == ["lock", "profagent.db"]
-
-
 def test_a_job_with_logs_without_end_is_quiet(job: Path) -> None:
     next((job / "data").glob("aicore*.done")).unlink()
     assert _rows(asyncio.run(import_job(job)).database, "SELECT state FROM job") == [("quiet",)]
-
-
-def test_a_simulated_job_brings_its_counter_map(tmp_path: Path) -> None:
-    job = write_job(tmp_path, SimulationOptions(layers=5), 1)
-    imported = asyncio.run(import_job(job))
-    assert imported.simulated
-    assert _rows(imported.database, "SELECT count(*) > 0 FROM op_records WHERE mac_busy > 0") == [(1,)]
 
 
 def test_an_import_that_fails_leaves_the_database_as_it_was(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise, permutations
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
-from profagent.errors import UnsupportedBoardError
 from profagent.ingest.changes import Change, Redecoded
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.mirror import JobMirror
 from profagent.store.counter_maps import simulated_map
 from tests.fakes.dumps import dump, files_of, imported
 from tests.fakes.job_copy import JOB, JobCopy
-from tests.fakes.small_job import BATCHED, CALLS, ON_CPU, PLAIN, RELOADED, SMALL_JOB, aicore_done
+from tests.fakes.small_job import BATCHED, ON_CPU, PLAIN, RELOADED, SMALL_JOB, aicore_done
 
 SAMPLES = Path(__file__).parents[2] / "data" / "jobs"
 EARLY = next(SAMPLES.glob("JOB*"))
@@ -56,23 +55,6 @@ def test_sample_jobs_sent_last_file_first_have_the_rows_of_an_import(
                 copy.complete(path)
         copy.end()
         assert dump(copy.database) == imported(tmp_path / job.name, files)
-
-
-@pytest.mark.parametrize(("size", "until"), [(1, 300), (31, None), (255, None), (257, None)])
-def test_logs_cut_at_odd_places_have_the_rows_of_an_import(tmp_path: Path, size: int, until: int | None) -> None:
-    """In pieces of so many bytes, the rest after `until` in one."""
-    files = of(RELOADED, CALLS, "data/m.0.")
-    with JobCopy(tmp_path / "copy") as copy:
-        for path, data in files.items():
-            if path not in (RELOADED, CALLS):
-                copy.send(path, data)
-                continue
-            cuts = [*range(0, until or len(data), size), len(data)]
-            for begin, end in pairwise(cuts):
-                copy.feed(path, data[begin:end])
-            copy.complete(path)
-        copy.end()
-        assert dump(copy.database) == imported(tmp_path / JOB, files)
 
 
 def test_data_tables_and_done_may_come_in_any_order(tmp_path: Path) -> None:
@@ -188,9 +170,3 @@ def test_the_mark_of_a_simulated_board_brings_its_counters_whenever_it_comes(tmp
 def test_a_small_file_of_which_only_the_beginning_was_read_is_malformed(copy: JobCopy) -> None:
     copy.apply(copy.decoder.snapshot("data/m.0.layer.info", 1, b"", b"d", size=5 << 20))
     assert copy.query("SELECT log, reason FROM ledger") == [("data/m.0.layer.info", "malformed")]
-
-
-def test_another_soc_is_refused(copy: JobCopy) -> None:
-    data = b'{"DeviceInfo": [{"magic_num": "6A6A", "aic_frequency": "594"}]}'
-    with pytest.raises(UnsupportedBoardError, match="Hi3519DV500"):
-        copy.send("info.json.0", data)
