@@ -21,7 +21,6 @@ from profagentd.examine import ACL_BYTES, KEEP_S, Examiner
 from tests.daemon.board_files import UMAP_SAMPLE, add_process, make_board, write
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import Daemon, environment, make_job, serving
-from tests.fakes.hung_mount import hung_mount
 from tests.fakes.spooled import METRICS
 
 PATIENCE_S = 60.0
@@ -130,21 +129,6 @@ def test_acl_json_comes_from_where_the_daemon_is_told(board: Path, tmp_path: Pat
     assert set(found) == {"one.json", "two.json"}
     assert found["one.json"].output == wire.OUTPUT_STATE_MISSING
     assert (len(found["two.json"].data), found["two.json"].size) == (ACL_BYTES, ACL_BYTES + 5)
-
-
-def test_a_root_that_hangs_is_told_and_the_rest_is_there(board: Path, tmp_path: Path) -> None:
-    make_job(tmp_path / "output")
-    with (
-        hung_mount(tmp_path / "hung") as hung,
-        served(board, tmp_path / "output", "--root", hung) as daemon,
-        grpc.insecure_channel(daemon.address) as channel,
-    ):
-        found = BoardStub(channel).Examine(wire.ExamineRequest(), timeout=PATIENCE_S)
-    assert {f"root {hung}", f"acl-json below {hung}"} <= {each.source for each in found.unknown}
-    assert f"root {tmp_path / 'output'}" in {f"root {each.path}" for each in found.roots} | {
-        each.source for each in found.unknown
-    }
-    assert str(hung) not in {each.path for each in found.roots}
 
 
 class Sources(Examiner):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -13,15 +12,12 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow import client as client_stream
 from profagentd.follow import table
-from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, make_job, running
+from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, make_job
 from tests.daemon.own_daemon import own_daemon
 from tests.daemon.wire_client import Client, following
 
-JOBS = Path(__file__).parents[1] / "data" / "jobs"
 NAME = "aicore.0.model.3.0.1.1.0"
 RECORD = bytes(range(256))
-QUEUED_NOTICES = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-LOST_FILES = 100
 BOTH_WAYS = pytest.mark.parametrize("scan", [False, True], ids=["inotify", "scan"], indirect=True)
 
 
@@ -40,26 +36,9 @@ async def client(scan: bool, tmp_path: Path) -> AsyncIterator[Client]:
         yield opened
 
 
-def copied(folder: str, root: Path) -> list[Path]:
-    """The JOBs of a folder of samples, copied below a root."""
-    shutil.copytree(JOBS / folder, root / folder)
-    return list(root.rglob("JOB" + "?" * 29))
-
-
 def holds(client: Client, job: Path) -> Callable[[], bool]:
     """Whether the client's copies are the JOB's files."""
     return lambda: client.mirror(job.name) == content(job)
-
-
-@pytest.mark.parametrize("folder", ["runtime-json", "runtime-reload", "runtime-edge", "runtime-misc"])
-async def test_every_job_of_the_runtime_is_copied_with_its_strange_names(folder: str, tmp_path: Path) -> None:
-    jobs = copied(folder, tmp_path)
-    async with own_daemon(tmp_path) as (address, _), following(address) as client:
-        await client.start()
-        await client.until(lambda: len(client.jobs) == len(jobs))
-        await client.until(lambda: all(job.caught_up for job in client.jobs.values()))
-        for job in jobs:
-            assert client.mirror(job.name) == content(job)
 
 
 @BOTH_WAYS
@@ -333,23 +312,3 @@ async def test_incomplete_logs_give_way_when_there_are_too_many(tmp_path: Path, 
             file.write(RECORD)
         await client.until(lambda: len(client.copy(late.name).data) == 257)
         assert client.copy(late.name).generation == 1
-
-
-async def test_a_lost_notice_is_made_up_for(tmp_path: Path) -> None:
-    """More changes at once than the kernel keeps notices of."""
-    job = make_job(tmp_path)
-    with running("--root", tmp_path) as daemon:
-        async with following(daemon.address) as client:
-            await client.start()
-            await client.until(holds(client, job))
-            daemon.process.send_signal(signal.SIGSTOP)
-            # Those of two files in turns come quickly: a client that is held up for long is taken for silent.
-            for number in range(QUEUED_NOTICES):
-                with (job / "data" / f"notes.{number % 2}").open("ab") as file:
-                    file.write(b"" if file.tell() else b"kept")
-            for number in range(LOST_FILES):
-                (job / "data" / f"aicore.0.model.3.0.1.1.{number}").write_bytes(b"%d" % number)
-            daemon.process.send_signal(signal.SIGCONT)
-            await client.until(lambda: len(client.copies) == LOST_FILES + 3)
-            await client.until(lambda: all(copy.data for copy in client.copies.values()))
-            assert client.mirror(job.name) == content(job)
