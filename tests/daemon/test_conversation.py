@@ -128,20 +128,20 @@ async def test_unfollowing_releases_and_following_again_announces_anew(client: C
     await client.until(lambda: client.copy(NAME).starts == [wire.START_REASON_NEW, wire.START_REASON_SAME])
 
 
-async def test_a_log_has_one_holding(client: Client) -> None:
-    handle = await opened_with_log(client)
-    holding = message(holdings=wire.Holdings(logs=[wire.Holding(handle=handle)]))
-    code, _ = await refused(client, holding, holding)
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-
-
 @pytest.mark.parametrize(
-    "holding",
-    [wire.Holding(offset=5, prefix_digest=bytes(16)), wire.Holding(generation=1, offset=5, prefix_digest=b"")],
+    "holdings",
+    [
+        [wire.Holding(offset=5, prefix_digest=bytes(16))],
+        [wire.Holding(generation=1, offset=5, prefix_digest=b"")],
+        [wire.Holding(), wire.Holding()],
+    ],
+    ids=["no generation", "no digest", "twice"],
 )
-async def test_a_holding_makes_sense_or_ends_the_stream(client: Client, holding: wire.Holding) -> None:
-    holding.handle = await opened_with_log(client)
-    code, _ = await refused(client, message(holdings=wire.Holdings(logs=[holding])))
+async def test_a_holding_makes_sense_or_ends_the_stream(client: Client, holdings: list[wire.Holding]) -> None:
+    handle = await opened_with_log(client)
+    for each in holdings:
+        each.handle = handle
+    code, _ = await refused(client, *(message(holdings=wire.Holdings(logs=[each])) for each in holdings))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 

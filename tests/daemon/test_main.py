@@ -34,11 +34,8 @@ def describe(address: str) -> wire.Description:
     ("arguments", "word"),
     [
         ([], "--root"),
-        (["--root", "/tmp", "--listen", "0.0.0.0:50151"], "TLS"),
-        (["--root", "/tmp", "--depth", "99"], "depth"),
         (["--root", "/tmp", "--rate", "50"], "--simulate"),
         (["--root", "/tmp", "--root", "/tmp/x"], "--depth"),
-        (["--config", "/nonexistent/daemon.toml"], "daemon.toml"),
     ],
 )
 def test_what_it_cannot_do_is_one_sentence_and_what_to_do_next(arguments: list[str], word: str) -> None:

@@ -66,18 +66,6 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-def test_a_symbolic_link_is_told_and_not_followed(scene: Scene, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"not yours")
-    (scene.data / "aicore.0.linked.3.0.1.1.0").symlink_to(secret)
-    (scene.job / "info.json.1").symlink_to("/etc/passwd")
-    recorded = scene.record()
-    assert recorded.ended.code == 0
-    assert recorded.ledger == [(None, "note", "not-a-file")] * 2
-    assert len(recorded.mirror) == 3
-    assert b"not yours" not in recorded.mirror.values()
-
-
 def test_a_linked_data_directory_is_not_followed(scene: Scene, tmp_path: Path) -> None:
     other = make_job(scene.root, 1)
     (other / "data").rmdir()
@@ -90,23 +78,28 @@ def test_a_linked_data_directory_is_not_followed(scene: Scene, tmp_path: Path) -
     assert set(content(Path(recorded.ended.document["mirror"]) / other.name)) == {b"info.json.0"}
 
 
-@pytest.mark.parametrize("kind", ["directory", "fifo", "socket"])
-def test_what_is_no_file_is_told_by_its_name(kind: str, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = scene.data / "aicore.0.odd.3.0.1.1.0"
-    if kind == "directory":
-        odd.mkdir()
-    elif kind == "fifo":
-        os.mkfifo(odd)
-    else:
-        # The address of a socket must be short.
-        monkeypatch.chdir(scene.data)
-        with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(odd.name)
+def test_what_is_no_file_is_told_by_its_name_and_not_followed(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"not yours")
+    odd = {kind: scene.data / f"aicore.0.{kind}.3.0.1.1.0" for kind in ("linked", "directory", "fifo", "socket")}
+    odd["linked"].symlink_to(secret)
+    (scene.job / "info.json.1").symlink_to("/etc/passwd")
+    odd["directory"].mkdir()
+    os.mkfifo(odd["fifo"])
+    # The address of a socket must be short.
+    monkeypatch.chdir(scene.data)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(odd["socket"].name)
     recorded = scene.record()
     assert recorded.ended.code == 0
-    assert recorded.ledger == [(None, "note", "not-a-file")]
+    assert recorded.ledger == [(None, "note", "not-a-file")] * 5
     details = query(Path(recorded.ended.document["database"]), "SELECT detail FROM ledger WHERE reason = 'not-a-file'")
-    assert odd.name in details[0][0]
+    for name in ("info.json.1", *(path.name for path in odd.values())):
+        assert sum(name in detail for (detail,) in details) == 1, name
+    assert len(recorded.mirror) == 3
+    assert b"not yours" not in recorded.mirror.values()
 
 
 def test_two_directories_of_one_job_name_do_not_mix(scene: Scene) -> None:

@@ -8,40 +8,32 @@ import pytest
 from profagent.stats.trend import level_changes
 
 
-def places(values: list[float], spread: float = 0.1) -> list[tuple[int, bool]]:
+@pytest.mark.parametrize(
+    ("values", "spread", "places"),
+    [
+        ([], 0.1, []),
+        ([100.0], 0.1, []),
+        ([100, 100.5, 99.6, 100.2, 100.1], 0.1, []),
+        ([100, 100, 100, 110, 110, 110, 100, 100], 0.1, [(3, True), (6, True)]),
+        ([100, 100, 130, 100, 100], 0.1, []),
+        ([100, 100, 100, 106], 0.1, [(3, False)]),
+        ([100.0] * 4 + [100.9] * 4, 0.0, []),
+        ([100.0] * 4 + [101.1] * 4, 0.0, [(4, True)]),
+        ([100, 106, 106], 3.0, []),
+    ],
+    ids=[
+        *("none", "one", "a level that stays", "up and down again", "a single night that is off"),
+        *("the last night is not confirmed", "below the floor, however sure", "above it", "uncertain by itself"),
+    ],
+)
+def test_a_level_changes_where(values: list[float], spread: float, places: list[tuple[int, bool]]) -> None:
     found = level_changes(np.array(values), np.full(len(values), spread))
-    return [(place, is_confirmed) for place, _, _, is_confirmed in found]
-
-
-def test_a_level_that_stays() -> None:
-    assert places([100.0]) == places([]) == []
-    assert places([100, 100.5, 99.6, 100.2, 100.1]) == []
+    assert [(place, is_confirmed) for place, _, _, is_confirmed in found] == places
 
 
 def test_from_the_second_night_on_it_is_slower() -> None:
-    ((place, before, after, is_confirmed),) = level_changes(np.array([100, 106, 106.2, 105.9]), np.full(4, 0.2))
-    assert (place, before, after, is_confirmed) == (1, 100.0, 106.0, True)
-
-
-def test_up_and_down_again() -> None:
-    assert places([100, 100, 100, 110, 110, 110, 100, 100]) == [(3, True), (6, True)]
-
-
-def test_a_single_night_that_is_off_is_no_change() -> None:
-    assert places([100, 100, 130, 100, 100]) == []
-
-
-def test_the_last_night_is_not_confirmed() -> None:
-    assert places([100, 100, 100, 106]) == [(3, False)]
-
-
-def test_a_step_below_the_floor_is_no_change_however_sure() -> None:
-    assert places([100.0] * 4 + [100.9] * 4, spread=0.0) == []
-    assert places([100.0] * 4 + [101.1] * 4, spread=0.0) == [(4, True)]
-
-
-def test_what_is_uncertain_by_itself_is_no_change() -> None:
-    assert places([100, 106, 106], spread=3.0) == []
+    (found,) = level_changes(np.array([100, 106, 106.2, 105.9]), np.full(4, 0.2))
+    assert found == (1, 100.0, 106.0, True)
 
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])

@@ -8,30 +8,20 @@ import pytest
 from profagent.stats.figures import warm_up
 
 
-def _steady(count: int, noise: float = 0.01) -> np.ndarray:
-    return 1000.0 * (1 + noise * np.random.default_rng(7).standard_normal(count))
-
-
-@pytest.mark.parametrize("slow", [0, 1, 2, 7])
-def test_leading_slow_ones_are_found(slow: int) -> None:
-    times = _steady(40)
-    times[:slow] += 200
-    assert warm_up(times) == slow
-
-
-def test_a_slow_one_later_is_none() -> None:
-    times = _steady(40)
-    times[1] += 200
-    assert warm_up(times) == 0
-
-
-def test_at_most_a_quarter_is_left_out() -> None:
-    times = _steady(40)
-    times[:18] += 300
-    assert warm_up(times) == 10
-
-
-def test_what_is_within_the_noise_stays() -> None:
-    times = _steady(40, noise=0.1)
-    times[0] = 1200.0
-    assert warm_up(times) == 0
+@pytest.mark.parametrize(
+    ("slow", "by_us", "noise", "left_out"),
+    [
+        (slice(0), 200, 0.01, 0),
+        (slice(1), 200, 0.01, 1),
+        (slice(2), 200, 0.01, 2),
+        (slice(7), 200, 0.01, 7),
+        (slice(1, 2), 200, 0.01, 0),
+        (slice(18), 300, 0.01, 10),
+        (slice(1), 200, 0.1, 0),
+    ],
+    ids=["none", "one", "two", "seven", "a later one", "more than a quarter", "within the noise"],
+)
+def test_leading_slow_ones_are_left_out(slow: slice, by_us: float, noise: float, left_out: int) -> None:
+    times = 1000.0 * (1 + noise * np.random.default_rng(7).standard_normal(40))
+    times[slow] += by_us
+    assert warm_up(times) == left_out
