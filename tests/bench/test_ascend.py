@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import CHECKOUT, PROFAGENT, Run, report, run, size_text, spread
+from tests.unit.ascend.files import OP_SUMMARY
 
 REPEATS = 3
 ROWS = 200_000
@@ -23,12 +24,6 @@ READ_CSV = "import sys, pandas; pandas.read_csv(sys.argv[1])"
 # What reads each row into texts; an import cannot be faster.
 CSV_READER = "import csv, sys; [None for row in csv.reader(open(sys.argv[1], newline=''), strict=True)]"
 JSON_LOAD = "import sys, json; json.load(open(sys.argv[1]))"
-OP_SUMMARY = (
-    "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,OP State,Task Type,Task Start Time(us),Task Duration(us),"
-    "Task Wait Time(us),Block Num,Mix Block Num,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,"
-    "Output Shapes,Output Data Types,Output Formats,Context ID,aicore_time(us),aic_total_cycles,aic_mac_ratio,"
-    "aic_mte1_ratio,aic_mte2_ratio,aic_fixpipe_ratio,aiv_vec_ratio"
-)
 KERNEL_DETAILS = (
     "Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Dim,Mix Block Dim,"
     "Input Shapes,Output Shapes,Context ID,aicore_time(us),aic_total_cycles,aic_mac_ratio,aic_mte2_ratio,aiv_vec_ratio"

@@ -28,12 +28,6 @@ from profagent.store import drafts
 from tests.unit.ascend import files
 from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken, write
 
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
 BYTES = {
     "empty": (b"", "0 bytes"),
     "utf-16": (f"{OP_SUMMARY}\n{kernel()}\n".encode("utf-16"), "line 1: it is not UTF-8"),

@@ -19,11 +19,6 @@ from tests.unit.ascend import files
 from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken, timeline, write
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
 def test_a_folder_of_one_run_is_one_session_whatever_it_is_called(tmp_path: Path, workspace: Path) -> None:
     folder = tmp_path / "in"
     summary(folder / "flat" / "kernel_details.csv", files.KERNEL_DETAILS, "7,conv1,Conv2D,AI_CORE,1.5,2.5,0,8")

@@ -32,11 +32,6 @@ _KERNELS = (
 )
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
 def test_kernels_have_exact_times_and_their_text_survives(tmp_path: Path, workspace: Path) -> None:
     taken(workspace, summary(tmp_path / "x.csv", OP_SUMMARY, kernel(), kernel("relu1", "Relu", duration="0.5")))
     assert rows(workspace, _KERNELS) == [

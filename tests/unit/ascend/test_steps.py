@@ -15,11 +15,6 @@ from tests.unit.ascend import files
 from tests.unit.ascend.files import START_NS, event, process, rows, summary, taken, timeline
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    return tmp_path / "workspace"
-
-
 def test_steps_streams_and_devices_are_told_apart(tmp_path: Path, workspace: Path) -> None:
     places = [("7", "0", "1"), ("8", "0", "1"), ("8", "0", "2"), ("8", "5", "2"), ("", "5", "2")]
     lines = [f"{step},conv1,Conv2D,1.5,2.5,{device},{stream},AI_CORE" for step, device, stream in places]

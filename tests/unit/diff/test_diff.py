@@ -34,11 +34,6 @@ pool                     slower      4.000    6.000       2.000      50.00  0.00
 """
 
 
-@pytest.fixture
-def builder(tmp_path: Path) -> DatabaseBuilder:
-    return DatabaseBuilder(tmp_path / "profagent.db")
-
-
 def _session(
     builder: DatabaseBuilder,
     name: str,

@@ -18,11 +18,6 @@ LAYERS = ("conv1+relu1", "pool2", "nms3")
 
 
 @pytest.fixture
-def builder(tmp_path: Path) -> DatabaseBuilder:
-    return DatabaseBuilder(tmp_path / "profagent.db")
-
-
-@pytest.fixture
 def database(builder: DatabaseBuilder) -> Path:
     """Two inferences of 400 µs at 700 MHz, each with an aicpu layer of 50 µs, and two calls."""
     session = builder.session(simulated=1)

@@ -5,19 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from profagent.export.cli import show, shown_as_document, shown_as_text
 from profagent.store.selection import Choice
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture
-def builder(tmp_path: Path) -> DatabaseBuilder:
-    return DatabaseBuilder(tmp_path / "profagent.db")
 
 
 def _filled(builder: DatabaseBuilder, **session: Any) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +13,6 @@ import pytest
 from profagent.errors import StoreError
 from profagent.importing import job_folder
 from profagent.importing.importing import import_job
-
-SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
 
 
 def _rows(database: Path, sql: str) -> list[tuple[Any, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -20,13 +19,6 @@ from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change
-
-SMALL = Path(__file__).parents[2] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR"
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(SMALL, tmp_path / SMALL.name))
 
 
 def _open(job: Path, maps: CounterMaps = BUILT_IN) -> bool:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from profagent.errors import UsageError
 from profagent.stats.stats import stats
 from tests.unit.store.database import START_US, DatabaseBuilder
-
-
-@pytest.fixture
-def builder(tmp_path: Path) -> DatabaseBuilder:
-    return DatabaseBuilder(tmp_path / "profagent.db")
 
 
 def _job(builder: DatabaseBuilder, session: int, name: str, inferences: int, **values: int | None) -> int:

@@ -30,11 +30,6 @@ COUNT = "SELECT count(*) FROM board"
 OTHER_JOB = JOB[::-1].replace("BOJ", "JOB")
 
 
-@pytest.fixture
-def builder(tmp_path: Path) -> DatabaseBuilder:
-    return DatabaseBuilder(tmp_path / "profagent.db")
-
-
 async def test_a_reader_keeps_seeing_one_state_while_a_writer_commits(builder: DatabaseBuilder) -> None:
     file = builder.close()
     writer = sqlite3.connect(file, isolation_level=None)

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 EVERYTHING = Choice()
 
 
-@pytest.fixture
-def builder(tmp_path: Path) -> DatabaseBuilder:
-    return DatabaseBuilder(tmp_path / "profagent.db")
-
-
 def aicore(selection: Selection) -> ByPosition[Any]:
     return selection.records("aicore")
 
