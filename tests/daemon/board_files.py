@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from profagentd.sources.state import DEVICE
+from tests.daemon.daemon_process import Daemon, environment, serving
 
 UMAP_SAMPLE = Path(__file__).parents[1] / "data" / "umap" / "svp_npu.txt"
 HZ = os.sysconf("SC_CLK_TCK")
@@ -46,3 +50,12 @@ def write(path: Path, text: str) -> None:
     """A file, with the directories above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
+
+
+@contextmanager
+def served(board: Path, root: Path, *arguments: str | Path, listen: str = "127.0.0.1:0") -> Iterator[Daemon]:
+    """A daemon of a made-up board."""
+    started = [sys.executable, "-m", "tests.daemon.board_daemon", board, "--listen", listen, "--root", root]
+    started += ["--state", board / "state", "--spools", "", *arguments]
+    with serving([*map(str, started)], environment("protos", "daemon", ".")) as daemon:
+        yield daemon

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,9 +16,9 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd.examine import ACL_BYTES, KEEP_S, Examiner
-from tests.daemon.board_files import UMAP_SAMPLE, add_process, make_board, write
+from tests.daemon.board_files import UMAP_SAMPLE, add_process, make_board, served, write
 from tests.daemon.clocks import FakeClock
-from tests.daemon.daemon_process import Daemon, environment, make_job, serving
+from tests.daemon.daemon_process import make_job
 from tests.fakes.spooled import METRICS
 
 PATIENCE_S = 60.0
@@ -29,23 +27,6 @@ PATIENCE_S = 60.0
 @pytest.fixture
 def board(tmp_path: Path) -> Path:
     return make_board(tmp_path / "board")
-
-
-@contextmanager
-def served(board: Path, root: Path, *arguments: str | Path) -> Iterator[Daemon]:
-    started: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "tests.daemon.board_daemon",
-        board,
-        "--listen",
-        "127.0.0.1:0",
-        "--root",
-        root,
-    ]
-    started += ["--state", board / "state", "--spools", "", *arguments]
-    with serving(started, environment("protos", "daemon", ".")) as daemon:
-        yield daemon
 
 
 def acl_json(output: Path | str) -> str:

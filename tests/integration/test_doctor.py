@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,8 @@ import pytest
 
 from profagent.keys.keys import Keys
 from profagent.link.boards_file import BoardEntry, BoardsFile
-from tests.daemon.board_files import add_process, make_board, write
-from tests.daemon.daemon_process import Daemon, environment, make_job, serving
+from tests.daemon.board_files import add_process, make_board, served, write
+from tests.daemon.daemon_process import make_job
 from tests.fakes.hung_mount import hung_mount
 from tests.integration.board import eventually, running, simulated
 from tests.integration.host import Ended, profagent
@@ -32,14 +29,6 @@ def board(tmp_path: Path) -> Path:
 def output(tmp_path: Path) -> Path:
     """A root; pytest's own directories have a hyphen, which the manual does not allow."""
     return tmp_path / "output"
-
-
-@contextmanager
-def served(board: Path, root: Path, *arguments: str | Path, listen: str = "127.0.0.1:0") -> Iterator[Daemon]:
-    started = [sys.executable, "-m", "tests.daemon.board_daemon", board, "--listen", listen, "--root", root]
-    started += ["--state", board / "state", "--spools", "", *arguments]
-    with serving([*map(str, started)], environment("protos", "daemon", ".")) as daemon:
-        yield daemon
 
 
 def doctor(folder: Path, *arguments: str | Path, **variables: str) -> Ended:

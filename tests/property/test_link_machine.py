@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from profagent.errors import DiskFullError, UnreachableError
 from profagent.link.session import State
-from profagent.link.translate import from_wire, to_wire
+from profagent.link.translate import from_wire
 from profagent.record.capture import Capture, FollowedStream
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording, Step
@@ -33,11 +33,11 @@ from profagentd.follow.log import FileEvent
 from profagentd.sources.state import JobState
 from tests.fakes.dumps import dump, files_of, imported, without_states
 from tests.fakes.small_job import aicore_done
+from tests.property.played_board import Nobody, Wire
 from tests.property.streamed_board import JOB, StreamedBoard
 
 if TYPE_CHECKING:
-    from profagent.ingest.changes import JobChanges
-    from profagent.link.messages import Board, ClientMessage, JobStatus, ServerMessage
+    from profagent.link.messages import ServerMessage
     from profagent_wire.v1 import board_pb2 as wire
 
 # Tests of the commit rule sync for real; here nothing is killed but processes that are none.
@@ -63,30 +63,6 @@ class Died(Exception):  # noqa: N818 - an event of the test
     """The host's process ends here."""
 
 
-class Observer:
-    """Nobody looks."""
-
-    def linked(self, board: Board, role: str) -> None: ...
-
-    def unlinked(self, error: Any, wait_s: float) -> None: ...
-
-    def remark(self, text: str) -> None: ...
-
-    def changed(self, changes: Sequence[JobChanges]) -> None: ...
-
-    def jobs_changed(self, jobs: Sequence[JobStatus]) -> None: ...
-
-
-class Wire:
-    """The host's stream: what it says is heard by the board at once."""
-
-    def __init__(self, board: StreamedBoard) -> None:
-        self._board = board
-
-    async def send(self, message: ClientMessage) -> None:
-        self._board.receive(to_wire(message))
-
-
 class Host:
     """The host's process: all of it goes when it dies."""
 
@@ -99,7 +75,7 @@ class Host:
         self.capture = Capture(
             "board:1",
             self.recording,
-            Observer(),
+            Nobody(),
             wants=lambda *_: True,
             consumer="test",
             gather_s=0.0,
