@@ -12,8 +12,6 @@ from tests.daemon.daemon_process import make_job
 from tests.daemon.own_daemon import own_daemon
 from tests.daemon.wire_client import PATIENCE_S, following
 
-# Far more than gRPC and the kernel hold for a client that takes nothing.
-
 
 async def test_a_client_that_does_not_answer_holds_it_up_for_a_while_only(tmp_path: Path) -> None:
     make_job(tmp_path)

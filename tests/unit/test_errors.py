@@ -4,29 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-import pytest
-
 from profagent import errors
-
-
-@pytest.mark.parametrize(
-    ("error", "exit_code"),
-    [
-        (errors.ProfagentError, 1),
-        (errors.UsageError, 2),
-        (errors.UnsupportedBoardError, 2),
-        (errors.UnreachableError, 3),
-        (errors.IncompleteError, 4),
-        (errors.StoreError, 1),
-        (errors.WorkspaceBusyError, 1),
-    ],
-)
-def test_each_error_has_its_exit_code_and_says_what_to_do(error: type[errors.ProfagentError], exit_code: int) -> None:
-    raised = error("it broke", hint="mend it")
-    assert raised.exit_code == exit_code
-    assert str(raised) == "it broke"
-    assert raised.hint == "mend it"
-    assert isinstance(raised, errors.ProfagentError)
 
 
 def test_a_format_error_names_file_offset_and_what_was_expected() -> None:

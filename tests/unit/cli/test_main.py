@@ -13,7 +13,15 @@ import click
 import pytest
 
 from profagent.cli.main import GLOSSARY, GROUPS, VERBS, LazyGroup, group, run
-from profagent.errors import IncompleteError, ProfagentError, UnreachableError, UsageError
+from profagent.errors import (
+    IncompleteError,
+    ProfagentError,
+    StoreError,
+    UnreachableError,
+    UnsupportedBoardError,
+    UsageError,
+    WorkspaceBusyError,
+)
 from tests.integration.host import ENVIRONMENT
 
 HEAVY = (
@@ -143,7 +151,10 @@ def test_a_verb_that_there_is_not_is_a_usage_error(capsys: pytest.CaptureFixture
     ("error", "code"),
     [
         (ProfagentError("it broke", hint="mend it"), 1),
+        (StoreError("it broke", hint="mend it"), 1),
+        (WorkspaceBusyError("it broke", hint="mend it"), 1),
         (UsageError("it broke", hint="mend it"), 2),
+        (UnsupportedBoardError("it broke", hint="mend it"), 2),
         (UnreachableError("it broke", hint="mend it"), 3),
         (IncompleteError("it broke", hint="mend it"), 4),
         (KeyboardInterrupt(), 130),
