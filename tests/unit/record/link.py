@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import (
@@ -49,6 +49,13 @@ def board(identity: str = "board-1", *, simulated: bool = False) -> Board:
 def job_status(name: str = JOB) -> JobStatus:
     """A JOB that is open."""
     return JobStatus(1, name, f"/root/{name}", "open", caught_up=False)
+
+
+class Nobody:
+    """An observer who does not look."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
 
 
 @dataclass

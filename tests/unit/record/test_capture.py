@@ -25,19 +25,12 @@ from profagent.link.messages import (
 )
 from profagent.record.capture import Capture, FollowedStream
 from profagent.record.recording import Step
-from tests.unit.record.link import board, job_status
+from tests.unit.record.link import Nobody, board, job_status
 from tests.unit.record.test_recording import Kept, keeping
 from tests.unit.watch.arriving_job import aicore_path, records
 
 DATA = records(3)
 OPENING = (Welcome(board(), 0), job_status(), JobsListed())
-
-
-class Nobody:
-    """An observer who does not look."""
-
-    def __getattr__(self, _name: str) -> Any:
-        return lambda *_: None
 
 
 class Wire:

@@ -10,22 +10,15 @@ from profagent.ingest.changes import ContentLedger, JobChanges, KeptLoss, LinkLe
 from profagent.link.messages import JobStatus
 from profagent.record.exposition import Exposition, Measured
 from tests.encoders import aicpu_record, done_text
-from tests.unit.record.link import board
+from tests.unit.record.link import Nobody, board
 from tests.unit.watch.arriving_job import START_US, ArrivingJob, aicore_done, aicore_path, records
 
 LOSS, NOTE = reasons.DISK_FULL, reasons.SEQUENCE_GAP
 
 
-class Nobody:
-    """An observer that is told, and knows nothing."""
-
-    def __getattr__(self, _name: str) -> object:
-        return lambda *_: None
-
-
 @pytest.fixture
 def measured() -> Measured:
-    return Measured(Nobody(), Exposition(), "lab1")  # type: ignore[arg-type]
+    return Measured(Nobody(), Exposition(), "lab1")
 
 
 def value(measured: Measured, metric: str, /, **labels: str) -> float | None:
