@@ -184,8 +184,8 @@ async def test_it_stands_still_while_it_is_paused() -> None:
 
 
 def test_a_session_without_its_mirror_is_refused(stored: Workspace, tmp_path: Path) -> None:
-    (tmp_path / "only").mkdir()
-    shutil.copy(stored.database, tmp_path / "only" / "profagent.db")
+    # With its write-ahead log, which nobody need have taken in yet.
+    shutil.copytree(stored.root, tmp_path / "only", ignore=shutil.ignore_patterns("mirror"))
     with pytest.raises(UsageError, match="mirror"):
         replayed(Workspace(tmp_path / "only"))
 
