@@ -143,7 +143,12 @@ def database_page() -> str:
         if also:
             all_but = "all columns of several views" + (f" but {_codes(left_out)}" if left_out else "")
             lines += ["", f"Also: {all_but if len(left_out) < len(also) else _codes(also)}."]
-    lines += ["", "## Tables", "", "Tables serve profagent and may change; `schema.sql` has a comment on each column."]
+    lines += [
+        "",
+        "## Tables",
+        "",
+        "They serve profagent and may change; `sqlite3 profagent.db .schema` has a comment on each column.",
+    ]
     return "\n".join(lines) + "\n"
 
 

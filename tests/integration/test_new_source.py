@@ -128,10 +128,9 @@ async def test_a_new_source_s_rows_are_in_its_view(logs: Path, tmp_path: Path, m
         assert connection.execute("SELECT count(*) FROM text_line").fetchone() == (0,)
 
 
-def test_the_page_of_the_database_has_its_table_and_its_view(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_the_database_has_its_view(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DECODERS, "text", f"{__name__}:TextDecoder")
     page = database_page()
-    assert "`text_line`" in page.partition("## Tables")[2]
     assert "## `text_lines`\n\nOne row for each line.\n\n- `collection`: name of the directory\n" in page
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
@@ -25,6 +24,7 @@ from profagent.store.summary import all_sessions
 from profagent.store.workspace import baselines
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     import aiosqlite
@@ -145,7 +145,7 @@ async def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Call
                     await connection.run(partial(_clear, group=group, figures=figures, now_us=now_us))
             await _remove_files(workspace, connection)
             await _shrink(connection, workspace.root, tell)
-    except (sqlite3.Error, OSError) as error:
+    except OSError as error:
         raise StoreError(
             f"cannot delete what {workspace.root} holds: {error}",
             hint="check the permissions and the free space; what was done so far is done, call it again for the rest",

@@ -85,9 +85,9 @@ class Part(Struct, frozen=True):
 async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = ()) -> AsyncIterator[Writing]:
     """The database at `file`, made if need be; where it is `durable`, every commit is when it returns.
 
-    What is made is for its owner alone. `scripts` make what an earlier profagent's database does not have; they run
-    each time. Foreign keys are declared and not enforced: a deleted segment would be looked for in every record there
-    is. Raises StoreError when it cannot be opened or written, is of another program, or has another schema.
+    What is made is for its owner alone. `scripts` make what sources need beside the schema; they run each time.
+    Foreign keys are declared and not enforced: a deleted segment would be looked for in every record there is. Raises
+    StoreError when it cannot be opened or written, is of another program, or has another schema.
     """
     try:
         make_private_folder(file.parent)
@@ -202,7 +202,7 @@ def refused(file: Path, error: sqlite3.Error) -> StoreError:
         return disk_full(file)
     return StoreError(
         f"the database {file} cannot be used: {error}",
-        hint="check the free space and the permissions; what was committed before is safe",
+        hint="check the free space and the permissions, then call it again; what was committed before is safe",
     )
 
 

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 
 # Logs whose state the decoder keeps. What it may ask for again is kept longer: data, `.done` files; tables longest.
 DECODED_LOGS = 4_096
-REMEMBERED_FILES = 2 * DECODED_LOGS
 REMEMBERED_BYTES = 64 << 20
+# What a remembered file takes beside its content.
+FILE_BYTES = 1 << 10
 TABLES = frozenset({LogKind.NET_INFO, LogKind.LAYER_INFO})
 
 
@@ -71,7 +72,7 @@ class RememberedFiles:
     def append(self, path: str, data: bytes) -> None:
         """A file goes on; of one that was forgotten, or is too large, the rest is not kept either."""
         known = self._recent.pop(path, None)
-        if known is not None and len(known) + len(data) <= REMEMBERED_BYTES:
+        if known is not None and _room(known) + len(data) <= REMEMBERED_BYTES:
             known += data
             self._recent[path] = known
 
@@ -91,9 +92,12 @@ class RememberedFiles:
 
 
 def _bounded() -> LRUCache[str, bytearray]:
-    """At most so many files, and so many bytes of them: those that were used last."""
-    least = REMEMBERED_BYTES // REMEMBERED_FILES
-    return LRUCache(REMEMBERED_BYTES, getsizeof=lambda data: max(len(data), least))
+    """Files that were used last."""
+    return LRUCache(REMEMBERED_BYTES, getsizeof=_room)
+
+
+def _room(data: bytearray) -> int:
+    return len(data) + FILE_BYTES
 
 
 # JOBs whose state is kept, those that were heard of last, and the bytes of all their files together.

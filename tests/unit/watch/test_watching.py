@@ -125,7 +125,7 @@ async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkey
 
 
 async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 300)
+    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 2_000)
     sender = await _sender()
     path = "data/aicore.0.m.3.0.2.3.0"
     await sender.send(path, records(*range(100, 109)), complete=False)
@@ -139,8 +139,8 @@ async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypat
 async def test_jobs_are_bounded_in_all_and_the_oldest_is_told(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if what == "bytes":
         monkeypatch.setattr(watching, "REMEMBERED_JOBS", 1_000)
-        least = watching.REMEMBERED_BYTES // watching.REMEMBERED_FILES
-        monkeypatch.setattr(watching, "REMEMBERED_BYTES_OF_ALL", REMEMBERED_JOBS * least)
+        room = len(records(700)) + watching.FILE_BYTES
+        monkeypatch.setattr(watching, "REMEMBERED_BYTES_OF_ALL", REMEMBERED_JOBS * room)
     sender = await _sender()
     await sender.send(aicore_path(), records(700), complete=False)
     told: list[Change] = []
