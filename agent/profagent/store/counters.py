@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     # Of a board, a JOB and a log, so many bytes from a place on.
     _BytesOf = Callable[[str, str, str, int, int], bytes]
 
-# It may run each time that a database is opened to be written: an earlier profagent made some without.
+# It runs each time that a database is opened to be written, as the schemas of sources do.
 SCHEMA = """
 -- How far the counters of a JOB's records go at most. Where that can be, no record is read to find one that cannot.
 -- A JOB has no row when an earlier profagent began it, or when another counter map was used on it.
