@@ -281,7 +281,6 @@ async def test_a_log_that_is_closed_and_removed_is_a_loss_when_something_was_wri
 @pytest.fixture
 def small_window(monkeypatch: pytest.MonkeyPatch) -> int:
     """How many logs may be announced and not over."""
-    monkeypatch.setattr(table, "WINDOW_LOGS", 300)
     monkeypatch.setattr(table, "COMMON_LOGS", 300)
     return 300
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from profagentd.follow.reading import Step
     from profagentd.sources.walk import Sighting
 
-# Logs of a stream that are announced and not over, those of all streams, and those that each stream may have anyway.
-WINDOW_LOGS = 4096
+# Logs of all streams that are announced and not over, and those that each stream may have anyway.
 COMMON_LOGS = 3072
 SURE_LOGS = 64
 # Logs that wait until about the same time have their turns together.
@@ -62,7 +61,7 @@ class LogTable:
     def room(self) -> int:
         """How many logs more may be announced; the client counts released ones until it is told."""
         own = len(self._logs) + len(self._released)
-        return max(SURE_LOGS - own, min(WINDOW_LOGS - own, COMMON_LOGS - self._quota.taken))
+        return max(SURE_LOGS - own, COMMON_LOGS - self._quota.taken)
 
     @property
     def lag_bytes(self) -> int:
