@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable
 
 from profagentd.follow.log import LossReason
 from profagentd.loop import US_PER_S, Clock, on_disk
-from profagentd.sources.files import open_directory
+from profagentd.sources.files import open_directory, write_whole
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ class KeptLosses:
                 return
             text = "".join(json.dumps(asdict(loss)) + "\n" for _, loss in self._losses.values())
             try:
-                await on_disk(os.fsencode(self._directory), _write, self._directory, text.encode("utf-8"))
+                file = self._directory / FILE_NAME
+                await on_disk(os.fsencode(self._directory), _write, file, text.encode("utf-8"))
             except OSError as error:
                 if not self._is_failing:
                     _LOGGER.warning("%s: %s: losses are kept in memory only", self._directory, error.strerror)
@@ -167,21 +168,9 @@ class SpoolLosses:
             self._losses.deleted(collection, self._clock.wall_us(), lost_bytes=size, lost_logs=1)
 
 
-def _write(directory: Path, text: bytes) -> None:
-    """Replace the file by one that is on the disk whole."""
-    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    new = directory / f"{FILE_NAME}.new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, directory / FILE_NAME)
-    above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(above)
-    finally:
-        os.close(above)
+def _write(file: Path, text: bytes) -> None:
+    file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    write_whole(file, text, synced=True)
 
 
 # Room

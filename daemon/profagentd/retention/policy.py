@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, TypeVar
 
 from profagentd.loop import on_disk
+from profagentd.sources.files import write_whole
 from profagentd.sources.source import Part
 from profagentd.sources.state import JobState
 
@@ -87,7 +88,7 @@ class AckTracker:
             known.update(unkept)
             size = await self._on_disk(_append, place, records) if records else None
             if size and size > (2 * len(known) + SPARE_RECORDS) * RECORD_BYTES:
-                await self._on_disk(_replace, place, b"".join(key + file for key, file in known.items()))
+                await self._on_disk(write_whole, place, b"".join(key + file for key, file in known.items()))
 
     async def drop(self, place: Place) -> None:
         """The JOB was deleted."""
@@ -158,12 +159,6 @@ def _append(file: Path, records: bytes) -> int:
         text.truncate(whole)  # what a daemon that was killed wrote in part
         text.write(records)
     return whole + len(records)
-
-
-def _replace(file: Path, records: bytes) -> None:
-    new = file.with_name(f"{file.name}.new")
-    new.write_bytes(records)
-    os.replace(new, file)
 
 
 def _bound(directory: Path) -> None:

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from random import Random
 
+from profagentd.sources.files import write_whole
+
 PID = 4711
 _NPU = """\
 [SVP_NPU] Version:  [simulated]
@@ -106,6 +108,4 @@ class Board:
     def _put(self, name: str, text: str) -> None:
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}")
-        draft.write_text(text)
-        draft.replace(path)
+        write_whole(path, text.encode())

@@ -24,6 +24,7 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A fifo would block in open without O_NONBLOCK; regular files do not care.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DRAFT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _END_BYTES = 4096
 # So many ends wait to be taken, at most.
 _ENDS = 16
@@ -264,6 +265,26 @@ class OpenJob:
     def _split(self, path: bytes) -> tuple[int, bytes]:
         directory, _, name = path.rpartition(b"/")
         return self._descriptors.get(directory) or self.directory(directory), name
+
+
+def write_whole(path: str | Path, content: bytes, draft: str = "", *, synced: bool = False) -> None:
+    """Replace a small file of the daemon's own: a reader finds what stood there, or all of this. Raises OSError.
+
+    `draft` stands beside until then; `synced`: the disk has the file before this returns.
+    """
+    draft = draft or f"{path}.new"
+    with open(os.open(draft, _DRAFT, 0o640), "wb") as file:
+        file.write(content)
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(draft, path)
+    if synced:
+        above = os.open(os.path.dirname(path), _DIRECTORY)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
 
 
 def meaning_of(error: OSError) -> Gone | NotAFile | Unreadable:

@@ -21,6 +21,8 @@ import time
 from collections.abc import Iterator
 from typing import Callable, NamedTuple
 
+from profagentd.sources.files import write_whole
+
 SEGMENT_BYTES = 4 << 20
 CAP_BYTES = 64 << 20
 # A cap holds at least so many segments: the oldest can go while the newest is written.
@@ -164,9 +166,6 @@ def _segments(directory: str) -> Iterator[_Segment]:
 
 
 def _write(directory: str, name: str, content: bytes) -> None:
-    """Make a small file whole: a reader finds all of it or nothing, and never the draft, which stands beside."""
+    """Make a file of a collection; its draft stands beside this: it is no log."""
     parent, collection = os.path.split(directory)
-    draft = os.path.join(parent, f".{collection}.{name}")
-    with open(draft, "wb") as file:
-        file.write(content)
-    os.replace(draft, os.path.join(directory, name))
+    write_whole(os.path.join(directory, name), content, os.path.join(parent, f".{collection}.{name}"))
