@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from profagent.errors import DiskFullError, StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full_database, make_private_folder
+from profagent.formats.names import SIMULATED_MARKER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -340,7 +341,7 @@ _SIMULATED_BEFORE = (
     " FROM session s LEFT JOIN session_job j ON j.session = s.session AND job = ?2"
     " WHERE s.session = ?1 AND s.counter_map IS NOT NULL OR j.job IS NOT NULL AND s.simulated"
     " ORDER BY s.counter_map IS NULL, s.session <> ?1, s.counter_map DESC LIMIT 1) WHERE session = ?1"
-    " AND EXISTS (SELECT 1 FROM log WHERE job = ?2 AND path = 'simulated' AND complete > 0)"
+    " AND EXISTS (SELECT 1 FROM log WHERE job = ?2 AND path = ?3 AND complete > 0)"
 )
 
 
@@ -356,7 +357,7 @@ def join_job(connection: sqlite3.Connection, session: int, board: int, name: str
     job, is_joined = found
     if not is_joined:
         connection.execute("INSERT INTO session_job VALUES (?, ?)", (session, job))
-        connection.execute(_SIMULATED_BEFORE, (session, job))
+        connection.execute(_SIMULATED_BEFORE, (session, job, SIMULATED_MARKER))
     return int(job)
 
 

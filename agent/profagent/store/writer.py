@@ -15,7 +15,7 @@ from profagent.formats.figure_states import (
     log_part,
     state_of,
 )
-from profagent.formats.names import LogKind, parse_log_name, path_beside
+from profagent.formats.names import DEVICE_INFO, LogKind, parse_log_name, path_beside
 from profagent.ingest import reasons
 from profagent.ingest.changes import (
     ApiRecords,
@@ -66,7 +66,7 @@ _PENDING = _UNKNOWN.format("= 'pending'")
 _NOT_FINAL = _UNKNOWN.format("<> 'final'")
 _FINAL_OF_MODEL = _UNKNOWN.format("= 'final' AND i.model = ?")
 _CLOCK = (
-    "SELECT frequency_mhz, EXISTS (SELECT 1 FROM log WHERE job = ?1 AND path = 'info.json.0' AND complete = 1)"
+    "SELECT frequency_mhz, EXISTS (SELECT 1 FROM log WHERE job = ?1 AND path = ?2 AND complete = 1)"
     " FROM job WHERE job = ?1"
 )
 # A stream that begins anew tells an ended JOB again before it has looked at it: what had come, had come.
@@ -257,7 +257,7 @@ class JobRows:
 
     def _judge(self, ended: str) -> None:
         """Judge the inferences that were touched, and place them in time."""
-        ((frequency_mhz, has_come),) = self._connection.execute(_CLOCK, (self._job,)).fetchall()
+        ((frequency_mhz, has_come),) = self._connection.execute(_CLOCK, (self._job, DEVICE_INFO)).fetchall()
         clock = clock_part(frequency_mhz, has_come=bool(has_come), ended=ended)
         aicore = {
             path if name.kind is LogKind.AICORE else path_beside(path): name for path, name in self._touched.items()

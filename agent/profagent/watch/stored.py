@@ -67,12 +67,12 @@ _LEDGER = """
 SELECT e.job, l.path, EXISTS (
          SELECT 1 FROM log o JOIN segment g USING (log) JOIN inference i USING (inference)
          WHERE o.job = e.job AND i.session = e.session
-           AND o.path = iif(substr(l.path, -5) = '.done', substr(l.path, 1, length(l.path) - 5), l.path)
+           AND o.path = iif(substr(l.path, -length(?1)) = ?1, substr(l.path, 1, length(l.path) - length(?1)), l.path)
        ) AS has_inference,
        k.id, k.job_name, k.lost_logs, k.lost_bytes, k.from_us, k.to_us,
        e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN log l USING (log) LEFT JOIN kept_loss k ON k.entry = e.entry
-WHERE e.session = ? ORDER BY e.entry
+WHERE e.session = ?2 ORDER BY e.entry
 """
 # CROSS JOIN keeps SQLite from scanning all calls for each part.
 _CALLS = """
@@ -244,7 +244,7 @@ class StoredSession:
             yield Moment(None, JobChanges(job.name, "", (), job.state, caught_up=True))
 
     async def _read_ledger(self) -> None:
-        for row in await fetched(self._connection, _LEDGER, (self._session,)):
+        for row in await fetched(self._connection, _LEDGER, (DONE_SUFFIX, self._session)):
             (number, stored, has_inference, *kept), entry = row[:9], Entry(*row[9:])
             job = self._jobs.get(number)
             path = None if stored is None else path_from_sql(stored)
