@@ -1,4 +1,4 @@
-"""The C example of the docs, compiled as it stands there and run beside the daemon's own end of the FIFO."""
+"""The C examples of the docs, compiled within a program and run beside the daemon's own end of the FIFO."""
 
 from __future__ import annotations
 
@@ -19,12 +19,44 @@ PAGE = Path(__file__).parents[2] / "docs/howto/mark-and-subscribe.md"
 HEADERS = Path(__file__).with_name("include")
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}", f"-I{Path(marks.__file__).parent}")
 MARKS, SUBSCRIPTION = re.findall(r"```c\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+# A program around the page's lines, which is called with a model and a FIFO.
+PROGRAM = """
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "svp_acl.h"
+#include "svp_acl_mdl.h"
+#include "svp_acl_prof.h"
+
+static char model[1 << 26];
+
+static int run(uint32_t model_id, const char *path)
+{
+%s
+    return 0;
+}
+
+int main(int count, char **words)
+{
+    FILE *file = count == 3 ? fopen(words[1], "rb") : NULL;
+    uint32_t model_id;
+    if (file == NULL) return 2;
+    size_t size = fread(model, 1, sizeof model, file);
+    fclose(file);
+    if (svp_acl_init(NULL) || svp_acl_rt_set_device(0) || svp_acl_mdl_load_from_mem(model, size, &model_id)) return 1;
+    int code = run(model_id, words[2]);
+    svp_acl_mdl_unload(model_id);
+    return svp_acl_finalize() || code;
+}
+"""
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     path = tmp_path / "subscribe.c"
-    path.write_text(SUBSCRIPTION)
+    path.write_text(PROGRAM % SUBSCRIPTION)
     return path
 
 
