@@ -43,12 +43,7 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 @click.option(
     "--python", type=click.Choice(PYTHONS), help="Whose Python runs the daemon; auto: the board's, else the bundle's."
 )
-@click.option(
-    "--bundle",
-    type=options.FILE_THERE,
-    metavar="FILE",
-    help="A file of `profagent bundle`, for a board without Python.",
-)
+@options.bundle
 @click.option(
     "--wheelhouse",
     type=options.FOLDER_THERE,

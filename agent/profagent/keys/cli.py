@@ -42,7 +42,7 @@ def command() -> None:
 
 @command.command("init")
 @keys_folder
-@click.option("--name", default="", metavar="NAME", help="What the CA is called; by this host's name if not given.")
+@click.option("--name", default="", metavar="NAME", help="The CA's name; this host's unless given.")
 @days
 def init(*, keys: Path | None, name: str, days: int) -> None:
     """Make a CA, and an operator's certificate for this host. Nothing is overwritten.
