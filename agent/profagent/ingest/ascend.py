@@ -34,11 +34,10 @@ SELECT f.session, j.name AS job, l.shown_path AS file, f.kind, f.family, f.colum
 FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job);
 
 -- One row for each cell of these files, as it is written there.
---   file         its path in the imported directory
---   family       what the file is
 --   row          counts the rows of the file, from 1
 --   column_name  its header, or its key in an event
 --   value        the text as it is in the file; of an event's `args` a JSON object
+--   file, family
 CREATE VIEW IF NOT EXISTS ascend_values AS
 SELECT f.session, j.name AS job, l.shown_path AS file, f.family, t.number + r.key AS row,
        CASE WHEN typeof(v.key) = 'integer' THEN json_extract(f.columns, '$[' || v.key || ']') ELSE v.key END
