@@ -65,6 +65,8 @@ EXPLAINED = {
     "export summary": ("exports.md", ""),
     "export timeline": ("exports.md", ""),
 }
+# Losses whose remedy must be known before.
+PREVENTABLE = {"removed-unread", "removed-open", "deleted-undelivered", "disk-full", "dropped-marks"}
 # So many values of an option are told once.
 MANY_VALUES = 4
 # Options that stand together, and what they are called.
@@ -126,16 +128,15 @@ def ledger_page() -> str:
     lines = [NOTICE.format("agent/profagent/ingest/reasons.py"), "# Reasons of the ledger", ""]
     lines += [
         "A `loss` is about bytes or records that existed and are gone: the capture is incomplete (exit code 4).",
-        "A `note` is what the vendor's runtime does by itself, or a remark. `profagent ledger SESSION` shows where.",
-        "A reason that only a newer daemon knows is a loss. Behind the arrow stands what to do.",
+        "A `note` is what the vendor's runtime does by itself, or a remark. A reason that only a newer daemon knows is",
+        "a loss. `profagent ledger SESSION` shows where, and what to do. Behind an arrow stands what prevents a loss.",
     ]
-    for grade, other in (("loss", "note"), ("note", "loss")):
-        lines += ["", f"## {'Losses' if grade == 'loss' else 'Notes'}", ""]
-        for reason in REASONS.values():
-            if reason.grade == grade:
-                otherwise = f" A {other} when {reason.otherwise}." if reason.otherwise else ""
-                remedy = "" if reason.remedy == "Nothing." else f" → {reason.remedy}"
-                lines.append(f"- `{reason.name}`: {reason.text}{otherwise}{remedy}")
+    for title, grade, other in (("Losses", "loss", "note"), ("Notes", "note", "loss")):
+        lines += ["", f"## {title}", ""]
+        for reason in (each for each in REASONS.values() if each.grade == grade):
+            otherwise = f" A {other} when {reason.otherwise}." if reason.otherwise else ""
+            remedy = f" → {reason.remedy}" if reason.name in PREVENTABLE else ""
+            lines.append(f"- `{reason.name}`: {reason.text}{otherwise}{remedy}")
     return "\n".join(lines) + "\n"
 
 

@@ -270,28 +270,27 @@ DAMAGED_RESULT = _reason(
 UNKNOWN_FAMILY = _reason(
     "unknown-family",
     NOTE,
-    "A file beside results, of no known family. Only known events of a timeline are counted.",
+    "A file of no known family beside results. Only known events of a timeline are counted.",
     "Nothing. The view `ascend_values` has its rows.",
 )
 NOT_COUNTED = _reason(
     "not-counted",
     NOTE,
-    "Something of another tool's results is in no figure. It is an older export of what is there, has no duration, or"
-    " is an event of an odd shape.",
+    "Something of another tool's results is in no figure: an older export of what is there, an event without a"
+    " duration or of an odd shape.",
     "Nothing. The entry says what and why.",
 )
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,
-    "Segments of a spool are not here. The daemon's cap took them, which is a loss of its own, or another host had"
-    " them.",
+    "Segments of a spool are not here: the daemon's cap took them (a loss of its own), or another host had them.",
     "Run `record` while the program runs, or raise `spool_cap` on the board.",
 )
 DAEMON_KILLED = _reason(
     "daemon-killed",
     NOTE,
-    "The board's daemon was killed, or the board went down. What programs wrote until the next daemon is not here:"
-    " nobody counts descriptors and metrics; marks that are missing are `dropped-marks`.",
+    "The board's daemon was killed, or the board went down. What programs wrote until the next daemon is not here."
+    " Only missing marks are counted, as `dropped-marks`.",
     "Look into the board's log.",
 )
 NO_DECODER = _reason(
@@ -363,7 +362,7 @@ STOPPED_EARLY = _reason(
 MORE = _reason(
     "more",
     NOTE,
-    "More entries than are listed one by one: 1,000 for a JOB or board. The rest is counted here.",
+    "More entries than are listed one by one (1,000 for a JOB or board) are counted here.",
     "Look at the entries that are listed.",
     otherwise="the entries that it counts are losses",
 )
