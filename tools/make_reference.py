@@ -164,16 +164,13 @@ def database_page() -> str:
         missing = [column for column in columns[name] if column not in {*own, *common}]
         if missing or own.keys() - set(columns[name]):
             sys.exit(f"comments of the view {name} and its columns differ: {missing or own.keys()}")
-        lines += ["", f"## `{name}`", "", text, "", *_list((each, said) for each, said in own.items() if said)]
         also = [column for column in columns[name] if column not in own]
         left_out = [column for column in common if column not in columns[name]]
-        named = _codes(column for column in columns[name] if own.get(column) == "")
         if len(left_out) < len(also):
             also_common = "all columns of several views" + (f" but {_codes(left_out)}" if left_out else "")
         else:
             also_common = _codes(also)
-        if also or named:
-            lines += ["", f"Also: {', '.join(filter(None, (named, also_common)))}."]
+        lines += ["", f"## `{name}`", "", text, *_column_lines(own, also_common)]
     lines += [
         "",
         "## Tables",
@@ -209,7 +206,8 @@ def rules_page() -> str:
     """The rules of `advise` from their files, and what they read beside the views."""
     lines = [NOTICE.format("agent/profagent/advise/rules/*.toml"), "# Rules of advise", ""]
     lines += [
-        "[How to read advice, and write a rule](../howto/advice.md). What a rule needs and a session lacks is `N/A`:",
+        "[How to read advice, and write a rule](../howto/advice.md). In brackets stand a rule's thresholds and what it",
+        "needs. Where a session lacks that, the rule is `N/A`:",
         "",
         *_list((need, why) for need, why in LACKS.items()),
     ]
@@ -217,14 +215,14 @@ def rules_page() -> str:
     for severity in SEVERITIES:
         lines += ["", f"## {severity.capitalize()}", ""]
         for rule in (each for each in rules if each.severity == severity):
-            title = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", rule.en.title.replace("{s}", "s"))
-            needs = f" Needs {', '.join(rule.needs)}." if rule.needs else ""
-            limits = ", ".join(f"{name} {value:g}" for name, value in rule.thresholds.items())
-            lines.append(f"- `{rule.id}`: {title}.{f' Thresholds: {limits}.' if limits else ''}{needs}")
+            title = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", rule.en.title.removesuffix(": {rows} layer{s}"))
+            limits = [f"{name} {value:g}" for name, value in rule.thresholds.items()]
+            told = "; ".join(", ".join(each) for each in (limits, rule.needs) if each)
+            lines.append(f"- `{rule.id}`: {title}.{f' ({told})' if told else ''}")
     lines += ["", "## Tables for rules", "", "They are there while rules run, beside [the views](database.md)."]
     for comment, name in re.findall(r"^((?:--.*\n)+)CREATE TEMP TABLE (\w+)", MEANS, re.MULTILINE):
         text = " ".join(re.findall(r"^-- (?!  )(.*)$", comment, re.MULTILINE))
-        lines += ["", f"### `{name}`", "", text, "", *_list(_meanings(comment).items())]
+        lines += ["", f"### `{name}`", "", text, *_column_lines(_meanings(comment))]
     return "\n".join(lines) + "\n"
 
 
@@ -436,6 +434,13 @@ def _meanings(comment: str) -> dict[str, str]:
     told = re.findall(r"^--   (\w+) +(.*)$", comment, re.MULTILINE)
     lines = re.findall(r"^--   (\w+(?:, \w+)*)$", comment, re.MULTILINE)
     return {**dict(told), **{name: "" for line in lines for name in line.split(", ")}}
+
+
+def _column_lines(columns: dict[str, str], others: str = "") -> Iterator[str]:
+    """Those that are explained, then those whose names tell it, and the others."""
+    yield from ("", *_list((name, text) for name, text in columns.items() if text))
+    if also := [each for each in (_codes(name for name, text in columns.items() if not text), others) if each]:
+        yield from ("", f"Also: {', '.join(also)}.")
 
 
 def _daemon_arguments() -> list[tuple[str, Sequence[argparse.Action]]]:
