@@ -32,7 +32,7 @@ from profagentd import main as daemon
 from profagentd.config import DaemonConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from profagent.ascend_options.rules import Key
 
@@ -187,19 +187,28 @@ def settings_page() -> str:
         NOTICE.format("the daemon's arguments"),
         "# Settings of the daemon",
         "",
-        "`profagentd` takes arguments, and with `--config FILE` the same as keys of a TOML file; arguments win.",
-        "A key is called as its argument, with `_` for `-`, unless the line names it; * marks what has no key.",
-        "A list in the file stands for a repeated argument. `profagentd --check-config` names the mistakes.",
+        "`profagentd` takes arguments, and with `--config FILE` the same as keys of a TOML file; arguments win. A key",
+        "is called as its argument, with `_` for `-`, unless the line names it; * marks what has no key. A list in the",
+        "file stands for a repeated argument. `--check-config` names the mistakes and ends.",
+        "",
     ]
-    for title, actions in _daemon_arguments():
-        lines += ["", f"## {title}", ""]
-        for action in actions:
-            choices = "|".join(map(str, action.choices)) if action.choices else ""
-            name = f"{action.option_strings[-1]} {action.metavar or choices}".strip()
+    # What is told above, and what every program has.
+    known = {"help", "version", "config", "check_config"}
+    arguments, simulated = (group for group in daemon.make_parser()._action_groups if group._group_actions)  # noqa: SLF001 - argparse shows them no other way
+    for action in arguments._group_actions:  # noqa: SLF001 - as above
+        if action.dest not in known:
             usual = action.option_strings[-1].removeprefix("--").replace("-", "_")
             key = "" if action.dest == usual else f", key `{action.dest}`"
-            lines.append(f"- `{name}`{key if action.dest in keys else '*'}: {(action.help or '') % vars(action)}")
+            lines.append(_argument(action, key if action.dest in keys else "*"))
+    lines += ["", "## The simulated board", "", "These go with `--simulate`, and have no keys.", ""]
+    lines += [_argument(action) for action in simulated._group_actions]  # noqa: SLF001 - as above
     return "\n".join(lines) + "\n"
+
+
+def _argument(action: argparse.Action, mark: str = "") -> str:
+    choices = "|".join(map(str, action.choices)) if action.choices else ""
+    name = f"{action.option_strings[-1]} {action.metavar or choices}".strip()
+    return f"- `{name}`{mark}: {(action.help or '') % vars(action)}"
 
 
 def rules_page() -> str:
@@ -441,14 +450,6 @@ def _column_lines(columns: dict[str, str], others: str = "") -> Iterator[str]:
     yield from ("", *_list((name, text) for name, text in columns.items() if text))
     if also := [each for each in (_codes(name for name, text in columns.items() if not text), others) if each]:
         yield from ("", f"Also: {', '.join(also)}.")
-
-
-def _daemon_arguments() -> list[tuple[str, Sequence[argparse.Action]]]:
-    """The daemon's arguments by their groups."""
-    groups = daemon.make_parser()._action_groups  # noqa: SLF001 - argparse shows them no other way
-    titles = {"options": "Arguments", "optional arguments": "Arguments", "simulated board": "The simulated board"}
-    found = [(each.title or "", [action for action in each._group_actions if action.dest != "help"]) for each in groups]  # noqa: SLF001 - as above
-    return [(titles[title], actions) for title, actions in found if actions]
 
 
 def _codes(words: Iterable[str]) -> str:

@@ -228,7 +228,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "--identity": {"metavar": "UUID", "help": "this board's identity (/etc/profagent/board-id)"},
     "--retain": {
         "choices": POLICIES,
-        "help": "what may be deleted: nothing (keep), what consumers have, or that when room is short (keep)",
+        "help": "what may be deleted: nothing, what consumers have, or that when room is short (keep)",
     },
     "--retain-for": _list("retain_for", "CONSUMER", "who must have a log before it goes (repeatable)"),
     "--min-free": {"metavar": "SIZE", "help": "with --retain min_free: 200MB, or 10%% of the file system"},
