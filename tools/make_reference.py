@@ -34,6 +34,7 @@ from profagentd.config import DaemonConfig
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from profagent.ascend.families import Family
     from profagent.ascend_options.rules import Key
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -279,26 +280,8 @@ def _plain(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-# By what a family of the Ascend frameworks becomes beside rows.
-_PLACES = {
-    "kernels": "kernels",
-    "steps": "`stats --by step`",
-    "calls": "`stats --by api`",
-}
-_MEANINGS = {
-    **dict.fromkeys(("name", "type"), "name and type of a layer"),
-    **dict.fromkeys(("start", "duration"), "start and ticks of a record, whole nanoseconds"),
-    "unit": "type of a layer, where it is `AI_CPU`, and in a timeline",
-    "device": "device of an inference",
-    "stream": "segment",
-    "model": "model; 4294967295 or N/A is `single-op`",
-    "model_name": "model, before its number",
-    "step": "inference; without it each execution of a graph is one",
-    **dict.fromkeys(("mac_busy", "vec_busy"), "the counter of that name"),
-    **dict.fromkeys(("dtrans", "dld", "dstr"), "the counter of that name, as likely"),
-    **dict.fromkeys(("call", "level", "count", "total", "mean", "most"), "`stats --by api`"),
-}
 _KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
+_INTO = {"kernels": "kernels", "steps": "`stats --by step`", "calls": "`stats --by api`"}
 
 
 def ascend_page() -> str:
@@ -308,37 +291,41 @@ def ascend_page() -> str:
         NOTICE.format("agent/profagent/ascend/families.toml"),
         "# Results of the Ascend family",
         "",
-        "What `profagent import` takes, and where it goes: [how to](../howto/ascend.md).",
-        "Every row of every file is in the view `ascend_values`, cell by cell, as it is written there.",
-        "What else becomes of it is in the third column; timelines are in `export trace`, too.",
-        "Kernels are `op_records`, and `stats` by layer, type, model and segment.",
-        "A file is known by the columns, processes or words named.",
-        "A family with a * was tried with no real sample: its columns are the documented ones.",
+        "What `profagent import` takes: [how to](../howto/ascend.md). Every row of every file is in the view",
+        "`ascend_values`, cell by cell, as it is written there; timelines are in `export trace`, too. Behind an arrow",
+        "stands what else becomes of a family, and by which columns, processes or words it is known. Kernels are",
+        "`op_records`, and `stats` by layer, type, model and segment.",
+        "",
+        "A family was tried with a *real sample*, or with *documented columns only*.",
     ]
     for kind, title in _KINDS.items():
         lines += ["", f"## {title}", ""]
-        known_by = "columns that are read" if kind == "table" else "known by"
-        lines += [f"| family | what it is | goes to | {known_by} |", "|---|---|---|---|"]
-        for family in known.family:
-            if family.kind == kind:
-                into = ", ".join(_PLACES[each] for each in family.into.split(", ") if each) or "–"
-                marks = [*family.needs, *family.processes, *family.categories, *family.keys, *family.names]
-                by = ", ".join(f"`{mark}`".replace("|", "` or `") for mark in marks)
-                name = family.name if family.sample else f"{family.name} *"
-                lines.append(f"| {name} | {family.about} | {into} | {by} |")
-    lines += ["", "All other tables of a database are kept row by row as well; those of SQLite itself are not.", ""]
-    lines += ["## Columns", ""]
+        lines += [_family_line(family) for family in known.family if family.kind == kind]
+    lines += ["", "All other tables of a database are kept row by row as well; those of SQLite itself are not."]
     lines += [
-        "Headers of summaries, columns of `StepTraceTime`, categories of events and keys of their `args`. All others"
+        "",
+        "## Columns",
+        "",
+        "Headers of summaries, columns of `StepTraceTime`, categories of events and keys of their `args`. All others",
+        "are only in their rows. The pipes of `dtrans`, `dld` and `dstr` differ from those of SS928.",
+        "",
+        *(f"- {meaning}: {_codes(known.columns[meaning])} → {place}" for meaning, place in known.places.items()),
+        "",
+        "Steps and their parts are in `stats --by step`:",
+        "",
+        *(f"- {part or 'a whole step'}: {_codes(headers)}" for part, headers in known.steps.items()),
     ]
-    lines += ["are only in their rows. The pipes of `dtrans`, `dld` and `dstr` differ from those of SS928.", ""]
-    lines += ["| meaning | headers | goes to |", "|---|---|---|"]
-    for meaning, headers in known.columns.items():
-        if meaning in _MEANINGS:
-            lines.append(f"| {meaning} | {_codes(headers)} | {_MEANINGS[meaning]} |")
-    lines += ["", "Steps and their parts are in `stats --by step`:", ""]
-    lines += [f"- {part or 'a whole step'}: {_codes(headers)}" for part, headers in known.steps.items()]
     return "\n".join(lines) + "\n"
+
+
+def _family_line(family: Family) -> str:
+    """What it is; where more becomes of it than rows, also what and how it is known."""
+    marks = [*family.needs, *family.processes, *family.categories, *family.keys, *family.names]
+    by = ", ".join(f"`{mark}`".replace("|", "` or `") for mark in marks)
+    into = ", ".join(_INTO[each] for each in family.into.split(", ") if each)
+    sample = "real sample" if family.sample else "documented columns only"
+    becomes = f" → {into}; {'reads' if family.kind == 'table' else 'by'} {by}" if into else ""
+    return f"- {family.name} (*{sample}*): {family.about}{becomes}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
