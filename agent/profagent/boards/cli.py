@@ -119,7 +119,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
 @click.option("--fingerprint", default="", metavar="HEX", help="SHA-256 of its certificate; another one is refused.")
 @click.option("--ssh", default="", metavar="USER@HOST", help="How ssh calls it, for --via ssh.")
 def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> None:
-    """Give a board a name, or write what stands under that name anew. Comments in the file stay.
+    """Give a board a name, or change what stands under it. Comments in the file stay.
 
     Example: profagent boards add euler 192.168.1.20:50151 --ssh root@192.168.1.20
     Example: profagent boards add euler 192.168.1.20

@@ -78,7 +78,7 @@ def plain_name(text: str) -> str:
     "--project",
     type=options.FOLDER,
     metavar="DIR",
-    help="What is brought to the board; this directory unless MAIN is absolute, and then nothing.",
+    help="What is brought to the board; unless given, this directory, or nothing where MAIN is absolute.",
 )
 @click.option("--acl-json", metavar="PATH", help="The acl.json that MAIN reads: relative to the project, or absolute.")
 @profiler_options(with_defaults=True)
