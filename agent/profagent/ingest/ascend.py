@@ -26,9 +26,9 @@ SCHEMA = f"""
 -- One row for each file that was imported from another framework, and for each table of such a database.
 --   file     its path in the imported directory
 --   kind     `summary`, `timeline`, `report` or `table`
---   family   what it is: see the page on the Ascend family
 --   columns  its header: a JSON array, empty where each row is an object
 --   rows     how many rows or events it has
+--   family
 CREATE VIEW IF NOT EXISTS ascend_files AS
 SELECT f.session, j.name AS job, l.shown_path AS file, f.kind, f.family, f.columns, f.rows
 FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job);

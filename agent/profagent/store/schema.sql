@@ -374,14 +374,13 @@ LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(d
 
 -- One row for each sampled inference.
 --   load              0; 1 and more when the model was loaded again in one JOB
---   cache_hit         instruction cache hits, from `.done`
---   cache_miss        the same of misses
+--   cache_hit         of instructions, from `.done`
 --   start_us          launch of the first aicore segment, from `.done`
 --   end_us            end of the last one
 --   online_batch_num  run-time batches, separated by commas
 --   complete          1 when an aicore `.done` is there
 --   why               why its figures are not final
---   inference
+--   cache_miss, inference
 CREATE VIEW inferences AS
 SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
        i.batch_num, i.input_pic_num, i.current_pic_count, i.load, i.cache_hit, i.cache_miss, i.start_us, i.end_us,
@@ -445,12 +444,10 @@ LEFT JOIN api_name n USING (api);
 -- One row for each thing that is not as it should be; `profagent ledger` explains the reasons.
 --   job     NULL where it is about the session
 --   log     file in the JOB; NULL where it is about the JOB
---   grade   `loss` or `note`
---   reason  a word that a program can compare
 --   first   first byte of the place in the file; NULL where it is about no place
 --   last    last byte of it
 --   count   how many records, files, bytes or calls
---   detail
+--   grade, reason, detail
 CREATE VIEW ledger AS
 SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
