@@ -92,7 +92,7 @@ COLUMNS = tuple(Column(title) for title in TITLES)
 def command(context: click.Context, *, as_json: bool) -> None:
     """List the boards that have a name, which --board takes everywhere.
 
-    They stand in ~/.config/profagent/boards.toml. A board with another identity or certificate than there is refused.
+    They stand in ~/.config/profagent/boards.toml. A board with another identity or certificate is refused.
 
     Example: profagent boards
     Example: profagent boards add euler 192.168.1.20 --ssh root@192.168.1.20

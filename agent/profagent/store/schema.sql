@@ -304,7 +304,8 @@ CREATE TABLE figure_left_out (
     PRIMARY KEY (session, model)
 ) WITHOUT ROWID;
 
--- The views. What a column means stands above its view as `--   column  meaning`; tools/make_reference.py prints it.
+-- The views. What a column means stands above its view as `--   column  meaning`, or `--   column, column` where the
+-- names tell it; tools/make_reference.py prints it.
 -- Columns of several views:
 --   session            number of the session that fetched it
 --   board              its identity: a UUID or machine id; `import` for copied JOBs
