@@ -214,7 +214,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "--roots-d": {"metavar": "DIR", "type": os.path.abspath, "help": "more roots: its files *.conf name one a line"},
     "--listen": {
         "metavar": "HOST:PORT",
-        "help": "loopback address, unix:PATH, or with TLS any address (127.0.0.1:50151); port 0: any free one",
+        "help": "loopback address, unix:PATH, or with TLS any address (127.0.0.1:50151); port 0: a free one",
     },
     "--quiet-after": {
         "dest": "quiet_after_s",
@@ -228,7 +228,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "--identity": {"metavar": "UUID", "help": "this board's identity (/etc/profagent/board-id)"},
     "--retain": {
         "choices": POLICIES,
-        "help": "what may be deleted: nothing (keep), what consumers have, or that when room is short (keep)",
+        "help": "delete nothing, what consumers have, or that when room is short (keep)",
     },
     "--retain-for": _list("retain_for", "CONSUMER", "who must have a log before it goes (repeatable)"),
     "--min-free": {"metavar": "SIZE", "help": "with --retain min_free: 200MB, or 10%% of the file system"},
@@ -237,7 +237,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "--spools": {
         "metavar": "KIND,…",
         "type": lambda text: [each for each in text.split(",") if each],
-        "help": "what the daemon keeps itself, of ops,marks,metrics; empty for nothing (all)",
+        "help": "what the daemon keeps of ops,marks,metrics; empty for nothing (all)",
     },
     "--spool-dir": {"metavar": "DIR", "help": "absolute path, where it keeps them (spool in the state's)"},
     "--spool-cap": {"metavar": "SIZE", "help": "the oldest goes when a spool has so much (64MB)"},

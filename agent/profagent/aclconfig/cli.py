@@ -68,13 +68,7 @@ def _file(function: F) -> F:
     """`[--board BOARD] PATH`."""
     for add in (
         click.argument("path", metavar="PATH"),
-        click.option(
-            "--board",
-            shell_complete=options.completed("boards"),
-            metavar="BOARD",
-            help="PATH is on this board, which SSH reaches: a name of `profagent boards`, USER@HOST, a Host of"
-            " ~/.ssh/config.",
-        ),
+        options.ssh_board,
         options.as_json,
     ):
         function = add(function)
@@ -119,8 +113,8 @@ def get(*, path: str, board: str | None, as_json: bool) -> int:
 def set_(*, path: str, board: str | None, output: str | None, profiler: Profiler, as_json: bool) -> int:
     """Write the `profiler` object, in both spellings and all values as strings; what is not named stays as it is.
 
-    A file, or a value, that is not there is made: switch on, interval 0, acl_api on, aacpu on, aac_metrics
-    ArithmeticUtilization. Exit code 1: the runtime would not record with the file, and --switch off was not asked for.
+    A missing file or value is made: switch on, interval 0, acl_api on, aacpu on, aac_metrics ArithmeticUtilization.
+    Exit code 1: the runtime would not record with the file, and --switch off was not given.
 
     Example: profagent aclconfig set --interval 1 --output /opt/app/profiling acl.json
     Example: profagent aclconfig set --board euler --acl_api on /opt/app/acl.json

@@ -56,24 +56,19 @@ LACKS: dict[Need, str] = {
 # What the rules read beside the views; the comments are the documentation (tools/make_reference.py).
 MEANS = f"""
 -- One row for each layer of the mean inference, in the network's order.
---   model        name of the model
 --   unit         `AA_CORE` or `AA_CPU`
---   segment      network segment
 --   layer_index  its place in the network
---   layer_name   names of the fused layers, joined with `+`
---   layer_type   their types, joined with `+`
 --   us           its time in the mean inference
 --   share        of the inference's time, in %
---   bound        what bounds it, as `stats` tells; NULL without a counter map
---   {RATIOS[0]}     the mean; behind it {", ".join(RATIOS[1:])}, as in `op_records`; NULL: not known
+--   bound        what bounds it, as `stats` tells
+--   {RATIOS[0]}     the mean; behind it {", ".join(RATIOS[1:])}, as in `op_records`
+--   model, segment, layer_name, layer_type
 CREATE TEMP TABLE layer_means (model TEXT, unit TEXT, segment INTEGER, layer_index INTEGER, layer_name TEXT,
     layer_type TEXT, us REAL, share REAL, bound TEXT, {", ".join(f"{name} REAL" for name in RATIOS)});
 -- One row for each model.
---   model       name of the model
 --   inferences  how many the means are of
 --   us          the mean inference: the sum of its layers
---   npu_us      of it on the NPU
---   cpu_us      of it on the CPU
+--   model, npu_us, cpu_us
 CREATE TEMP TABLE model_means (model TEXT, inferences INTEGER, us REAL, npu_us REAL, cpu_us REAL);
 """
 _LAYER = f"INSERT INTO temp.layer_means VALUES ({', '.join('?' * (9 + len(RATIOS)))})"  # noqa: S608 - marks

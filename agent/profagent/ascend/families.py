@@ -37,6 +37,7 @@ class Families(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of the file."""
 
     columns: dict[str, tuple[str, ...]]
+    places: dict[str, str]
     steps: dict[str, tuple[str, ...]]
     family: tuple[Family, ...]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from profagent.ascend_options.making import Made
 
 _NAMED = click.argument("named", metavar="[KEY=VALUE]…", nargs=-1)
-_DEVICE = "Whose acl.json it is: of an SS928, or of another Ascend device (Atlas)."
+_DEVICE = "Whose acl.json it is: an SS928's, or another Ascend device's (Atlas)."
 
 
 @click.group("options")
@@ -95,7 +95,7 @@ def acl_json(*, named: tuple[str, ...], device: str) -> None:
 @click.option("--device", type=click.Choice([SS928, ATLAS]), help=f"{_DEVICE} Else its keys tell.")
 @options.as_json
 def check(*, files: tuple[str, ...], device: str | None, as_json: bool) -> int:
-    """Find what is wrong in profiling_options, an acl.json, or MindSpore's Profiler(…) or profile(…), and correct it.
+    """Find and correct what is wrong in profiling_options, an acl.json, or MindSpore's Profiler(…) or profile(…).
 
     FILE is JSON or Python, which is read and never run; - is standard input. Name a script and its acl.json together.
     Exit code 1: something is wrong.

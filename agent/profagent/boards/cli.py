@@ -66,12 +66,7 @@ def via(function: F) -> F:
         metavar="DIR",
         help="With --via ssh: start a temporary daemon for this directory of the board. May be repeated.",
     )
-    @click.option(
-        "--bundle",
-        type=options.FILE_THERE,
-        metavar="FILE",
-        help="With --root: a file of `profagent bundle`, for a board without Python.",
-    )
+    @options.bundle
     @functools.wraps(function)
     def with_way(*args: Any, via: str | None, roots: tuple[str, ...], bundle: Path | None, **others: Any) -> Any:
         if roots and via is None:
@@ -95,10 +90,9 @@ COLUMNS = tuple(Column(title) for title in TITLES)
 @options.as_json
 @click.pass_context
 def command(context: click.Context, *, as_json: bool) -> None:
-    """List the boards that have a name, which --board takes everywhere; `add` and `remove` change the list.
+    """List the boards that have a name, which --board takes everywhere.
 
-    They stand in ~/.config/profagent/boards.toml. A board whose identity or certificate is not the one that stands
-    there is refused.
+    They stand in ~/.config/profagent/boards.toml. A board with another identity or certificate is refused.
 
     Example: profagent boards
     Example: profagent boards add euler 192.168.1.20 --ssh root@192.168.1.20
@@ -125,7 +119,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
 @click.option("--fingerprint", default="", metavar="HEX", help="SHA-256 of its certificate; another one is refused.")
 @click.option("--ssh", default="", metavar="USER@HOST", help="How ssh calls it, for --via ssh.")
 def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> None:
-    """Give a board a name, or write what stands under that name anew. Comments in the file stay.
+    """Give a board a name, or change what stands under it. Comments in the file stay.
 
     Example: profagent boards add euler 192.168.1.20:50151 --ssh root@192.168.1.20
     Example: profagent boards add euler 192.168.1.20

@@ -85,6 +85,15 @@ boards = click.option(
     help=f"{BOARD_HELP} May be repeated.",
     shell_complete=completed("boards"),
 )
+ssh_board = click.option(
+    "--board",
+    metavar="[USER@]BOARD",
+    help="On this board, which SSH reaches: a name of `profagent boards`, or a Host of ~/.ssh/config.",
+    shell_complete=completed("boards"),
+)
+bundle = click.option(
+    "--bundle", type=FILE_THERE, metavar="FILE", help="A file of `profagent bundle`, for a board without Python."
+)
 target = click.argument("target", metavar="SESSION|JOB", shell_complete=completed("targets"))
 job = click.option("--job", metavar="NAME", help="Only this JOB of the session.", shell_complete=completed("jobs"))
 acl_json = click.option(

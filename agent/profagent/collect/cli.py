@@ -71,19 +71,14 @@ def plain_name(text: str) -> str:
     "--config",
     type=options.FILE,
     metavar="INI",
-    help="The vendor's [ssh_config] with ip, username, pwd, port; better is --board, and a key.",
+    help="The vendor's [ssh_config]: ip, username, pwd, port. Better: --board and a key.",
 )
-@click.option(
-    "--board",
-    metavar="BOARD",
-    help="A name of `profagent boards`, USER@HOST, a Host of ~/.ssh/config.",
-    shell_complete=options.completed("boards"),
-)
+@options.ssh_board
 @click.option(
     "--project",
     type=options.FOLDER,
     metavar="DIR",
-    help="What is brought to the board; this directory unless MAIN is absolute, and then nothing.",
+    help="What is brought to the board; unless given, this directory, or nothing where MAIN is absolute.",
 )
 @click.option("--acl-json", metavar="PATH", help="The acl.json that MAIN reads: relative to the project, or absolute.")
 @profiler_options(with_defaults=True)
@@ -99,12 +94,7 @@ def plain_name(text: str) -> str:
 @click.option("--release", "releases", is_flag=True, help="Delete on the board what has come whole.")
 @click.option("--env", "environment", multiple=True, metavar="K=V", help="In the program's environment; repeatable.")
 @click.option("--remote-dir", metavar="DIR", help="The project's directory on the board; below ~/profagent.")
-@click.option(
-    "--bundle",
-    type=options.FILE_THERE,
-    metavar="FILE",
-    help="A file of `profagent bundle`, for a board without Python.",
-)
+@options.bundle
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
 @options.workspace
 @options.counter_map

@@ -140,9 +140,9 @@ async def _capture(
 @click.option("--rate", type=click.FloatRange(min=0.1, max=1000), default=10.0, show_default=True, metavar="INF_PER_S")
 @click.option("--model", default="yolov5s", show_default=True, metavar="NAME", help="The simulated network.")
 def command(*, for_text: str, rate: float, model: str) -> int:
-    """Show the whole way without a board: simulated board, live lines, a session, all exports, a trace, a report.
+    """Show the whole way without a board: simulated board, live lines, a session, exports, a report.
 
-    Every figure is simulated: made up by profagentd --simulate.
+    Every figure is made up.
 
     Example: profagent demo --model resnet50 --for 10s
     Example: profagent demo --rate 100

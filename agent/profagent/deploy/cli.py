@@ -39,16 +39,11 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 @click.option("--min-free", metavar="SIZE", help="With --retain min_free: 200MB, or 10% of the file system.")
 @click.option("--init", type=click.Choice(["auto", *INITS]), default="auto", show_default=True, help="What starts it.")
 @click.option("--prefix", default=DEFAULT_PREFIX, show_default=True, metavar="DIR", help="Where it is installed.")
-@click.option("--name", default="", metavar="NAME", help="What --board calls it from now on; its host name at first.")
+@click.option("--name", default="", metavar="NAME", help="What --board calls it; its host name at first.")
 @click.option(
     "--python", type=click.Choice(PYTHONS), help="Whose Python runs the daemon; auto: the board's, else the bundle's."
 )
-@click.option(
-    "--bundle",
-    type=options.FILE_THERE,
-    metavar="FILE",
-    help="A file of `profagent bundle`, for a board without Python.",
-)
+@options.bundle
 @click.option(
     "--wheelhouse",
     type=options.FOLDER_THERE,

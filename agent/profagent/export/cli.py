@@ -290,7 +290,7 @@ def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> N
 async def parquet(
     *, targets: tuple[str, ...], workspace: Path | None, output: Path | None, maps: CounterMaps, as_json: bool
 ) -> None:
-    """Write the views as Parquet, by board and day, for DuckDB, pandas and Spark.
+    """Write the views as Parquet, by board and day.
 
     Several sessions may share a folder. Needs pyarrow: pip install 'profagent[parquet]'.
 
@@ -323,7 +323,7 @@ async def parquet(
 @options.as_json
 @asynchronous
 async def sqlite(*, target: str, workspace: Path | None, output: Path | None, maps: CounterMaps, as_json: bool) -> None:
-    """Write one session as a database of its own, with the views and without other sessions.
+    """Write one session as a database of its own.
 
     A folder with such a profagent.db is a workspace to read from: profagent stats 3 --workspace DIR
 

@@ -42,9 +42,9 @@ def _merging(name: str) -> Callable[[F], F]:
         options.workspace,
         click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences."),
         click.option(
-            "--from", "from_text", metavar="TIME", help="From then on: s since 1970, or as 2026-11-23T14:00:00 (UTC)."
+            "--from", "from_text", metavar="TIME", help="From then on: s since 1970, or 2026-11-23T14:00:00 (UTC)."
         ),
-        click.option("--to", "to_text", metavar="TIME", help="Until then, by the board's clock as well."),
+        click.option("--to", "to_text", metavar="TIME", help="Until then. Both are the board's clock."),
         click.option("--output", type=options.OUTPUT_FILE, metavar="FILE", help=f"In place of trace/{name}."),
         options.counter_map,
         options.as_json,
@@ -88,7 +88,7 @@ async def trace(*, part_size: int, as_json: bool, **chosen: Any) -> None:
 @_merging("trace.pftrace")
 @asynchronous
 async def perfetto(*, as_json: bool, **chosen: Any) -> None:
-    """Write the same trace in Perfetto's own format, for long captures: one file, less than half the size.
+    """Write the same trace in Perfetto's own format: one file, less than half the size.
 
     Example: profagent export perfetto 3
     Example: profagent export perfetto 3 --last 100 --output last.pftrace
@@ -100,7 +100,7 @@ async def perfetto(*, as_json: bool, **chosen: Any) -> None:
 @_merging("trace.speedscope.json")
 @asynchronous
 async def speedscope(*, as_json: bool, **chosen: Any) -> None:
-    """Write the slices as profiles for speedscope: which layers take the time, over all inferences or in order.
+    """Write the slices as profiles for speedscope.
 
     Example: profagent export speedscope 3
     Example: profagent export speedscope 3 --last 100

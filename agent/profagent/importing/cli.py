@@ -49,7 +49,7 @@ SESSION = 1
 @click.option(
     "--board",
     metavar="BOARD",
-    help="With --workspace: the board that the JOB was copied from; a name or an identity.",
+    help="With --workspace: the board that the JOB is from; a name or an identity.",
     shell_complete=options.completed("boards"),
 )
 @options.counter_map

@@ -26,19 +26,18 @@ SCHEMA = f"""
 -- One row for each file that was imported from another framework, and for each table of such a database.
 --   file     its path in the imported directory
 --   kind     `summary`, `timeline`, `report` or `table`
---   family   what it is: see the page on the Ascend family
 --   columns  its header: a JSON array, empty where each row is an object
 --   rows     how many rows or events it has
+--   family
 CREATE VIEW IF NOT EXISTS ascend_files AS
 SELECT f.session, j.name AS job, l.shown_path AS file, f.kind, f.family, f.columns, f.rows
 FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job);
 
 -- One row for each cell of these files, as it is written there.
---   file         its path in the imported directory
---   family       what the file is
 --   row          counts the rows of the file, from 1
 --   column_name  its header, or its key in an event
 --   value        the text as it is in the file; of an event's `args` a JSON object
+--   file, family
 CREATE VIEW IF NOT EXISTS ascend_values AS
 SELECT f.session, j.name AS job, l.shown_path AS file, f.family, t.number + r.key AS row,
        CASE WHEN typeof(v.key) = 'integer' THEN json_extract(f.columns, '$[' || v.key || ']') ELSE v.key END

@@ -99,11 +99,9 @@ class MetricsDecoder(SpoolDecoder[_MetricReader]):
 {table("metric_name", _NAME_COLUMNS)}
 {table("metric", _SAMPLE_COLUMNS)}
 -- One row for each sample of a system metric.
---   collector  what read it on the board
 --   name       collector and thing, as `npu.hw_utilization`
 --   unit       `%`, `B`, `B/s`, `/s`, `C`, `mV`, `us` or empty
---   time_us    when it was read
---   value      the value
+--   collector, time_us, value
 CREATE VIEW IF NOT EXISTS metrics AS
 SELECT t.session, b.identity AS board, substr(n.name, 1, instr(n.name || '.', '.') - 1) AS collector, n.name, n.unit,
        t.time_us, t.value

@@ -89,12 +89,11 @@ class OpsDecoder(SpoolDecoder[RecordReader]):
 {table("op_event", _COLUMNS)}
 -- One row for each layer that a program subscribed to.
 --   source       name of the subscription
---   op_type      type of the layer, 32 bytes at most
---   op_name      name of the layer, 32 bytes at most
---   start_us     begin of the layer
---   end_us       its end
+--   op_type      at most 32 bytes
+--   op_name      at most 32 bytes
 --   duration_us  as the runtime tells it
---   sequence     sequence number in the segment
+--   sequence     number in the segment
+--   start_us, end_us
 CREATE VIEW IF NOT EXISTS op_events AS
 SELECT t.session, b.identity AS board, substr(j.name, 5, length(j.name) - 24) AS source, t.model_id, t.op_type,
        t.op_name, t.start_us, t.end_us, t.duration_us, t.sequence

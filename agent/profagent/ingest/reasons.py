@@ -161,13 +161,13 @@ def entry(
 REMOVED_UNREAD = _reason(
     "removed-unread",
     LOSS,
-    "A log was removed, or replaced by another file, before all of it was read.",
+    "A log was removed or replaced before all of it was read.",
     "Keep JOBs on the board until `record` has ended.",
 )
 REMOVED_OPEN = _reason(
     "removed-open",
     LOSS,
-    "A JOB was removed before its end was seen. What was not copied before is gone.",
+    "A JOB was removed before its end was seen. What was not copied is gone.",
     "Let `record` run until the program has ended; then remove the JOB.",
 )
 DELETED_UNDELIVERED = _reason(
@@ -191,7 +191,7 @@ UNREADABLE = _reason(
 BAD_PATH = _reason(
     "bad-path",
     LOSS,
-    "The board named a file whose path could lead out of the mirror. It was not copied.",
+    "A file whose path could lead out of the mirror was not copied.",
     "Find out who made that file on the board.",
 )
 # What the bytes of a log show.
@@ -223,12 +223,12 @@ DONE_WITHOUT_DATA = _reason(
 )
 # What the runtime does by itself.
 SEQUENCE_GAP = _reason(
-    "sequence-gap", NOTE, "Sequence numbers are missing: the runtime leaves out records of some layers by itself."
+    "sequence-gap", NOTE, "Sequence numbers are missing: the runtime leaves out records of some layers."
 )
 SEQUENCE_JUMP = _reason(
     "sequence-jump",
     NOTE,
-    "More sequence numbers are missing than the runtime leaves out by itself.",
+    "More sequence numbers are missing than the runtime leaves out.",
     "Send a kit: `profagent kit`.",
 )
 NO_LAYER = _reason(
@@ -240,7 +240,7 @@ NO_LAYER = _reason(
 LAYER_COUNTS = _reason(
     "layer-counts",
     NOTE,
-    "The layer table and the segments of the model differ in the number of layers.",
+    "The layer table and the segments of the model have different numbers of layers.",
     "Run `profagent doctor JOB`; send a kit.",
 )
 ANNOUNCED_LENGTH = _reason("announced-length", NOTE, "A .done file announces more bytes than the log has.")
@@ -264,13 +264,13 @@ FOREIGN_FILE = _reason("foreign-file", NOTE, "A file that the runtime did not ma
 DAMAGED_RESULT = _reason(
     "damaged-result",
     LOSS,
-    "A file of another tool's results is damaged or cut off. What stands behind the damage is not here.",
+    "A file of another tool's results is damaged or cut off. What follows the damage is not here.",
     "Export it anew, then import it again.",
 )
 UNKNOWN_FAMILY = _reason(
     "unknown-family",
     NOTE,
-    "A file beside results, of no known family. Only known events of a timeline are counted.",
+    "A file of no known family beside results. Only known events of a timeline are counted.",
     "Nothing. The view `ascend_values` has its rows.",
 )
 NOT_COUNTED = _reason(
@@ -283,21 +283,20 @@ NOT_COUNTED = _reason(
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,
-    "Segments of a spool are not here. The daemon's cap took them, which is a loss of its own, or another host had"
-    " them.",
+    "Segments of a spool are not here: the daemon's cap took them (a loss of its own), or another host had them.",
     "Run `record` while the program runs, or raise `spool_cap` on the board.",
 )
 DAEMON_KILLED = _reason(
     "daemon-killed",
     NOTE,
-    "The board's daemon was killed, or the board went down. What programs wrote until the next daemon is not here:"
-    " nobody counts descriptors and metrics; marks that are missing are `dropped-marks`.",
+    "The board's daemon was killed, or the board went down. What programs wrote until the next daemon is not here."
+    " Only missing marks are counted, as `dropped-marks`.",
     "Look into the board's log.",
 )
 NO_DECODER = _reason(
     "no-decoder",
     NOTE,
-    "A directory of a source that this profagent does not know. Its logs are copied and not read.",
+    "A directory of a source that this profagent does not know. It is copied and not read.",
     "Upgrade profagent on this host.",
 )
 NOT_A_FILE = _reason("not-a-file", NOTE, "A directory, a link or a device where a file should be. It is not followed.")
@@ -341,7 +340,7 @@ IMPLAUSIBLE_COUNTER = _reason(
 DIFFERENT = _reason(
     "different",
     NOTE,
-    "The board's file is not the one that was copied before. It is copied again, the earlier copy is kept.",
+    "The board's file is not the one that was copied. It is copied again, the earlier copy is kept.",
 )
 RECREATED = _reason(
     "recreated",
@@ -363,7 +362,7 @@ STOPPED_EARLY = _reason(
 MORE = _reason(
     "more",
     NOTE,
-    "More entries than are listed one by one: 1,000 for a JOB or board. The rest is counted here.",
+    "More entries than are listed one by one (1,000 for a JOB or board) are counted here.",
     "Look at the entries that are listed.",
     otherwise="the entries that it counts are losses",
 )

@@ -42,7 +42,7 @@ def command() -> None:
 
 @command.command("init")
 @keys_folder
-@click.option("--name", default="", metavar="NAME", help="What the CA is called; by this host's name if not given.")
+@click.option("--name", default="", metavar="NAME", help="The CA's name; this host's unless given.")
 @days
 def init(*, keys: Path | None, name: str, days: int) -> None:
     """Make a CA, and an operator's certificate for this host. Nothing is overwritten.
@@ -126,7 +126,7 @@ def list_(*, keys: Path | None, as_json: bool) -> None:
 @click.argument("what", metavar="NAME|FINGERPRINT")
 @keys_folder
 def revoke(*, what: str, keys: Path | None) -> None:
-    """Revoke a board's or a host's certificate. It holds on this host at once, on a board when it has the new list.
+    """Revoke a board's or a host's certificate. It holds here at once, on a board when it has the new list.
 
     Example: profagent keys revoke ci
     Example: profagent keys revoke euler

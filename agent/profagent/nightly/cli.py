@@ -106,7 +106,9 @@ def _quoted(text: str) -> str:
 DEFAULT_CONFIG = Path("nightly.toml")
 
 
-config_option = click.option("--config", type=FILE, default=DEFAULT_CONFIG, show_default=True, metavar="FILE")
+config_option = click.option(
+    "--config", type=FILE, default=DEFAULT_CONFIG, show_default=True, metavar="FILE", help="The settings of the nights."
+)
 
 
 @click.group("nightly")

@@ -76,7 +76,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 @click.option(
     "--metrics-listen",
     metavar="HOST:PORT",
-    help="Tell Prometheus there how the capture goes: 127.0.0.1:9464. Whoever reaches it can read it.",
+    help="Metrics for Prometheus, as at 127.0.0.1:9464, for whoever reaches it.",
 )
 @click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
 @click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference, then each Nth.")

@@ -188,7 +188,7 @@ def _entry_line(entry: Mapping[str, Any]) -> str:
 @click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N of each board.")
 @click.option("--max-size", metavar="SIZE", help="Delete the oldest until the workspace is no larger: 500M, 20G.")
 @options.where
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @options.as_json
 @options.quiet
 @asynchronous
@@ -268,7 +268,7 @@ def baseline() -> None:
 @options.workspace
 @asynchronous
 async def set_(*, name: str, session: int, workspace: Path | None) -> None:
-    """Give a session a name: it is its label `baseline`. A session that had it before has it no more.
+    """Give a session a name, its label `baseline`, and take it from another session that has it.
 
     Example: profagent baseline set release-1.2 14
     Example: profagent baseline set nightly 20 --workspace lab

@@ -19,8 +19,8 @@ CREATE TABLE IF NOT EXISTS session_mark (
 );
 
 -- One row for each moment that a person marked while watching.
---   time_us  when, by the board's clock
---   text     what was written
+--   text  what was written
+--   time_us
 CREATE VIEW IF NOT EXISTS session_marks AS SELECT session, time_us, text FROM session_mark;
 """
 

@@ -304,23 +304,24 @@ CREATE TABLE figure_left_out (
     PRIMARY KEY (session, model)
 ) WITHOUT ROWID;
 
--- The views. What a column means stands above its view as `--   column  meaning`; tools/make_reference.py prints it.
+-- The views. What a column means stands above its view as `--   column  meaning`, or `--   column, column` where the
+-- names tell it; tools/make_reference.py prints it.
 -- Columns of several views:
 --   session            number of the session that fetched it
---   board              identity of the board: a UUID or machine id; `import` for copied JOBs
+--   board              its identity: a UUID or machine id; `import` for copied JOBs
 --   job                name of the JOB directory
---   device_id          device, from the file's name
---   model              name of the model
---   model_id           id of the model in its process
---   stream_id          stream; NULL where file names carry none
+--   device_id          from the file's name
+--   model              its name
+--   model_id           its id in the program
+--   stream_id          NULL where file names carry none
 --   batch_num          batch size compiled into the model
 --   input_pic_num      pictures of the inference
 --   current_pic_count  pictures that the model had executed before
---   layer_index        place in the model's layer table; NULL where no layer is known
+--   layer_index        place in the model's layer table
 --   layer_id           id of the first of the fused layers
---   ori_layer_name     name before compilation: always NULL, no known file holds it
+--   ori_layer_name     always NULL: no known file has the name before compilation
 --   layer_name         names of the fused layers, joined with `+`
---   layer_type         their types, joined with `+`
+--   layer_type         their types, joined likewise
 --   figures            of the inference: `final`, `pending` or `partial`
 
 -- JOBs whose figures are a session's: it was the first that had them, or fetched a record of them.
@@ -331,16 +332,12 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
    OR EXISTS (SELECT 1 FROM log JOIN part USING (log) WHERE log.job = s.job AND part.session = s.session);
 
 -- One row for each capture or import.
---   session             its number
---   hostname            name of the board
 --   source              `record`, `watch`, `import` or `collect`
 --   address             where the board was reached, or the JOB directory
---   started_us          host's wall clock; of other tools' results when they ran, where they tell it
---   ended_us            as `started_us`; NULL while `record` may continue it
---   simulated           1 for a simulated board: the figures are invented
---   daemon_version      version of the daemon
---   sdk_version         SDK of the board; empty where it cannot be read
---   counter_map         name of the counter map; NULL without one
+--   started_us          by the host's clock; of other tools' results when they ran, where they tell it
+--   ended_us            likewise; NULL while `record` may continue it
+--   simulated           1: the figures are invented
+--   sdk_version         of the board; empty where it cannot be read
 --   labels              `key=value` pairs, separated by spaces
 --   jobs                number of JOBs, and of collections of other sources
 --   inferences          number of sampled inferences
@@ -348,11 +345,12 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 --   notes               the same for its notes
 --   keeping             which inferences it keeps; NULL for all
 --   sampled             inferences that the board sampled; NULL while they come, or where another session has a part
---   due                 those that were sampled or should have been; NULL where not known
+--   due                 those that were sampled or should have been
 --   passed_over         sampled, and not kept on purpose
 --   cleared_us          when `profagent gc` deleted its records; NULL where they are there
 --   counter_map_digest  of what that map makes of a record
---   stopped_early       1 when the capture was stopped before all of its JOBs was copied
+--   stopped_early       1: it was stopped before all of its JOBs was copied
+--   session, hostname, daemon_version, counter_map
 CREATE VIEW sessions AS
 SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.started_us, s.ended_us, s.simulated,
        s.daemon_version, s.sdk_version, s.counter_map,
@@ -376,15 +374,14 @@ LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(d
            WHERE EXISTS (SELECT 1 FROM sample x WHERE x.model = m.model) GROUP BY session) f USING (session);
 
 -- One row for each sampled inference.
---   load              0; 1 and more for an inference of a model that was loaded again in one JOB
---   cache_hit         instruction cache hits, from `.done`
---   cache_miss        instruction cache misses, from `.done`
+--   load              0; 1 and more when the model was loaded again in one JOB
+--   cache_hit         of instructions, from `.done`
 --   start_us          launch of the first aicore segment, from `.done`
---   end_us            end of the last aicore segment, from `.done`
+--   end_us            end of the last one
 --   online_batch_num  run-time batches, separated by commas
 --   complete          1 when an aicore `.done` is there
---   inference         its number
 --   why               why its figures are not final
+--   cache_miss, inference
 CREATE VIEW inferences AS
 SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
        i.batch_num, i.input_pic_num, i.current_pic_count, i.load, i.cache_hit, i.cache_miss, i.start_us, i.end_us,
@@ -392,21 +389,20 @@ SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS mod
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
 
 -- One row for each aicore record: a layer on the NPU, or several fused ones. The last ten figures need a counter map.
---   segment          network segment, word 0xFC of the record
---   sequence         sequence number in the segment, word 0x00
---   start_us         start of the segment + durations of the records before; NULL without `.done` or clock rate
---   duration_us      ticks x 100 / MHz; NULL without `info.json`
---   ticks            duration counter, word 0x04
---   mac_busy         share of the layer's time, 0 to 1: cube instructions ran
---   mac_ppen         share: they worked effectively
---   vec_busy         share: vector instructions ran
---   vec_ppen         share: they worked effectively
---   dstr             share: storing data to DDR
---   dtrans           share: moving and transforming data inside
---   dld              share: loading images and feature maps
---   wld              share: loading weights
---   ddr_read_bytes   bytes read from DDR
---   ddr_write_bytes  bytes written to DDR
+--   segment      network segment, word 0xFC of the record
+--   sequence     number in the segment, word 0x00
+--   start_us     start of the segment + durations of the records before
+--   duration_us  ticks x 100 / MHz of `info.json`
+--   ticks        duration counter, word 0x04
+--   mac_busy     share of the layer's time, 0 to 1: cube instructions ran
+--   mac_ppen     share: they worked effectively
+--   vec_busy     share: vector instructions ran
+--   vec_ppen     share: they worked effectively
+--   dstr         share: storing data to DDR
+--   dtrans       share: moving and transforming data inside
+--   dld          share: loading images and feature maps
+--   wld          share: loading weights
+--   ddr_read_bytes, ddr_write_bytes
 CREATE VIEW op_records AS
 SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
        i.batch_num, i.input_pic_num, i.current_pic_count, g.net AS segment, r.sequence, r.layer_index, l.layer_id,
@@ -420,12 +416,8 @@ JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m U
 JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
 
 -- One row for each aicpu record: a layer on the CPU.
---   segment           network segment, word 0x7C of the record
---   sequence          sequence number of the layer
---   start_us          begin of the layer
---   duration_us       its end - its begin
---   segment_start_us  begin of the segment
---   segment_end_us    end of the segment
+--   segment   network segment, word 0x7C of the record
+--   sequence, start_us, duration_us, segment_start_us, segment_end_us
 CREATE VIEW aicpu_records AS
 SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
        i.batch_num, i.input_pic_num, i.current_pic_count, g.net AS segment, r.sequence, r.layer_index, l.layer_id,
@@ -439,11 +431,9 @@ JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_in
 -- One row for each recorded call of the runtime's API.
 --   name         function; `unknown(id)` for an unknown id; id 0 is shown as `svp_acl_mdl_load_from_mem`
 --   type         `model`, `runtime`, `ext` or `N/A`
---   pid          process
---   tid          thread
 --   begin_us     NULL for a call that began before profiling was started
---   end_us       end
---   duration_us  end - begin; NULL without begin
+--   duration_us  end - begin
+--   pid, tid, end_us
 CREATE VIEW api_records AS
 SELECT p.session, j.name AS job, m.name AS model, m.model_id,
        ifnull(n.name, 'unknown(' || r.api || ')') AS name, ifnull(n.type, 'N/A') AS type, r.pid, r.tid,
@@ -453,27 +443,24 @@ JOIN part p ON p.part = r.record >> 24 JOIN log g USING (log) JOIN model m USING
 LEFT JOIN api_name n USING (api);
 
 -- One row for each thing that is not as it should be; `profagent ledger` explains the reasons.
---   job     name of the JOB directory; NULL where it is about the session
+--   job     NULL where it is about the session
 --   log     file in the JOB; NULL where it is about the JOB
---   grade   `loss` or `note`
---   reason  a word that a program can compare
---   detail  a sentence
 --   first   first byte of the place in the file; NULL where it is about no place
 --   last    last byte of it
 --   count   how many records, files, bytes or calls
+--   grade, reason, detail
 CREATE VIEW ledger AS
 SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
 
--- How well the runtime sampled each model of a JOB, before any choice by `record`. NULL: not known.
+-- How well the runtime sampled each model of a JOB, before any choice by `record`.
 --   interval       inferences between samples
 --   interval_from  `acl.json`, or `inferred` from picture counts
 --   acl_json       the file on the board that told the interval
 --   sampled        samples, known by their files' names
---   due            sampled ones and those that never came
---   late           samples that came late
---   never_came     samples that were due and never came
+--   due            these, and those that never came
 --   passed_over    samples that were not kept on purpose
+--   late, never_came
 CREATE VIEW sampling_by_model AS
 SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id, s.interval, s.interval_from, j.acl_json,
        s.sampled, s.due, s.late, s.never_came, s.passed_over
@@ -481,7 +468,7 @@ FROM sampling s JOIN model m USING (model) JOIN job j USING (job) JOIN board b U
 
 -- One row for each pair of neighbouring samples that are not the interval apart; none of a model that was loaded again.
 --   pic_count_before  pictures before the earlier sample
---   inferences        inferences from one to the other
+--   inferences        from one to the other
 --   late_by           inferences that the later one came late
 --   never_came        samples between them that never came
 CREATE VIEW sample_gaps AS
@@ -498,15 +485,12 @@ JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board)
 WHERE g.inferences <> g.interval;
 
 -- One row for each loss that a board's daemon keeps because nobody may listen. Each has a row in `ledger` as well.
---   session     the session that heard it first
---   job         name of the JOB directory; NULL where it is about the board
---   reason      a word, as in `ledger`
---   detail      a sentence
---   lost_logs   NULL, here and below: not known
---   lost_bytes  bytes that are lost
---   from_us     when it began
---   to_us       when it ended, as far as is known
---   id          the daemon's number for it, 16 hexadecimal digits
+--   session  the session that heard it first
+--   job      NULL where it is about the board
+--   from_us  when it began
+--   to_us    when it ended, as far as is known
+--   id       the daemon's number for it, 16 hexadecimal digits
+--   reason, detail, lost_logs, lost_bytes
 CREATE VIEW kept_losses AS
 SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.lost_logs, k.lost_bytes, k.from_us,
        k.to_us, k.id
