@@ -212,7 +212,7 @@ def made_anew(file: Path) -> str:
     root, new = shlex.quote(str(file.parent)), shlex.quote(f"{file.parent}.new")
     return (
         f'for job in {root}/mirror/*/*; do profagent import -dir "$job" --workspace {new} --board "$(basename'
-        ' "$(dirname "$job")")"; done  # makes it anew from the mirrors, without labels, baselines and what daemons lost'
+        ' "$(dirname "$job")")"; done  # makes it anew from the mirrors; labels, baselines and kept losses go'
     )
 
 
