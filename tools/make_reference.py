@@ -36,12 +36,20 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTICE = "<!-- `make docs` makes this page from {}. -->"
 FORMS = ("perfetto", "speedscope", "parquet", "sqlite", "summary", "timeline")
+KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
 # Commands that a page explains, and their options whose meaning stands there or in their name.
 EXPLAINED = {
     "watch": ("../howto/watch-the-screen.md", "--session --speed --plain --against"),
-    "record": ("../howto/record.md", "--inferences --backlog --from-now --new --schedule --every"),
+    "record": (
+        "../howto/record.md",
+        "--for --inferences --backlog --from-now --new --schedule --every --consumer --metrics-listen",
+    ),
     "collect": ("../howto/run-a-program.md", "-m --acl-json --output --release --env --remote-dir"),
-    "deploy": ("../howto/install-on-a-board.md", "--min-free --init --prefix --dry-run --upgrade --rollback --remove"),
+    "deploy": (
+        "../howto/install-on-a-board.md",
+        "--name --listen --retain --retain-for --min-free --init --prefix --dry-run --upgrade --rollback --remove",
+    ),
+    "import": ("../howto/record.md", ""),
     "bundle": ("../howto/board-without-python.md", "-o --from --libraries"),
     "diff": ("../howto/compare-runs.md", "--fail-if --floor --markdown"),
     **dict.fromkeys(("nightly init", "nightly run"), ("../howto/every-night.md", "--timer --markdown")),
@@ -54,14 +62,15 @@ EXPLAINED = {
     "options check": ("../howto/check-options.md", ""),
     "kit": ("../howto/send-evidence.md", "-o --vendor-summary --anonymous --sdk"),
     "export trace": ("../howto/one-trace.md", "--output --part-size"),
-    **{f"export {form}": ("exports.md", "--output") for form in FORMS},
+    **{f"export {form}": ("exports.md", "--output --aggregate --format") for form in FORMS},
 }
 # Losses whose remedy must be known before.
 PREVENTABLE = {"removed-unread", "removed-open", "deleted-undelivered", "disk-full", "dropped-marks"}
+# Options of most commands, which are listed once.
+COMMON = ("--counter-map", "--json", "--quiet", "--wide", "--workspace")
 # Options that stand together, and what they are called.
 SETS = {
     "board": ("--keys", "--insecure", "--via", "--root", "--bundle"),
-    "stored": ("--workspace", "--counter-map", "--json"),
     "JOB": ("-dir", "--session", "--job", "--last", "--inference"),
     "profiler": ("--interval", "--acl_api", "--aacpu", "--switch", "--aac_metrics"),
     "period": ("--last", "--from", "--to"),
@@ -91,6 +100,7 @@ def commands_page() -> str:
         "",
         "Results go to standard output, remarks to standard error. `--help` has examples, and explains every option.",
         "Here the page behind *More* explains what stands without an explanation.",
+        f"Which command has {_codes(COMMON)} is told by `--help` alone.",
         "",
         "Exit codes:",
         "",
@@ -104,8 +114,7 @@ def commands_page() -> str:
     for title, verbs in GROUPS.items():
         lines += ["", f"## {title}"]
         for name in (each for each in commands if each.split()[0] in verbs):
-            about = verbs[name.split()[0]][1]
-            lines += ["", f"### {name}", "", *_command_lines(name, commands[name], about, shared)]
+            lines += ["", f"### {name}", "", *_command_lines(name, commands[name], verbs[name.split()[0]][1], shared)]
     return "\n".join(lines) + "\n"
 
 
@@ -138,12 +147,11 @@ def database_page() -> str:
         "# Views and tables",
         "",
         f"`PRAGMA user_version` is {SCHEMA_VERSION}. [How to query it](../howto/query-the-database.md).",
-        "The views are the public interface. `NULL` is 'not known'. Times in `_us` are the board's wall clock. Tables",
-        "may change; `sqlite3 profagent.db .schema` has a comment on each of their columns.",
+        "The views are the public interface; below the name of each stands what its rows are. `NULL` is 'not known'.",
+        "Times in `_us` are the board's wall clock. Tables may change; `sqlite3 profagent.db .schema` explains them.",
         "",
         "## Columns of several views",
-        "",
-        *_list(common.items()),
+        *_column_lines(common),
     ]
     if views.keys() != columns.keys():
         sys.exit(f"a view has no comment above it: {', '.join(columns.keys() - views.keys())}")
@@ -161,7 +169,6 @@ def database_page() -> str:
 
 def settings_page() -> str:
     """The daemon's arguments and keys from its parser and its configuration."""
-    keys = set(DaemonConfig.__dataclass_fields__)
     lines = [
         NOTICE.format("the daemon's arguments"),
         "# Settings of the daemon",
@@ -171,14 +178,13 @@ def settings_page() -> str:
         "file stands for a repeated argument. `--check-config` names the mistakes and ends.",
         "",
     ]
-    # What is told above, and what every program has.
-    known = {"help", "version", "config", "check_config"}
+    known = {"help", "version", "config", "check_config"}  # told above, or of every program
     arguments, simulated = (group for group in daemon.make_parser()._action_groups if group._group_actions)  # noqa: SLF001 - argparse shows them no other way
     for action in arguments._group_actions:  # noqa: SLF001 - as above
         if action.dest not in known:
             usual = action.option_strings[-1].removeprefix("--").replace("-", "_")
             key = "" if action.dest == usual else f", key `{action.dest}`"
-            lines.append(_argument(action, key if action.dest in keys else "*"))
+            lines.append(_argument(action, key if action.dest in DaemonConfig.__dataclass_fields__ else "*"))
     lines += ["", "## The simulated board", "", "These go with `--simulate`, and have no keys.", ""]
     lines += [_argument(action) for action in simulated._group_actions]  # noqa: SLF001 - as above
     return "\n".join(lines) + "\n"
@@ -218,9 +224,9 @@ def options_page() -> str:
     lines = [NOTICE.format("agent/profagent/ascend_options/rules.toml"), "# Options of profiling", ""]
     lines += [
         "What [`profagent options`](../howto/check-options.md) knows. `check` also tells what does not go together and",
-        "what to do. Its `rules.toml` names the source of each. An SS928's acl.json:",
-        "[doctor](doctor.md#an-acljson). An option without type or values is a switch, `on` or `off` (or a bool),",
-        "and off unless a default is named. Nothing here was tried on hardware.",
+        "what to do. It is from the vendor's pages and public source, of MindStudio 8.3, CANN 6.0 to 9.0 and MindSpore",
+        "2.10; `rules.toml` names the source of each. An SS928's acl.json: [doctor](doctor.md#an-acljson). An option",
+        "without type or values is a switch, and off unless a default is named. Nothing here was tried on hardware.",
     ]
     groups: dict[tuple[str, ...], list[Key]] = {}
     for key in rules.keys:
@@ -229,9 +235,6 @@ def options_page() -> str:
     for families, keys in sorted(groups.items(), key=lambda group: -len(group[0])):
         lines += ["", f"## {' and '.join(rules.families[family].title for family in families)}", ""]
         lines += [_option_line(key, seen) for key in keys]
-        lines += ["", f"Sources: {', '.join(dict.fromkeys(key.source for key in keys))}."]
-    lines += ["", "## Sources", "", "Pages are the vendor's unless another is named.", ""]
-    lines += [f"- {name}: {text}" for name, text in rules.sources.items() if name in {key.source for key in rules.keys}]
     return "\n".join(lines) + "\n"
 
 
@@ -250,9 +253,6 @@ def _option_line(key: Key, seen: dict[str, str]) -> str:
     return f"- `{key.name}`{f' ({told})' if told else ''}: {key.text}"
 
 
-_KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
-
-
 def ascend_page() -> str:
     """Families of files and the meanings of their columns, from the aliases."""
     known = ascend_families()
@@ -262,12 +262,15 @@ def ascend_page() -> str:
         "",
         "What `profagent import` takes: [how to](../howto/ascend.md). Every row of every file is in the view",
         "`ascend_values`, cell by cell, as it is written there; timelines are in `export trace`, too. Behind an arrow",
-        "stands what else becomes of a family, and by which columns, processes or words it is known. Kernels are",
-        "`op_records`, and `stats` by layer, type, model and segment; steps are `stats --by step`, calls",
-        "`stats --by api`. A family was tried with a *real sample*, or with *documented columns only*.",
+        "stands what else becomes of a family: kernels are `op_records`, and `stats` by layer, type, model and",
+        "segment; steps are `stats --by step`, calls `stats --by api`. Each was tried with a real sample, or with",
+        "documented columns only. `families.toml` has what each is known by.",
     ]
-    for kind, title in _KINDS.items():
-        lines += ["", f"## {title}", "", *(_family_line(each) for each in known.family if each.kind == kind)]
+    for kind, title in KINDS.items():
+        lines += ["", f"## {title}"]
+        for sample, tried in ((True, "With a real sample:"), (False, "With documented columns only:")):
+            if told := [_family_line(each) for each in known.family if each.kind == kind and each.sample == sample]:
+                lines += ["", tried, "", *told]
     lines += [
         "",
         "All other tables of a database are kept row by row as well; those of SQLite itself are not.",
@@ -287,12 +290,9 @@ def ascend_page() -> str:
 
 
 def _family_line(family: Family) -> str:
-    """What it is; where more becomes of it than rows, also what and how it is known."""
-    marks = [*family.needs, *family.processes, *family.categories, *family.keys, *family.names]
-    by = ", ".join(f"`{mark}`".replace("|", "` or `") for mark in marks)
-    sample = "real sample" if family.sample else "documented columns only"
-    becomes = f" → {family.into}; {'reads' if family.kind == 'table' else 'by'} {by}" if family.into else ""
-    return f"- {family.name} (*{sample}*): {family.about}{becomes}"
+    """What it is, and what becomes of it beside rows; of a table also the columns that are read."""
+    columns = f"; reads {_codes(family.needs)}" if family.kind == "table" else ""
+    return f"- {family.name}: {family.about}{f' → {family.into}{columns}' if family.into else ''}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -319,7 +319,8 @@ def _options(command: click.Command) -> list[click.Option]:
 def _option(option: click.Option) -> tuple[str, str]:
     """An option's name with its value, and its help."""
     label, text = option.get_help_record(click.Context(click.Command("x"))) or ("", "")
-    text = re.sub(r" \[(x>=?[01]|required)\]$", "", " ".join(text.split()))
+    bounds = r"(?:required|[\d.<=]*x[\d.<=>]+)"
+    text = re.sub(rf" \[{bounds}\]$|; {bounds}(?=\]$)", "", " ".join(text.split()))
     return label.strip().replace("INTEGER RANGE", "N"), text
 
 
@@ -347,7 +348,7 @@ def _command_lines(name: str, command: click.Command, about: str, shared: dict[s
         label, text = _option(option)
         if shared.get(label) != text and option.opts[0] not in told.split():
             own.append((label, text))
-        elif not option.required:
+        elif not option.required and option.opts[0] not in COMMON:
             also.append(label if "[" in label and label not in shared else option.opts[0])
     for title, names in SETS.items():
         if set(names) <= set(also):

@@ -55,7 +55,7 @@ LACKS: dict[Need, str] = {
 }
 # What the rules read beside the views; the comments are the documentation (tools/make_reference.py).
 MEANS = f"""
--- One row for each layer of the mean inference, in the network's order.
+-- Layers of the mean inference, in the network's order.
 --   unit         `AA_CORE` or `AA_CPU`
 --   layer_index  its place in the network
 --   us           its time in the mean inference
@@ -65,7 +65,7 @@ MEANS = f"""
 --   model, segment, layer_name, layer_type
 CREATE TEMP TABLE layer_means (model TEXT, unit TEXT, segment INTEGER, layer_index INTEGER, layer_name TEXT,
     layer_type TEXT, us REAL, share REAL, bound TEXT, {", ".join(f"{name} REAL" for name in RATIOS)});
--- One row for each model.
+-- Models.
 --   inferences  how many the means are of
 --   us          the mean inference: the sum of its layers
 --   model, npu_us, cpu_us

@@ -23,7 +23,7 @@ SCHEMA = f"""
         CREATE TRIGGER IF NOT EXISTS ascend_file_of_cleared_log
         AFTER UPDATE OF generation ON log WHEN new.generation = 0
         BEGIN DELETE FROM ascend_file WHERE log = old.log; END;
--- One row for each file that was imported from another framework, and for each table of such a database.
+-- Files that were imported from another framework, and tables of such a database.
 --   file     its path in the imported directory
 --   kind     `summary`, `timeline`, `report` or `table`
 --   columns  its header: a JSON array, empty where each row is an object
@@ -33,7 +33,7 @@ CREATE VIEW IF NOT EXISTS ascend_files AS
 SELECT f.session, j.name AS job, l.shown_path AS file, f.kind, f.family, f.columns, f.rows
 FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job);
 
--- One row for each cell of these files, as it is written there.
+-- Cells of these files, as they are written there.
 --   row          counts the rows of the file, from 1
 --   column_name  its header, or its key in an event
 --   value        the text as it is in the file; of an event's `args` a JSON object

@@ -252,7 +252,7 @@ class MarksDecoder(SpoolDecoder[_MarkReader]):
     tables = ("range",)
     schema = f"""
 {table("range", _COLUMNS)}
--- One row for each mark, span, range and step of a program.
+-- Marks, spans, ranges and steps of programs.
 --   process      pid of the program
 --   kind         `mark`, `span`, `range` or `step`
 --   name         its text, or its message

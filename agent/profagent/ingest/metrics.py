@@ -98,7 +98,7 @@ class MetricsDecoder(SpoolDecoder[_MetricReader]):
     schema = f"""
 {table("metric_name", _NAME_COLUMNS)}
 {table("metric", _SAMPLE_COLUMNS)}
--- One row for each sample of a system metric.
+-- Samples of system metrics.
 --   name       collector and thing, as `npu.hw_utilization`
 --   unit       `%`, `B`, `B/s`, `/s`, `C`, `mV`, `us` or empty
 --   collector, time_us, value

@@ -87,7 +87,7 @@ class OpsDecoder(SpoolDecoder[RecordReader]):
     tables = ("op_event",)
     schema = f"""
 {table("op_event", _COLUMNS)}
--- One row for each layer that a program subscribed to.
+-- Executed layers that a program subscribed to.
 --   source       name of the subscription
 --   op_type      at most 32 bytes
 --   op_name      at most 32 bytes

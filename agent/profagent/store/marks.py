@@ -18,9 +18,8 @@ CREATE TABLE IF NOT EXISTS session_mark (
     text    TEXT NOT NULL
 );
 
--- One row for each moment that a person marked while watching.
---   text  what was written
---   time_us
+-- Moments that a person marked while watching.
+--   text, time_us
 CREATE VIEW IF NOT EXISTS session_marks AS SELECT session, time_us, text FROM session_mark;
 """
 

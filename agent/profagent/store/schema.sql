@@ -307,12 +307,8 @@ CREATE TABLE figure_left_out (
 -- The views. What a column means stands above its view as `--   column  meaning`, or `--   column, column` where the
 -- names tell it; tools/make_reference.py prints it.
 -- Columns of several views:
---   session            number of the session that fetched it
+--   session            the one that fetched it
 --   board              its identity: a UUID or machine id; `import` for copied JOBs
---   job                name of the JOB directory
---   device_id          from the file's name
---   model              its name
---   model_id           its id in the program
 --   stream_id          NULL where file names carry none
 --   batch_num          batch size compiled into the model
 --   input_pic_num      pictures of the inference
@@ -320,9 +316,10 @@ CREATE TABLE figure_left_out (
 --   layer_index        place in the model's layer table
 --   layer_id           id of the first of the fused layers
 --   ori_layer_name     always NULL: no known file has the name before compilation
---   layer_name         names of the fused layers, joined with `+`
---   layer_type         their types, joined likewise
+--   layer_name         names of the fused layers, with `+` between
+--   layer_type         their types, likewise
 --   figures            of the inference: `final`, `pending` or `partial`
+--   job, device_id, model, model_id
 
 -- JOBs whose figures are a session's: it was the first that had them, or fetched a record of them.
 --   job  number of the JOB in the table `job`
@@ -331,7 +328,7 @@ SELECT s.session, s.job FROM session_job s
 WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session < s.session)
    OR EXISTS (SELECT 1 FROM log JOIN part USING (log) WHERE log.job = s.job AND part.session = s.session);
 
--- One row for each capture or import.
+-- Captures and imports.
 --   source              `record`, `watch`, `import` or `collect`
 --   address             where the board was reached, or the JOB directory
 --   started_us          by the host's clock; of other tools' results when they ran, where they tell it
@@ -339,18 +336,16 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 --   simulated           1: the figures are invented
 --   sdk_version         of the board; empty where it cannot be read
 --   labels              `key=value` pairs, separated by spaces
---   jobs                number of JOBs, and of collections of other sources
---   inferences          number of sampled inferences
+--   jobs                how many JOBs, and collections of other sources
 --   losses              sum of `count` of its losses in the ledger
---   notes               the same for its notes
 --   keeping             which inferences it keeps; NULL for all
 --   sampled             inferences that the board sampled; NULL while they come, or where another session has a part
 --   due                 those that were sampled or should have been
 --   passed_over         sampled, and not kept on purpose
 --   cleared_us          when `profagent gc` deleted its records; NULL where they are there
 --   counter_map_digest  of what that map makes of a record
---   stopped_early       1: it was stopped before all of its JOBs was copied
---   session, hostname, daemon_version, counter_map
+--   stopped_early       1: before all of its JOBs was copied
+--   session, hostname, daemon_version, counter_map, inferences, notes
 CREATE VIEW sessions AS
 SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.started_us, s.ended_us, s.simulated,
        s.daemon_version, s.sdk_version, s.counter_map,
@@ -373,8 +368,8 @@ LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(d
            FROM fetched_jobs f JOIN model m USING (job) LEFT JOIN sampling USING (model)
            WHERE EXISTS (SELECT 1 FROM sample x WHERE x.model = m.model) GROUP BY session) f USING (session);
 
--- One row for each sampled inference.
---   load              0; 1 and more when the model was loaded again in one JOB
+-- Sampled inferences.
+--   load              0; 1 and more: the model was loaded again
 --   cache_hit         of instructions, from `.done`
 --   start_us          launch of the first aicore segment, from `.done`
 --   end_us            end of the last one
@@ -388,8 +383,8 @@ SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS mod
        i.online_batch_num, i.complete, i.inference, i.figures, i.why
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
 
--- One row for each aicore record: a layer on the NPU, or several fused ones. The last ten figures need a counter map.
---   segment      network segment, word 0xFC of the record
+-- Records of aicore: a layer on the NPU, or several fused ones. The last ten figures need a counter map.
+--   segment      word 0xFC of the record
 --   sequence     number in the segment, word 0x00
 --   start_us     start of the segment + durations of the records before
 --   duration_us  ticks x 100 / MHz of `info.json`
@@ -415,8 +410,8 @@ FROM aicore r JOIN part p ON p.part = r.record >> 24
 JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m USING (model) JOIN job j USING (job)
 JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
 
--- One row for each aicpu record: a layer on the CPU.
---   segment   network segment, word 0x7C of the record
+-- Records of aicpu: a layer on the CPU.
+--   segment   word 0x7C of the record
 --   sequence, start_us, duration_us, segment_start_us, segment_end_us
 CREATE VIEW aicpu_records AS
 SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
@@ -428,12 +423,11 @@ FROM aicpu r JOIN part p ON p.part = r.record >> 24
 JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m USING (model) JOIN job j USING (job)
 JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
 
--- One row for each recorded call of the runtime's API.
+-- Recorded calls of the runtime's API.
 --   name         function; `unknown(id)` for an unknown id; id 0 is shown as `svp_acl_mdl_load_from_mem`
 --   type         `model`, `runtime`, `ext` or `N/A`
 --   begin_us     NULL for a call that began before profiling was started
---   duration_us  end - begin
---   pid, tid, end_us
+--   pid, tid, end_us, duration_us
 CREATE VIEW api_records AS
 SELECT p.session, j.name AS job, m.name AS model, m.model_id,
        ifnull(n.name, 'unknown(' || r.api || ')') AS name, ifnull(n.type, 'N/A') AS type, r.pid, r.tid,
@@ -442,13 +436,12 @@ FROM api r
 JOIN part p ON p.part = r.record >> 24 JOIN log g USING (log) JOIN model m USING (model) JOIN job j ON j.job = g.job
 LEFT JOIN api_name n USING (api);
 
--- One row for each thing that is not as it should be; `profagent ledger` explains the reasons.
+-- What is not as it should be; `profagent ledger` explains the reasons.
 --   job     NULL where it is about the session
 --   log     file in the JOB; NULL where it is about the JOB
---   first   first byte of the place in the file; NULL where it is about no place
---   last    last byte of it
+--   first   the place's first byte in the file; NULL where it is about no place
 --   count   how many records, files, bytes or calls
---   grade, reason, detail
+--   last, grade, reason, detail
 CREATE VIEW ledger AS
 SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
@@ -457,16 +450,15 @@ FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
 --   interval       inferences between samples
 --   interval_from  `acl.json`, or `inferred` from picture counts
 --   acl_json       the file on the board that told the interval
---   sampled        samples, known by their files' names
---   due            these, and those that never came
---   passed_over    samples that were not kept on purpose
---   late, never_came
+--   due            those that were sampled, and those that never came
+--   passed_over    sampled, and not kept on purpose
+--   sampled, late, never_came
 CREATE VIEW sampling_by_model AS
 SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id, s.interval, s.interval_from, j.acl_json,
        s.sampled, s.due, s.late, s.never_came, s.passed_over
 FROM sampling s JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
 
--- One row for each pair of neighbouring samples that are not the interval apart; none of a model that was loaded again.
+-- Neighbouring samples that are not the interval apart; none of a model that was loaded again.
 --   pic_count_before  pictures before the earlier sample
 --   inferences        from one to the other
 --   late_by           inferences that the later one came late
@@ -484,13 +476,12 @@ FROM (SELECT x.model, s.interval, x.current_pic_count,
 JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board)
 WHERE g.inferences <> g.interval;
 
--- One row for each loss that a board's daemon keeps because nobody may listen. Each has a row in `ledger` as well.
---   session  the session that heard it first
+-- Losses that a board's daemon keeps because nobody may listen. Each is in `ledger` as well.
+--   session  the one that heard it first
 --   job      NULL where it is about the board
---   from_us  when it began
---   to_us    when it ended, as far as is known
+--   to_us    as far as is known
 --   id       the daemon's number for it, 16 hexadecimal digits
---   reason, detail, lost_logs, lost_bytes
+--   from_us, reason, detail, lost_logs, lost_bytes
 CREATE VIEW kept_losses AS
 SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.lost_logs, k.lost_bytes, k.from_us,
        k.to_us, k.id
