@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from profagent.advise.advise import LACKS, MEANS
+from profagent.advise.advise import MEANS
 from profagent.advise.rules import SEVERITIES, own_rules
 from profagent.ascend.families import families as ascend_families
 from profagent.ascend_options.rules import all_rules
@@ -30,7 +30,6 @@ from profagentd.config import DaemonConfig
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from profagent.ascend.families import Family
     from profagent.ascend_options.rules import Key
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -65,7 +64,7 @@ EXPLAINED = {
     **{f"export {form}": ("exports.md", "--output --aggregate --format") for form in FORMS},
 }
 # Losses whose remedy must be known before.
-PREVENTABLE = {"removed-unread", "removed-open", "deleted-undelivered", "disk-full", "dropped-marks"}
+PREVENTABLE = {"removed-unread", "removed-open", "dropped-marks"}
 # Options of most commands, which are listed once.
 COMMON = ("--counter-map", "--json", "--quiet", "--wide", "--workspace")
 # Options that stand together, and what they are called.
@@ -124,7 +123,8 @@ def ledger_page() -> str:
     lines += [
         "A `loss` is about bytes or records that existed and are gone: the capture is incomplete (exit code 4).",
         "A `note` is what the vendor's runtime does by itself, or a remark. A reason that only a newer daemon knows is",
-        "a loss. `profagent ledger SESSION` shows where, and what to do. Behind an arrow stands what prevents a loss.",
+        "a loss. `profagent ledger SESSION` shows where, and what to do. Behind an arrow stands what prevents one. For",
+        "a full disk: [free the board's disk](../howto/free-the-boards-disk.md).",
     ]
     for title, grade, other in (("Losses", "loss", "note"), ("Notes", "note", "loss")):
         lines += ["", f"## {title}", ""]
@@ -175,7 +175,7 @@ def settings_page() -> str:
         "",
         "`profagentd` takes arguments, and with `--config FILE` the same as keys of a TOML file; arguments win. A key",
         "is called as its argument, with `_` for `-`, unless the line names it; * marks what has no key. A list in the",
-        "file stands for a repeated argument. `--check-config` names the mistakes and ends.",
+        "file stands for a repeated argument.",
         "",
     ]
     known = {"help", "version", "config", "check_config"}  # told above, or of every program
@@ -201,9 +201,7 @@ def rules_page() -> str:
     lines = [NOTICE.format("agent/profagent/advise/rules/*.toml"), "# Rules of advise", ""]
     lines += [
         "[How to read advice, and write a rule](../howto/advice.md). In brackets stand a rule's thresholds and what it",
-        "needs. Where a session lacks that, the rule is `N/A`:",
-        "",
-        *_list(LACKS.items()),
+        "needs of a session: times, counters, calls, metrics or an SS928. Else it is `N/A`, and `advise` says why.",
     ]
     for severity in SEVERITIES:
         lines += ["", f"## {severity.capitalize()}", ""]
@@ -269,8 +267,15 @@ def ascend_page() -> str:
     for kind, title in KINDS.items():
         lines += ["", f"## {title}"]
         for sample, tried in ((True, "With a real sample:"), (False, "With documented columns only:")):
-            if told := [_family_line(each) for each in known.family if each.kind == kind and each.sample == sample]:
-                lines += ["", tried, "", *told]
+            members = [each for each in known.family if each.kind == kind and each.sample == sample]
+            told = [
+                f"- {each.name}: {each.about} → {each.into}"
+                + (f"; reads {_codes(each.needs)}" if kind == "table" else "")
+                for each in members
+                if each.into
+            ]
+            rows = _codes(each.name for each in members if not each.into)
+            lines += ["", tried, "", *told, *([f"- rows only: {rows}"] if rows else [])] if members else []
     lines += [
         "",
         "All other tables of a database are kept row by row as well; those of SQLite itself are not.",
@@ -287,12 +292,6 @@ def ascend_page() -> str:
         *(f"- {part or 'a whole step'}: {_codes(headers)}" for part, headers in known.steps.items()),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _family_line(family: Family) -> str:
-    """What it is, and what becomes of it beside rows; of a table also the columns that are read."""
-    columns = f"; reads {_codes(family.needs)}" if family.kind == "table" else ""
-    return f"- {family.name}: {family.about}{f' → {family.into}{columns}' if family.into else ''}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -320,7 +319,7 @@ def _option(option: click.Option) -> tuple[str, str]:
     """An option's name with its value, and its help."""
     label, text = option.get_help_record(click.Context(click.Command("x"))) or ("", "")
     bounds = r"(?:required|[\d.<=]*x[\d.<=>]+)"
-    text = re.sub(rf" \[{bounds}\]$|; {bounds}(?=\]$)", "", " ".join(text.split()))
+    text = re.sub(rf" \[{bounds}\]$|(?<=\S) \[default: [^\]]*\]$|; {bounds}(?=\]$)", "", " ".join(text.split()))
     return label.strip().replace("INTEGER RANGE", "N"), text
 
 

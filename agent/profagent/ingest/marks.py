@@ -253,15 +253,13 @@ class MarksDecoder(SpoolDecoder[_MarkReader]):
     schema = f"""
 {table("range", _COLUMNS)}
 -- Marks, spans, ranges and steps of programs.
---   process      pid of the program
 --   kind         `mark`, `span`, `range` or `step`
---   name         its text, or its message
 --   attributes   a JSON object
 --   end_us       of a mark its begin
 --   duration_us  NULL where the board's clock was set back meanwhile
 --   lane         an asyncio task or the id of a range; 0 for the thread's own
 --   number       counts the marks of its process, of Python and of each C file by itself, also those that were dropped
---   thread, start_us
+--   process, name, thread, start_us
 CREATE VIEW IF NOT EXISTS ranges AS
 SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind, t.text AS name, t.attributes,
        t.begin_ns / 1000.0 AS start_us, t.end_ns / 1000.0 AS end_us,

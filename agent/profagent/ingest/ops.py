@@ -88,12 +88,10 @@ class OpsDecoder(SpoolDecoder[RecordReader]):
     schema = f"""
 {table("op_event", _COLUMNS)}
 -- Executed layers that a program subscribed to.
---   source       name of the subscription
+--   source       the subscription
 --   op_type      at most 32 bytes
 --   op_name      at most 32 bytes
---   duration_us  as the runtime tells it
---   sequence     number in the segment
---   start_us, end_us
+--   sequence, start_us, end_us, duration_us
 CREATE VIEW IF NOT EXISTS op_events AS
 SELECT t.session, b.identity AS board, substr(j.name, 5, length(j.name) - 24) AS source, t.model_id, t.op_type,
        t.op_name, t.start_us, t.end_us, t.duration_us, t.sequence

@@ -375,8 +375,7 @@ LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(d
 --   end_us            end of the last one
 --   online_batch_num  run-time batches, separated by commas
 --   complete          1 when an aicore `.done` is there
---   why               why its figures are not final
---   cache_miss, inference
+--   cache_miss, inference, why
 CREATE VIEW inferences AS
 SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
        i.batch_num, i.input_pic_num, i.current_pic_count, i.load, i.cache_hit, i.cache_miss, i.start_us, i.end_us,
@@ -388,7 +387,7 @@ FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b 
 --   sequence     number in the segment, word 0x00
 --   start_us     start of the segment + durations of the records before
 --   duration_us  ticks x 100 / MHz of `info.json`
---   ticks        duration counter, word 0x04
+--   ticks        word 0x04
 --   mac_busy     share of the layer's time, 0 to 1: cube instructions ran
 --   mac_ppen     share: they worked effectively
 --   vec_busy     share: vector instructions ran
@@ -447,12 +446,11 @@ SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detai
 FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
 
 -- How well the runtime sampled each model of a JOB, before any choice by `record`.
---   interval       inferences between samples
 --   interval_from  `acl.json`, or `inferred` from picture counts
 --   acl_json       the file on the board that told the interval
 --   due            those that were sampled, and those that never came
 --   passed_over    sampled, and not kept on purpose
---   sampled, late, never_came
+--   interval, sampled, late, never_came
 CREATE VIEW sampling_by_model AS
 SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id, s.interval, s.interval_from, j.acl_json,
        s.sampled, s.due, s.late, s.never_came, s.passed_over
