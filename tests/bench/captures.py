@@ -1,20 +1,23 @@
-"""A `record` of finished JOBs, and how fast it was, by what it left: the mirror's times and its session's end."""
+"""Finished JOBs, a `record` of them, and how fast it was, by what it left: the mirror's times and its session's end."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from profagent.store.database import CACHE_KIB, RECORDS_PER_PART
+from profagentd.simulate.run import SimulationOptions
 from tests.bench.measure import CHECKOUT, PROFAGENT, Run, environment, run
+from tests.daemon.simulated_job import write_job
 
+ENDED_S_AGO = 60.0
 RECORD_ALL = ("--backlog", "--until-finished", "--new")
 ROWS_PER_COMMIT = 10_000
 # CROSS JOIN keeps SQLite from scanning all records for each part.
@@ -39,11 +42,22 @@ class Capture:
         return self.records / self.took_s
 
 
-def capture(addresses: Sequence[str], workspace: Path, records: int) -> Capture:
-    """Record everything that these boards hold, durably, which must be so many aicore records."""
-    boards = [argument for address in addresses for argument in ("--board", address)]
+def finished_job(root: Path, inferences: int, *, layers: int, model: str | Path, seed: int = 0) -> Path:
+    """A JOB that is over, of so many inferences of `layers` aicore records; its name follows from the seed."""
+    root.mkdir(parents=True, exist_ok=True)
+    options = SimulationOptions(model=str(model), layers=layers, rate=100.0, seed=seed, root=root)
+    job = write_job(root, options, inferences, gaps=False)
+    # It ended some time ago: no daemon waits to see whether it goes on.
+    at = time.time() - ENDED_S_AGO
+    for path in (*job.rglob("*"), job):
+        os.utime(path, (at, at))
+    return job
+
+
+def capture(address: str, workspace: Path, records: int) -> Capture:
+    """Record everything that a board holds, durably, which must be so many aicore records."""
     begun_s = time.time()
-    process = run(*PROFAGENT, "record", *boards, *RECORD_ALL, "--workspace", workspace)
+    process = run(*PROFAGENT, "record", "--board", address, *RECORD_ALL, "--workspace", workspace)
     with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
         (found,) = connection.execute(_RECORDS, (begun_s * 1e6,)).fetchone()
         (ended_us,) = connection.execute("SELECT max(ended_us) FROM session").fetchone()

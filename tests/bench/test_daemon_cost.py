@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,7 @@ from tests.bench.measure import MIB, PROFAGENT, Child, report, size_text, spread
 from tests.bench.programs import AICORE_ONLY, Program, program
 from tests.daemon.daemon_process import running
 
-Begin = Callable[[Sequence[Path]], AbstractContextManager[Program]]
+Begin = Callable[[Path], AbstractContextManager[Program]]
 
 RATE = 100.0
 MODELS = [("yolov5s", "4 files an inference"), (AICORE_ONLY, "2 files an inference")]
@@ -87,7 +87,7 @@ def _round(root: Path, begin: Begin, cost: Cost) -> None:
 
 def _phase(board: Path, begin: Begin, processes: list[Child], work_us: list[float]) -> list[float]:
     """Run the program; percents of one core that the processes took meanwhile."""
-    with begin([board]) as profiled:
+    with begin(board) as profiled:
         time.sleep(SETTLING_S)
         since, before_s = time.monotonic(), [each.cpu_s() for each in processes]
         time.sleep(WINDOW_S)
