@@ -2,8 +2,7 @@
 
 `python board_program.py OPTIONS`, where OPTIONS is JSON: `root`, `model`, `layers`, `rate` (inferences a second) and
 `backlog` (inferences before). It prints `ready`, runs inferences until its standard input is closed, unloads, and
-prints JSON: when each inference was there (`written`, monotonic seconds by number), and what each one's own work took,
-without the waiting for its time (`work`: monotonic seconds at its end, and microseconds).
+prints JSON: when each inference was there, monotonic seconds by number.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from profagentd.simulate.npu import Npu
 from profagentd.simulate.run import SimulationOptions
 
 
-def run(options: dict[str, Any]) -> dict[str, Any]:
+def run(options: dict[str, Any]) -> dict[int, float]:
     """Run until standard input is closed."""
     period_s = 1 / options["rate"]
     simulated = SimulationOptions(model=options["model"], layers=options["layers"], root=Path(options["root"]))
@@ -30,17 +29,14 @@ def run(options: dict[str, Any]) -> dict[str, Any]:
         now_us = npu.infer(now_us)
     print("ready", flush=True)
     written: dict[int, float] = {}
-    work: list[tuple[float, float]] = []
     due = time.monotonic()
     while not _is_over(due - time.monotonic()):
-        number, before = npu.inferences, time.perf_counter()
+        number = npu.inferences
         npu.infer(_wall_us())
-        took_s = time.perf_counter() - before
         written[number] = time.monotonic()
-        work.append((written[number], took_s * 1e6))
         due += period_s
     npu.unload(_wall_us())
-    return {"written": written, "work": work}
+    return written
 
 
 def _is_over(delay_s: float) -> bool:

@@ -24,18 +24,11 @@ class Program:
         self._process = process
         self.written: dict[int, float] = {}
         """When each inference was there, on the monotonic clock; known after `stop`."""
-        self._work: list[tuple[float, float]] = []
 
     def stop(self) -> None:
         """End it well."""
         output, _ = self._process.communicate()
-        told = msgspec.json.decode(output)
-        self.written = {int(number): at for number, at in told["written"].items()}
-        self._work = told["work"]
-
-    def work_us(self, begin: float, end: float) -> list[float]:
-        """Microseconds of each inference's own work that was over between two times of the monotonic clock."""
-        return [took for at, took in self._work if begin <= at < end]
+        self.written = msgspec.json.decode(output, type=dict[int, float])
 
 
 @contextmanager
