@@ -164,10 +164,6 @@ def test_of_a_first_deployment_that_fails_no_keys_stay(tmp_path: Path, cache: Pa
 
 def test_another_version_takes_its_place_only_when_told_and_leads_back(board: DeployBoard, tmp_path: Path) -> None:
     old, other = board.version(), another_version(tmp_path / "other")
-    refused = board.deploy(**other)
-    assert refused.code == 2
-    assert "--upgrade" in refused.err
-    assert board.version() == old
     upgraded = board.deploy("--upgrade", **other)
     assert upgraded.code == 0, upgraded.err
     new = board.version()
@@ -175,6 +171,10 @@ def test_another_version_takes_its_place_only_when_told_and_leads_back(board: De
     assert board.version("previous") == old
     assert (board.prefix / "current/lib/profagentd/other.py").exists()
     daemon = board.daemon
+    refused = board.deploy()
+    assert refused.code == 2
+    assert "--upgrade" in refused.err
+    assert (board.version(), board.daemon) == (new, daemon)
     assert board.deploy("--rollback").code == 0
     assert (board.version(), board.version("previous")) == (old, new)
     assert board.daemon != daemon
