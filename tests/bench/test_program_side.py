@@ -1,8 +1,10 @@
-"""What the program pays for a mark, and the board for its metrics."""
+"""What the program pays for a mark, the daemon for descriptors and marks, and the board for its metrics."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import statistics
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
 
 CALLS, REPEATS = 20_000, 5
 TARGET_US = 3
+RATE, SECONDS = 20_000, 5
 WINDOW_S = 20.0
 TARGET_PERCENT = 0.5
+DESCRIPTOR = bytes(256)
 HEADER = Path(marks.__file__).parent
 C_LOOP = r"""
 #include "profagent_mark.h"
@@ -86,6 +90,27 @@ def test_cost_of_a_mark(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "`profagent_span` in C": spread([float(each.split()[1]) for each in told], "µs", 2),
         }
     report(f"processor time of a mark that the daemon takes in, {CALLS:,} in a row", figures)
+
+
+def test_cost_of_a_subscription(root: Path) -> None:
+    with running(*_spool_options(root, "ops")) as daemon:
+        fifo = os.open(_waited_for(root / "run" / "ops.program"), os.O_WRONLY)
+        share = Child(daemon.process.pid).share_of_a_core()
+        late_ms, begin = [], time.monotonic()
+        for number in range(RATE * SECONDS):
+            due = begin + number / RATE
+            while (now := time.monotonic()) < due:
+                time.sleep(0)
+            late_ms.append(1000 * (now - due))
+            os.write(fifo, DESCRIPTOR)
+        took_s, percent = time.monotonic() - begin, 100 * share()
+        os.close(fifo)
+    figures = {
+        "descriptors a second, as they were taken": f"{RATE * SECONDS / took_s:,.0f}",
+        "the daemon": f"{percent:.1f} % of a core",
+        "behind the schedule, p50 and most": f"{statistics.median(late_ms):.3f}, {max(late_ms):.0f} ms",
+    }
+    report(f"subscription: {RATE:,} descriptors/s for {SECONDS} s, no host", figures)
 
 
 def test_cost_of_the_metrics(root: Path) -> None:
