@@ -48,6 +48,14 @@ def query(database: Path, sql: str, *parameters: object) -> list[tuple[Any, ...]
         return connection.execute(sql, parameters).fetchall()
 
 
+def so_far(database: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Rows of a query of a database that is being written; none before it is made."""
+    try:
+        return query(database, sql) if database.exists() else []
+    except sqlite3.OperationalError:
+        return []
+
+
 def _view(connection: sqlite3.Connection, view: str, job: str) -> list[tuple[Any, ...]]:
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({view})") if row[1] not in LEFT_OUT]
     return _sorted(connection.execute(f"SELECT {', '.join(columns)} FROM {view} WHERE job = ?", (job,)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.board import content, eventually, mirrored, running, simulated
-from tests.integration.host import Host, started
+from tests.integration.host import Host, hurry, started
 from tests.integration.rows import imported_rows, query, rows_of
 
 DISK_BYTES = 48 << 20
@@ -53,6 +53,12 @@ def fill(disk: Path) -> Path:
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - FREE_BYTES)
     return ballast
+
+
+@pytest.fixture(autouse=True)
+def _little_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is looked at often."""
+    hurry(monkeypatch, "profagent.link.session", "ROOM_S", 0.5)
 
 
 def test_a_full_disk_pauses_a_capture_until_there_is_room(disk: Path, job: Path, tmp_path: Path) -> None:
