@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import sys
 from typing import Any
+from unittest.mock import patch
 
-from profagentd.follow import client, registry, server, watcher
-from profagentd.main import main
-from profagentd.retention import losses, reaper
+from profagentd import main as command
+
+_serve = command._serve
 
 
 def faster(options: Any, times: int) -> list[tuple[str, Any]]:
@@ -21,6 +22,9 @@ def faster(options: Any, times: int) -> list[tuple[str, Any]]:
 
 def hurry() -> None:
     """A JOB is finished soon after its last log, a root that is back is soon found, and room is looked for often."""
+    from profagentd.follow import client, registry, server, watcher
+    from profagentd.retention import losses, reaper
+
     registry.FINISHED_AFTER_S = 0.3
     registry.TICK_S = losses.LOOK_S = 0.1
     watcher.SEARCH_S = 1.0
@@ -31,6 +35,12 @@ def hurry() -> None:
     client.HEARTBEAT_S, client.SILENCE_S = client.HEARTBEAT_S / times, client.SILENCE_S / times
 
 
-if __name__ == "__main__":
+def hurried(*arguments: Any) -> None:
+    """Serve so; gRPC is imported when `main` has said how."""
     hurry()
-    sys.exit(main())
+    _serve(*arguments)
+
+
+if __name__ == "__main__":
+    with patch.object(command, "_serve", hurried):
+        sys.exit(command.main())
