@@ -45,7 +45,6 @@ workspace = "ws"
 attempts = 2
 wait = "0.1s"
 time_limit = "2m"
-exports = ["summary", "perfetto"]
 fail_if = ["total.median>+3%", "layer.median>+5%"]
 {more}
 """
@@ -117,7 +116,8 @@ def two_nights(folder: Path) -> Nights:
         assert json.loads(told.read_text("utf-8")) == first
         measure = first["boards"][2]["session"]
         assert profagent("baseline", "set", "release", str(measure), "--workspace", workspace).code == 0
-        file.write_text('baseline = "release"\n' + file.read_text("utf-8"), "utf-8")
+        more = 'baseline = "release"\nexports = ["summary", "perfetto"]\n'
+        file.write_text(more + file.read_text("utf-8"), "utf-8")
         run_programs(folder, 1, "slow")
         ended = night(file, "--markdown", "--junit", junit)
     assert ended.code == 1, ended.err

@@ -22,19 +22,18 @@ TOLD = (
     "SELECT ifnull(CAST(path AS TEXT), detail), reason FROM ledger_entry LEFT JOIN log USING (log)"
     " WHERE origin = 'link'"
 )
-PAIRS = 4
 
 
 class Resumed:
     """A JOB of which a part was recorded: some logs whole, and as many begun."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pairs: int) -> None:
         self.root, self.workspace = folder / "root", folder / "workspace"
         self.root.mkdir()
         self._folder = folder
-        self.job = GrowingJob(simulated(folder / "source", 2 * PAIRS, seed=4), self.root, 9)
+        self.job = GrowingJob(simulated(folder / "source", 2 * pairs, seed=4), self.root, 9)
         logs = self.job.paths("data/aicore*")
-        self.whole, self.begun = logs[:PAIRS], logs[PAIRS : 2 * PAIRS]
+        self.whole, self.begun = logs[:pairs], logs[pairs : 2 * pairs]
         self.database = self.workspace / "profagent.db"
 
     def write_part(self) -> None:
@@ -54,7 +53,7 @@ class Resumed:
     def is_committed(self) -> bool:
         """Wait until the part is in the mirror and the database."""
         return eventually(
-            lambda: self.mirror() == self.job.content and so_far(self.database, COMMITTED) == [(2 * PAIRS,)]
+            lambda: self.mirror() == self.job.content and so_far(self.database, COMMITTED) == [(2 * len(self.whole),)]
         )
 
     def mirror(self) -> dict[bytes, bytes]:
@@ -71,11 +70,6 @@ class Resumed:
         return link_ledger(self.database, self.job.directory.name)
 
 
-@pytest.fixture
-def resumed(tmp_path: Path) -> Resumed:
-    return Resumed(tmp_path)
-
-
 @contextmanager
 def booted(boot_id: str, listen: str, *arguments: str | Path) -> Iterator[str]:
     """The daemon of a board that was started anew; its address."""
@@ -85,7 +79,8 @@ def booted(boot_id: str, listen: str, *arguments: str | Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("is_host_there", [True, False], ids=["followed", "recorded anew"])
-def test_a_board_that_was_started_anew_is_gone_on_with(is_host_there: bool, resumed: Resumed, tmp_path: Path) -> None:
+def test_a_board_that_was_started_anew_is_gone_on_with(is_host_there: bool, tmp_path: Path) -> None:
+    resumed = Resumed(tmp_path, 1)
     options = ("--root", resumed.root, "--state", tmp_path / "state")
     arguments = ("--workspace", resumed.workspace, "--until-finished", "--json")
     with ExitStack() as hosts:
@@ -133,7 +128,8 @@ EDITS: dict[Callable[[Path], None], tuple[str | None, str | None]] = {
 @pytest.mark.parametrize(
     "has_grown", [pytest.param(False, marks=pytest.mark.long), True], ids=["as it was", "board has grown"]
 )
-def test_a_mirror_that_somebody_edited_is_fetched_again_and_never_mixed(has_grown: bool, resumed: Resumed) -> None:
+def test_a_mirror_that_somebody_edited_is_fetched_again_and_never_mixed(has_grown: bool, tmp_path: Path) -> None:
+    resumed = Resumed(tmp_path, len(EDITS))
     with running("--root", resumed.root) as board:
         arguments = ("--board", board.address, "--workspace", resumed.workspace)
         with started("record", *arguments) as host:
