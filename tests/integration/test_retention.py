@@ -105,7 +105,7 @@ def test_several_times_the_disk_goes_through_it_and_nothing_is_lost(disk: Path, 
         assert f"file_len:{data.stat().st_size}\n" in Path(f"{data}.done").read_text("ascii")
 
 
-@pytest.mark.parametrize("disk", [DISK_BYTES // 2], indirect=True, ids=[""])
+@pytest.mark.parametrize("disk", [DISK_BYTES // 2], indirect=True, ids=["small"])
 def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Path, tmp_path: Path) -> None:
     state, workspace = tmp_path / "state", tmp_path / "workspace"
     retain = ("--retain", "min_free", "--min-free", f"{MIN_FREE:.0%}", "--delete-undelivered", "--retain-for", "x")
