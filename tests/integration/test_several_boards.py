@@ -17,7 +17,7 @@ from tests.integration.rows import imported_rows, query, rows_of, so_far
 NAMES = ("alpha", "beta", "gamma")
 FAST = ("--quiet-after", "0.3")
 # Asked to end, a simulated board finishes its JOB first.
-SIMULATION = ("--simulate", "--rate", "20", "--for", "300", "--model", "mobilenetv2")
+SIMULATION = ("--simulate", "--rate", "20", "--for", "300", "--model", "mobilenetv2", "--layers", "20")
 
 
 @pytest.fixture
