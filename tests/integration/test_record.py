@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from profagent.record import record
-from tests.integration.board import SAMPLES, GrowingJob, content, eventually, running, sample, simulated
+from tests.integration.board import (
+    SAMPLES,
+    GrowingJob,
+    content,
+    eventually,
+    running,
+    sample,
+    simulated,
+    write_done,
+)
 from tests.integration.host import profagent, started
 from tests.integration.rows import query
 
@@ -166,6 +175,22 @@ def test_a_log_removed_before_it_was_sent_makes_a_capture_incomplete(root: Path,
     assert ended.code == 4
     assert ended.document["ledger"]["loss"]["removed-unread"] > 0
     assert ended.document["complete"] is False
+
+
+def test_a_job_that_is_removed_before_it_has_ended_is_over_and_a_loss(root: Path, workspace: Path) -> None:
+    job = GrowingJob(SAMPLES["runtime-json"], root, 1)
+    job.write("info.json.0")
+    data = job.directory / "data" / "aicore.0.demo.3.0.1.1.0"
+    data.write_bytes(bytes(512))
+    write_done(data)
+    with running("--root", root) as board:
+        arguments = ("--board", board.address, "--workspace", workspace, "--json", "--until-finished")
+        with started("record", *arguments) as host:
+            assert eventually(lambda: any(workspace.glob("mirror/*/JOB*/data/aicore*.done")))
+            shutil.rmtree(job.directory)
+            ended = host.ended()
+    assert (ended.code, ended.document["jobs"]) == (4, [job.directory.name])
+    assert ended.document["ledger"]["loss"] == {"removed-open": 1}
 
 
 def test_from_now_takes_only_what_begins_from_then_on(root: Path, workspace: Path, tmp_path: Path) -> None:
