@@ -129,7 +129,10 @@ def exchange(one: Path, other: Path) -> None:
     assert ctypes.CDLL(None).renameat2(here, bytes(one), here, bytes(other), exchange_flag) == 0
 
 
-async def test_of_two_jobs_with_one_name_the_first_is_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_of_two_jobs_with_one_name_the_first_is_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SEARCH_S", 0.2)
     told = Told()
     make_job(tmp_path / "a")
     async with watching(told, tmp_path):
