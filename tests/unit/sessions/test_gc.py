@@ -24,9 +24,11 @@ from tests.daemon.simulated_job import write_job
 from tests.fakes.dumps import check
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 INFERENCES = 40
+HOUR_US = 3_600_000_000
 BYS = ("layer", "type", "model", "segment", "aicpu", "api")
 
 
@@ -154,26 +156,27 @@ def test_without_a_rule_nothing_goes(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "no workspace" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "hours"), [("36h", 36), ("2d", 48), ("1w", 168)])
-def test_ages(text: str, hours: int) -> None:
-    assert age_us(text) == hours * 3_600_000_000
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        *((age_us, text, hours * HOUR_US) for text, hours in (("36h", 36), ("2d", 48), ("1w", 168))),
+        *((size_bytes, text, size) for text, size in (("500", 500), ("1k", 1024), ("1.5G", 3 << 29), ("2TB", 2 << 40))),
+    ],
+)
+def test_ages_and_sizes(read: Callable[[str], int], text: str, value: int) -> None:
+    assert read(text) == value
 
 
-@pytest.mark.parametrize(("text", "size"), [("500", 500), ("1k", 1024), ("1.5G", 3 << 29), ("2TB", 2 << 40)])
-def test_sizes(text: str, size: int) -> None:
-    assert size_bytes(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "3", "d", "-1d", "1y"])
-def test_what_is_no_age(text: str) -> None:
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        *((age_us, each) for each in ("", "3", "d", "-1d", "1y")),
+        *((size_bytes, each) for each in ("", "G", "-1", "1X")),
+    ],
+)
+def test_what_is_none(read: Callable[[str], int], text: str) -> None:
     with pytest.raises(UsageError):
-        age_us(text)
-
-
-@pytest.mark.parametrize("text", ["", "G", "-1", "1X"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(UsageError):
-        size_bytes(text)
+        read(text)
 
 
 def test_a_night_lets_go_of_neither_baselines_nor_what_the_next_is_compared_with(workspace: Path) -> None:
