@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,14 +16,16 @@ import pytest
 from profagent_wire.health.v1 import health_pb2
 from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.access import tls_faults
+from profagentd.access import Revocations, tls_faults
 from profagentd.config import TLS_FILES, DaemonConfig
+from profagentd.errors import DaemonError
 from tests.daemon.certificates import OPERATOR, PAST, Authority, Pair
 from tests.daemon.daemon_process import Daemon, command, environment, running
 from tests.daemon.wire_client import PATIENCE_S, connect, following, open_message
 
 if TYPE_CHECKING:
     from profagent_wire.health.v1.health_pb2_grpc import HealthAsyncStub
+
 
 METHODS = (
     *wire.DESCRIPTOR.services_by_name["Board"].methods,
@@ -243,3 +246,53 @@ def test_a_key_that_others_may_read_is_refused(authority: Authority, tmp_path: P
     told = refused(tmp_path, *pair.arguments)
     assert "others than its owner" in told
     assert "chmod 600 " in told
+
+
+# The revocation list: what it says, and what becomes of one that is changed, damaged or gone
+
+ONE, OTHER = "1" * 64, "ab" * 32
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "revoked.txt"
+
+
+def test_a_line_is_a_fingerprint_and_a_remark(path: Path) -> None:
+    path.write_text(f"# revoked\n\n{ONE}  # board, 2026-11-21\n{':'.join(['AB'] * 32)}\n")
+    revocations = Revocations(str(path))
+    assert revocations.has(ONE)
+    assert revocations.has(OTHER)
+    assert not revocations.has("2" * 64)
+    assert not revocations.has("")
+
+
+def test_a_list_that_is_gone_revokes_what_it_did(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text(ONE)
+    revocations = Revocations(str(path))
+    path.unlink()
+    with caplog.at_level(logging.ERROR):
+        assert all(revocations.has(ONE) for _ in range(5))
+    assert len(caplog.records) == 1
+    assert "what was revoked stays so" in caplog.text
+    path.write_text(OTHER)
+    assert revocations.has(OTHER)
+    assert not revocations.has(ONE)
+
+
+def test_a_wrong_line_frees_nobody_and_hides_nobody(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text(ONE)
+    revocations = Revocations(str(path))
+    path.write_text(f"{ONE[:-1]}\n{OTHER}\n")
+    assert revocations.has(OTHER)
+    assert revocations.has(ONE)
+    assert "is no SHA-256 fingerprint" in caplog.text
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"no fingerprint", b"\xff\xfe", b"1" * 63])
+def test_a_daemon_does_not_start_with_a_list_that_says_nothing(path: Path, content: bytes | None) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DaemonError, match=r"revoked\.txt") as error:
+        Revocations(str(path))
+    assert "tls_revoked" in error.value.hint
