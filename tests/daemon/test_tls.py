@@ -55,7 +55,14 @@ def served(board: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     folder = tmp_path_factory.mktemp("served")
     (folder / "root").mkdir()
     rewrite(folder / "revoked.txt")
-    with running("--root", folder / "root", *board.arguments, "--tls-revoked", folder / "revoked.txt") as started:
+    arguments: tuple[str | Path, ...] = (
+        "--root",
+        folder / "root",
+        *board.arguments,
+        "--tls-revoked",
+        folder / "revoked.txt",
+    )
+    with (folder / "log").open("w") as log, running(*arguments, log=log) as started:
         yield started, folder / "revoked.txt"
 
 
@@ -105,15 +112,19 @@ def s_client(address: str, *arguments: object) -> str:
         ((), wire.ROLE_VIEWER),
         (("DNS:profagent:role:operator",), wire.ROLE_VIEWER),
         (("URI:profagent:role:operators",), wire.ROLE_VIEWER),
+        (("URI:PROFAGENT:ROLE:OPERATOR",), wire.ROLE_VIEWER),
+        (("URI:profagent:role:viewer", OPERATOR), wire.ROLE_OPERATOR),
     ],
-    ids=["operator", "viewer", "no role", "operator as a host name", "another role"],
+    ids=["operator", "viewer", "no role", "operator as a host name", "another role", "upper case", "both"],
 )
 async def test_the_role_is_the_certificates(
-    daemon: Daemon, authority: Authority, alternatives: tuple[str, ...], role: int
+    served: tuple[Daemon, Path], authority: Authority, alternatives: tuple[str, ...], role: int
 ) -> None:
-    welcome = await welcome_of(daemon.address, authority.issue("host", *alternatives).client)
+    shown = authority.issue("host", *alternatives)
+    welcome = await welcome_of(served[0].address, shown.client)
     assert welcome.role == role
     assert not welcome.description.insecure
+    assert f": host ({shown.fingerprint[:16]}…), " in served[1].with_name("log").read_text("utf-8")
 
 
 def test_tls_1_3_is_spoken(daemon: Daemon, operator: Pair) -> None:

@@ -40,15 +40,6 @@ def test_figures_grow_with_the_files_that_come_in_any_order() -> None:
     }
 
 
-def test_what_was_due_is_not_known_until_the_files_of_the_job_are_listed() -> None:
-    samples = seen(0, 20, listed=False)
-    assert samples.of_model(JOB, name_of(path(0))) == {"sampled": 2, "due": None}
-    assert (samples.in_all()["sampled"], samples.in_all()["due"], samples.in_all()["interval"]) == (2, None, 10)
-    samples.list(JOB)
-    assert samples.of_model(JOB, name_of(path(0))) == {"sampled": 2, "due": 3}
-    assert samples.in_all()["due"] == 3
-
-
 def test_of_a_model_that_was_loaded_again_it_is_not_known_what_was_due() -> None:
     samples = seen(0, 10, 20)
     samples.take(JOB, aicore(path(0), range(1, 3), loads=range(2)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,6 @@ from profagent.ingest.changes import LinkLedger
 from profagent.ingest.local import LocalJob, list_job
 from tests.fakes.dumps import write_files
 from tests.fakes.small_job import PLAIN, SMALL_JOB
-
-
-def test_what_is_no_regular_file_is_listed_and_not_opened(tmp_path: Path) -> None:
-    write_files(tmp_path, SMALL_JOB)
-    (tmp_path / "data" / "folder").mkdir()
-    (tmp_path / "data" / "link").symlink_to("/etc/passwd")
-    os.mkfifo(tmp_path / "data" / "aicore.0.m.3.0.1.1.77.done")
-    listing = list_job(tmp_path)
-    assert listing.others == ("data/aicore.0.m.3.0.1.1.77.done", "data/folder", "data/link")
-    changes = [change for each in LocalJob(tmp_path, listing).changes() for change in each]
-    notes = [change.entry for change in changes if isinstance(change, LinkLedger)]
-    assert [(note.grade, note.reason) for note in notes] == [("note", "not-a-file")] * 3
-    assert "data/link" in notes[2].detail
 
 
 def test_a_data_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from profagent.ingest.local import LocalStream, growing_kind, list_job
-from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Chunk, Completed, Holding, LogEvent, Loss, Started
 from profagentd.sources.job import kind_of
 from profagentd.sources.source import LogKind as DaemonKind
@@ -52,22 +51,6 @@ def told(events: list[LogEvent]) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("held", [(300, b"x" * 16), (10_000, b"x" * 16)], ids=["other bytes", "longer"])
 def test_what_is_held_of_another_file_is_not_mixed_with_it(job: Path, held: tuple[int, bytes]) -> None:
     assert told(sent(job, PLAIN, 3, *held))[:2] == [("started", 4, 0, "different"), ("chunk", 4, 0, SMALL_JOB[PLAIN])]
-
-
-def test_a_snapshot_that_is_longer_now_comes_anew(job: Path) -> None:
-    data = SMALL_JOB["info.json.0"]
-    same = told(sent(job, "info.json.0", 1, len(data), digest_of(data)))
-    assert [event[0] for event in same] == ["started", "completed"]
-    assert told(sent(job, "info.json.0", 1, 5, digest_of(data[:5])))[0] == ("started", 2, 0, "different")
-
-
-def test_what_cannot_be_read_any_more_is_a_loss(job: Path) -> None:
-    stream = LocalStream(job, list_job(job))
-    (job / PLAIN).unlink()
-    (job / PLAIN).symlink_to("/etc/hostname")
-    (log,) = (log for log in stream.logs if log.path == PLAIN.encode())
-    events = [received.event for received in stream.events(log, Holding(log.handle))]
-    assert told(events) == [("loss", "unreadable")]
 
 
 @pytest.mark.parametrize("path", [PLAIN, PLAIN + ".done"])

@@ -29,16 +29,19 @@ loss: torn-record x 2
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A simulated session of 14 inferences, two of them slow, with a loss."""
+    """A simulated session of 14 inferences, two of them slow, with a loss; another session goes on with its JOB."""
     builder = DatabaseBuilder(tmp_path / "profagent.db")
     session = builder.session(simulated=1, counter_map="some")
-    job = builder.job(session)
+    other = builder.session()
+    job = builder.job(session, other)
     model = builder.model(job, layers=("conv0", "pool0"))
     for pic in range(14):
         inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
         slow = 10 if pic < 2 else 1
         part = builder.new_part(session, model, "aicore")
         builder.aicore(inference, part, [7 * slow, 14 * slow], counters=[(0.9,) * 10] * 2)
+    later = builder.inference(other, model, 14, start_us=START_US + 1400)
+    builder.aicore(later, builder.new_part(other, model, "aicore"), [700, 700])
     builder.ledger(session, "loss", "torn-record", 2, job)
     builder.close()
     return tmp_path

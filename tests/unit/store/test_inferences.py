@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from profagent.formats.board_files import Done
 from profagent.ingest.changes import (
-    Change,
     FrequencyKnown,
     InferenceTimed,
     LogAdvanced,
@@ -28,23 +25,6 @@ def whole(path: str = AICORE) -> LogJudged:
     return LogJudged(path, 1, "")
 
 
-def test_an_inference_is_what_its_files_name_says(rows: Rows) -> None:
-    path = "data/aicore.0.my.model.65535.7.8.29.18446744073709551600"
-    rows.apply(aicore(path), aicore(path, first=2))
-    columns = "device_id, model, model_id, stream_id, batch_num, input_pic_num, current_pic_count, load, complete"
-    assert rows.query(f"SELECT {columns} FROM inferences") == [
-        (0, "my.model", 7, 65535, 8, 29, "18446744073709551600", 0, 0)
-    ]
-
-
-def test_a_done_times_its_load_and_can_be_taken_back(rows: Rows) -> None:
-    query = "SELECT load, start_us, end_us, cache_hit, cache_miss, online_batch_num, complete FROM inferences"
-    rows.apply(aicore(ordinals=(0, 1), loads=(0, 1)), timed(load=1, done=DONE._replace(online_batch_num=(4, 2))))
-    assert rows.query(query) == [(0, *(None,) * 5, 0), (1, 1_000, 2_000, 3, 1, "4,2", 1)]
-    rows.apply(timed(load=1, done=None), timed(load=0))
-    assert rows.query(query) == [(0, 1_000, 2_000, 3, 1, None, 1), (1, *(None,) * 5, 0)]
-
-
 def placed(rows: Rows) -> list[tuple[object, ...]]:
     return rows.query("SELECT kind, net, start_us, end_us FROM segment ORDER BY net")
 
@@ -60,23 +40,6 @@ def test_segments_stand_one_after_the_other_between_the_units(rows: Rows) -> Non
         (1_001, 2),
         (1_012, 3),
     ]
-
-
-@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0), (1, 3, 5, 0, 2, 4), (2, 5, 0, 4, 3, 1)])
-def test_placing_waits_for_what_it_needs(rows: Rows, order: tuple[int, ...]) -> None:
-    changes: list[Change] = [
-        FrequencyKnown(700),
-        aicore(ticks=(7,), net=2),
-        aicpu([(1_005, 1_010)], (1_004, 1_012)),
-        timed(),
-        whole(),
-        whole(AICPU),
-    ]
-    later = [changes[number] for number in order]
-    # A time that comes before its records is told again with them, as decoding does.
-    for change in [*later, changes[3]]:
-        rows.apply(change)
-    assert placed(rows) == [("aicpu", 1, 1_004, 1_012), ("aicore", 2, 1_000, 1_001)]
 
 
 def test_segments_are_not_placed_while_a_log_that_was_announced_has_not_come(rows: Rows) -> None:

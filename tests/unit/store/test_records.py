@@ -2,40 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
-from profagent.formats.countermap import COUNTER_NAMES
 from profagent.ingest.changes import LogAdvanced, LogReset, Redecoded
 from profagent.store.database import RECORDS_PER_PART
 from tests.unit.store.rows import AICORE, AICPU, CALLS, Rows, aicore, aicpu, calls
 
 RELOAD = "data/aicore.0.m.3.0.1.1.9"
-
-
-def test_aicore_records_have_their_place_and_their_ticks(rows: Rows) -> None:
-    rows.apply(aicore(ticks=(10, 20, 30), layers=(0, -1, 2)))
-    assert rows.query("SELECT record - (1 << 24), segment, sequence, layer_index, ticks, ticks_before FROM aicore") == [
-        (0, 1, 0, 0, 10, 0),
-        (1, 1, 1, None, 20, 10),
-        (2, 1, 2, 2, 30, 30),
-    ]
-
-
-def test_counters_that_are_not_known_are_null(rows: Rows) -> None:
-    rows.apply(aicore(counters={"mac_busy": [0.5, math.nan], "ddr_read_bytes": [640.0, 0.0]}))
-    others = [name for name in COUNTER_NAMES if name not in ("mac_busy", "ddr_read_bytes")]
-    assert rows.query("SELECT mac_busy, ddr_read_bytes FROM aicore") == [(0.5, 640.0), (None, 0.0)]
-    assert rows.query(f"SELECT {', '.join(others)} FROM aicore LIMIT 1") == [(None,) * len(others)]
-
-
-def test_aicpu_records_and_calls_have_their_times(rows: Rows) -> None:
-    rows.apply(aicpu([(100, 110), (110, 130)], (90, 140)), calls([0, 2], [7, 8]))
-    assert rows.query("SELECT sequence, begin_us, end_us FROM aicpu") == [(0, 100, 110), (1, 110, 130)]
-    assert rows.query("SELECT start_us, duration_us, segment_start_us, segment_end_us FROM aicpu_records") == [
-        (100, 10, 90, 140),
-        (110, 20, 90, 140),
-    ]
-    assert rows.query("SELECT record & 0xffffff, api, begin_us, end_us FROM api") == [(0, 2, 5, 7), (2, 2, 5, 8)]
 
 
 def test_times_beyond_63_bits_are_kept_as_near_as_the_database_can(rows: Rows) -> None:
@@ -44,18 +15,6 @@ def test_times_beyond_63_bits_are_kept_as_near_as_the_database_can(rows: Rows) -
     assert rows.query("SELECT begin_us, end_us FROM aicpu") == [(1, float(huge))]
     assert rows.query("SELECT start_us, end_us FROM segment") == [(2, float(huge))]
     assert rows.query("SELECT end_us FROM api ORDER BY record") == [(float(huge),), (2**63 - 1,)]
-
-
-def test_a_log_that_grows_extends_its_last_segment(rows: Rows) -> None:
-    rows.apply(aicore(ticks=(10, 20), ordinals=(0, 1)))
-    rows.apply(aicore(ticks=(30, 40), first=2, ordinals=(1, 2)))
-    assert rows.query("SELECT ordinal, ticks FROM segment ORDER BY ordinal") == [(0, 10), (1, 50), (2, 40)]
-    assert rows.query("SELECT ordinal FROM aicore JOIN segment USING (segment) ORDER BY record") == [
-        (0,),
-        (1,),
-        (1,),
-        (2,),
-    ]
 
 
 def test_a_later_session_extends_the_segment_and_keeps_its_records(rows: Rows) -> None:
@@ -106,13 +65,6 @@ def test_a_voided_log_may_have_filled_several_parts(rows: Rows) -> None:
     assert rows.query("SELECT count(*) FROM part") == [(2,)]
     rows.apply(LogReset(CALLS))
     assert rows.query("SELECT * FROM api") == rows.query("SELECT * FROM part") == []
-
-
-def test_numbers_go_on_over_jobs_and_batches(rows: Rows) -> None:
-    rows.apply(aicore(ordinals=(0, 1)))
-    rows.apply(aicore(ordinals=(0, 1)), job="JOB" + "B" * 29)
-    rows.apply(aicore(RELOAD))
-    assert rows.query("SELECT segment FROM segment ORDER BY segment") == [(1,), (2,), (3,), (4,), (5,)]
 
 
 def test_a_log_without_its_first_record_begins_with_the_first_it_has(rows: Rows) -> None:

@@ -63,16 +63,6 @@ def test_picture_counts_that_begin_anew_are_another_load(builder: DatabaseBuilde
     ]
 
 
-def test_records_of_others_are_left_out(builder: DatabaseBuilder, read: Callable) -> None:
-    first, second = builder.session(), builder.session()
-    model = builder.model(builder.job(first, second))
-    other = builder.model(builder.job(first, name="JOB" + "Z" * 29))
-    for session, of, ticks in ((first, model, 1), (second, model, 2), (first, other, 3), (first, model, 4)):
-        inference = builder.inference(session, of, ticks)
-        builder.aicore(inference, builder.new_part(session, of, "aicore"), [ticks])
-    assert [row[3] for row in _rows(read(first).aicore)] == [1, 4]
-
-
 def test_records_go_with_their_inference_whichever_session_fetched_their_log(
     builder: DatabaseBuilder, read: Callable
 ) -> None:

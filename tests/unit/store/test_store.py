@@ -102,16 +102,6 @@ async def test_data_logs_that_nobody_vouched_for_are_unsettled(
         assert bool(await session.unsettled_logs(JOB)) is is_unsettled
 
 
-async def test_done_files_without_data_are_orphans(tmp_path: Path) -> None:
-    alone, whole = ODD + ".done", "data/aicpu.0.m.3.0.1.1.0"
-    async with Store(tmp_path / "x.db") as store:
-        session = await store.begin(START)
-        await apply(session, LogAdvanced(alone, 1, 9), LogAdvanced(whole, 1, 128), LogAdvanced(whole + ".done", 1, 9))
-        assert await session.orphan_dones(JOB) == [alone]
-        await apply(session, LogAdvanced(ODD, 1, 0))
-        assert await session.orphan_dones(JOB) == []
-
-
 async def test_what_the_database_refuses_is_an_error_of_ours(tmp_path: Path) -> None:
     async with Store(tmp_path / "x.db") as store:
         with pytest.raises(StoreError, match=r"x\.db cannot be used: no such table") as caught:

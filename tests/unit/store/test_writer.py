@@ -11,52 +11,18 @@ from profagent.formats.model_info import Layer, LayerTable, Run
 from profagent.ingest.changes import (
     ContentLedger,
     Entry,
-    FrequencyKnown,
     JobChanges,
     LayersKnown,
     LogAdvanced,
-    LogRemoved,
-    LogReset,
     SimulatedKnown,
 )
-from profagent.store.rows import path_from_sql, path_to_sql
-from tests.unit.store.rows import AICORE, CALLS, JOB, Rows, aicore, calls
+from tests.unit.store.rows import AICORE, JOB, Rows, aicore, calls
 
 
 def table(*names: str) -> LayerTable:
     layers = tuple(Layer(10 + i, name, "Conv", 1 + i, 0, 0, is_batch=False) for i, name in enumerate(names))
     runs = (Run(i, (each,), each.layer_id, each.name, each.type, 0, is_batch=False) for i, each in enumerate(layers))
     return LayerTable(layers, tuple(runs))
-
-
-def test_a_log_is_as_far_as_it_came(rows: Rows) -> None:
-    query = "SELECT path, generation, offset, complete, digest FROM log"
-    rows.apply(LogAdvanced(AICORE, 1, 256), LogAdvanced(AICORE, 1, 300))
-    assert rows.query(query) == [(AICORE, 1, 300, 0, None)]
-    rows.apply(LogAdvanced(AICORE, 1, 300, complete=True, digest=b"d"))
-    assert rows.query(query) == [(AICORE, 1, 300, 1, b"d")]
-    rows.apply(LogRemoved(AICORE))
-    assert rows.query(query) == [(AICORE, 1, 300, 2, b"d")]
-    rows.apply(LogReset(AICORE), LogAdvanced(AICORE, 2, 0))
-    assert rows.query(query) == [(AICORE, 2, 0, 0, None)]
-
-
-def test_a_job_has_its_state_its_directory_and_its_frequency(rows: Rows) -> None:
-    rows.apply()
-    query = "SELECT name, directory, state, frequency_mhz FROM job"
-    assert rows.query(query) == [(JOB, "/board", "open", None)]
-    rows.apply(FrequencyKnown(700), state="finished")
-    rows.apply()
-    assert rows.query(query) == [(JOB, "/board", "finished", 700)]
-
-
-def test_a_simulated_job_marks_its_session_and_names_its_map_once(rows: Rows) -> None:
-    rows.apply(SimulatedKnown(None, None))
-    query = "SELECT simulated, counter_map, counter_map_digest FROM session"
-    assert rows.query(query) == [(1, None, None)]
-    rows.apply(SimulatedKnown("simulated", "12"))
-    rows.apply(SimulatedKnown("other", "34"))
-    assert rows.query(query) == [(1, "simulated", "12")]
 
 
 def test_a_layer_table_replaces_the_one_before(rows: Rows) -> None:
@@ -129,26 +95,3 @@ def test_a_batch_of_many_logs_is_few_statements(rows: Rows) -> None:
     rows.apply(*changes)
     assert rows.query("SELECT count(*) FROM aicore") == [(400,)]
     assert len(statements) < 40
-
-
-@pytest.mark.parametrize(
-    ("path", "kind", "model"),
-    [
-        (AICORE, "aicore", "m"),
-        (AICORE + ".done", "done", "m"),
-        (CALLS, "acl_api", "m"),
-        ("data/m.0.layer.info", "layer_info", "m"),
-        ("data/acl_api.0..1", "acl_api", ""),
-        ("info.json.0", "info_json", None),
-        ("data/core", "foreign", None),
-        ("data/aicore.0.\udcff\udcfe.3.0.1.1.0", "aicore", "\\xff\\xfe"),
-    ],
-)
-def test_a_log_is_what_its_name_says_and_is_found_again(rows: Rows, path: str, kind: str, model: str | None) -> None:
-    for offset in (1, 2):
-        rows.apply(LogAdvanced(path, 1, offset))
-    query = "SELECT path, kind, name, offset FROM log LEFT JOIN model USING (model)"
-    assert rows.query(query) == [(path_to_sql(path), kind, model, 2)]
-    assert path_from_sql(path_to_sql(path)) == path
-    rows.apply(LogAdvanced(path, 1, 5), job="JOB" + "B" * 29)
-    assert len(rows.query(query)) == 2
