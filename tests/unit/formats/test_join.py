@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from profagent.formats.join import UNKNOWN_LAYER, LayerJoin
 from profagent.formats.model_info import LayerTable, Net, parse_layer_info
-from profagent.formats.records import AicoreSegment, AicpuSegment, Splitter, place
+from profagent.formats.records import AICORE_DTYPE, AicoreSegment, AicpuSegment, Splitter, place, view_records
 from tests.encoders import layer_item
 
 
@@ -172,3 +174,21 @@ def test_missing_numbers_are_counted_in_each_segment(
     records: list[tuple[int, int]], expected: list[tuple[int, int, bool]]
 ) -> None:
     assert gaps(records) == expected
+
+
+# What the runtime library's filter leaves of a sequence
+
+EDGE = next((Path(__file__).resolve().parents[2] / "data" / "jobs" / "runtime-edge").glob("JOB*"))
+
+
+def test_the_runtimes_sequence_filter_leaves_the_gaps_that_the_splitter_finds() -> None:
+    records = view_records((EDGE / "data" / "aicore.0.demo_a.3.0.1.1.4").read_bytes(), AICORE_DTYPE)
+    first = [0, 5, 14, 24, 24, 25, 26, 27, 28, 38, 48]
+    assert records["net"].tolist() == [0] * 11 + [1, 1]
+    assert records["sequence"].tolist() == [*first, 10, 12]
+    split = Splitter().feed(records["sequence"], records["net"])
+    assert split.segment.tolist() == [0] * 11 + [1, 1]
+    assert set(split.load.tolist()) == {0}
+    missing = [after - before - 1 for before, after in pairwise(first) if after - before > 1]
+    assert split.gap_missing.tolist() == [*missing, 10, 1]
+    assert not split.is_gap_odd.any()

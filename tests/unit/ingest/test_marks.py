@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable
 from itertools import chain
@@ -13,8 +14,14 @@ from profagent.formats.names import DONE_SUFFIX
 from profagent.ingest import ops
 from profagent.ingest.changes import Change, ContentLedger
 from profagent.ingest.marks import Mark, MarkKind, MarksDecoder, decode
+from profagent.ingest.metrics import MetricSample
+from profagent.ingest.metrics import decode as decode_metrics
+from profagent.ingest.ops import decode as decode_ops
 from profagent_app.marks import Kind, MarkWriter
+from profagentd.metrics.collectors import Sample
+from profagentd.metrics.sampler import Lines, Sweep
 from profagentd.spools.intake import LOST
+from profagentd.spools.spool import Spool
 from tests.fakes.spooled import MARKS, START_US, mark
 from tests.program.reader import MarksReader
 
@@ -161,3 +168,76 @@ def test_what_was_missing_before_the_capture_is_not_its_own(tmp_path: Path) -> N
     mirror.restart()
     mirror.write(THREE, numbered(3005))
     assert mirror.dropped == {THREE: 2}
+
+
+# Rows of descriptors equal what the real library's accessors say of the same bytes
+
+PIPES = sorted((Path(__file__).parents[2] / "data" / "pipe").glob("*.bin"))
+
+
+@pytest.mark.parametrize("pipe", PIPES, ids=lambda pipe: pipe.stem)
+def test_each_row_is_what_the_accessors_answer(pipe: Path) -> None:
+    said = json.loads(pipe.with_suffix(".json").read_text())
+    events, bad = decode_ops(pipe.read_bytes())
+    assert bad == 0
+    assert len(events) == said["op_num"]
+    for event, op in zip(events, said["ops"], strict=True):
+        assert (event.model_id, event.start_us, event.end_us, event.duration_us) == (
+            op["model_id"],
+            op["start"],
+            op["end"],
+            op["duration"],
+        )
+        for kind, text in (("type", event.op_type), ("name", event.op_name)):
+            if op[f"{kind}_rc"] == 0:
+                assert text == op[f"{kind}_written"].rstrip("\0")
+            else:  # 32 bytes: the accessor refuses them
+                assert len(text) in {31, 32}
+
+
+def test_the_rest_of_a_descriptor_is_left_and_nonsense_is_counted() -> None:
+    data = PIPES[0].read_bytes()
+    assert len(decode_ops(data[:600])[0]) == 2
+    assert decode_ops(b"\xff" * 512) == ([], 2)
+    assert decode_ops(b"") == ([], 0)
+
+
+# Sweeps come back from the lines that the daemon writes, from any segment and any piece of one
+
+SWEEPS = [
+    Sweep(1_000_000, [Sample("npu.hw_utilization", "%", 12.0), Sample("load.1min", "", 0.25)], {}),
+    Sweep(2_000_000, [Sample("load.1min", "", 0.5)], {"thermal": "No such\nfile"}),
+    Sweep(3_000_000, [Sample("load.1min", "", 1e9), Sample("disk./a b.free", "B", 3.5)], {}),
+]
+EXPECTED = [
+    MetricSample("npu.hw_utilization", "%", 1_000_000, 12.0),
+    MetricSample("load.1min", "", 1_000_000, 0.25),
+    MetricSample("load.1min", "", 2_000_000, 0.5),
+    MetricSample("load.1min", "", 3_000_000, 1e9),
+    MetricSample("disk./a b.free", "B", 3_000_000, 3.5),
+]
+
+
+def test_sweeps_come_back() -> None:
+    lines = Lines()
+    assert decode_metrics(b"".join(lines.of(each) for each in SWEEPS), {}) == (EXPECTED, 0)
+
+
+def test_each_segment_can_be_read_by_itself(tmp_path: Path) -> None:
+    lines = Lines()
+    spool = Spool(str(tmp_path), "metrics", "board", segment_bytes=60, preamble=lines.names)
+    for each in SWEEPS:
+        spool.write(lines.of(each))
+    spool.close()
+    segments = sorted(each for each in tmp_path.glob("METRICS-*/*") if each.name.isdigit())
+    assert len(segments) > 1
+    assert [sample for each in segments for sample in decode_metrics(each.read_bytes(), {})[0]] == EXPECTED
+
+
+@pytest.mark.parametrize("cut", range(0, 120, 7))
+def test_a_piece_is_no_error(cut: int) -> None:
+    lines = Lines()
+    data = b"".join(lines.of(each) for each in SWEEPS)
+    assert decode_metrics(data[:cut], {})[1] == 0
+    assert decode_metrics(data[cut:], {})[0] is not None
+    assert decode_metrics(b"x\nn\ns 1 0=1\ns x\n", {})[1] == 4

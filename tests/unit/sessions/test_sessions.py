@@ -11,7 +11,8 @@ import pytest
 from profagent.cli.main import run
 from profagent.errors import UsageError
 from profagent.store.sessions import condition_of, fits, labels_of
-from tests.unit.store.database import JOB, DatabaseBuilder
+from profagent.store.workspace import Workspace, baseline_session, baselines, set_baseline
+from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
 
 @pytest.fixture
@@ -212,3 +213,57 @@ def test_json_has_the_columns_of_the_view_with_text_and_remedy(
 def test_a_session_that_is_not_there_is_refused(with_ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ledger", "7", "--workspace", str(with_ledger)]) == 2
     assert "no session 7" in capsys.readouterr().err
+
+
+# `profagent baseline`: a session's name, which is a label
+
+
+@pytest.fixture
+def two_sessions(tmp_path: Path) -> Workspace:
+    """Two sessions."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    builder.session(source="record", simulated=1)
+    builder.session(started_us=START_US + 5)
+    builder.close()
+    return Workspace(tmp_path)
+
+
+async def test_a_name_leads_to_its_session_and_may_move(two_sessions: Workspace) -> None:
+    assert await baselines(two_sessions) == {}
+    await set_baseline(two_sessions, "release-1.2", 1)
+    await set_baseline(two_sessions, "nightly", 2)
+    assert await baselines(two_sessions) == {"release-1.2": 1, "nightly": 2}
+    await set_baseline(two_sessions, "release-1.2", 2)
+    assert await baselines(two_sessions) == {"release-1.2": 2}
+    assert await baseline_session(two_sessions, "release-1.2") == 2
+
+
+async def test_it_is_set_while_another_process_writes_to_the_workspace(two_sessions: Workspace) -> None:
+    with two_sessions.locked():
+        await set_baseline(two_sessions, "nightly", 1)
+    assert await baseline_session(two_sessions, "nightly") == 1
+
+
+@pytest.mark.parametrize(("name", "session"), [("", 1), ("a b", 1), ("x" * 65, 1), ("good", 9)])
+async def test_what_cannot_be_is_refused(two_sessions: Workspace, name: str, session: int) -> None:
+    with pytest.raises(UsageError):
+        await set_baseline(two_sessions, name, session)
+    with pytest.raises(UsageError, match="no baseline"):
+        await baseline_session(two_sessions, name)
+
+
+def test_the_command_sets_and_lists(two_sessions: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ["--workspace", str(two_sessions.root)]
+    assert run(["baseline", "list", *at]) == 0
+    assert capsys.readouterr().out == f"no baselines in {two_sessions.root}\n"
+    assert run(["baseline", "set", "good", "1", *at]) == 0
+    assert capsys.readouterr().out == f"baseline good is session 1 of {two_sessions.root}\n"
+    assert run(["baseline", "list", *at]) == 0
+    heading, _, row = capsys.readouterr().out.splitlines()
+    assert heading.split()[:3] == ["baseline", "session", "board"]
+    assert row.split()[:3] == ["good", "1", "euler"]
+    assert run(["baseline", "list", "--json", *at]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert (document["name"], document["session"]) == ("good", 1)
+    assert run(["sessions", "--where", "label=baseline=good", *at]) == 0
+    assert "baseline=good" in capsys.readouterr().out
