@@ -108,8 +108,7 @@ def record(level: int, message: str, error: BaseException | None = None) -> logg
 
 
 @pytest.mark.parametrize(
-    ("level", "priority"),
-    [("DEBUG", 7), ("INFO", 6), ("WARNING", 4), ("ERROR", 3), ("CRITICAL", 2)],
+    ("level", "priority"), [("DEBUG", 7), ("INFO", 6), ("WARNING", 4), ("ERROR", 3), ("CRITICAL", 2)]
 )
 def test_a_line_begins_with_its_priority(level: str, priority: int) -> None:
     line = JournalFormatter("%(name)s: %(message)s").format(record(getattr(logging, level), "found"))

@@ -168,11 +168,7 @@ OPEN, BEAT = encode_checked(open_message()), encode_checked(wire.ClientMessage(h
 
 @pytest.mark.parametrize(
     "said",
-    [
-        [OPEN[:3] + bytes([OPEN[3] ^ 1]) + OPEN[4:]],
-        [OPEN[:-1] + bytes([OPEN[-1] ^ 1])],
-        [OPEN, BEAT, BEAT[:-5]],
-    ],
+    [[OPEN[:3] + bytes([OPEN[3] ^ 1]) + OPEN[4:]], [OPEN[:-1] + bytes([OPEN[-1] ^ 1])], [OPEN, BEAT, BEAT[:-5]]],
     ids=["what it says", "its check value", "no check value any more"],
 )
 async def test_a_daemon_ends_a_stream_that_was_damaged(tmp_path: Path, said: list[bytes]) -> None:

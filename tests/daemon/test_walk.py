@@ -22,7 +22,7 @@ from profagentd.sources.files import (
 )
 from profagentd.sources.job import JobSource
 from profagentd.sources.walk import Page, Walk, look
-from tests.daemon.daemon_process import AICORE_DONE, make_job
+from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
 
 JOB = JobSource()
@@ -87,15 +87,6 @@ def test_a_look_brings_what_must_be_announced_before(job_below: Path) -> None:
     ]
 
 
-def test_what_is_no_file_wants_look_and_the_data_directory_is_not(job_below: Path) -> None:
-    (job_below / "deeper").mkdir()
-    (job_below / "data" / "deeper").mkdir()
-    (job_below / "data" / "data").mkdir()
-    (job_below / "data" / "link").symlink_to("/etc/passwd")
-    (page,) = pages(Walk(place(job_below), JOB), 100)
-    assert sorted(page.odd) == [b"data/data", b"data/deeper", b"data/link", b"deeper"]
-
-
 def test_of_a_job_that_is_gone_nothing_is_known(job_below: Path) -> None:
     fill(job_below, 10)
     walk = Walk(place(job_below), JOB)
@@ -143,21 +134,6 @@ def read(files: OpenJob, path: bytes) -> bytes:
         os.close(descriptor)
 
 
-def test_files_of_both_directories_are_read(files: OpenJob, job: Path) -> None:
-    (job / os.fsdecode(NAME)).write_bytes(b"abc")
-    assert read(files, NAME) == b"abc"
-    assert read(files, b"info.json.0").startswith(b"{")
-    assert files.status(NAME).st_size == 3
-
-
-def test_a_link_is_no_file(files: OpenJob, job: Path) -> None:
-    (job / os.fsdecode(NAME)).symlink_to("/etc/passwd")
-    with pytest.raises(NotAFile):
-        read(files, NAME)
-    with pytest.raises(NotAFile):
-        files.status(NAME)
-
-
 def test_a_fifo_is_no_file_and_blocks_nobody(files: OpenJob, job: Path) -> None:
     os.mkfifo(job / os.fsdecode(NAME))
     with pytest.raises(NotAFile):
@@ -185,13 +161,6 @@ def test_a_file_that_may_not_be_read_says_why(files: OpenJob, job: Path) -> None
     files.status(NAME)
     with without_privileges(), pytest.raises(Unreadable, match="denied"):
         read(files, NAME)
-
-
-@pytest.mark.parametrize(("text", "length"), [(None, None), (b"", None), (b"file_len:1", None), (AICORE_DONE % 5, 5)])
-def test_a_done_counts_when_it_parses(files: OpenJob, job: Path, text: bytes | None, length: int | None) -> None:
-    if text is not None:
-        (job / os.fsdecode(NAME + b".done")).write_bytes(text)
-    assert files.announced_length(JobSource(), NAME) == length
 
 
 # On which kind of file system a directory is

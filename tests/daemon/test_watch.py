@@ -42,13 +42,7 @@ class Told:
         return place in self.jobs
 
     def found(
-        self,
-        place: Place,
-        made_wall_us: int,
-        changed_wall_us: int,
-        *,
-        is_scanned: bool,
-        profiling: Profiling | None,
+        self, place: Place, made_wall_us: int, changed_wall_us: int, *, is_scanned: bool, profiling: Profiling | None
     ) -> None:
         assert profiling is None
         assert 0 < made_wall_us <= changed_wall_us

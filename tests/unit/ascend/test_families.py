@@ -116,10 +116,7 @@ def test_a_header_that_is_not_known_is_no_result(tmp_path: Path) -> None:
     assert found.sheet.family is None
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["thread_group", "ge_op_execute"],
-)
+@pytest.mark.parametrize("name", ["thread_group", "ge_op_execute"])
 def test_a_timeline_whose_events_do_not_tell_is_known_by_its_name(name: str) -> None:
     family = families().of_events([], [], f"{name}_0_1_1.json")
     assert family is not None

@@ -72,12 +72,7 @@ def test_executions_of_a_graph_are_inferences(tmp_path: Path, workspace: Path) -
     lines = [kernel(name, model="5") for name in ("conv1", "relu1", "conv1", "relu1")]
     taken(workspace, summary(tmp_path / "x.csv", OP_SUMMARY, *lines))
     found = [(row[0], row[5], row[7]) for row in rows(workspace, _KERNELS)]
-    assert found == [
-        ("conv1", 0, "model 5"),
-        ("relu1", 0, "model 5"),
-        ("conv1", 1, "model 5"),
-        ("relu1", 1, "model 5"),
-    ]
+    assert found == [("conv1", 0, "model 5"), ("relu1", 0, "model 5"), ("conv1", 1, "model 5"), ("relu1", 1, "model 5")]
 
 
 def test_what_ran_on_the_ai_cpu_is_told(tmp_path: Path, workspace: Path) -> None:

@@ -125,12 +125,7 @@ def test_a_viewer_learns_that_its_copies_release_nothing(role: str, retention: R
 
 @pytest.mark.parametrize(
     ("wall_us", "shown"),
-    [
-        (0, "1970-01-01"),
-        (NOW_US + 25 * HOUR_US, "2023-11-15"),
-        (NOW_US - 25 * HOUR_US, "2023-11-13"),
-        (2**63, "N/A"),
-    ],
+    [(0, "1970-01-01"), (NOW_US + 25 * HOUR_US, "2023-11-15"), (NOW_US - 25 * HOUR_US, "2023-11-13"), (2**63, "N/A")],
 )
 def test_a_clock_that_is_far_off_is_named_with_its_day(wall_us: int, shown: str) -> None:
     [told] = remarks(replace(BOARD, clocks=Clocks(wall_us, 0)), "operator", NOW_US)

@@ -82,8 +82,7 @@ def test_a_hi3519_is_refused_by_name(value: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "frequency",
-    ['""', '"0"', "0", '"-700"', "-700", '"7e2"', "700.0", "true", "null", '"９"', '"99999999999"'],
+    "frequency", ['""', '"0"', "0", '"-700"', "-700", '"7e2"', "700.0", "true", "null", '"９"', '"99999999999"']
 )
 def test_a_frequency_that_is_no_number_of_mhz_is_told(frequency: str) -> None:
     text = f'{{"DeviceInfo": [{{"aic_frequency": {frequency}}}]}}'.encode()

@@ -7,13 +7,7 @@ from importlib import resources
 import pytest
 
 from profagent.errors import FormatError
-from profagent.formats.countermap import (
-    CounterMap,
-    Place,
-    Tally,
-    implausible_text,
-    parse_counter_map,
-)
+from profagent.formats.countermap import CounterMap, Place, Tally, implausible_text, parse_counter_map
 from profagent.formats.figure_states import (
     CAPTURE_ENDED,
     JOB_ENDED,

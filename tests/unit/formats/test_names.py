@@ -7,14 +7,7 @@ import os
 import pytest
 
 from profagent.errors import FormatError
-from profagent.formats.model_info import (
-    Item,
-    LayerTable,
-    Net,
-    iter_items,
-    parse_layer_info,
-    parse_net_info,
-)
+from profagent.formats.model_info import Item, LayerTable, Net, iter_items, parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, display_text, parse_log_name
 from tests.encoders import bytes_item, integer_item, layer_item, net_item, net_items
 

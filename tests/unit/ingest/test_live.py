@@ -13,15 +13,7 @@ from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item
 from tests.unit.store.rows import JOB as SAMPLED_JOB
 from tests.unit.store.rows import aicore, name_of
-from tests.unit.watch.arriving_job import (
-    INFO_JSON,
-    JOB,
-    START_US,
-    ArrivingJob,
-    aicore_done,
-    aicore_path,
-    records,
-)
+from tests.unit.watch.arriving_job import INFO_JSON, JOB, START_US, ArrivingJob, aicore_done, aicore_path, records
 
 AICPU = "data/aicpu.0.m.3.0.1.1.0"
 CPU_SPAN = (START_US + 300, START_US + 340)
@@ -67,6 +59,16 @@ def send_aicore(job: ArrivingJob, path: str = aicore_path()) -> list[dict[str, A
     """The part of an inference on the NPU, of 100 µs, and its `.done`."""
     told = job.send(path, records(700))
     return told + job.send(path + ".done", aicore_done(256))
+
+
+def test_a_time_of_0_is_not_known_and_what_ran_on_the_cpu_alone_needs_no_clock(job: ArrivingJob) -> None:
+    job.send(aicore_path(), records(700))
+    done = done_text(file_len=256, start_time=0, end_time=0, cache_hit=1, cache_mis=1)
+    (event,) = job.send(aicore_path() + ".done", done)
+    assert (event["start_us"], event["end_us"], event["total_us"]) == (None, None, 100.0)
+    alone = ArrivingJob()
+    (event,) = send_cpu(alone) + alone.complete(AICPU) + alone.wait(60)
+    assert (event["total_us"], event["aicpu_us"], event["records"], event["slowest"]) == (40.0, 40.0, 0, [])
 
 
 @pytest.mark.parametrize("is_sent", [True, False])

@@ -38,14 +38,7 @@ from profagent.link.messages import (
     Unlinked,
     Welcome,
 )
-from profagent.link.session import (
-    LAGGING_BYTES,
-    LARGEST_BATCH_EVENTS,
-    LONGEST_DELAY_S,
-    ROOM_S,
-    LinkSession,
-    State,
-)
+from profagent.link.session import LAGGING_BYTES, LARGEST_BATCH_EVENTS, LONGEST_DELAY_S, ROOM_S, LinkSession, State
 from tests.unit.link.board import (
     BOARD,
     JOB,

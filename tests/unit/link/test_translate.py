@@ -57,17 +57,7 @@ def test_what_a_board_says_of_itself() -> None:
         clocks=pb.Clocks(wall_us=1, monotonic_us=2),
     )
     wire = pb.ServerMessage(welcome=pb.Welcome(description=description, heartbeat_us=5))
-    board = m.Board(
-        "id",
-        "h",
-        "SS928",
-        "0.1.0",
-        (1, 0),
-        True,
-        "sdk",
-        ("/a", "/b"),
-        m.Clocks(1, 2),
-    )
+    board = m.Board("id", "h", "SS928", "0.1.0", (1, 0), True, "sdk", ("/a", "/b"), m.Clocks(1, 2))
     assert from_wire(wire) == m.Welcome(board, 5)
 
 
@@ -103,10 +93,7 @@ def test_events_keep_their_order() -> None:
         (pb.ServerMessage(jobs_listed=pb.JobsListed()), m.JobsListed()),
         (pb.ServerMessage(released=pb.Released(handles=[3, 4])), m.Released((3, 4))),
         (pb.ServerMessage(goodbye=pb.Goodbye(reason="stop", retry_after_us=9)), m.Goodbye("stop", 9)),
-        (
-            pb.ServerMessage(heartbeat=pb.Heartbeat(lag_bytes=4)),
-            m.Heartbeat(4),
-        ),
+        (pb.ServerMessage(heartbeat=pb.Heartbeat(lag_bytes=4)), m.Heartbeat(4)),
         (
             pb.ServerMessage(job_status=pb.JobStatus(handle=1, name="J", directory="/d", state=pb.JOB_STATE_QUIET)),
             m.JobStatus(1, "J", "/d", "quiet", caught_up=False),

@@ -42,10 +42,7 @@ class Viewed:
         self.told: list[str] = []
         self.stop = asyncio.Event()
         self.view = RecordView(
-            "euler",
-            RecordOptions(("euler",), Workspace(Path("w")), **options),
-            self.told.append,
-            self.stop,
+            "euler", RecordOptions(("euler",), Workspace(Path("w")), **options), self.told.append, self.stop
         )
 
     def jobs(self, *states: tuple[str, bool]) -> bool:

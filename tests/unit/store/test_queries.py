@@ -26,11 +26,7 @@ from profagent.ingest.changes import (
 from profagent.store import database
 from profagent.store import rows as module
 from profagent.store.database import fetched_one, reading, readings
-from profagent.store.queries import (
-    find_session,
-    kept_losses_of,
-    ledger_of,
-)
+from profagent.store.queries import find_session, kept_losses_of, ledger_of
 from profagent.store.summary import all_sessions, session_summary
 from tests.daemon.privileges import public_directory, without_privileges
 from tests.unit.store.database import JOB, DatabaseBuilder

@@ -33,6 +33,15 @@ def table(*names: str) -> LayerTable:
     return LayerTable(layers, tuple(runs))
 
 
+def test_a_simulated_job_marks_its_session_and_names_its_map_once(rows: Rows) -> None:
+    rows.apply(SimulatedKnown(None, None))
+    query = "SELECT simulated, counter_map, counter_map_digest FROM session"
+    assert rows.query(query) == [(1, None, None)]
+    rows.apply(SimulatedKnown("simulated", "12"))
+    rows.apply(SimulatedKnown("other", "34"))
+    assert rows.query(query) == [(1, "simulated", "12")]
+
+
 def test_a_layer_table_replaces_the_one_before(rows: Rows) -> None:
     rows.apply(LayersKnown("m", 0, table("a", "b")), LayersKnown("n", 0, table("x")), aicore(layers=(0, 1)))
     assert rows.query("SELECT layer_name, layer_id FROM op_records") == [("a", 10), ("b", 11)]

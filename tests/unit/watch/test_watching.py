@@ -26,11 +26,7 @@ from profagent.watch.lines import line_of
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.screen import paint
 from profagent.watch.watch import INTERVAL_ZERO, SILENCE_S, Silence
-from profagent.watch.watching import (
-    FORGOTTEN,
-    REMEMBERED_JOBS,
-    Watching,
-)
+from profagent.watch.watching import FORGOTTEN, REMEMBERED_JOBS, Watching
 from tests.encoders import api_record
 from tests.unit.record.link import BOARD_US, JOB, Sender, board, job_status
 from tests.unit.store.rows import aicore
