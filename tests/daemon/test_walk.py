@@ -29,12 +29,12 @@ JOB = JobSource()
 
 
 @pytest.fixture
-def job_below(tmp_path: Path) -> Path:
-    return make_job(tmp_path)
+def job(tmp_path: Path) -> Path:
+    return make_job(tmp_path / "app")
 
 
-def place(job_below: Path) -> Place:
-    return Place(os.fsencode(job_below.parent), os.fsencode(job_below.name))
+def place(job: Path) -> Place:
+    return Place(os.fsencode(job.parent), os.fsencode(job.name))
 
 
 def pages(walk: Walk, limit: int) -> list[Page]:
@@ -48,60 +48,57 @@ def paths(found: list[Page]) -> list[bytes]:
     return [each.path for page in found for each in page.logs]
 
 
-def fill(job_below: Path, files: int) -> set[bytes]:
+def fill(job: Path, files: int) -> set[bytes]:
     for number in range(files):
-        (job_below / "data" / f"aicore.0.m.3.0.1.1.{number}").write_bytes(b"x" * number)
-        (job_below / "data" / f"aicore.0.m.3.0.1.1.{number}.done").write_bytes(b"")
+        (job / "data" / f"aicore.0.m.3.0.1.1.{number}").write_bytes(b"x" * number)
+        (job / "data" / f"aicore.0.m.3.0.1.1.{number}.done").write_bytes(b"")
     names = {f"data/aicore.0.m.3.0.1.1.{number}" for number in range(files)}
     return {name.encode() for name in names | {f"{name}.done" for name in names}} | {b"info.json.0"}
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 1000])
-def test_every_file_comes_once(job_below: Path, limit: int) -> None:
-    expected = fill(job_below, 10)
-    found = pages(Walk(place(job_below), JOB), limit)
+def test_every_file_comes_once(job: Path, limit: int) -> None:
+    expected = fill(job, 10)
+    found = pages(Walk(place(job), JOB), limit)
     assert sorted(paths(found)) == sorted(expected)
     assert all(len(page.logs) <= limit + 3 for page in found)
 
 
-def test_tables_that_are_made_behind_the_walks_back_come_before_their_data(job_below: Path) -> None:
-    walk = Walk(place(job_below), JOB)
+def test_tables_that_are_made_behind_the_walks_back_come_before_their_data(job: Path) -> None:
+    walk = Walk(place(job), JOB)
     assert paths([walk.page(1)]) == [b"info.json.0"]
     for name in ("m.0.net.info", "m.0.layer.info", "aicore.0.m.3.0.1.1.0"):
-        (job_below / "data" / name).write_bytes(b"x")
+        (job / "data" / name).write_bytes(b"x")
     rest = paths([walk.page(1000, [b"info.json.0"])])
     assert sorted(rest[:2]) == [b"data/m.0.layer.info", b"data/m.0.net.info"]
     assert rest[2:] == [b"data/aicore.0.m.3.0.1.1.0"]
 
 
-def test_a_look_brings_what_must_be_announced_before(job_below: Path) -> None:
+def test_a_look_brings_what_must_be_announced_before(job: Path) -> None:
     core, cpu = (f"data/{unit}.0.m.3.0.1.1.0".encode() for unit in ("aicore", "aicpu"))
     for path in (core, cpu, core + b".done"):
-        (job_below / path.decode()).write_bytes(b"")
-    page = look(place(job_below), JOB, [core + b".done"])
+        (job / path.decode()).write_bytes(b"")
+    page = look(place(job), JOB, [core + b".done"])
     assert paths([page]) == [b"info.json.0", core, cpu, core + b".done"]
-    assert paths([look(place(job_below), JOB, [core + b".done"], announced=None)]) == [core + b".done"]
-    assert paths([look(place(job_below), JOB, [core + b".done"], announced={core, b"info.json.0"})]) == [
-        cpu,
-        core + b".done",
-    ]
+    assert paths([look(place(job), JOB, [core + b".done"], announced=None)]) == [core + b".done"]
+    assert paths([look(place(job), JOB, [core + b".done"], announced={core, b"info.json.0"})]) == [cpu, core + b".done"]
 
 
-def test_of_a_job_that_is_gone_nothing_is_known(job_below: Path) -> None:
-    fill(job_below, 10)
-    walk = Walk(place(job_below), JOB)
+def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:
+    fill(job, 10)
+    walk = Walk(place(job), JOB)
     walk.page(2)
-    job_below.rename(job_below.parent / "elsewhere")
+    job.rename(job.parent / "elsewhere")
     assert walk.page(2).is_job_gone
 
 
 def test_a_job_that_may_not_be_read_says_so() -> None:
     with public_directory() as root:
-        job_below = make_job(root)
-        job_below.chmod(0)
+        job = make_job(root)
+        job.chmod(0)
         with without_privileges():
-            (page,) = pages(Walk(place(job_below), JOB), 10)
-        job_below.chmod(0o700)
+            (page,) = pages(Walk(place(job), JOB), 10)
+        job.chmod(0o700)
     assert page.unreadable == "Permission denied"
     assert page.is_last
 
@@ -109,11 +106,6 @@ def test_a_job_that_may_not_be_read_says_so() -> None:
 # Files of a JOB are opened without following links, and only regular ones
 
 NAME = b"data/aicore.0.model.3.0.1.1.0"
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Path:
-    return make_job(tmp_path / "app")
 
 
 @pytest.fixture
