@@ -127,6 +127,12 @@ async def test_the_role_is_the_certificates(
     assert f": host ({shown.fingerprint[:16]}…), " in served[1].with_name("log").read_text("utf-8")
 
 
+async def test_a_name_makes_no_line_of_its_own_in_the_log(served: tuple[Daemon, Path], authority: Authority) -> None:
+    shown = authority.issue("host\nforged")
+    await welcome_of(served[0].address, shown.client)
+    assert f": host\ufffdforged ({shown.fingerprint[:16]}…), " in served[1].with_name("log").read_text("utf-8")
+
+
 def test_tls_1_3_is_spoken(daemon: Daemon, operator: Pair) -> None:
     told = s_client(daemon.address, "-tls1_3", "-cert", operator.cert, "-key", operator.key, "-CAfile", operator.ca)
     assert "New, TLSv1.3, Cipher is TLS_" in told
