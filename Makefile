@@ -3,8 +3,7 @@
 PYTHON ?= $(or $(shell command -v python3.11),python3)
 BIN := .venv/bin
 PROTOC := .venv-protoc/bin/python
-# One more than there are cores: a third of the time a test waits for a process, a clock or a disk.
-WORKERS ?= 3
+WORKERS ?= 2
 PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 
 # Tests start hundreds of processes, of which each would compile the code again.
@@ -19,7 +18,7 @@ help: ## list the tasks
 demo: .venv/ready ## show the whole way on a simulated board
 	@$(BIN)/profagent demo
 
-test: .venv/ready ## run the suite in WORKERS workers (3); the board's side on Python 3.9 as well
+test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on Python 3.9 as well
 	@tools/need openssl openssl
 	@tools/need sshd openssh-server
 	@tools/need systemd-nspawn systemd-container

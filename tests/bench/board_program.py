@@ -1,9 +1,8 @@
 """The profiled program of a benchmark, in a process of its own, so that its cost is nobody else's.
 
-`python board_program.py OPTIONS`, where OPTIONS is JSON: `roots`, `model`, `layers` and `rate` (inferences a second in
-each root). It prints `ready`, runs inferences until its standard input is closed, unloads, and prints JSON: for each
-root when each inference was there (`written`, monotonic seconds by number), and what each one's own work took, without
-the waiting for its time (`work`: monotonic seconds at its end, and microseconds).
+`python board_program.py OPTIONS`, where OPTIONS is JSON: `root`, `model`, `layers`, `rate` (inferences a second) and
+`backlog` (inferences before). It prints `ready`, runs inferences until its standard input is closed, unloads, and
+prints JSON: when each inference was there, monotonic seconds by number.
 """
 
 from __future__ import annotations
@@ -20,33 +19,24 @@ from profagentd.simulate.npu import Npu
 from profagentd.simulate.run import SimulationOptions
 
 
-def run(options: dict[str, Any]) -> dict[str, Any]:
+def run(options: dict[str, Any]) -> dict[int, float]:
     """Run until standard input is closed."""
-    boards = [_loaded(Path(root), options) for root in options["roots"]]
-    print("ready", flush=True)
-    written: list[dict[int, float]] = [{} for _ in boards]
-    work: list[tuple[float, float]] = []
-    begun, period_s = time.monotonic(), 1 / (options["rate"] * len(boards))
-    number = 0
-    while not _is_over(begun + number * period_s - time.monotonic()):
-        board = number % len(boards)
-        inference = boards[board].inferences
-        before = time.perf_counter()
-        boards[board].infer(_wall_us())
-        took_s = time.perf_counter() - before
-        written[board][inference] = time.monotonic()
-        work.append((written[board][inference], took_s * 1e6))
-        number += 1
-    for npu in boards:
-        npu.unload(_wall_us())
-    return {"written": written, "work": work}
-
-
-def _loaded(root: Path, options: dict[str, Any]) -> Npu:
-    simulated = SimulationOptions(model=options["model"], layers=options["layers"], root=root)
+    period_s = 1 / options["rate"]
+    simulated = SimulationOptions(model=options["model"], layers=options["layers"], root=Path(options["root"]))
     npu = Npu(simulated, gaps=False, names=SystemRandom())
-    npu.load(_wall_us())
-    return npu
+    now_us = npu.load(_wall_us() - round(options["backlog"] * period_s * 1e6))
+    for _ in range(options["backlog"]):
+        now_us = npu.infer(now_us)
+    print("ready", flush=True)
+    written: dict[int, float] = {}
+    due = time.monotonic()
+    while not _is_over(due - time.monotonic()):
+        number = npu.inferences
+        npu.infer(_wall_us())
+        written[number] = time.monotonic()
+        due += period_s
+    npu.unload(_wall_us())
+    return written
 
 
 def _is_over(delay_s: float) -> bool:

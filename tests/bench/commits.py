@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -23,19 +23,14 @@ ENDING_S = 2.0
 POLL_S = 0.004
 # Rows that are looked at again: their `.done` may come after those of later ones.
 LOOK_BACK = 300
-_COMPLETE = (
-    "SELECT inference, identity, current_pic_count FROM inference JOIN model USING (model) JOIN job USING (job)"
-    " JOIN board USING (board) WHERE inference > ? AND complete = 1"
-)
-
-# A board's identity, and an inference's `current_pic_count`, which is its number in its JOB.
-Key = tuple[str, int]
+# An inference is known by its `current_pic_count`, which is its number in its JOB.
+_COMPLETE = "SELECT inference, current_pic_count FROM inference WHERE inference > ? AND complete = 1"
 
 
 @contextmanager
-def committed_inferences(database: Path) -> Iterator[dict[Key, float]]:
+def committed_inferences(database: Path) -> Iterator[dict[int, float]]:
     """When a reader first saw each new inference complete in the database; it looks every 4 ms."""
-    seen: dict[Key, float] = {}
+    seen: dict[int, float] = {}
     stopping = Event()
     thread = Thread(target=_look, args=(database, seen, stopping), name="committed-inferences")
     thread.start()
@@ -46,28 +41,20 @@ def committed_inferences(database: Path) -> Iterator[dict[Key, float]]:
         thread.join()
 
 
-async def delays_ms(
-    profiled: Program, identities: Sequence[str], seen: Callable[[], dict[Key, float]], measured_s: float
-) -> list[float]:
+async def delays_ms(profiled: Program, seen: dict[int, float], measured_s: float) -> list[float]:
     """Milliseconds from each write to the moment when it was seen; the program is stopped for that."""
-    await until(lambda: {identity for identity, _ in seen()} >= {*identities})
+    await until(lambda: bool(seen))
     begin = time.monotonic() + SETTLING_S
     await asyncio.sleep(SETTLING_S + measured_s)
     end = time.monotonic()
     await asyncio.sleep(ENDING_S)
     await asyncio.to_thread(profiled.stop)
-    written = {
-        (identity, number): at
-        for identity, inferences in zip(identities, profiled.written, strict=True)
-        for number, at in inferences.items()
-        if begin <= at < end
-    }
-    await until(lambda: written.keys() <= seen().keys())
-    seen_at = seen()
-    return [(seen_at[key] - at) * 1000 for key, at in written.items()]
+    written = {number: at for number, at in profiled.written.items() if begin <= at < end}
+    await until(lambda: written.keys() <= seen.keys())
+    return [(seen[number] - at) * 1000 for number, at in written.items()]
 
 
-def _look(database: Path, seen: dict[Key, float], stopping: Event) -> None:
+def _look(database: Path, seen: dict[int, float], stopping: Event) -> None:
     while not database.exists():
         if stopping.wait(POLL_S):
             return
@@ -79,9 +66,9 @@ def _look(database: Path, seen: dict[Key, float], stopping: Event) -> None:
             except sqlite3.OperationalError:
                 continue  # it is being made
             now = time.monotonic()
-            for _, identity, number in rows:
-                seen.setdefault((identity, number), now)
-            last = max([last, *(inference - LOOK_BACK for inference, _, _ in rows)])
+            for _, number in rows:
+                seen.setdefault(number, now)
+            last = max([last, *(inference - LOOK_BACK for inference, _ in rows)])
 
 
 def _newest(connection: sqlite3.Connection) -> int:

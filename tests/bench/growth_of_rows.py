@@ -7,18 +7,17 @@ import shutil
 import statistics
 from pathlib import Path
 
-from tests.bench.boards import board, finished_job
-from tests.bench.captures import capture
+from tests.bench.captures import capture, finished_job
 from tests.bench.commits import committed_inferences, delays_ms
 from tests.bench.measure import PROFAGENT, percentile, report_table, size_text, spread, started
 from tests.bench.prefill import prefill
 from tests.bench.programs import AICORE_ONLY, program
+from tests.daemon.daemon_process import running
 
 LAYERS, INFERENCES, REPEATS = 100, 1000, 3
 ROWS = [0, 1_000_000, 10_000_000, 50_000_000]
 BYTES_A_ROW = 180
 RATE, MEASURED_S = 100.0, 8.0
-IDENTITY = "bench"
 COLUMNS = [
     "rows stored",
     "database",
@@ -56,17 +55,17 @@ async def test_growth_of_rows(root: Path) -> None:
 def _flat_out(root: Path, workspace: Path, seed: int) -> float:
     """Records a second of one more finished JOB into the workspace."""
     finished_job(root, INFERENCES, layers=LAYERS, model=AICORE_ONLY, seed=seed)
-    with board(root, identity=IDENTITY) as daemon:
-        return capture([daemon.address], workspace, records=INFERENCES * LAYERS).rate
+    with running("--root", root, "--log-level", "warning") as daemon:
+        return capture(daemon.address, workspace, records=INFERENCES * LAYERS).rate
 
 
 async def _live(root: Path, workspace: Path) -> list[float]:
     """Milliseconds from writes to committed rows."""
     await asyncio.to_thread(root.mkdir)
     with (
-        board(root, identity=IDENTITY) as daemon,
+        running("--root", root, "--log-level", "warning") as daemon,
         committed_inferences(workspace / "profagent.db") as seen,
         started(*PROFAGENT, "record", "--board", daemon.address, "--workspace", workspace),
-        program([root], rate=RATE, layers=LAYERS) as profiled,
+        program(root, rate=RATE, layers=LAYERS) as profiled,
     ):
-        return await delays_ms(profiled, [IDENTITY], lambda: seen, MEASURED_S)
+        return await delays_ms(profiled, seen, MEASURED_S)

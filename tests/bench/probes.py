@@ -24,9 +24,9 @@ class Answers:
     def __init__(self) -> None:
         self._took: list[tuple[float, float]] = []
 
-    def since(self, begin: float) -> list[float]:
-        """Milliseconds of each answer to what was asked from `begin` on, on the monotonic clock."""
-        return [took * 1000 for asked, took in self._took if asked >= begin]
+    def between(self, begin: float, end: float) -> list[float]:
+        """Milliseconds of each answer to what was asked between these times of the monotonic clock."""
+        return [took * 1000 for asked, took in self._took if begin <= asked < end]
 
     async def ask(self, address: str) -> None:
         """Ask until cancelled."""
@@ -59,9 +59,9 @@ class PrintedLines:
         self._lines = watch.stdout
         threading.Thread(target=self._read, name="printed-lines", daemon=True).start()
 
-    def delays_ms(self, written: dict[int, float], begin: float = 0.0) -> list[float]:
-        """Milliseconds from the write to the line, for what was written from `begin` on and has been printed."""
-        times = [(at, self.seen.get(number)) for number, at in written.items() if at >= begin]
+    def delays_ms(self, written: dict[int, float], begin: float, end: float) -> list[float]:
+        """Milliseconds from the write to the line, for what was written between these times and has been printed."""
+        times = [(at, self.seen.get(number)) for number, at in written.items() if begin <= at < end]
         return [(seen - at) * 1000 for at, seen in times if seen is not None]
 
     def _read(self) -> None:

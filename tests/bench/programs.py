@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,30 +18,25 @@ AICORE_ONLY = Path(__file__).with_name("aicore_network.toml")
 
 
 class Program:
-    """A running program; `stop` unloads its models, which finishes their JOBs."""
+    """A running program; `stop` unloads its model, which finishes its JOB."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.written: list[dict[int, float]] = []
-        """For each root, when each inference was there, on the monotonic clock; known after `stop`."""
-        self._work: list[tuple[float, float]] = []
+        self.written: dict[int, float] = {}
+        """When each inference was there, on the monotonic clock; known after `stop`."""
 
     def stop(self) -> None:
         """End it well."""
         output, _ = self._process.communicate()
-        told = msgspec.json.decode(output)
-        self.written = [{int(number): at for number, at in each.items()} for each in told["written"]]
-        self._work = told["work"]
-
-    def work_us(self, begin: float, end: float) -> list[float]:
-        """Microseconds of each inference's own work that was over between two times of the monotonic clock."""
-        return [took for at, took in self._work if begin <= at < end]
+        self.written = msgspec.json.decode(output, type=dict[int, float])
 
 
 @contextmanager
-def program(roots: Sequence[Path], *, rate: float, layers: int, model: str | Path = AICORE_ONLY) -> Iterator[Program]:
-    """A program that runs `rate` inferences a second in each root."""
-    options = {"roots": list(map(str, roots)), "model": str(model), "layers": layers, "rate": rate}
+def program(
+    root: Path, *, rate: float, layers: int, model: str | Path = AICORE_ONLY, backlog: int = 0
+) -> Iterator[Program]:
+    """A program that has run `backlog` inferences, and runs `rate` more a second."""
+    options = {"root": str(root), "model": str(model), "layers": layers, "rate": rate, "backlog": backlog}
     process = subprocess.Popen(
         [sys.executable, str(SCRIPT), msgspec.json.encode(options).decode()],
         env=environment(),

@@ -1,111 +1,61 @@
-"""What the daemon costs the board, and the program that is profiled, without a client and with one record."""
+"""What the daemon costs the board, without a client and with one record."""
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
-from functools import partial
+from collections import defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
 from tests.bench.measure import MIB, PROFAGENT, Child, report, size_text, spread, started
-from tests.bench.programs import AICORE_ONLY, Program, program
+from tests.bench.programs import program
 from tests.daemon.daemon_process import running
 
-Begin = Callable[[Sequence[Path]], AbstractContextManager[Program]]
-
-RATE = 100.0
-MODELS = [("yolov5s", "4 files an inference"), (AICORE_ONLY, "2 files an inference")]
-# Every round has each phase once, so that whatever else runs on the machine meets all of them alike.
+RATE, LAYERS = 100.0, 100
+# Every round has both, so that whatever else runs on the machine meets them alike.
 ROUNDS, WINDOW_S = 3, 5.0
-# Until a phase's files are followed steadily.
+# Until files are followed steadily.
 SETTLING_S = 1.5
 TARGET_PERCENT, TARGET_BYTES = 4, 48 * MIB
-PHASES = ("no daemon", "a daemon", "a daemon and its client")
 
 
-@dataclass(slots=True)
-class Cost:
-    """What was seen in all rounds; shares are percents of one core, work is microseconds an inference."""
-
-    without: list[float] = field(default_factory=list)
-    followed: list[float] = field(default_factory=list)
-    record: list[float] = field(default_factory=list)
-    idle_bytes: list[int] = field(default_factory=list)
-    followed_bytes: list[int] = field(default_factory=list)
-    peak_bytes: list[int] = field(default_factory=list)
-    record_bytes: list[int] = field(default_factory=list)
-    work_us: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
-
-
-@pytest.mark.parametrize(("model", "files"), MODELS)
-@pytest.mark.parametrize("layers", [100, 200])
-def test_cost_of_the_daemon(layers: int, model: str | Path, files: str, root: Path) -> None:
-    cost = Cost()
+def test_cost_of_the_daemon(root: Path) -> None:
+    percents: dict[str, list[float]] = defaultdict(list)
+    bytes_of: dict[str, list[int]] = defaultdict(list)
     for number in range(ROUNDS):
-        _round(root / str(number), partial(program, rate=RATE, layers=layers, model=model), cost)
-    figures = {
-        "daemon without a client": spread(cost.without, "% of a core"),
-        f"daemon with one record (target at 10,000 records/s: {TARGET_PERCENT} %)": spread(
-            cost.followed, "% of a core"
-        ),
-        "that record": spread(cost.record, "% of a core"),
-        "RSS of the daemon without a client": size_text(max(cost.idle_bytes)),
-        "RSS of the daemon with one": size_text(max(cost.followed_bytes)),
-        f"RSS of the daemon with one, peak (target: {size_text(TARGET_BYTES)})": size_text(max(cost.peak_bytes)),
-        "RSS of the record, peak": size_text(max(cost.record_bytes)),
-    }
+        board = root / str(number) / "board"
+        board.mkdir(parents=True)
+        with ExitStack() as stack:
+            daemon = stack.enter_context(running("--root", board, "--log-level", "warning"))
+            process = Child(daemon.process.pid)
+            bytes_of["idle"].append(process.rss_bytes())
+            percents["alone"] += _percents(board, [process])
+            command = (*PROFAGENT, "record", "--board", daemon.address, "--workspace", board.with_name("workspace"))
+            record = Child(stack.enter_context(started(*command)).pid)
+            time.sleep(SETTLING_S)
+            for name, percent in zip(("daemon", "record"), _percents(board, [process, record]), strict=True):
+                percents[name].append(percent)
+            bytes_of["daemon"].append(process.peak_bytes())
+            bytes_of["record"].append(record.peak_bytes())
     report(
-        f"daemon at {RATE:g} inferences/s of {layers} aicore records ({RATE * layers:,.0f} records/s), {files}",
-        figures | _felt(cost.work_us),
+        f"daemon at {RATE * LAYERS:,.0f} records/s in {2 * RATE:g} files/s",
+        {
+            "daemon without a client": spread(percents["alone"], "% of a core"),
+            f"daemon with one record (target: {TARGET_PERCENT} %)": spread(percents["daemon"], "% of a core"),
+            "that record": spread(percents["record"], "% of a core"),
+            "RSS of the daemon without a client": size_text(max(bytes_of["idle"])),
+            f"RSS of the daemon with one, peak (target: {size_text(TARGET_BYTES)})": size_text(max(bytes_of["daemon"])),
+            "RSS of the record, peak": size_text(max(bytes_of["record"])),
+        },
     )
 
 
-def _round(root: Path, begin: Begin, cost: Cost) -> None:
-    board = root / "board"
-    board.mkdir(parents=True)
-    _phase(board, begin, [], cost.work_us["no daemon"])
-    with ExitStack() as stack:
-        daemon = stack.enter_context(running("--root", board, "--log-level", "warning"))
-        process = Child(daemon.process.pid)
-        cost.idle_bytes.append(process.rss_bytes())
-        cost.without += _phase(board, begin, [process], cost.work_us["a daemon"])
-        command = (*PROFAGENT, "record", "--board", daemon.address, "--workspace", root / "workspace")
-        record = Child(stack.enter_context(started(*command)).pid)
-        time.sleep(SETTLING_S)
-        shares = _phase(board, begin, [process, record], cost.work_us["a daemon and its client"])
-        cost.followed.append(shares[0])
-        cost.record.append(shares[1])
-        cost.followed_bytes.append(process.rss_bytes())
-        cost.peak_bytes.append(process.peak_bytes())
-        cost.record_bytes.append(record.peak_bytes())
-
-
-def _phase(board: Path, begin: Begin, processes: list[Child], work_us: list[float]) -> list[float]:
+def _percents(board: Path, processes: list[Child]) -> list[float]:
     """Run the program; percents of one core that the processes took meanwhile."""
-    with begin([board]) as profiled:
+    with program(board, rate=RATE, layers=LAYERS) as profiled:
         time.sleep(SETTLING_S)
-        since, before_s = time.monotonic(), [each.cpu_s() for each in processes]
+        shares = [each.share_of_a_core() for each in processes]
         time.sleep(WINDOW_S)
-        until, after_s = time.monotonic(), [each.cpu_s() for each in processes]
+        percents = [100 * share() for share in shares]
         profiled.stop()
-    work_us += profiled.work_us(since, until)
-    return [100 * (after - before) / (until - since) for before, after in zip(before_s, after_s, strict=True)]
-
-
-def _felt(work_us: dict[str, list[float]]) -> dict[str, str]:
-    """The program's own work for an inference: making its records and writing its files, without its pacing."""
-    figures: dict[str, str] = {}
-    alone = statistics.median(work_us[PHASES[0]])
-    for phase, took in work_us.items():
-        lower, median, upper = statistics.quantiles(took, n=4)
-        figures[f"the program's own loop, {phase}"] = (
-            f"{median:.0f} µs (middle half {lower:.0f}–{upper:.0f}, n={len(took)})"
-        )
-        if phase != PHASES[0]:
-            figures[f"what it feels of {phase}"] = f"{median - alone:+.0f} µs ({median / alone - 1:+.1%})"
-    return figures
+    return percents

@@ -160,7 +160,11 @@ def bundle(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _little_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a program is gone, a shorter silence tells that nothing more comes: here, and in processes."""
+    """When a program is gone, a shorter silence tells that nothing more comes: here, and in processes.
+
+    A daemon that was deployed is looked for more often.
+    """
+    monkeypatch.setattr("profagent.deploy.deploying._BETWEEN_S", 0.1)
     monkeypatch.setattr("profagent.record.beginnings.REST_S", REST_S)
     hurried = f"from profagent.record import beginnings; beginnings.REST_S = {REST_S}; {host.COMMAND[-1]}"
     monkeypatch.setattr(host, "COMMAND", [*host.COMMAND[:-1], hurried])

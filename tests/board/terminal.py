@@ -56,9 +56,16 @@ class Terminal:
             assert time.monotonic() < until, self.seen
             assert self._read(), self.seen
 
-    def type(self, line: str) -> None:
-        """Type a line."""
-        os.write(self._master, f"{line}\n".encode())
+    def look(self, seconds: float) -> int:
+        """Look on for so long; the characters that were drawn meanwhile."""
+        before, until = len(self.seen), time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._read(left)
+        return len(self.seen) - before
+
+    def type(self, line: str, end: str = "\n") -> None:
+        """Type a line, or a key without an end."""
+        os.write(self._master, f"{line}{end}".encode())
 
     def close(self) -> None:
         """Go away."""
@@ -71,8 +78,8 @@ class Terminal:
             pass
         return self.process.wait(TIMEOUT_S)
 
-    def _read(self) -> bool:
-        if not select.select([self._master], [], [], TIMEOUT_S)[0]:
+    def _read(self, timeout_s: float = TIMEOUT_S) -> bool:
+        if not select.select([self._master], [], [], timeout_s)[0]:
             return False
         try:
             piece = os.read(self._master, 4096)

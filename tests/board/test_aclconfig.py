@@ -12,7 +12,7 @@ from tests.integration.host import Ended, profagent
 if TYPE_CHECKING:
     from tests.board.sshd import Sshd
 
-pytestmark = pytest.mark.parametrize("sshd", ["gnu", "busybox"], indirect=True)
+pytestmark = pytest.mark.parametrize("sshd", [pytest.param("gnu", marks=pytest.mark.long), "busybox"], indirect=True)
 
 
 def aclconfig(verb: str, friend: Sshd, *arguments: str | Path) -> Ended:

@@ -69,15 +69,6 @@ def test_a_program_that_records_nothing(served: Bench) -> None:
     assert ended.document["exit_code"] == 1
 
 
-def test_a_dump_is_left_out_and_told(served: Bench) -> None:
-    (served.project / "acl.json").write_text('{"dump": {"dump_path": "/d"}}')
-    ended = served.collect()
-    assert ended.code == 0, ended.err
-    assert "a Dump, which excludes profiling" in ended.err
-    assert "dump" not in json.loads((served.remote / "seen.json").read_text())
-    assert eventually(lambda: "dump" in (served.remote / "acl.json").read_text())
-
-
 def test_a_link_that_drops_before_the_program_runs_leaves_nothing(bench: Bench) -> None:
     (bench.project / "large").write_bytes(os.urandom(30_000_000))
     with started(*bench.arguments(), **bench.variables) as host:

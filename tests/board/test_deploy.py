@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from profagent.link.boards_file import BoardsFile
 from profagent.link.credentials import Certificate
 from tests.board.bench import make_project
-from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, deploy_board
-from tests.board.sshd import busybox
+from tests.board.deployed import HOST, MUTE, DeployBoard, another_version, deploy_board, mounted
+from tests.board.sshd import busybox, public_key
+from tests.board.terminal import at_terminal
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually, simulated
-from tests.integration.host import profagent, started
+from tests.integration.host import COMMAND, profagent, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,9 +115,7 @@ def leading_back(board: DeployBoard) -> Iterator[DeployBoard]:
     assert eventually(lambda: not (board.prefix / "trial.json").exists())
     assert board.version() == version
     assert board.given() == given
-    again = board.deploy()
-    assert again.code == 0, again.err
-    assert "nothing to do" in again.out
+    assert eventually((board.prefix / "run/profagentd.daemon.pid").exists)
 
 
 @pytest.fixture
@@ -162,10 +162,6 @@ def test_of_a_first_deployment_that_fails_no_keys_stay(tmp_path: Path, cache: Pa
 
 def test_another_version_takes_its_place_only_when_told_and_leads_back(board: DeployBoard, tmp_path: Path) -> None:
     old, other = board.version(), another_version(tmp_path / "other")
-    refused = board.deploy(**other)
-    assert refused.code == 2
-    assert "--upgrade" in refused.err
-    assert board.version() == old
     upgraded = board.deploy("--upgrade", **other)
     assert upgraded.code == 0, upgraded.err
     new = board.version()
@@ -173,6 +169,10 @@ def test_another_version_takes_its_place_only_when_told_and_leads_back(board: De
     assert board.version("previous") == old
     assert (board.prefix / "current/lib/profagentd/other.py").exists()
     daemon = board.daemon
+    refused = board.deploy()
+    assert refused.code == 2
+    assert "--upgrade" in refused.err
+    assert (board.version(), board.daemon) == (new, daemon)
     assert board.deploy("--rollback").code == 0
     assert (board.version(), board.version("previous")) == (old, new)
     assert board.daemon != daemon
@@ -253,6 +253,48 @@ def test_a_daemon_on_loopback_is_asked_through_the_tunnel(bare: DeployBoard, hos
     assert not (bare.home / ".config/profagent/keys").exists()
 
 
+def own_network(folder: Path, last: str) -> list[str]:
+    """Words with which a program sees one interface, whose address ends so."""
+    place = folder / last / "net" / "eth0"
+    (place / "device").mkdir(parents=True)
+    (place / "address").write_text(f"00:11:22:33:44:{last}\n")
+    (place / "addr_assign_type").write_text("0\n")
+    return mounted(f"mount --bind {folder}/{last}/net /sys/class/net")
+
+
+@pytest.mark.long
+def test_a_board_of_the_same_image_gets_an_identity_name_and_keys_of_its_own(tmp_path: Path, cache: Path) -> None:
+    with (
+        deploy_board(tmp_path / "01", cache, inside=own_network(tmp_path, "01")) as board,
+        deploy_board(tmp_path / "02", cache, inside=own_network(tmp_path, "02")) as copy,
+    ):
+        board.deploy_first()
+        for name in ("board-id", "keys"):
+            (copy.prefix / "etc").mkdir(parents=True, exist_ok=True)
+            source = board.prefix / "etc" / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, copy.prefix / "etc" / name)
+        given, euler = copy.given(), board.entry
+        where = ("--name", "copy", "--listen", f"0.0.0.0:{copy.port}")
+        copy.home = board.home
+        copy.variables = board.variables
+        copy.know(copy.sshd.port)
+        with (copy.sshd.folder / "authorized_keys").open("a") as file:
+            file.write(f"{public_key(board.sshd.key)}\n")
+        refused = copy.deploy(*where)
+        assert refused.code == 2
+        assert f"replace  the identity {euler.uuid}: it is that of euler, another machine" in refused.out
+        assert copy.given() == given
+        agreed = copy.deploy(*where, "--replace")
+        assert agreed.code == 0, agreed.err
+        entries = BoardsFile(board.home / ".config/profagent/boards.toml").entries()
+        assert entries["euler"] == euler
+        assert entries["copy"].uuid not in ("", euler.uuid)
+        assert entries["copy"].fingerprint not in ("", euler.fingerprint)
+        assert copy.given()["board-id"].decode().strip() == entries["copy"].uuid
+        assert copy.given()["board.key"] != given["board.key"]
+        assert "nothing to do" in copy.deploy(*where).out
+
+
 def test_ways_that_exclude_each_other_are_refused(bare: DeployBoard) -> None:
     assert bare.deploy("--rollback", "--remove").code == 2
     assert bare.deploy("--rollback", "--root", "/x").code == 2
@@ -261,7 +303,26 @@ def test_ways_that_exclude_each_other_are_refused(bare: DeployBoard) -> None:
     assert bare.deploy("--retain-for", "x").code == 2
 
 
-def test_what_was_deployed_is_removed_and_jobs_stay(board: DeployBoard) -> None:
+def test_another_workshops_keys_are_replaced_only_when_that_is_agreed_to_and_all_but_jobs_is_removed(
+    board: DeployBoard, tmp_path: Path
+) -> None:
+    keys, given = tmp_path / "keys", board.given()
+    told = "replace  the keys of another CA: "
+    dry = board.deploy("--dry-run", "--keys", keys)
+    assert dry.code == 0, dry.err
+    assert told in dry.out
+    refused = board.deploy("--keys", keys)
+    assert refused.code == 2
+    assert told in refused.out
+    assert "--replace" in refused.err
+    assert board.given() == given
+    assert not keys.exists()
+    with at_terminal(*COMMAND, *map(str, board.arguments("--keys", keys)), **board.variables) as terminal:
+        terminal.until("Replace this? (yes/no) ")
+        terminal.type("yes")
+        assert terminal.ended() == 0, terminal.seen
+    assert board.given()["ca.pem"] == (keys / "ca.pem").read_bytes()
+    # Nobody else is to find this board with other keys than the host's own.
     daemon = board.daemon
     job = simulated(board.roots)
     ended = board.deploy("--remove")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.board.deployed import HOST, DeployBoard
+from tests.board.deployed import DeployBoard
 from tests.board.dropbear import Dropbear
 from tests.board.sshd import busybox
 from tests.board.tunnelled import folders, know, record
+from tests.fakes.ports import own_port
 from tests.integration.board import content, simulated
 from tests.integration.host import profagent
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.board.sshd import Sshd
+
+
+# The server's packages are fetched.
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +47,8 @@ def test_a_temporary_daemon_serves_and_leaves_nothing(
     assert not folders(root)
 
 
-@pytest.mark.long
 def test_a_daemon_is_deployed_and_removed(sshd: Sshd, cache: Path, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port = int(probe.getsockname()[1])
-    board = DeployBoard(sshd, tmp_path / "host", cache, tmp_path / "board", port)
+    board = DeployBoard(sshd, tmp_path / "host", cache, tmp_path / "board", own_port())
     try:
         board.deploy_first()
         job = simulated(board.roots)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.board.sshd import Sshd
 
-pytestmark = pytest.mark.parametrize("sshd", ["gnu", "busybox"], indirect=True)
+pytestmark = pytest.mark.parametrize("sshd", [pytest.param("gnu", marks=pytest.mark.long), "busybox"], indirect=True)
 
 
 @pytest.fixture

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow.log import FileEvent
 from profagentd.follow.registry import Job, JobStateTracker
 from profagentd.retention import policy as acks
+from profagentd.retention.losses import FILE_NAME
 from profagentd.retention.policy import DIRECTORY_NAME, RECORD_BYTES, AckTracker
+from profagentd.retention.reaper import KEEP_S
 from profagentd.sources.files import Fingerprint, Place
-from tests.daemon.daemon_process import job_name
+from tests.daemon.daemon_process import AICORE_DONE, content, job_name, make_job, running
+from tests.daemon.wire_client import Client, digest, following
+from tests.fakes.small_disk import small_disk
 
 PLACE = Place(b"/r", job_name().encode())
 DATA, DONE = b"data/aicore.0.model.3.0.1.1.0", b"data/aicore.0.model.3.0.1.1.0.done"
@@ -106,3 +116,191 @@ async def test_what_is_told_again_and_what_is_gone_does_not_pile_up(
     assert (await restarted(tmp_path)).has(PLACE, DATA, SEEN)
     await tracker.drop(PLACE)
     assert not records(file)
+
+
+# A real daemon that deletes: for whom, when, and what its clients are told of it
+
+NAME = "aicore.0.model.3.0.1.1.0"
+TABLES = {b"info.json.0"}
+DISK_BYTES = 1 << 20
+ROOM = ("--retain", "min_free", "--min-free", "50%", "--delete-undelivered")
+# Much longer than the daemon takes when it may delete.
+LONG_S = 1.0
+# Since when a log stands as it is that may be deleted at once.
+RESTED_S = 60.0
+
+
+def complete_job(root: Path) -> Path:
+    job = make_job(root)
+    (job / "data" / NAME).write_bytes(bytes(1024))
+    (job / "data" / f"{NAME}.done").write_bytes(AICORE_DONE % 1024)
+    return job
+
+
+def names(job: Path) -> set[bytes]:
+    """The files of a JOB; what is listed may be gone before it could be read."""
+    return {os.fsencode(path.relative_to(job)) for path in job.rglob("*") if not path.is_dir()}
+
+
+async def until_gone(job: Path) -> None:
+    for _ in range(400):
+        if names(job) == TABLES:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(names(job))
+
+
+async def until_written(file: Path) -> None:
+    for _ in range(400):
+        if await asyncio.to_thread(file.exists):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(file)
+
+
+def lost_logs(state: Path) -> list[int]:
+    """Of each loss that is kept."""
+    file = state / FILE_NAME
+    return [json.loads(loss)["lost_logs"] for loss in file.read_text("ascii").splitlines()] if file.exists() else []
+
+
+async def copied(client: Client, job: Path, consumer: str) -> None:
+    """Follow until the client has it all, and has said so."""
+    await client.start(consumer)
+    await client.until(lambda: client.has(NAME) and client.copy(NAME).is_complete)
+    await client.until(lambda: bytes(client.copy(NAME).data) == bytes(1024) and client.open_logs == 0)
+    assert job.name in client.jobs
+
+
+async def test_logs_go_when_every_consumer_has_them_and_nobody_is_told_of_a_loss(tmp_path: Path) -> None:
+    job = complete_job(tmp_path)
+    arguments = ("--retain", "delivered", "--retain-for", "a", "--retain-for", "b")
+    with running("--root", tmp_path, *arguments) as daemon:
+        async with following(daemon.address) as first, following(daemon.address) as second:
+            await copied(first, job, "a")
+            await asyncio.sleep(LONG_S)
+            assert len(content(job)) == 3
+            await copied(second, job, "b")
+            hearing = [asyncio.ensure_future(client.until_ended()) for client in (first, second)]
+            await until_gone(job)
+            await asyncio.sleep(0.5)
+            for client, heard in zip((first, second), hearing):
+                heard.cancel()
+                assert client.losses == []
+                assert not client.copy(NAME).is_removed
+                assert client.jobs[job.name].state == wire.JOB_STATE_OPEN
+
+
+async def test_what_goes_while_a_client_is_asked_about_it_is_a_kept_loss(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "board", DISK_BYTES) as disk, running("--root", disk, *ROOM) as daemon:
+        job = complete_job(disk)
+        for file in (job / "data").iterdir():
+            os.utime(file, (time.time() - RESTED_S,) * 2)
+        async with following(daemon.address) as client:
+            client.answers = False
+            await client.start("late")
+            await client.until(lambda: client.open_logs == 3)
+            (disk / "fill").write_bytes(bytes(DISK_BYTES * 6 // 10))
+            await client.until(has_losses(client))
+            await until_gone(job)
+            asked = [wire.Holding(handle=handle) for handle in client._open]
+            await client.say(wire.ClientMessage(holdings=wire.Holdings(logs=asked)))
+            await client.until(lambda: client.copy(NAME).is_removed and client.copy(f"{NAME}.done").is_removed)
+            (loss,) = client.losses
+            assert (loss.reason, loss.lost_logs) == ("deleted-undelivered", 2)
+            assert loss.lost_bytes == 1024 + len(AICORE_DONE % 1024)
+
+
+@pytest.mark.parametrize(("end", "consumers"), [(signal.SIGKILL, "ab"), (signal.SIGTERM, "a")])
+async def test_what_every_consumer_has_is_no_loss_after_a_restart(
+    tmp_path: Path, end: signal.Signals, consumers: str
+) -> None:
+    policy = (*ROOM, "--retain-for", "a", "--retain-for", "b", "--state", tmp_path / "state")
+    with small_disk(tmp_path / "board", DISK_BYTES) as disk:
+        job = complete_job(disk)
+        with running("--root", disk, *policy) as daemon:
+            for consumer in consumers:
+                async with following(daemon.address) as client:
+                    await copied(client, job, consumer)
+            if end is signal.SIGKILL:
+                await asyncio.sleep(4 * KEEP_S)
+            daemon.process.send_signal(end)
+            daemon.process.wait(20)
+        (disk / "fill").write_bytes(bytes(DISK_BYTES * 6 // 10))
+        with running("--root", disk, *policy):
+            await until_gone(job)
+    assert lost_logs(tmp_path / "state") == ([2] if consumers == "a" else [])
+
+
+async def test_after_a_restart_what_a_client_holds_is_delivered_again_without_its_bytes(tmp_path: Path) -> None:
+    job = complete_job(tmp_path)
+    with running("--root", tmp_path) as daemon:
+        async with following(daemon.address) as client:
+            await copied(client, job, "a")
+            copies = client.copies
+    with running("--root", tmp_path, "--retain", "delivered", "--retain-for", "a") as daemon:
+        async with following(daemon.address) as client:
+            client.copies = copies
+            await client.start("a")
+            hearing = asyncio.ensure_future(client.until_ended())
+            await until_gone(job)
+            hearing.cancel()
+            assert client.copy(NAME).starts[-1] == wire.START_REASON_SAME
+            assert client.losses == []
+        # It comes back once more: what is deleted is not asked for, and not missed.
+        async with following(daemon.address) as client:
+            client.copies = copies
+            await client.start("a")
+            await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
+            assert client.losses == []
+            assert digest(bytes(client.copy(NAME).data)) == digest(bytes(1024))
+
+
+async def test_an_acknowledgement_of_an_earlier_completion_delivers_nothing(tmp_path: Path) -> None:
+    job = complete_job(tmp_path)
+    with running("--root", tmp_path, "--retain", "delivered", "--retain-for", "a") as daemon:
+        async with following(daemon.address) as client:
+            client.acknowledges = False
+            await client.start("a")
+            await client.until(lambda: client.has(NAME) and client.copy(NAME).completed == 1)
+            (job / "data" / NAME).write_bytes(bytes(1024) + b"more")
+            await client.until(lambda: client.copy(NAME).completed == 2)
+            handle = next(each for each, key in client._open.items() if key == client.key(NAME))
+            earlier = wire.Acknowledgement(handle=handle, generation=1, offset=1024, complete=True)
+            await client.say(wire.ClientMessage(acknowledge=wire.Acknowledge(logs=[earlier])))
+            await asyncio.sleep(LONG_S)
+    assert (job / "data" / NAME).exists()
+
+
+async def test_kept_losses_are_told_on_each_stream_and_after_a_restart(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with small_disk(tmp_path / "board", 1 << 20) as disk:
+        job = make_job(disk)
+        ids = set()
+        for start in range(2):
+            with running("--root", disk, "--state", state) as daemon:
+                if not start:
+                    (disk / "fill").write_bytes(bytes(disk_room(disk)))
+                for _ in range(2):
+                    async with following(daemon.address) as client:
+                        await client.start()
+                        await client.until(has_losses(client))
+                        (loss,) = client.losses[:1]
+                        ids.add(loss.id)
+                        assert (loss.reason, loss.job_name, loss.handle) == ("disk-full", job.name, 0)
+                        assert 0 < loss.from_wall_us <= loss.to_wall_us
+                await until_written(state / "losses.jsonl")
+            (disk / "fill").unlink(missing_ok=True)
+    assert len(ids) == 1
+    (line,) = (state / "losses.jsonl").read_text().splitlines()
+    assert json.loads(line)["id"] in ids
+
+
+def has_losses(client: Client) -> Callable[[], bool]:
+    return lambda: bool(client.losses)
+
+
+def disk_room(disk: Path) -> int:
+    """Bytes that fit."""
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_frsize

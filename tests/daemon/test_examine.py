@@ -57,9 +57,7 @@ def test_a_daemon_tells_of_its_board(board: Path, tmp_path: Path) -> None:
     assert not found.unknown
     assert (found.npu.has_device, found.npu.has_other_device, list(found.npu.modules)) == (True, False, ["ot_svp_npu"])
     assert found.processes == wire.ProcessFacts(
-        with_npu=[wire.NpuProcess(pid=7, name="main", uid=0, umask="0027")],
-        count=1,
-        are_all_seen=True,
+        with_npu=[wire.NpuProcess(pid=7, name="main", uid=0, umask="0027")], count=1, are_all_seen=True
     )
     assert [(node.name, node.error) for node in found.umap] == [("svp_npu", ""), ("sys", "")]
     assert found.umap[0].text == UMAP_SAMPLE.read_text("utf-8")

@@ -12,6 +12,7 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow import client as client_stream
 from profagentd.follow import table
+from tests.daemon.clocks import FastClock
 from tests.daemon.daemon_process import AICORE_DONE, API_DONE, content, make_job
 from tests.daemon.own_daemon import own_daemon
 from tests.daemon.wire_client import Client, following
@@ -281,8 +282,8 @@ async def test_a_log_that_is_closed_and_removed_is_a_loss_when_something_was_wri
 @pytest.fixture
 def small_window(monkeypatch: pytest.MonkeyPatch) -> int:
     """How many logs may be announced and not over."""
-    monkeypatch.setattr(table, "COMMON_LOGS", 300)
-    return 300
+    monkeypatch.setattr(table, "COMMON_LOGS", 70)
+    return 70
 
 
 async def test_many_files_are_copied_through_the_window(tmp_path: Path, small_window: int) -> None:
@@ -291,7 +292,7 @@ async def test_many_files_are_copied_through_the_window(tmp_path: Path, small_wi
         name = job / "data" / f"aicore.0.model.3.0.1.1.{number}"
         name.write_bytes(b"%d" % number)
         name.with_name(f"{name.name}.done").write_bytes(AICORE_DONE % number)
-    async with own_daemon(tmp_path) as (address, _), following(address) as client:
+    async with own_daemon(tmp_path, FastClock()) as (address, _), following(address) as client:
         await client.start()
         await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
         assert len(client.copies) == 4 * small_window + 1
@@ -302,7 +303,7 @@ async def test_incomplete_logs_give_way_when_there_are_too_many(tmp_path: Path, 
     job = make_job(tmp_path)
     for number in range(small_window + 100):
         (job / "data" / f"aicore.0.model.3.0.1.1.{number}").write_bytes(b"%d" % number)
-    async with own_daemon(tmp_path) as (address, _), following(address) as client:
+    async with own_daemon(tmp_path, FastClock()) as (address, _), following(address) as client:
         await client.start()
         await client.until(lambda: job.name in client.jobs and client.jobs[job.name].caught_up)
         assert client.mirror(job.name) == content(job)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from profagentd.follow.registry import NPU_LOOK_S, JobStateTracker
 from profagentd.sources import source_of
 from profagentd.sources.files import Place
+from profagentd.sources.state import DEVICE, JobState, is_npu_open
 from profagentd.sources.walk import find_jobs, job_times
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.privileges import public_directory, without_privileges
@@ -92,3 +95,139 @@ def test_a_job_is_as_old_as_its_directory_and_as_new_as_its_newest_name(tmp_path
     os.utime(job / "data", ns=(9_000_000, 9_000_000))
     os.utime(job, ns=(5_000_000, 5_000_000))
     assert job_times(Place(os.fsencode(tmp_path), os.fsencode(job.name))) == (5_000, 9_000)
+
+
+# Who has the NPU open, by a made-up /proc and by the real one
+
+HZ = os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def proc() -> Iterator[Path]:
+    with public_directory() as directory:
+        (directory / "self").mkdir()
+        yield directory
+
+
+def process(proc: Path, number: int, started_s: float, *targets: str) -> Path:
+    """A process that started so long after the boot, with these files open."""
+    directory = proc / str(number)
+    (directory / "fd").mkdir(parents=True)
+    fields = ["S", *["0"] * 18, str(int(started_s * HZ)), "0", "0"]
+    (directory / "stat").write_text(f"{number} (a) program) {' '.join(fields)}\n")
+    for descriptor, target in enumerate(targets):
+        (directory / "fd" / str(descriptor)).symlink_to(target)
+    return directory
+
+
+def after_boot(seconds: float) -> int:
+    return int(seconds * 1_000_000)
+
+
+def test_a_process_from_before_the_job_counts(proc: Path) -> None:
+    process(proc, 7, 100.0, "/dev/null", DEVICE)
+    assert is_npu_open(after_boot(100.5), proc) is True
+
+
+def test_a_process_from_after_the_job_does_not_count(proc: Path) -> None:
+    process(proc, 7, 100.0, DEVICE)
+    assert is_npu_open(after_boot(99.5), proc) is False
+
+
+def test_a_process_that_may_not_be_seen_leaves_it_open(proc: Path) -> None:
+    hidden = process(proc, 7, 1.0, "/dev/null")
+    (hidden / "fd").chmod(0)
+    with without_privileges():
+        assert is_npu_open(after_boot(100.0), proc) is None
+    (hidden / "fd").chmod(0o755)
+
+
+def test_the_real_proc_shows_what_this_process_has_open(tmp_path: Path) -> None:
+    path = tmp_path / "device"
+    now_us = 2**62
+    with path.open("wb"):
+        assert is_npu_open(now_us, device=str(path)) is True
+    assert is_npu_open(now_us, device=str(path)) is not True
+
+
+# Open, finished, quiet: by the monotonic clock, and reversible
+
+QUIET_S = 60.0
+
+
+@pytest.fixture
+def activity() -> JobStateTracker:
+    """A JOB that changed at 100."""
+    return JobStateTracker(100.0, QUIET_S)
+
+
+def state(activity: JobStateTracker) -> JobState:
+    """Its state now; a property read twice looks the same to a type checker."""
+    return activity.state
+
+
+def test_it_is_finished_when_all_is_complete(activity: JobStateTracker) -> None:
+    activity.see(102.0)
+    activity.survey(complete=True, begun=102.0)
+    assert state(activity) is JobState.FINISHED
+    assert activity.is_settled
+
+
+def test_a_survey_that_began_before_a_change_says_nothing(activity: JobStateTracker) -> None:
+    activity.see(102.0)
+    activity.change(102.5)
+    activity.survey(complete=True, begun=102.0)
+    activity.see(105.0)
+    assert state(activity) is JobState.OPEN
+    assert activity.wants_survey
+
+
+def test_it_is_quiet_after_its_time(activity: JobStateTracker) -> None:
+    activity.see(100.0 + QUIET_S)
+    assert state(activity) is JobState.QUIET
+    assert not activity.is_settled  # a survey may still find it finished
+    activity.survey(complete=False, begun=160.0)
+    assert activity.is_settled
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_change_makes_it_open_again(activity: JobStateTracker, complete: bool) -> None:
+    activity.see(200.0)
+    activity.survey(complete=complete, begun=200.0)
+    assert state(activity) is not JobState.OPEN
+    activity.change(201.0)
+    assert state(activity) is JobState.OPEN
+    activity.see(203.0)
+    assert activity.wants_survey
+
+
+def test_a_program_with_the_npu_open_keeps_it_from_being_quiet(activity: JobStateTracker) -> None:
+    activity.see(100.0 + QUIET_S)
+    assert activity.wants_npu(160.0)
+    activity.npu(is_open=True, at=160.0)
+    assert state(activity) is JobState.OPEN
+    assert not activity.wants_npu(160.0 + NPU_LOOK_S - 0.1)
+    assert activity.wants_npu(160.0 + NPU_LOOK_S)
+    activity.npu(is_open=False, at=165.0)
+    assert state(activity) is JobState.QUIET
+
+
+def test_a_removed_job_stays_removed(activity: JobStateTracker) -> None:
+    activity.remove()
+    activity.change(101.0)
+    activity.see(500.0)
+    assert state(activity) is JobState.REMOVED
+    assert activity.is_settled
+    assert not activity.wants_survey
+    assert not activity.wants_npu(500.0)
+
+
+def test_names_that_go_finish_what_waited_for_them_and_open_nothing(activity: JobStateTracker) -> None:
+    activity.see(102.0)
+    activity.survey(complete=False, begun=102.0)
+    activity.lose()
+    assert activity.wants_survey
+    activity.survey(complete=True, begun=102.0)
+    activity.lose()
+    assert state(activity) is JobState.FINISHED
+    assert not activity.wants_survey

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 import re
+import signal
+import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -13,7 +21,13 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
 from profagentd import __version__
+from profagentd.errors import DaemonError
+from profagentd.follow.server import check_address
+from profagentd.service import Notifier
+from tests.daemon.certificates import Authority
+from tests.daemon.clocks import FakeClock, FastClock
 from tests.daemon.daemon_process import AICORE_DONE, command, environment, make_job, running
+from tests.daemon.own_daemon import own_daemon
 from tests.daemon.waiting import SLACK_S
 from tests.daemon.wire_client import PATIENCE_S, following
 
@@ -180,3 +194,130 @@ async def test_at_its_end_it_sends_what_there_is_to_a_slow_client(tmp_path: Path
             assert client.goodbye is not None
             assert {name: client.copy(name).is_complete for name in sizes} == dict.fromkeys(sizes, True)
         assert daemon.process.wait(PATIENCE_S) == 0
+
+
+# Imports without OpenSSL, and the daemon's own
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_a_daemon_keeps_none(tls: bool, tmp_path: Path) -> None:
+    board = Authority(tmp_path / "authority").board().arguments if tls else []
+    with running("--root", tmp_path, *board) as daemon:
+        mapped = Path(f"/proc/{daemon.process.pid}/maps").read_text("utf-8")
+    assert "cygrpc" in mapped
+    assert not [name for name in ("_ssl.", "_hashlib.") if name in mapped]
+
+
+# What is said of an address before gRPC is asked
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:0", "0.0.0.0:0"])
+def test_what_is_free_is_fine(address: str) -> None:
+    check_address(address)
+
+
+def test_what_is_taken_is_told_and_what_is_free_stays_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(DaemonError, match="Address already in use"):
+            check_address(address)
+    check_address(address)
+    check_address(f"unix:{tmp_path / 'free.sock'}")
+
+
+def test_a_port_of_roots_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bind(_: socket.socket, where: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", where)
+
+    monkeypatch.setattr(socket.socket, "bind", bind)
+    with pytest.raises(DaemonError, match="Permission denied") as caught:
+        check_address("127.0.0.1:80")
+    assert "below 1024" in caught.value.hint
+
+
+def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_bytes(b"of somebody")
+    link.symlink_to(tmp_path / "nowhere")
+    for path in (file, link):
+        with pytest.raises(DaemonError, match="File exists") as caught:
+            check_address(f"unix:{path}")
+        assert "no socket stands there" in caught.value.hint
+    assert file.read_bytes() == b"of somebody"
+
+
+# What a daemon that is to end still does for a client that takes nothing: it waits for 5 s of its clock, and ends
+
+
+async def test_a_client_that_does_not_answer_holds_it_up_for_a_while_only(tmp_path: Path) -> None:
+    make_job(tmp_path)
+    async with own_daemon(tmp_path, FastClock()) as (address, daemon):
+        async with following(address) as client:
+            client.answers = False
+            await client.start()
+            await client.until(lambda: client.is_listed)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await client.until_ended()
+            assert client.goodbye is not None
+        await asyncio.wait_for(daemon, PATIENCE_S)
+
+
+# What systemd is told, over a socket as it gives one
+
+
+@pytest.fixture
+def systemd() -> Iterator[socket.socket]:
+    """The other end."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.setblocking(False)
+        yield listener
+
+
+def heard(systemd: socket.socket) -> list[str]:
+    """What has come."""
+    found = []
+    while True:
+        try:
+            found.append(systemd.recv(4096).decode())
+        except BlockingIOError:
+            return found
+
+
+class Stuck(ThreadPoolExecutor):
+    """Threads that take work and never come back with it."""
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        return Future()
+
+
+@pytest.mark.parametrize("address", ["{}/notify", "\0profagentd-test-{}"], ids=["path", "abstract"])
+def test_each_word_is_a_datagram(
+    address: str, systemd: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = address.format(os.getpid() if "\0" in address else tmp_path)
+    systemd.bind(bound)
+    monkeypatch.setenv("NOTIFY_SOCKET", bound.replace("\0", "@"))
+    notifier = Notifier()
+    notifier.tell("READY=1", "STATUS=serving")
+    notifier.tell("WATCHDOG=1")
+    notifier.close()
+    notifier.tell("STATUS=gone")
+    assert heard(systemd) == ["READY=1\nSTATUS=serving", "WATCHDOG=1"]
+
+
+@pytest.mark.parametrize("is_stuck", [False, True])
+async def test_a_sign_of_life_is_one_of_the_loop_and_of_its_threads(
+    is_stuck: bool, systemd: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd.bind(str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+    clock, notifier = FakeClock(), Notifier()
+    if is_stuck:
+        asyncio.get_running_loop().set_default_executor(Stuck())
+    telling = asyncio.ensure_future(notifier.keep_telling(clock, lambda: f"at {clock.now}"))
+    await asyncio.sleep(0.2)
+    telling.cancel()
+    await asyncio.gather(telling, return_exceptions=True)
+    notifier.close()
+    assert heard(systemd)[:2] == ([] if is_stuck else [f"WATCHDOG=1\nSTATUS=at {at}" for at in (100.0, 103.0)])

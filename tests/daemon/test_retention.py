@@ -13,15 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profagentd.retention import reaper
-from profagentd.retention.policy import (
-    UNSEEN_REST_S,
-    JobFacts,
-    Policy,
-    Retain,
-    Stored,
-    is_over,
-    plan,
-)
+from profagentd.retention.policy import UNSEEN_REST_S, JobFacts, Policy, Retain, Stored, is_over, plan
 from profagentd.retention.reaper import Look, check, remove, remove_directories
 from profagentd.sources.files import Fingerprint, Place, fingerprint
 from profagentd.sources.job import JobSource

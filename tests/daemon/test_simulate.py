@@ -13,24 +13,9 @@ import pytest
 from profagentd.errors import DaemonError
 from profagentd.simulate import draw as encode
 from profagentd.simulate.draw import MAP_FILE, Drawing, load_counters
-from profagentd.simulate.network import (
-    AICORE,
-    AICPU,
-    Layer,
-    Network,
-    Run,
-    Segment,
-    chosen_facts,
-    load_network,
-    resized,
-)
+from profagentd.simulate.network import AICORE, AICPU, Layer, Network, Run, Segment, chosen_facts, load_network, resized
 from profagentd.simulate.npu import JobWriter, LoadedModel, Npu, Sampling
-from profagentd.simulate.run import (
-    SimulationOptions,
-    add_simulation_arguments,
-    options_from,
-    simulate,
-)
+from profagentd.simulate.run import SimulationOptions, add_simulation_arguments, options_from, simulate
 from tests.daemon.simulated_job import (
     BATCHED,
     THREE_SEGMENTS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,14 +16,16 @@ import pytest
 from profagent_wire.health.v1 import health_pb2
 from profagent_wire.health.v1.health_pb2_grpc import HealthStub
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.access import tls_faults
+from profagentd.access import Revocations, tls_faults
 from profagentd.config import TLS_FILES, DaemonConfig
+from profagentd.errors import DaemonError
 from tests.daemon.certificates import OPERATOR, PAST, Authority, Pair
 from tests.daemon.daemon_process import Daemon, command, environment, running
 from tests.daemon.wire_client import PATIENCE_S, connect, following, open_message
 
 if TYPE_CHECKING:
     from profagent_wire.health.v1.health_pb2_grpc import HealthAsyncStub
+
 
 METHODS = (
     *wire.DESCRIPTOR.services_by_name["Board"].methods,
@@ -52,7 +55,14 @@ def served(board: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     folder = tmp_path_factory.mktemp("served")
     (folder / "root").mkdir()
     rewrite(folder / "revoked.txt")
-    with running("--root", folder / "root", *board.arguments, "--tls-revoked", folder / "revoked.txt") as started:
+    arguments: tuple[str | Path, ...] = (
+        "--root",
+        folder / "root",
+        *board.arguments,
+        "--tls-revoked",
+        folder / "revoked.txt",
+    )
+    with (folder / "log").open("w") as log, running(*arguments, log=log) as started:
         yield started, folder / "revoked.txt"
 
 
@@ -102,15 +112,25 @@ def s_client(address: str, *arguments: object) -> str:
         ((), wire.ROLE_VIEWER),
         (("DNS:profagent:role:operator",), wire.ROLE_VIEWER),
         (("URI:profagent:role:operators",), wire.ROLE_VIEWER),
+        (("URI:PROFAGENT:ROLE:OPERATOR",), wire.ROLE_VIEWER),
+        (("URI:profagent:role:viewer", OPERATOR), wire.ROLE_OPERATOR),
     ],
-    ids=["operator", "viewer", "no role", "operator as a host name", "another role"],
+    ids=["operator", "viewer", "no role", "operator as a host name", "another role", "upper case", "both"],
 )
 async def test_the_role_is_the_certificates(
-    daemon: Daemon, authority: Authority, alternatives: tuple[str, ...], role: int
+    served: tuple[Daemon, Path], authority: Authority, alternatives: tuple[str, ...], role: int
 ) -> None:
-    welcome = await welcome_of(daemon.address, authority.issue("host", *alternatives).client)
+    shown = authority.issue("host", *alternatives)
+    welcome = await welcome_of(served[0].address, shown.client)
     assert welcome.role == role
     assert not welcome.description.insecure
+    assert f": host ({shown.fingerprint[:16]}…), " in served[1].with_name("log").read_text("utf-8")
+
+
+async def test_a_name_makes_no_line_of_its_own_in_the_log(served: tuple[Daemon, Path], authority: Authority) -> None:
+    shown = authority.issue("host\nforged")
+    await welcome_of(served[0].address, shown.client)
+    assert f": host\ufffdforged ({shown.fingerprint[:16]}…), " in served[1].with_name("log").read_text("utf-8")
 
 
 def test_tls_1_3_is_spoken(daemon: Daemon, operator: Pair) -> None:
@@ -243,3 +263,53 @@ def test_a_key_that_others_may_read_is_refused(authority: Authority, tmp_path: P
     told = refused(tmp_path, *pair.arguments)
     assert "others than its owner" in told
     assert "chmod 600 " in told
+
+
+# The revocation list: what it says, and what becomes of one that is changed, damaged or gone
+
+ONE, OTHER = "1" * 64, "ab" * 32
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "revoked.txt"
+
+
+def test_a_line_is_a_fingerprint_and_a_remark(path: Path) -> None:
+    path.write_text(f"# revoked\n\n{ONE}  # board, 2026-11-21\n{':'.join(['AB'] * 32)}\n")
+    revocations = Revocations(str(path))
+    assert revocations.has(ONE)
+    assert revocations.has(OTHER)
+    assert not revocations.has("2" * 64)
+    assert not revocations.has("")
+
+
+def test_a_list_that_is_gone_revokes_what_it_did(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text(ONE)
+    revocations = Revocations(str(path))
+    path.unlink()
+    with caplog.at_level(logging.ERROR):
+        assert all(revocations.has(ONE) for _ in range(5))
+    assert len(caplog.records) == 1
+    assert "what was revoked stays so" in caplog.text
+    path.write_text(OTHER)
+    assert revocations.has(OTHER)
+    assert not revocations.has(ONE)
+
+
+def test_a_wrong_line_frees_nobody_and_hides_nobody(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text(ONE)
+    revocations = Revocations(str(path))
+    path.write_text(f"{ONE[:-1]}\n{OTHER}\n")
+    assert revocations.has(OTHER)
+    assert revocations.has(ONE)
+    assert "is no SHA-256 fingerprint" in caplog.text
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"no fingerprint", b"\xff\xfe", b"1" * 63])
+def test_a_daemon_does_not_start_with_a_list_that_says_nothing(path: Path, content: bytes | None) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DaemonError, match=r"revoked\.txt") as error:
+        Revocations(str(path))
+    assert "tls_revoked" in error.value.hint

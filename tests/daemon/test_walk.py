@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from profagentd.sources.files import Place
+from profagentd.sources import files as filesystems
+from profagentd.sources.files import (
+    Gone,
+    NotAFile,
+    OpenJob,
+    Place,
+    Unreadable,
+    is_local,
+    is_remote,
+    kind_at,
+    open_directory,
+)
 from profagentd.sources.job import JobSource
 from profagentd.sources.walk import Page, Walk, look
 from tests.daemon.daemon_process import make_job
@@ -18,7 +30,7 @@ JOB = JobSource()
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    return make_job(tmp_path)
+    return make_job(tmp_path / "app")
 
 
 def place(job: Path) -> Place:
@@ -72,15 +84,6 @@ def test_a_look_brings_what_must_be_announced_before(job: Path) -> None:
     assert paths([look(place(job), JOB, [core + b".done"], announced={core, b"info.json.0"})]) == [cpu, core + b".done"]
 
 
-def test_what_is_no_file_wants_look_and_the_data_directory_is_not(job: Path) -> None:
-    (job / "deeper").mkdir()
-    (job / "data" / "deeper").mkdir()
-    (job / "data" / "data").mkdir()
-    (job / "data" / "link").symlink_to("/etc/passwd")
-    (page,) = pages(Walk(place(job), JOB), 100)
-    assert sorted(page.odd) == [b"data/data", b"data/deeper", b"data/link", b"deeper"]
-
-
 def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:
     fill(job, 10)
     walk = Walk(place(job), JOB)
@@ -98,3 +101,117 @@ def test_a_job_that_may_not_be_read_says_so() -> None:
         job.chmod(0o700)
     assert page.unreadable == "Permission denied"
     assert page.is_last
+
+
+# Files of a JOB are opened without following links, and only regular ones
+
+NAME = b"data/aicore.0.model.3.0.1.1.0"
+
+
+@pytest.fixture
+def files(job: Path, tmp_path: Path) -> Iterator[OpenJob]:
+    with OpenJob(place_of(job, tmp_path)) as opened:
+        yield opened
+
+
+def place_of(job: Path, root: Path) -> Place:
+    return Place(os.fsencode(root), os.fsencode(job.relative_to(root)))
+
+
+def read(files: OpenJob, path: bytes) -> bytes:
+    descriptor = files.open(path).descriptor
+    try:
+        return os.read(descriptor, 100)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_fifo_is_no_file_and_blocks_nobody(files: OpenJob, job: Path) -> None:
+    os.mkfifo(job / os.fsdecode(NAME))
+    with pytest.raises(NotAFile):
+        read(files, NAME)
+
+
+def test_a_data_directory_that_is_a_link_is_not_entered(files: OpenJob, job: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x").write_bytes(b"secret")
+    (job / "data").rmdir()
+    (job / "data").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Gone):
+        read(files, b"data/x")
+
+
+def test_a_job_reached_through_a_link_is_not_entered(job: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(job.parent)
+    with pytest.raises(OSError, match="irectory"):
+        open_directory(Place(os.fsencode(tmp_path), b"link/" + os.fsencode(job.name)))
+
+
+def test_a_file_that_may_not_be_read_says_why(files: OpenJob, job: Path) -> None:
+    (job / os.fsdecode(NAME)).write_bytes(b"abc")
+    (job / os.fsdecode(NAME)).chmod(0)
+    files.status(NAME)
+    with without_privileges(), pytest.raises(Unreadable, match="denied"):
+        read(files, NAME)
+
+
+# On which kind of file system a directory is
+
+MOUNTS = b"""\
+22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/root rw
+31 22 0:27 / /mnt/host rw,relatime shared:9 master:1 - nfs4 192.168.1.5:/srv rw,vers=4.2
+32 22 0:28 / /mnt/with\\040space rw - fuse.sshfs me@host: rw
+33 22 0:29 / /mnt/auto rw - autofs systemd-1 rw
+34 33 0:30 / /mnt/auto rw - tmpfs none rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("directory", "kind"),
+    [
+        (b"/", "ext4"),
+        (b"/opt/app", "ext4"),
+        (b"/mnt/host", "nfs4"),
+        (b"/mnt/host/app/JOB", "nfs4"),
+        (b"/mnt/hostile", "ext4"),
+        (b"/mnt/with space/app", "fuse.sshfs"),
+        (b"/mnt/auto", "tmpfs"),
+    ],
+)
+def test_the_kind_at_a_directory_is_read_from_the_mounts(directory: bytes, kind: str) -> None:
+    assert kind_at(directory, MOUNTS) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "remote"),
+    [
+        ("nfs", True),
+        ("nfs4", True),
+        ("cifs", True),
+        ("9p", True),
+        ("smb3", True),
+        ("fuse", True),
+        ("fuse.sshfs", True),
+        ("ext4", False),
+        ("tmpfs", False),
+        ("overlay", False),
+        ("f2fs", False),
+    ],
+)
+def test_file_systems_of_others_are_remote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, remote: bool
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"1 0 0:1 / / rw - ext4 none rw\n2 1 0:2 / {tmp_path} rw - {kind} none rw\n")
+    monkeypatch.setattr(filesystems, "_MOUNTS", mounts)
+    assert is_remote(os.fsencode(tmp_path)) is remote
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "9p", "fuse.sshfs"])
+def test_an_open_directory_of_others_is_not_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fields = dict(line.split() for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines())
+    (tmp_path / "mountinfo").write_text(f"{fields['mnt_id:']} 1 0:2 / / rw - {kind} none rw\n")
+    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "mountinfo")
+    assert not is_local(descriptor)
+    os.close(descriptor)

@@ -42,13 +42,7 @@ class Told:
         return place in self.jobs
 
     def found(
-        self,
-        place: Place,
-        made_wall_us: int,
-        changed_wall_us: int,
-        *,
-        is_scanned: bool,
-        profiling: Profiling | None,
+        self, place: Place, made_wall_us: int, changed_wall_us: int, *, is_scanned: bool, profiling: Profiling | None
     ) -> None:
         assert profiling is None
         assert 0 < made_wall_us <= changed_wall_us
@@ -129,7 +123,10 @@ def exchange(one: Path, other: Path) -> None:
     assert ctypes.CDLL(None).renameat2(here, bytes(one), here, bytes(other), exchange_flag) == 0
 
 
-async def test_of_two_jobs_with_one_name_the_first_is_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_of_two_jobs_with_one_name_the_first_is_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SEARCH_S", 0.2)
     told = Told()
     make_job(tmp_path / "a")
     async with watching(told, tmp_path):

@@ -209,10 +209,7 @@ class Client:
         if not self.wants(key):
             return wire.Holding(handle=log.handle, skip=True)
         return wire.Holding(
-            handle=log.handle,
-            generation=copy.generation,
-            offset=len(copy.data),
-            prefix_digest=digest(bytes(copy.data)),
+            handle=log.handle, generation=copy.generation, offset=len(copy.data), prefix_digest=digest(bytes(copy.data))
         )
 
     async def _on_batch(self, batch: wire.Batch) -> None:

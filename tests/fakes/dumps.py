@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Dump = dict[str, list[tuple[Any, ...]]]
 
+VIEWS = ("inferences", "op_records", "aicpu_records", "api_records")
 # Which session, which board and which row numbers is not about the JOB's content.
 _LEFT_OUT = {"session", "board", "inference"}
 _QUERIES = {
@@ -53,11 +54,17 @@ def dump(database: Path) -> Dump:
     """The public views and what they do not show, sorted; fails when the database contradicts itself."""
     with closing(sqlite3.connect(database)) as connection:
         check(connection)
-        found = {name: _sorted(connection.execute(sql)) for name, sql in _QUERIES.items()}
-        for view in ("inferences", "op_records", "aicpu_records", "api_records"):
-            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({view})") if row[1] not in _LEFT_OUT]
-            found[view] = _sorted(connection.execute(f"SELECT {', '.join(columns)} FROM {view}"))
+        found = {name: in_order(connection.execute(sql)) for name, sql in _QUERIES.items()}
+        for view in VIEWS:
+            found[view] = view_rows(connection, view)
         return found
+
+
+def view_rows(connection: sqlite3.Connection, view: str, job: str | None = None) -> list[tuple[Any, ...]]:
+    """What a public view says of a JOB, or of all, sorted."""
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({view})") if row[1] not in _LEFT_OUT]
+    of_job, parameters = ("", ()) if job is None else (" WHERE job = ?", (job,))
+    return in_order(connection.execute(f"SELECT {', '.join(columns)} FROM {view}{of_job}", parameters))
 
 
 def check(connection: sqlite3.Connection) -> None:
@@ -107,5 +114,6 @@ def files_of(job: Path) -> dict[str, bytes]:
     return {str(path.relative_to(job)): path.read_bytes() for path in sorted(job.rglob("*")) if path.is_file()}
 
 
-def _sorted(rows: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+def in_order(rows: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+    """Rows, sorted."""
     return sorted(rows.fetchall(), key=repr)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_LAZY = 2  # MNT_DETACH: what is still open does not keep it
+LAZY = 2  # MNT_DETACH: what is still open does not keep it
 
 
 @contextmanager
@@ -16,14 +16,15 @@ def small_disk(directory: Path, size_bytes: int, *, inodes: int = 0) -> Iterator
     """A tmpfs of this size at `directory`, which is made. Raises OSError where it cannot be mounted."""
     directory.mkdir(parents=True, exist_ok=True)
     options = f"size={size_bytes}" + (f",nr_inodes={inodes}" if inodes else "")
-    _call("mount", b"tmpfs", os.fsencode(directory), b"tmpfs", 0, options.encode("ascii"))
+    call("mount", b"tmpfs", os.fsencode(directory), b"tmpfs", 0, options.encode("ascii"))
     try:
         yield directory
     finally:
-        _call("umount2", os.fsencode(directory), _LAZY)
+        call("umount2", os.fsencode(directory), LAZY)
 
 
-def _call(name: str, *arguments: bytes | int) -> None:
+def call(name: str, *arguments: bytes | int) -> None:
+    """Call a function of the C library. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     values = [ctypes.c_ulong(each) if isinstance(each, int) else ctypes.c_char_p(each) for each in arguments]
     if getattr(libc, name)(*values) != 0:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from profagent.keys.keys import Keys
 from tests.faults.proxy import FaultProxy, Way
-from tests.integration.board import content, eventually, mirrored, running
+from tests.integration.board import content, eventually, mirrored, running, tls_arguments
 from tests.integration.host import Ended, Host, started
 from tests.integration.rows import Rows, imported_rows, link_ledger, rows_of
 
@@ -82,7 +82,7 @@ def captured(
     """
     keys = Keys(folder / "keys")
     keys.init("lab")
-    tls = dict.fromkeys(encrypted, _tls_arguments(keys.issue_board("board", ("127.0.0.1",)).folder))
+    tls = dict.fromkeys(encrypted, tls_arguments(keys.issue_board("board", ("127.0.0.1",)).folder))
     trusting = dict.fromkeys(encrypted, ("--keys", str(keys.folder)))
     root = folder / "root"
     root.mkdir()
@@ -105,11 +105,6 @@ def captured(
     (job,) = root.iterdir()
     imported = imported_rows(job, folder / "imported")
     return {name: Captured(plays[name].exception(), ends[name], folder / name, job, imported) for name in scenarios}
-
-
-def _tls_arguments(board: Path) -> tuple[str, ...]:
-    files = (("--tls-cert", "board.pem"), ("--tls-key", "board.key"), ("--tls-ca", "ca.pem"))
-    return tuple(text for option, name in files for text in (option, str(board / name)))
 
 
 def _played(play: Scenario, link: Link) -> None:

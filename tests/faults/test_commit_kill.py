@@ -17,6 +17,7 @@ from tests.fakes.small_job import SMALL_JOB
 from tests.faults.forked import exit_code, forked, kill_after
 from tests.faults.recorder import main
 from tests.faults.scripted_board import IDENTITIES, JOB
+from tests.integration.rows import query, so_far
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -65,12 +66,8 @@ def check_what_is_left(workspace: Path) -> None:
 
 def ended_sessions(workspace: Path) -> dict[str, int]:
     """How many sessions each board has whose sessions are all over: the next process begins another for it."""
-    if not (workspace / "profagent.db").exists():
-        return {}
-    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        counts = "SELECT identity, count(*) FROM session JOIN board USING (board) GROUP BY board"
-        return dict(connection.execute(f"{counts} HAVING count(*) = count(ended_us)")) if tables else {}
+    counts = "SELECT identity, count(*) FROM session JOIN board USING (board) GROUP BY board"
+    return dict(so_far(workspace / "profagent.db", f"{counts} HAVING count(*) = count(ended_us)"))
 
 
 def check_the_end(workspace: Path, expected: Dump, sessions: Mapping[str, int] | None = None) -> None:
@@ -83,17 +80,16 @@ def check_the_end(workspace: Path, expected: Dump, sessions: Mapping[str, int] |
         held = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
         assert held == SMALL_JOB
     assert dump(workspace / "profagent.db") == expected
-    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
-        counts = "SELECT identity, count(*), count(ended_us) FROM session JOIN board USING (board) GROUP BY board"
-        for identity, begun, ended in connection.execute(counts):
-            assert begun == ended
-            assert begun <= (sessions or {}).get(identity, 1)
+    counts = "SELECT identity, count(*), count(ended_us) FROM session JOIN board USING (board) GROUP BY board"
+    for identity, begun, ended in query(workspace / "profagent.db", counts):
+        assert begun == ended
+        assert begun <= (sessions or {}).get(identity, 1)
     assert told_on_the_way(workspace) <= {"recreated"}
 
 
 def told_on_the_way(workspace: Path) -> set[str]:
-    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
-        return {reason for (reason,) in connection.execute("SELECT reason FROM ledger_entry WHERE origin = 'link'")}
+    reasons = "SELECT reason FROM ledger_entry WHERE origin = 'link'"
+    return {reason for (reason,) in query(workspace / "profagent.db", reasons)}
 
 
 def test_a_recording_that_nobody_kills(tmp_path: Path, expected: Dump) -> None:
@@ -139,9 +135,8 @@ def test_what_goes_from_the_board_after_a_kill_is_the_same_in_mirror_and_rows(
 
 def told_of(workspace: Path, board: str, path: str) -> list[tuple[str, str]]:
     """Grades and reasons of the entries of a board's file."""
-    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
-        sql = "SELECT grade, reason FROM ledger JOIN sessions USING (session) WHERE board = ? AND log = ?"
-        return connection.execute(sql, (board, path)).fetchall()
+    sql = "SELECT grade, reason FROM ledger JOIN sessions USING (session) WHERE board = ? AND log = ?"
+    return query(workspace / "profagent.db", sql, board, path)
 
 
 @pytest.mark.long

@@ -195,9 +195,8 @@ def test_notices_that_overflow_are_made_up_for(root: Path, tmp_path: Path) -> No
 
 
 def test_a_log_that_comes_and_goes_before_it_is_read_is_a_loss_that_stays(root: Path, tmp_path: Path) -> None:
-    """The daemon stands still for its whole life; then its JOB finishes."""
-    # The log that is gone has no `.done`: its JOB is over when it has been quiet.
-    with recording(root, tmp_path / "workspace", "--quiet-after", "5", ends_itself=True) as recorded:
+    """The daemon stands still for its whole life; then its JOB falls quiet: the log that is gone has no `.done`."""
+    with recording(root, tmp_path / "workspace", "--quiet-after", "1") as recorded:
         job = GrowingJob(SAMPLES["runtime-json"], root, 1)
         gone, *others = job.paths("data/aicore*.?")
         job.write("info.json.0")
@@ -210,9 +209,13 @@ def test_a_log_that_comes_and_goes_before_it_is_read_is_a_loss_that_stays(root: 
             (job.directory / gone).unlink()
         for path in {*job.paths("*"), *job.paths("data/*")} - {gone, f"{gone}.done"}:
             job.write(path)
-        ended = recorded.host.ended()
+        name, told = job.directory.name, [(None, "loss", "removed-unread")]
+        assert eventually(lambda: link_ledger(recorded.database, name) == told)
+        assert recorded.holds(job.directory)
+        assert recorded.is_told(name, "quiet")
+        ended = recorded.host.interrupt()
         assert ended.code == 4, ended.err
-        assert link_ledger(recorded.database, job.directory.name) == [(None, "loss", "removed-unread")]
+        assert link_ledger(recorded.database, name) == told
         assert "removed-unread" in ended.out
 
 

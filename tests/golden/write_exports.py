@@ -25,6 +25,7 @@ JOBS = {
 }
 SIMULATED = "simulated"
 NAMES = sorted([*JOBS, SIMULATED])
+PARTS = ("summary", "aggregate", "timeline")
 VERSIONS = re.compile(rb'"(profagent|daemon_version)": ?"[^"]*",\s*')
 
 
@@ -62,7 +63,7 @@ def write_all() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in NAMES:
             job = export_job(name, Path(folder))
-            for part in ("summary", "aggregate", "timeline"):
+            for part in PARTS:
                 shutil.copytree(job / part, GOLDEN / name / part)
 
 

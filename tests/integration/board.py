@@ -75,6 +75,12 @@ def write_done(data: Path, file_len: int | None = None, *, start_us: int = 0) ->
     Path(f"{data}.done").write_text(text, "ascii")
 
 
+def tls_arguments(folder: Path) -> list[str]:
+    """Those of a daemon with what `keys issue board` has made."""
+    files = {"cert": "board.pem", "key": "board.key", "ca": "ca.pem"}
+    return [f"--tls-{name}={folder / file}" for name, file in files.items()]
+
+
 def mirrored(workspace: Path, job: str = "JOB*") -> dict[bytes, bytes]:
     """The files that a workspace's mirror has of a JOB, or of its only one."""
     found = list(workspace.glob(f"mirror/*/{job}"))

@@ -12,9 +12,8 @@ from unittest.mock import patch
 
 from profagentd import service as daemon
 from profagentd.examine import identify
-from profagentd.follow import registry
 from profagentd.main import main
-from tests.integration.hurried_daemon import FINISHED_AFTER_S
+from tests.integration.hurried_daemon import hurry
 
 if TYPE_CHECKING:
     from profagent_wire.v1 import board_pb2 as wire
@@ -27,6 +26,6 @@ def _booted(configured: str, filesystem: Path) -> wire.Description:
 
 
 if __name__ == "__main__":
-    registry.FINISHED_AFTER_S = FINISHED_AFTER_S
+    hurry()
     with patch.object(daemon, "identify", _booted):
         sys.exit(main(sys.argv[2:]))

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from profagent.cli.main import run
 from tests.daemon.daemon_process import environment
 from tests.integration.board import running
+
+if TYPE_CHECKING:
+    import pytest
 
 COMMAND = [sys.executable, "-c", "from profagent.cli.main import main; main()"]
 ENVIRONMENT = environment("protos", "daemon", "agent")
@@ -67,6 +70,14 @@ def processed(*arguments: str | Path, **variables: str) -> Ended:
         check=False,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch, module: str, name: str, value: object) -> None:
+    """A setting of time that a test makes shorter: here, and in processes that are started."""
+    monkeypatch.setattr(f"{module}.{name}", value)
+    monkeypatch.setattr(
+        f"{__name__}.COMMAND", [*COMMAND[:-1], f"import {module}; {module}.{name} = {value!r}; {COMMAND[-1]}"]
+    )
 
 
 def recorded(root: Path, workspace: Path, *more: str) -> dict[str, Any]:

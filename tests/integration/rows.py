@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from profagent.importing.importing import import_job
+from tests.fakes.dumps import VIEWS, in_order, view_rows
 
 Rows = dict[str, list[tuple[Any, ...]]]
 
-VIEWS = ("op_records", "aicpu_records", "api_records", "inferences")
-# Who captured it, and the number of a row, is not about the JOB.
-LEFT_OUT = frozenset({"session", "board", "inference"})
 _LEDGER = (
     "SELECT CAST(path AS TEXT), grade, reason, detail, first, last, count FROM ledger_entry"
     " JOIN job USING (job) LEFT JOIN log USING (log) WHERE name = ? AND origin {} 'link'"
@@ -25,8 +23,8 @@ _LEDGER = (
 def rows_of(database: Path, job: str) -> Rows:
     """The public views and the ledger's content, each in an order of its own."""
     with closing(sqlite3.connect(database)) as connection:
-        found = {view: _view(connection, view, job) for view in VIEWS}
-        found["ledger"] = _sorted(connection.execute(_LEDGER.format("<>"), (job,)))
+        found = {view: view_rows(connection, view, job) for view in VIEWS}
+        found["ledger"] = in_order(connection.execute(_LEDGER.format("<>"), (job,)))
         return found
 
 
@@ -48,10 +46,9 @@ def query(database: Path, sql: str, *parameters: object) -> list[tuple[Any, ...]
         return connection.execute(sql, parameters).fetchall()
 
 
-def _view(connection: sqlite3.Connection, view: str, job: str) -> list[tuple[Any, ...]]:
-    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({view})") if row[1] not in LEFT_OUT]
-    return _sorted(connection.execute(f"SELECT {', '.join(columns)} FROM {view} WHERE job = ?", (job,)))
-
-
-def _sorted(rows: sqlite3.Cursor) -> list[tuple[Any, ...]]:
-    return sorted(rows.fetchall(), key=repr)
+def so_far(database: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Rows of a query of a database that is being written; none before it is made."""
+    try:
+        return query(database, sql) if database.exists() else []
+    except sqlite3.OperationalError:
+        return []

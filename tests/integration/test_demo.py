@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,13 +15,16 @@ from profagent.errors import ProfagentError
 from profagent.store.workspace import Workspace
 from tests.integration.board import eventually
 from tests.integration.host import profagent, started
-from tests.integration.rows import query
+from tests.integration.rows import query, so_far
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.ingest.live import Event
     from tests.integration.conftest import Demo
+
+# Whether the recording has all that its board has left.
+UP_TO_DATE = "SELECT min(caught_up) FROM job HAVING max(name LIKE 'JOB%')"
 
 
 def test_a_demo_shows_records_and_exports(demo: Demo) -> None:
@@ -52,21 +54,13 @@ def test_what_a_demo_says_to_look_at_works(demo: Demo) -> None:
 def test_a_demo_that_is_interrupted_still_exports(tmp_path: Path) -> None:
     with started("demo", "--for", "60s", "--rate", "20", TMPDIR=str(tmp_path)) as host:
         host.out.until(" inference ", 10)
-        assert eventually(lambda: _is_up_to_date(tmp_path))
+        (workspace,) = tmp_path.glob("profagent-demo-*")
+        assert eventually(lambda: so_far(workspace / "profagent.db", UP_TO_DATE) == [(1,)])
         ended = host.interrupt()
     # One that is interrupted while it is behind tells what it lacks.
     assert ended.code == (4 if "not copied" in ended.err else 0), ended.err
     assert any(tmp_path.glob("profagent-demo-*/exports/session-1/summary/JOB*/op_summary_*.csv"))
     assert not list(tmp_path.glob("profagentd-*"))
-
-
-def _is_up_to_date(folder: Path) -> bool:
-    """Whether the recording has all that its board has left."""
-    caught_up = "SELECT min(caught_up) FROM job HAVING max(name LIKE 'JOB%')"
-    try:
-        return [query(database, caught_up) for database in folder.glob("profagent-demo-*/profagent.db")] == [[(1,)]]
-    except sqlite3.OperationalError:
-        return False  # before its tables are made
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.daemon.board_files import add_process, make_board, served, write
 from tests.daemon.daemon_process import make_job
 from tests.fakes.hung_mount import hung_mount
-from tests.integration.board import eventually, running, simulated
+from tests.integration.board import eventually, running, simulated, tls_arguments
 from tests.integration.host import Ended, profagent
 
 Marks = dict[str, list[str]]
@@ -152,9 +152,7 @@ def test_certificates_and_who_may_reach_the_board(board: Path, output: Path, tmp
     keys = Keys(tmp_path / "config" / "profagent" / "keys")
     keys.init("lab")
     made = keys.issue_board("euler", ("0.0.0.0",), days=5).folder
-    files = {"cert": "board.pem", "key": "board.key", "ca": "ca.pem"}
-    tls = [f"--tls-{name}={made / file}" for name, file in files.items()]
-    with served(board, output, *tls, listen="0.0.0.0:0") as daemon:
+    with served(board, output, *tls_arguments(made), listen="0.0.0.0:0") as daemon:
         document = answered(tmp_path, "--board", f"0.0.0.0:{daemon.address.rpartition(':')[2]}")
     # The board's has five days left; its authority's has years.
     assert marks(document)["certificate"] == ["bad", "good"]

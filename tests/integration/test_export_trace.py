@@ -379,21 +379,6 @@ def _with_unit(perfetto: PerfettoFile, name: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def test_a_perfetto_file_has_each_layer_of_the_database(workspace: Path, perfetto: PerfettoFile) -> None:
-    origin_us = perfetto.clocks[1] // 1000
-    found = [
-        (each.name, round(origin_us + each.start_ns / 1000), round(((each.end_ns or 0) - each.start_ns) / 1000))
-        for each in perfetto.slices
-        if each.category == "layer"
-    ]
-    rows = query(workspace / "profagent.db", "SELECT ifnull(layer_name, 'N/A'), start_us, duration_us FROM op_records")
-    agree(sorted(found), rows)
-    ratios = query(workspace / "profagent.db", "SELECT mac_busy FROM op_records WHERE mac_busy IS NOT NULL")
-    zeros = len(query(workspace / "profagent.db", "SELECT 1 FROM inferences WHERE figures = 'final'"))
-    values = [value for _, name, _, value in perfetto.counters if name == "PMU mac_busy"]
-    assert Counter(values) == Counter([*(value for (value,) in ratios), *[0.0] * zeros])
-
-
 def test_a_perfetto_file_tells_where_it_is_from(workspace: Path, trace: Trace, perfetto: PerfettoFile) -> None:
     ((board,),) = query(workspace / "profagent.db", "SELECT board FROM sessions")
     told = {name.removeprefix("profagent."): value for name, value in perfetto.attributes.items()}

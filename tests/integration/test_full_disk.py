@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.small_disk import small_disk
 from tests.integration.board import content, eventually, mirrored, running, simulated
-from tests.integration.host import Host, started
+from tests.integration.host import Host, hurry, started
 from tests.integration.rows import imported_rows, query, rows_of
 
 DISK_BYTES = 48 << 20
@@ -23,20 +23,14 @@ PAUSED = "paused: the disk at"
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", place], check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", place], check=True)
+    with small_disk(tmp_path / "disk", DISK_BYTES) as made:
+        yield made
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
     """A finished JOB of several MB."""
-    return simulated(tmp_path / "root", 200)
+    return simulated(tmp_path / "root", 150)
 
 
 @contextmanager
@@ -53,6 +47,12 @@ def fill(disk: Path) -> Path:
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - FREE_BYTES)
     return ballast
+
+
+@pytest.fixture(autouse=True)
+def _little_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is looked at often."""
+    hurry(monkeypatch, "profagent.link.session", "ROOM_S", 0.5)
 
 
 def test_a_full_disk_pauses_a_capture_until_there_is_room(disk: Path, job: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A link that is half open: what swallows packets without a word is found out on both ends within 15 s."""
+"""A link that is half open: what swallows packets without a word is found out on both ends, within 15 s as set."""
 
 from __future__ import annotations
 
@@ -10,25 +10,38 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from profagent.link import channel
-from profagentd.follow import server
+from profagent.link import channel, session
+from profagentd.follow import client, server
 from tests.faults.proxy import FaultProxy
 from tests.integration.board import running
-from tests.integration.host import started
+from tests.integration.host import hurry, started
+from tests.integration.hurried_daemon import faster
 
 if TYPE_CHECKING:
     import pytest
 
 FOUND_S = 15.0
+# The times of both ends are divided by this.
+TIMES = 4
 # What a busy machine takes to start a thread or to print a line.
 SLACK_S = 5.0
-# In this time a host that is ten times as fast has sent more pings than it may that are too many.
-PINGS_S = 6.0
+# Pings of a host that is so many times as fast; in this time it has sent more than it may that are too many.
+PING_TIMES, PINGS_S = 20, 3.0
+LONG_S = 60.0
 
 
-async def test_both_ends_find_out_within_fifteen_seconds_and_come_together_again(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_each_end_pings_often_enough() -> None:
+    for options in (channel._OPTIONS, server._OPTIONS):
+        times_ms = dict(options)
+        assert times_ms["grpc.keepalive_time_ms"] + times_ms["grpc.keepalive_timeout_ms"] < 1000 * FOUND_S
+    assert max(session.SILENT_HEARTBEATS * session.LONGEST_HEARTBEAT_S, client.SILENCE_S) <= FOUND_S
+
+
+async def test_both_ends_find_out_in_time_and_come_together_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hurry(monkeypatch, "profagent.link.channel", "_OPTIONS", faster(channel._OPTIONS, TIMES))
+    monkeypatch.setenv("LINK_TIMES", str(TIMES))
     (tmp_path / "root").mkdir()
     with (
         running("--root", tmp_path / "root") as board,
@@ -39,14 +52,14 @@ async def test_both_ends_find_out_within_fifteen_seconds_and_come_together_again
         proxy.abandon()
         begun = time.monotonic()
         log, found_s = "", {"host": 0.0, "daemon": 0.0}
-        while not all(found_s.values()) and time.monotonic() - begun < 2 * FOUND_S:
+        while not all(found_s.values()) and time.monotonic() - begun < LONG_S:
             await asyncio.sleep(0.1)
             log += capfd.readouterr().err
             seen = {"host": any("retrying in" in line for line in host.err), "daemon": " left\n" in log}
             now_s = time.monotonic() - begun
             found_s = {end: found_s[end] or seen[end] * now_s for end in seen}
-        assert 0 < found_s["host"] < FOUND_S + SLACK_S
-        assert 0 < found_s["daemon"] < FOUND_S + SLACK_S
+        assert 0 < found_s["host"] < FOUND_S / TIMES + SLACK_S
+        assert 0 < found_s["daemon"] < FOUND_S / TIMES + SLACK_S
         await asyncio.to_thread(host.err.until, "recording", 2)
         ended = await asyncio.to_thread(host.interrupt)
         assert ended.code == 0, ended.out
@@ -56,32 +69,27 @@ async def _say_nothing(requests: Any, context: Any) -> None:
     await asyncio.Event().wait()
 
 
-def _faster(options: Any, times: int) -> list[tuple[str, Any]]:
-    """The same settings of time, in less of it."""
-    return [(name, value // times if name.endswith("_ms") else value) for name, value in options]
-
-
 async def test_keepalive_on_an_idle_link_is_not_taken_for_too_many_pings() -> None:
-    """As the two are set it is not; by a daemon as it is set, a host that is ten times as fast is."""
-    as_set, too_often = await asyncio.gather(_said_of_pings(10), _said_of_pings(1))
+    """As the two are set it is not; by a daemon as it is set, a host that is so many times as fast is."""
+    as_set, too_often = await asyncio.gather(_said_of_pings(PING_TIMES, PINGS_S), _said_of_pings(1, LONG_S))
     assert as_set == ""
     assert "too many pings" in too_often.lower()
 
 
-async def _said_of_pings(daemon_times: int) -> str:
-    """What a host that pings ten times as often as ours hears within PINGS_S, beside a daemon so many times as fast."""
-    served = grpc.aio.server(options=_faster(server._OPTIONS, daemon_times))
+async def _said_of_pings(daemon_times: int, within_s: float) -> str:
+    """What a host that pings faster than ours hears in some time, beside a daemon that is so many times as fast."""
+    served = grpc.aio.server(options=faster(server._OPTIONS, daemon_times))
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {"Idle": grpc.stream_stream_rpc_method_handler(_say_nothing)}
     served.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", handlers),))
     port = served.add_insecure_port("127.0.0.1:0")
     await served.start()
     try:
-        options = _faster(channel._OPTIONS, 10)
+        options = faster(channel._OPTIONS, PING_TIMES)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as opened:
             call: Any = opened.stream_stream("/test/Idle")()
             await call.write(b"")
             reading = asyncio.ensure_future(call.read())
-            done, _ = await asyncio.wait([reading], timeout=PINGS_S)
+            done, _ = await asyncio.wait([reading], timeout=within_s)
             said = str(reading.exception()) if done else ""
             call.cancel()
             await asyncio.wait([reading])

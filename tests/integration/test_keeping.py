@@ -12,11 +12,12 @@ import pytest
 from profagent.formats.names import parse_log_name
 from tests.integration.board import GrowingJob, content, eventually, mirrored, running, simulated
 from tests.integration.host import profagent, recorded, started
-from tests.integration.rows import Rows, imported_rows, link_ledger, query, rows_of
+from tests.integration.rows import Rows, imported_rows, link_ledger, query, rows_of, so_far
 
 INFERENCES = 40
 SCHEDULE = "skip_first=4,wait=3,warmup=1,active=2,repeat=3"
 SCHEDULED = {8, 9, 14, 15, 20, 21}
+LOGS = "SELECT count(*) FROM log"
 # Where the views have it, without session and board.
 PIC_COUNT = 7
 
@@ -106,7 +107,7 @@ def test_a_recording_that_was_killed_goes_on_with_its_grid(root: Path, workspace
             with started("record", "--board", board.address, *arguments) as host:
                 for path in names[part * third : seen]:
                     job.write(path)
-                assert eventually(lambda wanted=seen: _logs(database) >= wanted)  # type: ignore[misc]
+                assert eventually(lambda wanted=seen: so_far(database, LOGS) >= [(wanted,)])  # type: ignore[misc]
                 host.process.kill()
                 host.ended()
         for path in names[2 * third :]:
@@ -156,10 +157,3 @@ def test_a_choice_without_a_clear_meaning_is_refused(workspace: Path, arguments:
 def _count(path: str) -> int:
     name = parse_log_name(path)
     return -1 if name is None or name.current_pic_count is None else name.current_pic_count
-
-
-def _logs(database: Path) -> int:
-    """How many logs are known, once there is a database."""
-    if not database.exists() or not query(database, "SELECT 1 FROM sqlite_schema WHERE name = 'log'"):
-        return 0
-    return int(query(database, "SELECT count(*) FROM log")[0][0])

@@ -15,6 +15,7 @@ from profagent.importing.importing import import_job
 from tests.encoders import aicore_record, api_record, done_text
 from tests.fakes.dumps import check, write_files
 from tests.fakes.small_job import CALLS, PLAIN, SMALL_JOB, aicore_done
+from tests.integration.rows import query
 
 JOB = "JOB" + "A" * 29
 INFO = {"info.json.0": SMALL_JOB["info.json.0"]}
@@ -172,10 +173,8 @@ def test_an_info_json_without_a_frequency_leaves_durations_unknown(tmp_path: Pat
     ledger, rows = imported(tmp_path, {"info.json.0": text, PLAIN: ONE, PLAIN + ".done": aicore_done(256)})
     assert [entry[:3] for entry in ledger] == [("info.json.0", "note", "malformed")]
     assert rows["aicore"] == 1
-    with closing(sqlite3.connect(tmp_path / JOB / "sqlite" / "profagent.db")) as connection:
-        assert connection.execute("SELECT ticks, duration_us, start_us FROM op_records").fetchall() == [
-            (100, None, None)
-        ]
+    figures = "SELECT ticks, duration_us, start_us FROM op_records"
+    assert query(tmp_path / JOB / "sqlite" / "profagent.db", figures) == [(100, None, None)]
 
 
 def test_names_that_are_not_utf_8_are_imported(tmp_path: Path) -> None:

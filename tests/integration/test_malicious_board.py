@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -91,19 +90,24 @@ class Scene:
             assert told.code == 0, told.err
             assert not STEERING.search(told.out + told.err)
 
-    def record(self, address: str, *arguments: str) -> Ended:
-        ended = profagent("record", "--board", address, "--workspace", self.workspace, "--backlog", *arguments)
-        self.check(ended)
+    def record(self, address: str, *arguments: str, until: str | None = None) -> Ended:
+        ended = self._run(
+            "record", "--board", address, "--workspace", self.workspace, "--backlog", *arguments, until=until
+        )
         self.check_database()
         return ended
 
     def watch(self, address: str, *arguments: str, until: str | None = None) -> Ended:
-        """Watch until it ends by itself, or until a line on either side says so."""
-        with command("watch", "--board", address, "--from-start", *arguments) as host:
-            if until is not None:
+        return self._run("watch", "--board", address, "--from-start", *arguments, until=until)
+
+    def _run(self, *arguments: str | Path, until: str | None) -> Ended:
+        """Until it ends by itself, or until a line says so."""
+        if until is None:
+            ended = profagent(*arguments)
+        else:
+            with command(*arguments) as host:
                 host.err.until(until)
-                host.process.send_signal(signal.SIGINT)
-            ended = host.ended()
+                ended = host.interrupt()
         self.check(ended)
         return ended
 
@@ -196,16 +200,16 @@ def test_a_path_that_leads_elsewhere_is_not_taken_and_all_else_is(scene: Scene) 
 
 
 COLLISIONS = {
-    "a file in a file's place": [b"data/a", b"data/a/b"],
-    "a directory in a file's place": [b"data/a/b", b"data/a"],
-    "a file where data is": [b"data", GOOD],
+    "a file in a file's place": ([b"data/a", b"data/a/b"], wire.LOG_KIND_DATA),
+    "a directory in a file's place": ([b"data/a/b", b"data/a"], wire.LOG_KIND_DATA),
+    "a file where data is": ([b"data", GOOD], wire.LOG_KIND_DATA),
+    "a snapshot in a snapshot's place": ([b"data/a", b"data/a/b"], wire.LOG_KIND_SNAPSHOT),
 }
 
 
-@pytest.mark.parametrize("kind", [wire.LOG_KIND_DATA, wire.LOG_KIND_SNAPSHOT], ids=["data", "snapshots"])
 @pytest.mark.parametrize("collision", COLLISIONS)
-def test_paths_that_cannot_both_be_are_told(collision: str, kind: int, scene: Scene) -> None:
-    paths = COLLISIONS[collision]
+def test_paths_that_cannot_both_be_are_told(collision: str, scene: Scene) -> None:
+    paths, kind = COLLISIONS[collision]
 
     def play(talk: Talk) -> Iterator[Message]:
         yield from with_log(talk, *paths, kind=kind)
@@ -265,7 +269,7 @@ def test_what_a_board_says_moves_no_cursor(scene: Scene) -> None:
         yield Message(goodbye=wire.Goodbye(reason=ESCAPE, retry_after_us=LARGEST))
 
     with malicious(play) as board:
-        recorded = scene.record(board.address, "--for", "3")
+        recorded = scene.record(board.address, until="says goodbye")
         assert "says goodbye" in recorded.err
         assert recorded.code == 4
         scene.watch(board.address, until="says goodbye")

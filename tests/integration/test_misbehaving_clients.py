@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
+import grpc
 import pytest
 
+from profagent.keys.keys import OPERATOR, issue_board, issue_host, new_ca
 from profagent_wire.v1 import board_pb2 as wire
-from tests.daemon.certificates import OPERATOR, Authority
 from tests.daemon.daemon_process import Daemon, content
 from tests.daemon.wire_client import Client, following
 from tests.fakes.misbehaving import (
@@ -25,6 +27,7 @@ from tests.fakes.misbehaving import (
 )
 from tests.integration.board import running
 
+NOW = datetime.now(UTC)
 CLIENTS = 50
 LIMIT_BYTES = 64_000_000
 # A connection over TLS takes 0.1 to 0.2 MB more, and after two minutes the peak is still below this.
@@ -70,14 +73,23 @@ class Way:
     """How the daemon is reached: in plain text, or over TLS."""
 
     def __init__(self, folder: Path, *, tls: bool) -> None:
-        self._authority = Authority(folder / "authority") if tls else None
-        self.arguments = self._authority.board().arguments if self._authority else []
+        self._authority = new_ca("lab", NOW) if tls else None
+        self.arguments: list[str | Path] = []
+        if self._authority is not None:
+            board = issue_board(self._authority, "board", ("127.0.0.1", "localhost"), days=1, now=NOW)
+            files = {"ca": self._authority.certificate, "cert": board.certificate, "key": board.key}
+            for name, data in files.items():
+                (folder / name).write_bytes(data)
+                (folder / name).chmod(0o600)
+                self.arguments += [f"--tls-{name}", folder / name]
 
     def doors(self, address: str, count: int) -> list[Door]:
         """So many clients' ways to the daemon; over TLS each has a certificate of its own."""
         if self._authority is None:
             return [Door(address)] * count
-        return [Door(address, self._authority.issue(f"client{number}", OPERATOR).client) for number in range(count)]
+        issued = (issue_host(self._authority, f"host{each}", OPERATOR, days=1, now=NOW) for each in range(count))
+        ca = self._authority.certificate
+        return [Door(address, grpc.ssl_channel_credentials(ca, each.key, each.certificate)) for each in issued]
 
 
 MIXED = "mixed, TLS"

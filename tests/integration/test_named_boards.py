@@ -9,7 +9,7 @@ import pytest
 
 from profagent.keys.keys import Keys
 from profagent.link.boards_file import BoardEntry, BoardsFile
-from tests.integration.board import content, running, simulated
+from tests.integration.board import content, running, simulated, tls_arguments
 from tests.integration.host import Ended, profagent
 
 IDENTITY = "0f0e0d0c-0b0a-4000-8000-000102030405"
@@ -66,7 +66,7 @@ def test_another_certificate_under_a_name_is_refused(root: Path, tmp_path: Path)
     keys = Keys(tmp_path / "profagent" / "keys")
     keys.init("lab-3")
     made = keys.issue_board("euler", ("0.0.0.0", "127.0.0.1"))
-    tls = [f"--tls-{name}={made.folder / file}" for name, file in FILES.items()]
+    tls = tls_arguments(made.folder)
     with running("--root", root, "--quiet-after", "0.3", *tls, listen="0.0.0.0:0") as board:
         address = f"0.0.0.0:{board.address.rpartition(':')[2]}"
         know(tmp_path, BoardEntry("euler", address, fingerprint=made.certificate.fingerprint))
@@ -89,7 +89,7 @@ def test_another_board_cannot_write_over_ones_history(root: Path, tmp_path: Path
     )
     simulated(tmp_path / "other", 7)
     for made, directory, code in ((own, root, 0), (others, tmp_path / "other", 3)):
-        tls = [f"--tls-{name}={made.folder / file}" for name, file in FILES.items()]
+        tls = tls_arguments(made.folder)
         claimed = ("--root", directory, "--quiet-after", "0.3", "--identity", IDENTITY)
         with running(*claimed, *tls, listen="0.0.0.0:0") as board:
             address = f"0.0.0.0:{board.address.rpartition(':')[2]}"
@@ -101,6 +101,3 @@ def test_another_board_cannot_write_over_ones_history(root: Path, tmp_path: Path
     (mirror,) = (tmp_path / "ws" / "mirror").iterdir()
     assert content(next(mirror.glob("JOB*"))) == content(next(root.glob("JOB*")))
     assert not list((tmp_path / "ws").glob("superseded/**/*.*"))
-
-
-FILES = {"cert": "board.pem", "key": "board.key", "ca": "ca.pem"}

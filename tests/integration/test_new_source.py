@@ -19,6 +19,7 @@ from profagent.store.workspace import Workspace
 from profagentd.sources import SOURCES, source_of
 from profagentd.sources.source import Source
 from tests.daemon.own_daemon import own_daemon
+from tests.integration.rows import so_far
 from tools.make_reference import database_page
 
 LOGS = "server.logs"
@@ -85,21 +86,13 @@ def logs(tmp_path: Path) -> Iterator[Path]:
     source_of.cache_clear()
 
 
-def _query(database: Path, sql: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(database)) as connection:
-        try:
-            return connection.execute(sql).fetchall()
-        except sqlite3.OperationalError:
-            return []  # before it is made
-
-
 async def _recorded(logs: Path, workspace: Workspace, until: str, wanted: list[tuple[Any, ...]]) -> dict[str, Any]:
     """Record until a query has these rows; the summary."""
     stop = asyncio.Event()
     async with own_daemon(logs.parent) as (address, _):
         recording = asyncio.create_task(record(RecordOptions((address,), workspace), lambda _: None, stop))
         async with asyncio.timeout(20):
-            while not workspace.database.exists() or _query(workspace.database, until) != wanted:  # noqa: ASYNC110
+            while so_far(workspace.database, until) != wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         stop.set()
         return await recording
@@ -143,7 +136,7 @@ async def test_an_unknown_source_is_mirrored_counted_and_noted_once(logs: Path, 
     with (logs / "a.log").open("ab") as file:
         file.write(b"two\n")
     await _recorded(logs, workspace, offsets, [("a.log", 8, 1)])
-    entries = _query(workspace.database, "SELECT reason, detail FROM ledger WHERE reason <> 'stopped-early'")
+    entries = so_far(workspace.database, "SELECT reason, detail FROM ledger WHERE reason <> 'stopped-early'")
     assert entries == [("no-decoder", "no decoder for the source 'text': its logs are kept, not read")]
     (copied,) = workspace.root.glob(f"mirror/*/{LOGS}/a.log")
     assert copied.read_bytes() == b"one\ntwo\n"

@@ -43,9 +43,8 @@ runs = [
 SETTINGS = """
 workspace = "ws"
 attempts = 2
-wait = "1s"
+wait = "0.1s"
 time_limit = "2m"
-exports = ["summary", "perfetto"]
 fail_if = ["total.median>+3%", "layer.median>+5%"]
 {more}
 """
@@ -103,10 +102,8 @@ class Nights:
     junit: Path
 
 
-@pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+def two_nights(folder: Path) -> Nights:
     """What was told is what was printed."""
-    folder = tmp_path_factory.mktemp("nights")
     workspace, told, junit = folder / "ws", folder / "told.json", folder / "night.xml"
     command = [sys.executable, "-c", "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())", str(told)]
     tell = f"[tell]\ncommand = {json.dumps(command)}\n[retention]\nkeep_last = 1\n"
@@ -119,7 +116,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
         assert json.loads(told.read_text("utf-8")) == first
         measure = first["boards"][2]["session"]
         assert profagent("baseline", "set", "release", str(measure), "--workspace", workspace).code == 0
-        file.write_text('baseline = "release"\n' + file.read_text("utf-8"), "utf-8")
+        more = 'baseline = "release"\nexports = ["summary", "perfetto"]\n'
+        file.write_text(more + file.read_text("utf-8"), "utf-8")
         run_programs(folder, 1, "slow")
         ended = night(file, "--markdown", "--junit", junit)
     assert ended.code == 1, ended.err
@@ -127,7 +125,15 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     return Nights(addresses["slow"], workspace, first, second, ended.out, junit)
 
 
-def test_the_verdict_names_the_board_and_the_layer_and_nothing_else(nights: Nights) -> None:
+def test_a_night_is_judged_told_and_exported(tmp_path: Path) -> None:
+    nights = two_nights(tmp_path)
+    check_verdicts(nights)
+    check_forms(nights)
+    check_exports(nights)
+
+
+def check_verdicts(nights: Nights) -> None:
+    """They name the board and the layer, and nothing else."""
     assert [board["verdict"] for board in nights.first["boards"]] == ["undecided", "away", "undecided"]
     assert nights.first["boards"][1]["attempts"] == 2
     fine, away, slow = nights.second["boards"]
@@ -142,7 +148,7 @@ def test_the_verdict_names_the_board_and_the_layer_and_nothing_else(nights: Nigh
     assert not_there == f"AWAY: {AWAY}"
 
 
-def test_all_forms_of_a_night_tell_its_verdict(nights: Nights) -> None:
+def check_forms(nights: Nights) -> None:
     """Markdown, JUnit XML, and a page that leads to the reports of its sessions."""
     measure = nights.first["boards"][2]["session"]
     assert nights.as_markdown.startswith("**SLOWER")
@@ -157,7 +163,8 @@ def test_all_forms_of_a_night_tell_its_verdict(nights: Nights) -> None:
     assert f"session {measure}" in pages[-1].read_text("utf-8")
 
 
-def test_a_night_exports_labels_and_lets_go(nights: Nights) -> None:
+def check_exports(nights: Nights) -> None:
+    """It exports, labels, and lets go."""
     exports = nights.workspace / "exports" / f"session-{nights.second['boards'][0]['session']}"
     assert (exports / "trace" / "trace.pftrace").stat().st_size
     assert [*exports.glob("summary/*/op_summary*")]

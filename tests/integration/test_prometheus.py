@@ -155,15 +155,6 @@ def test_a_board_that_was_refused_has_a_link_that_is_closed(tmp_path: Path) -> N
         assert (value("link_up"), value("links_lost_total")) == (0, 0)
 
 
-def promtool(*arguments: str | Path) -> None:
-    ended = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-
-
-def test_promtool_takes_the_rules() -> None:
-    promtool("check", "rules", RULES)
-
-
 def test_a_capture_that_ended_while_others_go_on_is_told(tmp_path: Path) -> None:
     capturing = {"refused": "0x9", "goes on": "1x9"}
     series = [{"series": f'profagent_capturing{{board="{board}"}}', "values": capturing[board]} for board in capturing]
@@ -171,7 +162,10 @@ def test_a_capture_that_ended_while_others_go_on_is_told(tmp_path: Path) -> None
     firing = {"expr": 'ALERTS{alertstate="firing"}', "eval_time": "6m", "exp_samples": [{"labels": told, "value": 1}]}
     test = {"interval": "1m", "input_series": series, "promql_expr_test": [firing]}
     (tmp_path / "tests.yml").write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
-    promtool("test", "rules", tmp_path / "tests.yml")
+    ended = subprocess.run(
+        ["promtool", "test", "rules", tmp_path / "tests.yml"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("address", ["9464", ":9464", "127.0.0.1:http", "203.0.113.1:9464", "127.0.0.1:99999"])

@@ -46,7 +46,7 @@ SUMMARY = [
     "database",
     "mirror",
 ]
-FAST = ("--quiet-after", "1")
+FAST = ("--quiet-after", "0.3")
 
 
 def test_the_summary_has_the_promised_keys(root: Path, workspace: Path) -> None:

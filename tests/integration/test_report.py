@@ -117,11 +117,15 @@ def opened(workspace: Path, figures: dict[str, list[dict[str, Any]]], tail: Path
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page(viewport=WIDE)
-        yield Opened(page, file)
+        opened = Opened(page, file)
+        yield opened
         browser.close()
+    assert opened.wrong == [], "nothing went wrong, and nothing was fetched"
 
 
-def test_it_opens_with_the_advice_at_its_top_and_says_that_it_is_simulated(opened: Opened) -> None:
+def test_its_top_has_advice_and_its_table_the_figures_of_stats(
+    opened: Opened, figures: dict[str, list[dict[str, Any]]]
+) -> None:
     assert "Mish is no activation of this NPU" in opened.text("#sentence")
     assert "simulated" in opened.text("#simulated")
     finding = opened.text(RULE)
@@ -132,9 +136,6 @@ def test_it_opens_with_the_advice_at_its_top_and_says_that_it_is_simulated(opene
     assert heights == sorted(heights)
     assert heights[1] < WIDE["height"]
     assert opened.page.evaluate("document.documentElement.scrollWidth") == WIDE["width"]
-
-
-def test_the_figures_are_those_of_stats(opened: Opened, figures: dict[str, list[dict[str, Any]]]) -> None:
     cells_of = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
     columns_of = "all => all.map(each => each.dataset.column)"
     for by, rows in figures.items():
@@ -165,7 +166,7 @@ def test_the_table_is_searched_and_sorted_with_the_keyboard(opened: Opened) -> N
     opened.page.click("[data-column=total]")
 
 
-def test_the_timeline_zooms_by_button_wheel_and_keyboard(opened: Opened) -> None:
+def test_the_timeline_has_all_kinds_and_zooms_by_button_wheel_and_keyboard(opened: Opened) -> None:
     assert opened.is_drawn("timeline-chart")
     opened.page.click("[data-zoom=typical]")
     one = opened.span_ms()
@@ -188,9 +189,6 @@ def test_the_timeline_zooms_by_button_wheel_and_keyboard(opened: Opened) -> None
     assert opened.text("#window") != before
     opened.page.click("[data-zoom=slowest]")
     assert opened.span_ms() == pytest.approx(one, rel=0.05)
-
-
-def test_the_timeline_has_both_processors_calls_ranges_and_metrics(opened: Opened) -> None:
     kinds = ["inferences", "NPU segments", "NPU layers", "CPU segments", "CPU layers", "calls", "ranges"]
     lanes = opened.page.evaluate("data.timeline.lanes")
     assert [lane.startswith(kind) for lane, kind in zip(lanes, kinds, strict=True)] == [True] * len(kinds)
@@ -205,7 +203,7 @@ def test_the_timeline_has_both_processors_calls_ranges_and_metrics(opened: Opene
         before = opened.page.evaluate(picture)
 
 
-def test_every_chart_is_drawn_and_the_comparison_tells_the_cure(opened: Opened) -> None:
+def test_every_chart_is_drawn_the_comparison_tells_the_cure_and_it_fits_a_dark_phone(opened: Opened) -> None:
     for chart in ("layers-chart", "histogram-chart", "course-chart", "spread-chart"):
         assert opened.is_drawn(chart), chart
     assert "yolov4 +64" in opened.text("#compared-verdict")
@@ -213,9 +211,6 @@ def test_every_chart_is_drawn_and_the_comparison_tells_the_cure(opened: Opened) 
     assert "loss: none" in opened.text("#caveats")
     assert "rows; counts are of records, files, bytes or calls" in opened.text("#caveats")
     assert "inferences sampled: 12 of 12 due" in opened.text("#tiles")
-
-
-def test_it_is_light_and_dark_and_fits_a_phone(opened: Opened) -> None:
     picture = "document.querySelector('#layers-chart canvas').toDataURL()"
     light, in_light = opened.looks(color_scheme="light"), opened.page.evaluate(picture)
     dark = opened.looks(color_scheme="dark")
@@ -240,7 +235,3 @@ def test_a_layer_on_the_cpu_stands_among_the_others_and_in_sight(opened: Opened,
     assert ended.span_ms() == pytest.approx(10 * 1.08, rel=0.05)
     assert ended.wrong == []
     ended.page.close()
-
-
-def test_nothing_went_wrong_and_nothing_was_fetched(opened: Opened) -> None:
-    assert opened.wrong == []

@@ -14,26 +14,33 @@ from tests.daemon.daemon_process import environment, serving
 from tests.fakes.ports import own_port
 from tests.integration.board import GrowingJob, content, eventually, mirrored, running, simulated
 from tests.integration.host import profagent, started
-from tests.integration.rows import imported_rows, link_ledger, query, rows_of
+from tests.integration.rows import imported_rows, link_ledger, query, rows_of, so_far
 
 COMMITTED = "SELECT count(*) FROM log WHERE offset > 0 AND kind = 'aicore'"
+# Which log it is about, and what is told.
+TOLD = (
+    "SELECT ifnull(CAST(path AS TEXT), detail), reason FROM ledger_entry LEFT JOIN log USING (log)"
+    " WHERE origin = 'link'"
+)
 
 
 class Resumed:
-    """A JOB of which a part was recorded: one log whole, one begun."""
+    """A JOB of which a part was recorded: some logs whole, and as many begun."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pairs: int) -> None:
         self.root, self.workspace = folder / "root", folder / "workspace"
         self.root.mkdir()
         self._folder = folder
-        self.job = GrowingJob(simulated(folder / "source", 3, seed=4), self.root, 9)
-        self.whole, self.begun = self.job.paths("data/aicore*")[:2]
+        self.job = GrowingJob(simulated(folder / "source", 2 * pairs, seed=4), self.root, 9)
+        logs = self.job.paths("data/aicore*")
+        self.whole, self.begun = logs[:pairs], logs[pairs : 2 * pairs]
         self.database = self.workspace / "profagent.db"
 
     def write_part(self) -> None:
-        for path in (*self.job.paths("*"), *self.job.paths("data/*.info"), self.whole, f"{self.whole}.done"):
+        dones = [f"{path}.done" for path in self.whole]
+        for path in (*self.job.paths("*"), *self.job.paths("data/*.info"), *self.whole, *dones):
             self.job.write(path)
-        for _ in self.job.grow([self.begun], until={self.begun: 1000}):
+        for _ in self.job.grow(self.begun, until=dict.fromkeys(self.begun, 1000)):
             pass
 
     def write_rest(self) -> None:
@@ -45,7 +52,9 @@ class Resumed:
 
     def is_committed(self) -> bool:
         """Wait until the part is in the mirror and the database."""
-        return eventually(lambda: self.mirror() == self.job.content and query(self.database, COMMITTED) == [(2,)])
+        return eventually(
+            lambda: self.mirror() == self.job.content and so_far(self.database, COMMITTED) == [(2 * len(self.whole),)]
+        )
 
     def mirror(self) -> dict[bytes, bytes]:
         return mirrored(self.workspace, self.job.directory.name)
@@ -61,11 +70,6 @@ class Resumed:
         return link_ledger(self.database, self.job.directory.name)
 
 
-@pytest.fixture
-def resumed(tmp_path: Path) -> Resumed:
-    return Resumed(tmp_path)
-
-
 @contextmanager
 def booted(boot_id: str, listen: str, *arguments: str | Path) -> Iterator[str]:
     """The daemon of a board that was started anew; its address."""
@@ -75,7 +79,8 @@ def booted(boot_id: str, listen: str, *arguments: str | Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("is_host_there", [True, False], ids=["followed", "recorded anew"])
-def test_a_board_that_was_started_anew_is_gone_on_with(is_host_there: bool, resumed: Resumed, tmp_path: Path) -> None:
+def test_a_board_that_was_started_anew_is_gone_on_with(is_host_there: bool, tmp_path: Path) -> None:
+    resumed = Resumed(tmp_path, 1)
     options = ("--root", resumed.root, "--state", tmp_path / "state")
     arguments = ("--workspace", resumed.workspace, "--until-finished", "--json")
     with ExitStack() as hosts:
@@ -110,22 +115,21 @@ def _grown(file: Path) -> None:
         edited.write(b"edited")
 
 
-@pytest.mark.parametrize(
-    ("edit", "reasons"),
-    [
-        (_within, ["different", "mirror-changed"]),
-        (_truncated, ["mirror-changed"] * 2),
-        (_grown, []),
-        (Path.unlink, ["mirror-changed"] * 2),
-    ],
-    ids=["within", "truncated", "grown", "removed"],
-)
+# What is told of a log that was whole, and of one that was begun. What is past the committed end is no record of
+# anything: it is cut, as after a kill.
+EDITS: dict[Callable[[Path], None], tuple[str | None, str | None]] = {
+    _within: ("mirror-changed", "different"),
+    _truncated: ("mirror-changed", "mirror-changed"),
+    _grown: (None, None),
+    Path.unlink: ("mirror-changed", "mirror-changed"),
+}
+
+
 @pytest.mark.parametrize(
     "has_grown", [pytest.param(False, marks=pytest.mark.long), True], ids=["as it was", "board has grown"]
 )
-def test_a_mirror_that_somebody_edited_is_fetched_again_and_never_mixed(
-    edit: Callable[[Path], None], reasons: list[str], has_grown: bool, resumed: Resumed
-) -> None:
+def test_a_mirror_that_somebody_edited_is_fetched_again_and_never_mixed(has_grown: bool, tmp_path: Path) -> None:
+    resumed = Resumed(tmp_path, len(EDITS))
     with running("--root", resumed.root) as board:
         arguments = ("--board", board.address, "--workspace", resumed.workspace)
         with started("record", *arguments) as host:
@@ -134,9 +138,13 @@ def test_a_mirror_that_somebody_edited_is_fetched_again_and_never_mixed(
             host.process.kill()
             host.process.wait()
         (mirror,) = resumed.workspace.glob("mirror/*/JOB*")
-        for path in (resumed.whole, resumed.begun):
-            edit(mirror / path)
-        edited = [file.read_bytes() for file in (mirror / resumed.whole, mirror / resumed.begun) if file.exists()]
+        wanted: set[tuple[str, str]] = set()
+        edited = []
+        for whole, begun, (edit, reasons) in zip(resumed.whole, resumed.begun, EDITS.items(), strict=True):
+            for path, reason in zip((whole, begun), reasons, strict=True):
+                edit(mirror / path)
+                wanted |= {(path, reason)} if reason else set()
+                edited += [(mirror / path).read_bytes()] if edit is _within else []
         if has_grown:
             resumed.write_rest()
         with started("record", *arguments, "--until-finished", "--json") as host:
@@ -146,7 +154,9 @@ def test_a_mirror_that_somebody_edited_is_fetched_again_and_never_mixed(
     assert ended.code == 0, ended.err
     assert ended.document["session"] == 1
     resumed.check()
-    # What is past the committed end is no record of anything: it is cut, as after a kill.
-    assert sorted(row[1:] for row in resumed.told) == [("note", reason) for reason in reasons]
+    logs = (*resumed.whole, *resumed.begun)
+    told = query(resumed.database, TOLD)
+    assert {(path, reason) for path in logs for text, reason in told if path in text} == wanted
+    assert len(told) == len(wanted)
     aside = [file.read_bytes() for file in resumed.workspace.glob("superseded/**/*.1")]
-    assert sorted(aside) == (sorted(edited) if edit is _within else [])
+    assert sorted(aside) == sorted(edited)

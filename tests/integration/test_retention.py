@@ -66,8 +66,8 @@ def program(root: Path, log: Path, *arguments: str | Path) -> Iterator[Program]:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    with small_disk(tmp_path / "board", DISK_BYTES) as made:
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "board", getattr(request, "param", DISK_BYTES)) as made:
         yield made
 
 
@@ -105,11 +105,12 @@ def test_several_times_the_disk_goes_through_it_and_nothing_is_lost(disk: Path, 
         assert f"file_len:{data.stat().st_size}\n" in Path(f"{data}.done").read_text("ascii")
 
 
+@pytest.mark.parametrize("disk", [DISK_BYTES // 2], indirect=True, ids=["small"])
 def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Path, tmp_path: Path) -> None:
     state, workspace = tmp_path / "state", tmp_path / "workspace"
     retain = ("--retain", "min_free", "--min-free", f"{MIN_FREE:.0%}", "--delete-undelivered", "--retain-for", "x")
     kept = (*retain, "--state", state)
-    with program(disk, tmp_path / "program.log", *kept, "--rate", str(RATE), "--for", "8") as simulated:
+    with program(disk, tmp_path / "program.log", *kept, "--rate", str(RATE), "--for", "5") as simulated:
         assert eventually(lambda: "deleted-undelivered" in _losses(state))
         with (disk / "somebody's").open("ab") as file:
             # Full until the daemon has seen it, and the program has had no room for several inferences.

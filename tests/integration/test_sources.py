@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
-import shutil
-import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -15,15 +14,19 @@ from typing import Any
 import pytest
 
 from profagent.record import record
+from profagent.record.options import RecordOptions
 from profagent.store.database import made_anew
+from profagent.store.workspace import Workspace
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, METRICS, OPS, START_US, mark, spooled, sweeps
-from tests.integration.board import eventually, running
-from tests.integration.host import COMMAND, ENVIRONMENT, is_event, profagent, started
-from tests.integration.rows import query
+from tests.integration.board import eventually, running, sample
+from tests.integration.host import COMMAND, ENVIRONMENT, hurry, is_event, profagent, started
+from tests.integration.rows import query, so_far
 
 PIPES = sorted((Path(__file__).parents[1] / "data" / "pipe").glob("*.bin"))
 VIEWS = ("op_events", "ranges", "metrics")
+# Collections that have come as far as they were there.
+CAUGHT_UP = "SELECT count(*) FROM job WHERE caught_up = 1"
 LEDGER = "SELECT job, log, grade, reason, first, last, count FROM ledger ORDER BY job, log, reason"
 
 
@@ -141,9 +144,8 @@ def test_a_workspace_is_made_anew_from_its_mirrors(tmp_path: Path) -> None:
     spooled(root / OPS, data[:1024], data[1024:])
     spooled(root / MARKS, mark(Kind.SPAN, "preprocess", START_US, START_US + 900))
     spooled(root / METRICS, sweeps((START_US, 12)), sweeps((START_US + 10, 13)))
-    shutil.copytree(Path(__file__).parents[1] / "data" / "jobs" / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR",
-                    root / "JOBTYRYTZMLNOARGBLJWHWAIQCCTSSTR")  # fmt: skip
-    with running("--root", root, "--quiet-after", "2") as board:
+    sample(root, "small")
+    with running("--root", root, "--quiet-after", "0.3") as board:
         arguments = ("--board", board.address, "--workspace", live, "--backlog", "--until-finished")
         recorded = profagent("record", *arguments, "--json")
     assert recorded.document["events"] == {"ops": len(data) // 256, "ranges": 1, "samples": 2}, recorded.err
@@ -163,22 +165,18 @@ def recorded(
 ) -> None:
     """Record until a query has these rows; then it is killed, or told to end."""
     database = workspace / "profagent.db"
-
-    def has_come() -> bool:
-        try:
-            return query(database, until) == wanted
-        except sqlite3.OperationalError:
-            return False  # before it is made
-
     with started("record", "--board", address, "--workspace", str(workspace), "--backlog") as host:
-        assert eventually(has_come)
+        assert eventually(lambda: so_far(database, until) == wanted)
         if killed:
             host.process.kill()
         else:
             assert host.interrupt().code == code
 
 
-def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(tmp_path: Path) -> None:
+def test_rows_are_there_once_whoever_was_killed_and_each_session_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch, "profagent.watch.watch", "WatchView.board_each_s", 0.2)
     data = PIPES[0].read_bytes()
     root, workspace = tmp_path / "root", tmp_path / "workspace"
     ops, lines = spooled(root / OPS, data[:700], is_over=False), sweeps((START_US, 1), (START_US + 1, 2))
@@ -239,7 +237,7 @@ def test_from_now_leaves_out_what_other_sources_wrote_before(age_s: float, tmp_p
     with running("--root", root) as board:
         arguments = ("--board", board.address, "--workspace", str(workspace), "--from-now")
         with started("record", *arguments) as host:
-            assert eventually(lambda: caught_up(workspace / "profagent.db") == 3)
+            assert eventually(lambda: so_far(workspace / "profagent.db", CAUGHT_UP) == [(3,)])
             written(numbered(31), f"s {START_US + 5} 0=7\n", data[256:512])
             assert eventually(lambda: query(workspace / "profagent.db", counts) == [(1, 1, 1)])
             assert host.interrupt().code == 0
@@ -249,21 +247,18 @@ def test_from_now_leaves_out_what_other_sources_wrote_before(age_s: float, tmp_p
     assert not list(workspace.glob("mirror/*/*/00000001"))
 
 
-def caught_up(database: Path) -> int:
-    """How many collections have come as far as they were there."""
-    try:
-        return int(query(database, "SELECT count(*) FROM job WHERE caught_up = 1")[0][0])
-    except sqlite3.OperationalError:
-        return 0  # before it is made
-
-
-def test_what_is_said_of_another_source_fits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_said_of_another_source_fits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "LEAST_BYTES", 1)
-    root = tmp_path / "root"
+    root, is_told = tmp_path / "root", asyncio.Event()
     directory = spooled(root / MARKS, numbered(0) * 20_000, is_over=False)
+
+    def tell(line: str) -> None:
+        if f"{MARKS} holds 5.1 MB already" in line:
+            is_told.set()
+
     with running("--root", root) as board:
-        told = profagent("record", "--board", board.address, "--workspace", tmp_path / "workspace", "--for", "3s").err
-    assert f"{MARKS} holds 5.1 MB already" in told
+        options = RecordOptions((board.address,), Workspace(tmp_path / "workspace"))
+        await asyncio.wait_for(record.record(options, tell, is_told), 60)
     examined = profagent("doctor", directory)
     assert examined.code == 2
     assert "it holds subscribed operators, marks or metrics" in examined.err
@@ -272,18 +267,20 @@ def test_what_is_said_of_another_source_fits_it(tmp_path: Path, monkeypatch: pyt
 
 def test_what_a_cap_took_is_told_by_the_session_that_hears_it_first(tmp_path: Path) -> None:
     root, state = tmp_path / "root", tmp_path / "state"
-    spooled(root / MARKS, numbered(0, 1), is_over=False)
+    spooled(root / MARKS, numbered(0, 1))
+    sample(root, "runtime-api")
     state.mkdir()
     loss = {"id": 7, "reason": "deleted-undelivered", "job": MARKS, "from_wall_us": START_US, "to_wall_us": START_US}
     (state / "losses.jsonl").write_text(json.dumps({**loss, "lost_bytes": 512, "lost_logs": 1}) + "\n")
-    with running("--root", root, "--state", state) as board:
-        arguments = ("--board", board.address, "--workspace", tmp_path / "workspace", "--for", "2s", "--new", "--json")
-        first, second = (profagent("record", *arguments) for _ in range(2))
+    with running("--root", root, "--state", state, "--quiet-after", "0.3") as board:
+        arguments = ("--board", board.address, "--workspace", tmp_path / "workspace", "--new", "--json")
+        first, second = (profagent("record", *arguments, "--backlog", "--until-finished") for _ in range(2))
     assert (first.code, first.document["complete"]) == (4, False)
     assert (second.code, second.document["complete"]) == (0, True)
 
 
-def test_watch_tells_of_the_newest_segment_and_what_comes_then(tmp_path: Path) -> None:
+def test_watch_tells_of_the_newest_segment_and_what_comes_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch, "profagent.watch.watch", "WatchView.board_each_s", 0.2)
     root = tmp_path / "root"
     names = ("npu.hw_utilization", "daemon.cpu")
     old, now = sweeps((START_US, 50), names=names), sweeps((START_US + 10, 12), names=names)

@@ -14,7 +14,7 @@ from profagent.errors import RefusedError
 from profagent.keys.keys import Keys
 from profagent.link.credentials import Credentials, KnownBoard
 from profagent.link.handshake import proven_certificate
-from tests.integration.board import content, eventually, running, simulated
+from tests.integration.board import content, eventually, running, simulated, tls_arguments
 from tests.integration.host import profagent, started
 
 NOW = datetime.now(UTC)
@@ -27,10 +27,7 @@ FAST = ("--quiet-after", "1")
 
 def serving(folder: Path) -> list[str]:
     """Arguments of a daemon with what `keys issue board` has made."""
-    return [
-        *("--tls-cert", str(folder / "board.pem"), "--tls-key", str(folder / "board.key")),
-        *("--tls-ca", str(folder / "ca.pem"), "--tls-revoked", str(folder / "revoked.txt")),
-    ]
+    return [*tls_arguments(folder), f"--tls-revoked={folder / 'revoked.txt'}"]
 
 
 @pytest.fixture(scope="module")

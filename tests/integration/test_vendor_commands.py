@@ -26,7 +26,7 @@ OP_SUMMARY = [
 ]
 
 
-@pytest.fixture(params=["small", "runtime-api", "simulated"])
+@pytest.fixture(params=["small", "simulated"])
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param == "simulated":
         made = simulated(tmp_path, 3, model="resnet50")

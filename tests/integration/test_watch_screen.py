@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import sqlite3
 import subprocess
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.board import eventually, running
 from tests.integration.host import COMMAND, ENVIRONMENT
+from tests.integration.rows import query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,8 +123,7 @@ def test_a_newcomer_finds_the_slowest_layer_and_what_bounds_it(root: Path, tmp_p
             terminal.until("● linked")
             terminal.press("q")
             terminal.until("ended with 0")
-    with closing(sqlite3.connect(workspace / "profagent.db")) as database:
-        assert database.execute("SELECT session, text FROM session_marks").fetchall() == [(1, "light")]
+    assert query(workspace / "profagent.db", "SELECT session, text FROM session_marks") == [(1, "light")]
 
 
 def test_a_dumb_terminal_has_lines(root: Path, terminal: Terminal) -> None:

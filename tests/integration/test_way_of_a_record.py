@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +18,7 @@ from profagent.store.workspace import Workspace
 from tests.daemon.daemon_process import make_job
 from tests.daemon.own_daemon import own_daemon
 from tests.encoders import aicore_record, layer_item, net_item
+from tests.integration.rows import so_far
 
 NAME = "aicore.0.m.3.0.1.1.0"
 # By the part, where its files are, and how many of them a record may cross.
@@ -58,15 +58,9 @@ def traced() -> Iterator[Trace]:
 
 
 async def _until_there(database: Path, records: int) -> None:
-    found = 0
     async with asyncio.timeout(30):
-        while found < records:
+        while so_far(database, "SELECT count(*) FROM aicore") < [(records,)]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-            with (
-                suppress(sqlite3.OperationalError),
-                closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as rows,
-            ):
-                (found,) = rows.execute("SELECT count(*) FROM aicore").fetchone()
 
 
 def _record(number: int) -> bytes:

@@ -113,14 +113,10 @@ def test_problems_are_codes_and_told_in_the_log(tmp_path: Path, caplog: pytest.L
     assert acl.init() == 0
     assert acl.prof.start(1) == 100001
     assert "call prof_init first" in caplog.text
-    assert acl.prof.create_config([0, 1], 0, 0, ALL) == 0
-    assert acl.prof.create_config([0], 0, 1, ALL) == 0
-    assert acl.prof.create_subscribe_config(1, 3, 1) == 0
     assert acl.prof.init(str(tmp_path)) == 0
     assert acl.prof.model_subscribe(0, 1) == 148047
     assert acl.prof.get_op_num(b"", 0) == (0, 148047)
     assert acl.prof.get_op_start(b"", 0, 0) == 0
-    assert acl.util.stop_thread(1) == 100000
 
 
 @pytest.mark.parametrize(
@@ -132,6 +128,10 @@ def test_problems_are_codes_and_told_in_the_log(tmp_path: Path, caplog: pytest.L
         ("prof.destroy_config", ([],), 100000),
         ("prof.create_config", (None, 0, 0, ALL), 0),
         ("prof.create_config", (["0"], 0, 0, ALL), 0),
+        ("prof.create_config", ([0, 1], 0, 0, ALL), 0),
+        ("prof.create_config", ([0], 0, 1, ALL), 0),
+        ("prof.create_subscribe_config", (1, 3, 1), 0),
+        ("util.stop_thread", (1,), 100000),
         ("prof.create_subscribe_config", (2, 0, 1), 0),
         ("prof.create_subscribe_config", ([], [], 1), 0),
         ("prof.create_subscribe_config", (1, 0, "pipe"), 0),

@@ -187,9 +187,13 @@ def built(tmp_path: Path, compiler: str, *flags: str) -> Path:
     return program
 
 
-def test_the_c_header_writes_the_same(fifo: MarksReader, tmp_path: Path) -> None:
+def test_the_c_header_writes_the_same_and_nothing_without_a_daemon(
+    fifo: MarksReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = built(tmp_path, "gcc", "-std=c99")
     assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "3\n"
+    monkeypatch.setenv("PROFAGENT_RUN", str(tmp_path / "nothing"))
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "0\n"
     first, second, third = fifo.read()
     assert (first.kind, first.text, first.attributes) == (Kind.MARK, "frame", '{"id":7}')
     assert (second.kind, second.text) == (Kind.SPAN, "preprocess")
@@ -216,12 +220,6 @@ def test_each_file_with_the_header_and_each_child_counts_its_own(fifo: MarksRead
     one, two, *_, python = (each.writer for each in found)
     assert len({one, two, python}) == 3
     assert (one % 2, two % 2, python % 2) == (1, 1, 0)
-
-
-def test_the_c_header_without_a_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROFAGENT_RUN", str(tmp_path / "nothing"))
-    program = built(tmp_path, "gcc", "-std=c99")
-    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "0\n"
 
 
 def test_the_c_header_says_that_it_comes_first(tmp_path: Path) -> None:

@@ -281,13 +281,82 @@ class Clock:
         return self.s
 
 
-class Player:
+class Linked:
+    """Talks with a board for a host, one message after the other."""
+
+    board: StreamedBoard
+    runner: asyncio.Runner
+    talking: FollowedStream | None
+    waited_s = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: deque[wire.ServerMessage] = deque()
+
+    @property
+    def capture(self) -> Capture:
+        """The host's."""
+        raise NotImplementedError
+
+    def let(self, happen: Any) -> None:
+        """Let something happen to the host, with whatever becomes of its link."""
+        try:
+            self.runner.run(happen)
+        except UnreachableError as error:
+            self.lose_link(error)
+
+    def connect(self) -> None:
+        """Unless there is a link."""
+        if self.talking is None:
+            link = self.capture.session
+            assert link.state is State.WAITING
+            link.tick(self.late())
+            if link.awaits_room:
+                link.room(has_room=True, now=self.late())
+            self.said = deque(self.board.open())
+            channel: Any = None
+            stream: Any = Wire(self.board)
+            self.talking = FollowedStream(self.capture, channel, stream)
+            self.let(self.talking.open())
+
+    def next_said(self) -> wire.ServerMessage | None:
+        """What the board says next."""
+        if self.talking is not None and not self.said:
+            self.said.extend(self.board.turn())
+        return self.said.popleft() if self.said else None
+
+    def lose_link(self, error: UnreachableError) -> None:
+        """The link goes."""
+        session = self.capture.session
+        session.lost(error, self.late())
+        for event in session.events_received():
+            self.capture.tell(event)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Nobody talks any more."""
+        self.talking = None
+        self.said.clear()
+        self.board.close()
+
+    def late(self) -> float:
+        """A time at which whatever is waited for has come."""
+
+        async def now() -> float:
+            return asyncio.get_running_loop().time()
+
+        self.waited_s += LONG_S
+        return self.runner.run(now()) + self.waited_s
+
+
+class Player(Linked):
     """The board, its program, and the host. Each act is one thing that may happen."""
 
     def __init__(
         self, folder: Path, job: WrittenJob, whole: Told, command: Command, *, is_scanned: bool, is_known: bool
     ) -> None:
         """`whole` is what an import of the JOB in the end says. Unless it `is_known`, the JOB appears later."""
+        super().__init__()
         self.folder = folder
         self.whole = whole
         self.command = command
@@ -304,8 +373,6 @@ class Player:
         self._untold: dict[str, FileEvent] = {}
         self._made: set[str] = set()
         self._starts = {int(each) for write in job.writes if write.path.endswith(".done") for each in _starts(write)}
-        self._waited_s = 0.0
-        self._said: deque[wire.ServerMessage] = deque()
         self.processes = 0
         self._start()
 
@@ -354,17 +421,17 @@ class Player:
     def hear(self, messages: int) -> None:
         """The host takes the next messages; after an even number of them it hands on what has gathered."""
         for _ in range(messages):
-            self._connect()
+            self.connect()
             if not self._hear():
                 break
         if messages % 2 == 0 and self.talking is not None:
-            self._let(self.talking.flush())
+            self.let(self.talking.flush())
         self._look()
 
     def cut(self, _: int = 0) -> None:
         """The link, or the daemon, goes and comes back."""
         if self.talking is not None:
-            self._lose(UnreachableError("cut", hint="wait"))
+            self.lose_link(UnreachableError("cut", hint="wait"))
 
     def kill(self, _: int = 0) -> None:
         """The host's process dies, and another one begins."""
@@ -438,7 +505,7 @@ class Player:
         if not self._is_open:
             return
         if self.talking is not None:
-            self._let(self.talking.take(None))
+            self.let(self.talking.take(None))
         if self.process.recording is not None and self.process.recording.is_begun:
             for job in self.process.nobody.jobs:
                 if not job.caught_up:
@@ -522,72 +589,37 @@ class Player:
         if self.board.is_followed:
             self.tell()
             while said := self.board.turn():
-                self._said.extend(said)
+                self.said.extend(said)
 
     def _start(self) -> None:
         self.lines = Lines(self.whole, self._starts)
         self.process = Process(self.command, self.folder / "workspace", self.clock, self.lines)
         self.processes += 1
-        self.talking: FollowedStream | None = None
+        self.talking = None
         self._is_open = True
         if self.process.store is not None:
             self.runner.run(self.process.store.__aenter__())
         self._is_begun = False
 
     def _close(self) -> None:
-        self._hang_up()
+        self.hang_up()
         if self.process.store is not None and self._is_open:
             self.runner.run(self.process.store.__aexit__(None, None, None))
         self._is_open = False
 
-    def _connect(self) -> None:
-        if self.talking is None:
-            link = self.process.capture.session
-            assert link.state is State.WAITING
-            link.tick(self._late())
-            self._said = deque(self.board.open())
-            channel: Any = None
-            stream: Any = Wire(self.board)
-            self.talking = FollowedStream(self.process.capture, channel, stream)
-            self._let(self.talking.open())
+    @property
+    def capture(self) -> Capture:
+        """The process's."""
+        return self.process.capture
 
     def _hear(self) -> bool:
-        if self.talking is None:
+        if (said := self.next_said()) is None or self.talking is None:
             return False
-        if not self._said:
-            self._said.extend(self.board.turn())
-        if not self._said:
-            return False
-        message = from_wire(self._said.popleft())
+        message = from_wire(said)
         assert message is not None
         self.clock.s += 0.001
-        self._let(self.talking.take(message))
+        self.let(self.talking.take(message))
         return True
-
-    def _let(self, happen: Any) -> None:
-        try:
-            self.runner.run(happen)
-        except UnreachableError as error:
-            self._lose(error)
-
-    def _lose(self, error: UnreachableError) -> None:
-        session = self.process.capture.session
-        session.lost(error, self._late())
-        for event in session.events_received():
-            self.process.capture.tell(event)
-        self._hang_up()
-
-    def _hang_up(self) -> None:
-        self.talking = None
-        self._said.clear()
-        self.board.close()
-
-    def _late(self) -> float:
-        async def now() -> float:
-            return asyncio.get_running_loop().time()
-
-        self._waited_s += LONG_S
-        return self.runner.run(now()) + self._waited_s
 
 
 def _named(records: Sequence[Record], *, is_named: bool) -> list[Any]:

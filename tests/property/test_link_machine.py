@@ -10,7 +10,6 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +21,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from profagent.errors import DiskFullError, UnreachableError
-from profagent.link.session import State
 from profagent.link.translate import from_wire
 from profagent.record.capture import Capture, FollowedStream
 from profagent.record.options import RecordingOptions
@@ -33,7 +31,7 @@ from profagentd.follow.log import FileEvent
 from profagentd.sources.state import JobState
 from tests.fakes.dumps import dump, files_of, imported, without_states
 from tests.fakes.small_job import aicore_done
-from tests.property.played_board import Nobody, Wire
+from tests.property.played_board import Linked, Nobody
 from tests.property.streamed_board import JOB, StreamedBoard
 
 if TYPE_CHECKING:
@@ -48,7 +46,6 @@ SNAPSHOTS = ("info.json.0", "data/m.0.layer.info", "data/simulated.txt")
 ROWS = ("layers", "segments", "inferences", "op_records", "aicpu_records", "api_records")
 # How a ledger says that another file stands under a name.
 ANEW = ("different", "recreated")
-LONG_S = 1000.0
 SIZES = st.sampled_from([1, 100, 256, 257, 1000])
 # Messages that the host hears after a change; what has come of an odd number of them is handed on.
 HEARD = st.sampled_from([0, 2, 5, 9, 19])
@@ -83,18 +80,13 @@ class Host:
             is_patient=True,
         )
 
-    def conversation(self, board: StreamedBoard) -> FollowedStream:
-        channel: Any = None
-        stream: Any = Wire(board)
-        return FollowedStream(self.capture, channel, stream)
-
     def _reached(self, step: Step) -> None:
         if self.fails is not None and self.fails[0] is step:
             fails, self.fails = self.fails[1], None
             raise fails
 
 
-class LinkMachine(RuleBasedStateMachine):
+class LinkMachine(Linked, RuleBasedStateMachine):
     """A board whose files change, a host that follows it, and whatever can happen to both."""
 
     def __init__(self) -> None:
@@ -112,7 +104,6 @@ class LinkMachine(RuleBasedStateMachine):
         self.is_heard_of = False  # a host has heard of the JOB, and no later one forgets it
         # Files of which something was in the mirror, committed.
         self.arrived: dict[tuple[str, int], int] = {}
-        self.said: deque[wire.ServerMessage] = deque()
         self._start()
 
     # What happens to files
@@ -219,9 +210,9 @@ class LinkMachine(RuleBasedStateMachine):
 
     @rule()
     def cut(self) -> None:
-        self._let(self.host.recording.committed())
+        self.let(self.host.recording.committed())
         if self.talking is not None:
-            self._lose(UnreachableError("cut", hint="wait"))
+            self.lose_link(UnreachableError("cut", hint="wait"))
 
     @precondition(lambda self: self.last_batch is not None and self.talking is not None)
     @rule()
@@ -346,50 +337,34 @@ class LinkMachine(RuleBasedStateMachine):
     def _start(self) -> None:
         self.host = Host(self.folder / "workspace")
         self.runner.run(self.host.store.__aenter__())
-        self.talking: FollowedStream | None = None
+        self.talking = None
         self.last_batch: wire.ServerMessage | None = None
 
     def _stop(self) -> None:
-        self._hang_up()
+        self.hang_up()
         with suppress(Died, DiskFullError):
             self.runner.run(self.host.recording.committed())
         self.runner.run(self.host.store.__aexit__(None, None, None))
 
-    def _connect(self) -> None:
-        if self.talking is None:
-            link = self.host.capture.session
-            assert link.state is State.WAITING
-            link.tick(self._late())
-            if link.awaits_room:
-                link.room(has_room=True, now=self._late())
-            self.said = deque(self.board.open())
-            self.talking = self.host.conversation(self.board)
-            self._let(self.talking.open())
-
     def _hear_some(self, messages: int) -> None:
         """Let the host hear the next messages, at most, and take what has come of them, or not yet."""
         for _ in range(messages):
-            self._connect()
+            self.connect()
             if not self._hear():
                 break
         if messages % 2 and self.talking is not None:
-            self._let(self.talking.flush())
+            self.let(self.talking.flush())
 
     def _hear(self) -> bool:
         """Let the host hear the board's next message; whether there was one."""
-        if self.talking is None:
+        if (said := self.next_said()) is None or self.talking is None:
             return False
-        if not self.said:
-            self.said.extend(self.board.turn())
-        if not self.said:
-            return False
-        said = self.said.popleft()
         self.is_heard_of |= said.WhichOneof("message") == "job_status"
         if said.WhichOneof("message") == "batch":
             self.last_batch = said
         message = from_wire(said)
         assert message is not None
-        self._let(self._taken(self.talking, message, more=bool(self.said)))
+        self.let(self._taken(self.talking, message, more=bool(self.said)))
         return True
 
     async def _taken(self, talking: FollowedStream, message: ServerMessage, *, more: bool) -> None:
@@ -401,17 +376,25 @@ class LinkMachine(RuleBasedStateMachine):
         if not more:
             await self.host.recording.committed()
 
-    def _let(self, happen: Any) -> None:
+    @property
+    def capture(self) -> Capture:
+        """The host's."""
+        return self.host.capture
+
+    def let(self, happen: Any) -> None:
         """Let something happen to the host, with whatever becomes of its link and of itself."""
         try:
-            self.runner.run(self._happening(happen))
-        except UnreachableError as error:
-            self._lose(error)
+            super().let(self._happening(happen))
         except DiskFullError as error:
-            self.host.capture.session.full(error, self._late())
-            self._hang_up()
+            self.capture.session.full(error, self.late())
+            self.hang_up()
         except Died:
             self.die()
+
+    def hang_up(self) -> None:
+        """Nobody talks any more."""
+        super().hang_up()
+        self.last_batch = None
 
     async def _happening(self, happen: Any) -> None:
         try:
@@ -419,23 +402,6 @@ class LinkMachine(RuleBasedStateMachine):
         except UnreachableError:
             await self.host.recording.committed()
             raise
-
-    def _lose(self, error: UnreachableError) -> None:
-        self.host.capture.session.lost(error, self._late())
-        self._hang_up()
-
-    def _hang_up(self) -> None:
-        self.talking = self.last_batch = None
-        self.said.clear()
-        self.board.close()
-
-    def _late(self) -> float:
-        async def now() -> float:
-            return asyncio.get_running_loop().time()
-
-        # Whatever is waited for has come.
-        self._waited_s = getattr(self, "_waited_s", 0.0) + LONG_S
-        return self.runner.run(now()) + self._waited_s
 
     def _look(self) -> None:
         """The daemon looks now: a file that shrinks and grows between two looks is taken to have grown."""
@@ -449,11 +415,11 @@ class LinkMachine(RuleBasedStateMachine):
             if not self.is_removed:
                 self.board.change_state(state)
             for _ in range(3):
-                self._connect()
+                self.connect()
                 while self._hear() or self.said:
                     pass
                 if self.talking is not None:
-                    self._let(self.talking.flush())
+                    self.let(self.talking.flush())
                 self.board.pass_time(1.0)
 
 
@@ -494,6 +460,15 @@ def test_what_was_vouched_for_comes_back_though_its_file_was_made_anew_and_never
     machine.make_anew(DATA[0], 1, 5)
     machine.die()
     machine.remove_job(heard)
+    machine.teardown()
+
+
+def test_a_log_that_is_made_anew_while_it_is_found_gone_is_another_log() -> None:
+    machine = LinkMachine()
+    machine.grow(DATA[0], 256, 5)
+    machine.remove(DATA[0], 0)
+    machine.said.extend(machine.board.turn())  # it is found gone, which is not told yet
+    machine.grow(DATA[0], 100, 5)
     machine.teardown()
 
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from tests.fakes.dumps import VIEWS
 from tests.faults.proxy import Ending, FaultProxy, Way
 from tests.integration.board import content, eventually, mirrored, running
 from tests.integration.host import Host, started
-from tests.integration.rows import VIEWS, imported_rows, link_ledger, query, rows_of
+from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 from tests.soak.measures import MIB, SHORTEST_SPAN_S, Sample, sampled, trend, usual_descriptors
 
 RATE = 100

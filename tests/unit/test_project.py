@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +20,9 @@ from hatchling.builders.wheel import WheelBuilder
 
 import profagent
 import profagentd
+from profagent import errors
+from profagent.errors import ProfagentError, UsageError
+from profagent.files import write_atomically, write_folder_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -91,3 +99,233 @@ def test_an_older_python_is_told_so_in_one_sentence() -> None:
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert found.stderr == "profagent needs Python 3.11 or later; this Python has profagentd only\n"
     assert found.returncode == 1
+
+
+# The pages: what is generated is up to date, every link leads somewhere, and every hint names a page that exists
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+FOLDERS = {"tutorial", "howto", "reference", "internals"}
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_generated_pages_are_what_the_code_gives() -> None:
+    command = [sys.executable, str(ROOT / "tools/make_reference.py"), "--check"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def test_the_pages_stand_in_their_four_folders() -> None:
+    assert {page.relative_to(ROOT / "docs").parts[0] for page in ROOT.glob("docs/**/*.md")} == FOLDERS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
+        other = page.parent / target if target else page
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other), f"{target}#{anchor}"
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    folders = ("agent", "daemon", "tools", "systemd", "protos", "tests")
+    files = [
+        file for folder in folders for file in (ROOT / folder).rglob("*.*") if file.suffix in {".py", ".proto", ".in"}
+    ]
+    named = {name for file in files for name in re.findall(r"\bdocs/[\w./-]+\.md", file.read_text("utf-8"))}
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    pages = [page.relative_to(ROOT).as_posix() for page in ROOT.glob("docs/**/*.md")]
+    assert [page for page in pages if f"({page})" not in readme] == []
+
+
+# The errors' exit codes and texts are what scripts and people rely on
+
+
+def test_a_format_error_names_file_offset_and_what_was_expected() -> None:
+    error = errors.FormatError("data/a.done", 17, "a number", "'x'")
+    assert str(error) == "data/a.done: byte 17: expected a number, found 'x'"
+    assert (error.file, error.offset, error.expected, error.found) == ("data/a.done", 17, "a number", "'x'")
+    assert error.exit_code == 1
+    assert error.hint
+
+
+def test_a_format_error_of_a_file_that_is_not_utf8_can_be_printed() -> None:
+    error = errors.FormatError("data/\udcff", 0, "a number", "'x'")
+    assert str(error).encode("utf-8").startswith(b"data/\\udcff: byte 0")
+    assert error.file == "data/\udcff"
+
+
+def test_an_error_comes_whole_from_another_process() -> None:
+    for error in (errors.ResultError("a.csv", 7, "it is cut off"), errors.UsageError("it broke", hint="mend it")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
+
+
+# Files and folders that come whole or not at all
+
+
+def test_pieces_become_one_file(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", [b"one ", b"two"])
+    assert (tmp_path / "a").read_bytes() == b"one two"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_an_error_half_way_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"new" * 1_000_000
+        raise KeyboardInterrupt
+
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "a", pieces())
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a", b"old")]
+
+
+def test_a_missing_folder_is_told_with_the_file_s_name(tmp_path: Path) -> None:
+    with pytest.raises(ProfagentError, match=r"absent/a: No such file") as caught:
+        write_atomically(tmp_path / "absent" / "a", [b"x"])
+    assert "make it first" in caught.value.hint
+
+
+def test_a_target_that_is_a_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ProfagentError, match="cannot write"):
+        write_atomically(tmp_path / "a", [b"x"])
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with closing(sqlite3.connect(tmp_path / "there.db")) as database:
+        database.execute("CREATE TABLE kept (number INTEGER)")
+    before = (tmp_path / "there.db").read_bytes()
+    (tmp_path / "to the pipe").symlink_to("pipe")
+    for name in ("pipe", "to the pipe", "there.db"):
+        with pytest.raises(UsageError, match=name):
+            write_atomically(tmp_path / name, [b"new"])
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "there.db").read_bytes() == before
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"theirs")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    write_atomically(tmp_path / "link", [b"new"])
+    assert (tmp_path / "a").read_bytes() == b"theirs"
+    assert (tmp_path / "link").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("name", ["file/below", "n" * 300, "loop"])
+def test_a_name_that_cannot_be_written_is_told(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ProfagentError, match="cannot write"):
+        write_atomically(tmp_path / name, [b"x"])
+
+
+def test_a_folder_comes_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
+    write_folder_atomically(tmp_path / "a" / "b", {"one": b"1", "more/two": b"2"})
+    folder = tmp_path / "a" / "b"
+    assert ((folder / "one").read_bytes(), (folder / "more" / "two").read_bytes()) == (b"1", b"2")
+    modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "more", folder / "one")]
+    assert modes == [0o700, 0o700, 0o600]
+    assert [path.name for path in folder.parent.iterdir()] == ["b"]
+
+
+def test_a_folder_that_holds_something_stays(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "old").write_bytes(b"old")
+    with pytest.raises(ProfagentError, match="cannot write"):
+        write_folder_atomically(tmp_path / "a", {"new": b"new"})
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["a", "a/old"]
+
+
+# The scripts under tools/: which Python 3.9 is taken, and what happens where something is missing
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+class Machine:
+    """An environment in which only the programs that a test puts there can be found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.programs = folder / "bin"
+        self.pyenv = folder / "pyenv"
+        self.programs.mkdir()
+        for name in ("bash", "chmod", "dirname", "mkdir", "rm", "sh", "touch"):
+            (self.programs / name).symlink_to(str(shutil.which(name)))
+
+    def add_program(self, path: Path, script: str) -> Path:
+        """A program that is a shell script."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def add_python(self, path: Path, version: str) -> Path:
+        """A program that says that it is this version of Python, whatever it is asked."""
+        return self.add_program(path, f"echo {version}")
+
+    def add_apt(self) -> None:
+        """An apt-get that says what it is asked, and gives Python its venv module."""
+        self.add_program(self.programs / "apt-get", f'echo "apt-get $*"; touch {self.programs}/installed')
+
+    def run(self, tool: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run one of the tools to its end."""
+        return subprocess.run(
+            [str(TOOLS / tool), *map(str, arguments)],
+            env={"PATH": str(self.programs), "PYENV_ROOT": str(self.pyenv), **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine without any Python."""
+    return Machine(tmp_path)
+
+
+def test_a_named_python_of_another_version_is_an_error(machine: Machine, tmp_path: Path) -> None:
+    machine.add_python(machine.programs / "python3.9", "3.9")
+    named = machine.add_python(tmp_path / "mine", "3.11")
+    found = machine.run("find_python39", PYTHON39=str(named))
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "is not a Python 3.9" in found.stderr
+
+
+def test_without_a_39_the_last_line_says_what_did_not_run(machine: Machine) -> None:
+    run = machine.run("test_on_39")
+    assert run.returncode == 0
+    assert run.stdout.splitlines()[-1].startswith("NOT RUN: the daemon's tests on Python 3.9")
+
+
+def test_a_missing_program_is_installed_for_root_and_said(machine: Machine) -> None:
+    machine.add_program(machine.programs / "id", "echo 0")
+    machine.add_apt()
+    installed = machine.run("need", "openssl", "openssl-package")
+    assert installed.returncode == 0, installed.stderr
+    said, update, install = installed.stdout.splitlines()
+    assert said.startswith("installing openssl-package, which has openssl")
+    assert (update, install.split()[-1]) == ("apt-get update", "openssl-package")
+
+
+@pytest.mark.parametrize(("has_it", "said"), [(True, "without the disk: "), (False, "")])
+def test_a_command_does_without_waiting_for_the_disk_where_it_can(machine: Machine, *, has_it: bool, said: str) -> None:
+    machine.add_program(machine.programs / "id", "echo 1000")
+    machine.add_program(machine.programs / "program", 'echo "$1"; exit 5')
+    if has_it:
+        machine.add_program(machine.programs / "eatmydata", 'printf "without the disk: "; "$@"')
+    ran = machine.run("unsynced", "program", "word")
+    assert (ran.returncode, ran.stdout) == (5, f"{said}word\n")
+    assert ("apt-get install eatmydata" in ran.stderr) is not has_it

@@ -382,20 +382,21 @@ SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS mod
        i.online_batch_num, i.complete, i.inference, i.figures, i.why
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
 
--- Records of aicore: a layer on the NPU, or several fused ones. The last ten figures need a counter map.
+-- Records of aicore: a layer on the NPU, or several fused ones. The last ten figures need a counter map; eight of them
+-- are shares of the layer's time.
 --   segment      word 0xFC of the record
 --   sequence     number in the segment, word 0x00
 --   start_us     start of the segment + durations of the records before
 --   duration_us  ticks x 100 / MHz of `info.json`
 --   ticks        word 0x04
---   mac_busy     share of the layer's time, 0 to 1: cube instructions ran
---   mac_ppen     share: they worked effectively
---   vec_busy     share: vector instructions ran
---   vec_ppen     share: they worked effectively
---   dstr         share: storing data to DDR
---   dtrans       share: moving and transforming data inside
---   dld          share: loading images and feature maps
---   wld          share: loading weights
+--   mac_busy     0 to 1: cube instructions ran
+--   mac_ppen     they worked effectively
+--   vec_busy     vector instructions ran
+--   vec_ppen     they worked effectively
+--   dstr         storing data to DDR
+--   dtrans       moving and transforming data inside
+--   dld          loading images and feature maps
+--   wld          loading weights
 --   ddr_read_bytes, ddr_write_bytes
 CREATE VIEW op_records AS
 SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,

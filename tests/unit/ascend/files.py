@@ -56,10 +56,7 @@ SUMMARIES = {
         "Name,Stream ID,Time(%),Time(ns),Calls,Avg(ns),Min(ns),Max(ns),Process ID,Thread ID",
         "rtMalloc,1,100.0,9000,3,3000,1000,5000,11,12",
     ),
-    "acl": (
-        "Name,Type,Start Time(us),Duration(us),Process ID,Thread ID",
-        "aclrtMalloc,ACL_RTS,1.5,2.5,11,12",
-    ),
+    "acl": ("Name,Type,Start Time(us),Duration(us),Process ID,Thread ID", "aclrtMalloc,ACL_RTS,1.5,2.5,11,12"),
     "fusion_op": (
         (
             "Device_id,Model Name,Model ID,Fusion Op,Original Ops,Memory Input(KB),Memory Output(KB),Memory Weight(KB),"

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from profagent.calibrate.kit import Anonymous
+from profagent.calibrate.redecode_cli import redecode_job, redecode_session
+from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.cli.main import run
+from profagent.errors import UsageError
+from profagent.formats.model_info import parse_layer_info, parse_net_info
+from profagent.formats.names import parse_log_name
 from profagent.formats.records import AICORE_DTYPE, view_records
-from profagent.store.counter_maps import read_map, simulated_map
+from profagent.importing.importing import import_into, import_job
+from profagent.store import counters
+from profagent.store.counter_maps import BUILT_IN, CounterMaps, read_map, simulated_map
+from profagent.store.workspace import Workspace
+from profagentd.simulate import draw as encode
+from profagentd.simulate.network import AICORE, Layer, Network, Run, Segment
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
+from tests.encoders import bytes_item, net_items
+from tests.fakes.dumps import Dump, dump
 
 LAYERS = 90
 
@@ -128,3 +151,200 @@ def test_jobs_that_disagree_teach_nothing(job: Path, tmp_path: Path, capsys: pyt
     counters = json.loads(capsys.readouterr().out)["counters"]
     assert {each["verdict"] for each in counters} == {"not found"}
     assert all(each["advice"] for each in counters)
+
+
+# Counter columns of what is stored already, filled with another map from the bytes that were kept
+
+# The whole map's first three counters, of which one gives half of what it should: an earlier guess.
+GUESS = replace(simulated_map(), name="guess", counters=dict([*simulated_map().counters.items()][:3]))
+MAPS = CounterMaps(simulated_map())
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from profagent.store.counter_maps import CounterMaps, simulated_map
+from profagent.calibrate.redecode_cli import redecode_session
+from profagent.store.workspace import Workspace
+from profagent.store import counters
+
+counters.ROWS_PER_BATCH = 5
+pages = counters._pages
+def three_pages(*arguments):
+    number = 0
+    for page in pages(*arguments):
+        yield page
+        number += 1
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+counters._pages = three_pages
+asyncio.run(redecode_session(Workspace(Path(sys.argv[1])), 1, CounterMaps(simulated_map())))
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    options = SimulationOptions(model="yolov5s", layers=8, pictures=2, seed=5)
+    return write_job(tmp_path_factory.mktemp("board"), options, inferences=3, loads=2)
+
+
+@pytest.fixture(scope="module")
+def expected(recorded: Path) -> Dump:
+    """What an import with the map gives."""
+    return dump(asyncio.run(import_job(recorded, MAPS)).database)
+
+
+@pytest.fixture
+def workspace(recorded: Path, tmp_path: Path) -> Workspace:
+    """A workspace with the JOB, read with the guess."""
+    found = Workspace(tmp_path / "workspace")
+    asyncio.run(import_into(recorded, found, asyncio.Event(), maps=CounterMaps(GUESS)))
+    return found
+
+
+def test_a_session_becomes_what_an_import_with_the_map_gives(
+    workspace: Workspace, expected: Dump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counters, "ROWS_PER_BATCH", 5)
+    assert dump(workspace.database)["op_records"] != expected["op_records"]
+    done = asyncio.run(redecode_session(workspace, 1, MAPS))
+    assert (done["counter_map_before"], done["rows"]) == ("guess", len(expected["op_records"]))
+    assert dump(workspace.database)["op_records"] == expected["op_records"]
+    with closing(sqlite3.connect(workspace.database)) as connection:
+        used = connection.execute("SELECT counter_map, counter_map_digest FROM sessions").fetchall()
+    assert used == [("simulated", simulated_map().fingerprint)]
+
+
+def test_records_whose_bytes_are_gone_or_are_others_have_no_counters(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    logs = sorted(file for file in workspace.root.rglob("data/aicore.*") if file.suffix != ".done")
+    one, other, another = logs[:3]
+    rows = one.stat().st_size // 256 + 1 + another.stat().st_size // 256
+    one.unlink()
+    os.truncate(other, other.stat().st_size - 1)
+    another.write_bytes(b"\1" * another.stat().st_size)
+    file = tmp_path / "map.toml"
+    file.write_bytes((Path(__file__).parents[3] / "agent/profagent/formats/maps/simulated.toml").read_bytes())
+    assert run(["redecode", "1", "--workspace", str(workspace.root), "--counter-map", str(file)]) == 4
+    assert f"\n{rows} rows have none: " in capsys.readouterr().out
+    with closing(sqlite3.connect(workspace.database)) as connection:
+        assert connection.execute("SELECT count(*) FROM aicore WHERE vec_busy IS NULL").fetchone() == (rows,)
+
+
+def test_the_ledger_tells_what_cannot_be_by_the_new_map(workspace: Workspace) -> None:
+    known = simulated_map()
+    busy = replace(known.counters["mac_busy"], scale=100.0)
+    asyncio.run(
+        redecode_session(workspace, 1, CounterMaps(replace(known, counters={**known.counters, "mac_busy": busy})))
+    )
+    with closing(sqlite3.connect(workspace.database)) as connection:
+        said = connection.execute("SELECT detail FROM ledger WHERE reason = 'implausible-counter'").fetchall()
+    assert [detail for (detail,) in said if detail.startswith("mac_busy is above 1 in ")]
+
+
+def test_killed_in_the_midst_it_leaves_all_as_it_was(workspace: Workspace) -> None:
+    before = dump(workspace.database)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(workspace.root)], check=False, timeout=100)
+    assert killed.returncode == -signal.SIGKILL
+    assert dump(workspace.database) == before
+    with closing(sqlite3.connect(workspace.database)) as connection:
+        assert connection.execute("SELECT counter_map FROM session").fetchall() == [("guess",)]
+
+
+def test_without_a_map_that_fits_it_is_refused(workspace: Workspace) -> None:
+    with closing(sqlite3.connect(workspace.database)) as connection, connection:
+        connection.execute("UPDATE session SET simulated = 0")
+    with pytest.raises(UsageError, match="no counter map"):
+        asyncio.run(redecode_session(workspace, 1, BUILT_IN))
+
+
+def test_a_job_directory_s_own_database_is_filled(recorded: Path, expected: Dump) -> None:
+    asyncio.run(import_job(recorded, CounterMaps(GUESS)))
+    assert asyncio.run(redecode_job(recorded, MAPS))["counter_map_before"] == "guess"
+    assert dump(recorded / "sqlite" / "profagent.db") == expected
+    assert sorted(file.name for file in (recorded / "sqlite").iterdir()) == ["lock", "profagent.db"]
+
+
+# Names that are replaced: the same throughout, in as many bytes, and none that stays
+
+TITLES = "Layer Id,Ori Layer Name,Layer Name,Layer Type,Time(us),Mac Busy Ratio\n"
+
+
+def network(*names: str) -> Network:
+    return Network("secret", (Segment(AICORE, tuple(Run((Layer(name, "Conv"),), 1.0) for name in names)),) * 2)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "data/aicore.0.0.3.0.1.1.0",
+        "data/aicore.0.my_net.3.0.1.1.0.done",
+        "data/AAcpu.0.卷积.0.1.1.17",
+        "data/0.0.net.info",
+        "data/my.1.layer.info",
+    ],
+)
+def test_a_models_name_goes_and_the_numbers_of_its_files_stay(path: str) -> None:
+    name = parse_log_name(path)
+    aliased = parse_log_name(Anonymous().path(path))
+    assert name is not None
+    assert aliased is not None
+    assert aliased.model != name.model
+    assert (aliased.kind, aliased.is_done, aliased.inference and aliased.inference[2:]) == (
+        name.kind,
+        name.is_done,
+        name.inference and name.inference[2:],
+    )
+
+
+@pytest.mark.parametrize(("form", "with_nul"), [(encode.BYTES32, True), (encode.BYTES16, False)])
+def test_a_layer_table_stays_as_it_is_but_for_names(form: int, with_nul: bool) -> None:
+    data = encode.layer_info(network("secret/conv1", "b+secret", "层"), form=form, with_nul=with_nul)
+    replaced = Anonymous().content("data/m.0.layer.info", data)
+    assert len(replaced) == len(data)
+    assert b"secret" not in replaced
+    before, after = (parse_layer_info(each, "x").layers for each in (data, replaced))
+    assert [layer.type for layer in after] == [layer.type for layer in before]
+    assert [len(layer.name.encode()) for layer in after] == [len(layer.name.encode()) for layer in before]
+    assert after[:3] != after[3:]
+    assert [layer.name for layer in after[:3]] == [layer.name for layer in after[3:]]
+
+
+@given(st.sampled_from(["layer", "net"]), st.binary(max_size=99), st.integers(0, 200))
+def test_no_name_stays_in_a_torn_file(kind: str, said: bytes, at: int) -> None:
+    data = bytearray(encode.layer_info(network("secret/conv", "relu")))
+    data[at : at + len(said)] = said
+    replaced = Anonymous().content(f"data/m.0.{kind}.info", bytes(data))
+    assert len(replaced) == len(data)
+    assert b"secret" not in replaced
+
+
+@pytest.mark.parametrize("start", ["items", "length", "container", "elsewhere"])
+def test_nets_begin_where_they_did(start: str) -> None:
+    data = encode.net_info(network("conv"), start)
+    names = Anonymous()
+    replaced = names.content("data/m.0.net.info", data)
+    assert len(replaced) == len(data)
+    assert parse_net_info(replaced, "x") == parse_net_info(data, "x")
+    secret = names.content("data/m.0.net.info", net_items(0, prof_layers=1) + bytes_item(0x045, b"/home/me"))
+    assert b"/home" not in secret
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gb18030"])
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_a_vendor_table_has_the_same_aliases_and_its_numbers(encoding: str, delimiter: str) -> None:
+    names = Anonymous()
+    names.content("data/m.0.layer.info", encode.layer_info(network("卷积1", "relu")))
+    rows = (
+        TITLES,
+        "0,N/A,卷积1+relu\t,Conv+Relu,10.000,0.5000\n" if delimiter == "," else "0,N/A,卷积1+relu,Conv,10.0,0.5\n",
+        "1,relu,a|relu,Conv,2.000,50%\n-,-,total,-,12.0,0.5\n",
+    )
+    data = "".join(rows).replace(",", delimiter)
+    replaced = names.table(data.encode(encoding), "x.csv")
+    before, after = parse_vendor_table(data.encode(encoding), "x"), parse_vendor_table(replaced, "x")
+    assert after.time_us.values.tolist() == before.time_us.values.tolist()
+    shown = replaced.decode()
+    assert "卷积" not in shown
+    assert shown.splitlines()[0] == TITLES.strip()
+    assert "relu" not in shown
+    assert after.names[0] == "Laaaaaa+Laaa"

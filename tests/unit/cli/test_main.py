@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from profagent.cli.main import GLOSSARY, GROUPS, VERBS, LazyGroup, group, run
+from profagent.cli.provenance import summary_lines
 from profagent.errors import (
     IncompleteError,
     ProfagentError,
@@ -181,3 +183,107 @@ def test_a_peak_memory_rate_that_is_none_is_a_usage_error(
     monkeypatch.setenv("PROFAGENT_PEAK_MEMORY_RATE", told)
     assert run(["stats", "1"]) == 2
     assert "$PROFAGENT_PEAK_MEMORY_RATE" in capsys.readouterr().err
+
+
+# `profagent aclconfig` on files of this host
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "acl.json"
+
+
+def test_a_file_is_made_asked_and_checked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["aclconfig", "set", "--interval", "1", "--output", "/opt/app/profiling", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: written\n"
+    assert run(["aclconfig", "get", str(file)]) == 0
+    assert "interval     1\n" in capsys.readouterr().out
+    assert run(["aclconfig", "check", str(file)]) == 0
+    assert "every inference is recorded" in capsys.readouterr().out
+    assert run(["aclconfig", "set", "--interval", "1", "--json", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out)["changed"] is False
+
+
+def test_what_the_runtime_would_not_record_is_exit_code_1(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text('{"dump": {"dump_path": "/d"}}')
+    assert run(["aclconfig", "set", "--output", "/o", str(file)]) == 1
+    assert "dump stands beside profiler" in capsys.readouterr().err
+    assert run(["aclconfig", "check", str(file)]) == 1
+    file.unlink()
+    assert run(["aclconfig", "set", "--switch", "off", "--output", "/o", str(file)]) == 0
+    assert run(["aclconfig", "check", "--json", str(file)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["get"], 2, "aclconfig set --output DIR"),
+        (["check"], 2, "is not there"),
+        (["set"], 2, "names no output"),
+        (["set", "--output", "/o", "--interval", "10000"], 2, "10000"),
+    ],
+)
+def test_what_cannot_be_right_is_told(
+    arguments: list[str], code: int, told: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["aclconfig", *arguments, str(file)]) == code
+    assert told in capsys.readouterr().err
+    assert not file.exists()
+
+
+def test_a_file_that_is_no_json_stays_as_it_is(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("{")
+    assert run(["aclconfig", "set", "--output", "/o", str(file)]) == 1
+    assert "aclconfig check" in capsys.readouterr().err
+    assert file.read_text() == "{"
+    assert run(["aclconfig", "get", str(file)]) == 1
+
+
+# Summaries of a capture in lines, and the options of `record` as values
+
+SUMMARY: dict[str, Any] = {
+    "session": 4,
+    "board": "board-1",
+    "simulated": False,
+    "jobs": ["JOBA", "JOBB"],
+    "bytes": 1234,
+    "records": {"aicore": 5, "aicpu": 0, "acl_api": 2},
+    "events": {"ops": 1200, "ranges": 0, "samples": 7},
+    "sampling": {
+        "sampled": 96,
+        "due": 100,
+        "late": 0,
+        "never_came": 4,
+        "interval": 10,
+        "interval_from": "acl.json",
+        "keeping": "every 3",
+        "kept": 32,
+        "passed_over": 64,
+    },
+    "ledger": {"loss": {}, "note": {"sequence-gap": 3}},
+    "earlier": [],
+    "kept_losses": [],
+    "implausible": [],
+    "not_final": [],
+    "complete": True,
+    "database": "/w/profagent.db",
+    "mirror": "/w/mirror/board-1",
+}
+
+
+def test_a_summary_in_lines() -> None:
+    assert summary_lines(SUMMARY) == [
+        "session 4 of board-1: complete",
+        "  JOBs:     JOBA JOBB",
+        "  records:  5 aicore, 0 aicpu, 2 acl_api; 1234 bytes",
+        "  sources:  1,200 ops, 7 samples",
+        "  sampling: captured 96 of 100 due (interval 10, from acl.json); kept 32 of 96 inferences (every 3)",
+        "  ledger:   note: sequence-gap (3)",
+        "  database: /w/profagent.db",
+        "  mirror:   /w/mirror/board-1",
+    ]
+
+
+def test_what_an_earlier_session_fetched_is_told_as_its_own() -> None:
+    summary = {**SUMMARY, "earlier": [{"job": "JOBA", "session": 1, "inferences": 1060}]}
+    assert "  JOBA: nothing new: 1,060 inferences are there from session 1" in summary_lines(summary)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,10 @@ from pathlib import Path
 import click
 import pytest
 
+from profagent.cli.main import run
 from profagent.cli.running import run_to_the_end, run_until_stopped
+from profagent.nightly.cli import NAMES, units
+from profagent.nightly.night import EXAMPLE, read_settings
 from tests.board.terminal import at_terminal
 
 
@@ -106,3 +110,98 @@ def test_what_takes_no_wish_to_stop_is_cancelled_and_tidies_up() -> None:
     with pytest.raises(click.Abort):
         run_to_the_end(work)
     assert tidied == ["up"]
+
+
+# `profagent nightly init`: the settings, and the units of the timer
+
+STAND_IN = '#!/bin/sh\necho "$*" >> "$CALLS"\nexit "${REFUSES:-0}"\n'
+
+
+@pytest.fixture
+def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands where systemd's own would be: it notes how it was called."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "systemctl").write_text(STAND_IN, "utf-8")
+    (tmp_path / "bin" / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "calls"
+
+
+def test_the_settings_are_written_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "nightly.toml"
+    assert run(["nightly", "init", "--config", str(file), "--timer", "none"]) == 0
+    assert file.read_text("utf-8") == EXAMPLE
+    file.write_text(EXAMPLE.replace("lab1", "mine"), "utf-8")
+    assert run(["nightly", "init", "--config", str(file)]) == 0
+    assert "mine" in file.read_text("utf-8")
+    assert "left as it is" in capsys.readouterr().out
+
+
+def test_a_timer_of_the_user(tmp_path: Path, systemctl: Path) -> None:
+    file = tmp_path / "nightly.toml"
+    assert run(["nightly", "init", "--config", str(file), "--timer", "user", "--at", "*-*-* 03:30"]) == 0
+    folder = tmp_path / "config" / "systemd" / "user"
+    assert "OnCalendar=*-*-* 03:30" in (folder / NAMES[1]).read_text("utf-8")
+    assert f'nightly run --config "{file}"' in (folder / NAMES[0]).read_text("utf-8")
+    assert systemctl.read_text("utf-8").splitlines() == ["--user daemon-reload", f"--user enable --now {NAMES[1]}"]
+    assert read_settings(file.read_text("utf-8"), "").schedule == "*-*-* 03:30"
+    file.write_text(file.read_text("utf-8").replace("03:30", "04:40"), "utf-8")
+    assert run(["nightly", "init", "--config", str(file), "--timer", "user"]) == 0
+    assert "OnCalendar=*-*-* 04:40" in (folder / NAMES[1]).read_text("utf-8")
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    """Read by systemd's own parser; the program that they name is there."""
+    settings = tmp_path / 'a folder with 100% $odd "names"' / "nightly.toml"
+    for name, text in units(settings, "*-*-* 02:00").items():
+        (tmp_path / name).write_text(text, "utf-8")
+    program = tmp_path / "profagent"
+    program.write_text("#!/bin/sh\n", "utf-8")
+    program.chmod(0o755)
+    service = tmp_path / NAMES[0]
+    lines = service.read_text("utf-8").splitlines()
+    named = next(line for line in lines if line.startswith("ExecStart="))
+    service.write_text(service.read_text("utf-8").replace(named.split(" nightly")[0], f"ExecStart={program}"), "utf-8")
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", *(str(tmp_path / name) for name in NAMES)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert str(tmp_path) not in checked.stderr, checked.stderr
+    assert not [line for line in checked.stderr.splitlines() if "profagent" in line]
+    calendar = subprocess.run(["systemd-analyze", "calendar", "*-*-* 02:00"], capture_output=True, check=False)
+    assert calendar.returncode == 0
+
+
+def test_a_timer_that_is_refused_says_what_to_do(
+    tmp_path: Path, systemctl: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REFUSES", "1")
+    assert run(["nightly", "init", "--config", str(tmp_path / "n.toml"), "--timer", "user"]) == 1
+    assert "enable-linger" in capsys.readouterr().err
+    assert systemctl.read_text("utf-8") == "--user daemon-reload\n"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        'time_limit = "soon"',
+        'fail_if = ["total"]',
+        '[retention]\nolder_than = "long"',
+        '[retention]\nmax_size = "big"',
+        '[retention]\nwhere = ["place=lab"]',
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_anything_is_run(
+    tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nightly.toml"
+    board = '[[boards]]\nname = "lab1"\nrecord = { for = "1s" }\n'
+    file.write_text(f"{key}\n{board}" if not key.startswith("[") else f"{board}{key}\n", "utf-8")
+    assert run(["nightly", "run", "--config", str(file)]) == 2
+    assert not (tmp_path / "ws").exists()
+    assert run(["nightly", "run", "--config", str(tmp_path / "none.toml")]) == 2
+    assert "nightly init" in capsys.readouterr().err

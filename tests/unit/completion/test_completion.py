@@ -149,10 +149,7 @@ def installed(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 # What is typed with a TAB in it, and what the command is given then.
-TYPED = {
-    "profagent sta\t1": "ran: stats 1",
-    "profagent diff baseline:\t1": "ran: diff baseline:release-1.2 1",
-}
+TYPED = {"profagent sta\t1": "ran: stats 1", "profagent diff baseline:\t1": "ran: diff baseline:release-1.2 1"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
+from profagent.doctor import host
+from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.board import npu_checks, roots_checks
-from profagent.doctor.finding import Finding, Mark
+from profagent.doctor.finding import Finding, Mark, Section
+from profagent.doctor.host import Known, clock, identities, workspace_checks
+from profagent.importing.importing import import_into
 from profagent.link.translate import (
     Examination,
     InotifyFacts,
@@ -18,6 +29,12 @@ from profagent.link.translate import (
     RootFacts,
     UmapNode,
 )
+from profagent.store.store import Store
+from profagent.store.workspace import Workspace
+from tests.daemon.privileges import public_directory, without_privileges
+from tests.fakes.dumps import dump, write_files
+from tests.fakes.job_copy import JOB
+from tests.fakes.small_job import SMALL_JOB
 from tests.unit.doctor.facts import BOARD, PROCESS, ROOT, ROOT_PATH, UMAP
 
 SILENT = Examination(unknown=tuple((source, "it did not answer") for source in ("npu", "processes", "umap")))
@@ -143,3 +160,213 @@ def test_limits_of_inotify(limits: InotifyFacts | None, mark: Mark) -> None:
     finding = found("inotify", replace(BOARD, inotify=limits))
     assert finding.mark is mark
     assert ("sysctl -w" in finding.remedy) == (mark is BAD)
+
+
+# Checks of this host and of the way to a board
+
+MAIN = "from profagent.cli.main import main; main()"
+NOW_US = 1_800_000_000_000_000
+
+
+def make_database(file: Path) -> None:
+    async def make() -> None:
+        async with Store(file):
+            pass
+
+    asyncio.run(make())
+
+
+@pytest.mark.parametrize(
+    ("boards", "told"),
+    [
+        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-2")], [(Mark.GOOD, "own: 2")]),
+        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-1")], [(Mark.BAD, "a and b have one identity: u-1")]),
+        ([("a", "1:1", "u-1"), ("1:1", "1:1", "", "u-1")], [(Mark.GOOD, "own: 1")]),
+        ([("a", "1:1", "u-1", "u-2")], [(Mark.BAD, "u-2 answers at 1:1"), (Mark.GOOD, "own: 1")]),
+        ([("a", "1:1"), ("b", "2:1", "u-2")], [(Mark.UNKNOWN, "a: neither"), (Mark.GOOD, "own: 1")]),
+    ],
+)
+def test_identities(boards: list[tuple[str, ...]], told: list[tuple[Mark, str]]) -> None:
+    found = list(identities([Known(*each) for each in boards]))
+    assert [each.mark for each in found] == [mark for mark, _ in told]
+    assert all(text in each.evidence for each, (_, text) in zip(found, told, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("offset_us", "uncertainty_us", "board_us", "mark"),
+    [
+        (0, 500, NOW_US, Mark.GOOD),
+        (1_200_000, 500, NOW_US, Mark.BAD),
+        (1_200_000, 400_000, NOW_US, Mark.UNKNOWN),
+        # An image's own date; a link as slow as this could tell nothing more.
+        (-NOW_US, NOW_US, 1_600_000_000_000_000, Mark.BAD),
+        (None, 0, NOW_US, Mark.UNKNOWN),
+    ],
+)
+def test_the_boards_clock(offset_us: int | None, uncertainty_us: int, board_us: int, mark: Mark) -> None:
+    finding = clock(offset_us, uncertainty_us, board_us)
+    assert finding.mark is mark
+    assert ("date -u -s" in finding.remedy) == (mark is Mark.BAD)
+
+
+def marks(workspace: Workspace) -> dict[str, Mark]:
+    return {finding.check: finding.mark for finding in workspace_checks(workspace)}
+
+
+def test_a_workspace_with_a_database_and_one_that_is_yet_to_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert marks(Workspace(tmp_path / "a" / "b")) == dict.fromkeys(("workspace", "host-space"), Mark.GOOD)
+    assert list(tmp_path.iterdir()) == []
+    make_database(Workspace(tmp_path).database)
+    assert marks(Workspace(tmp_path)) == dict.fromkeys(("workspace", "database", "host-space"), Mark.GOOD)
+    monkeypatch.setattr(host, "LEAST_FREE_BYTES", 1 << 60)
+    assert marks(Workspace(tmp_path))["host-space"] is Mark.BAD
+
+
+@pytest.mark.parametrize("first_page", [0, 5])
+def test_a_damaged_database_is_made_anew_by_what_is_told(tmp_path: Path, first_page: int) -> None:
+    workspace = Workspace(tmp_path / "a workspace")
+    job = write_files(tmp_path / JOB, SMALL_JOB)
+    asyncio.run(import_into(job, workspace, asyncio.Event(), board="euler-1"))
+    before = dump(workspace.database)["op_records"]
+    with workspace.database.open("r+b") as file:
+        for page in range(first_page, workspace.database.stat().st_size // 4096, 3):
+            file.seek(page * 4096)
+            file.write(b"\xa5" * 4096)
+    (found,) = (each for each in workspace_checks(workspace) if each.check == "database")
+    assert f"{workspace.database} is damaged: " in found.evidence
+    told = found.remedy.replace("profagent import", f'"{sys.executable}" -c "{MAIN}" import')
+    subprocess.run(["sh", "-c", told], check=False, capture_output=True, timeout=60)
+    assert dump(tmp_path / "a workspace.new" / "profagent.db")["op_records"] == before
+
+
+def test_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert marks(Workspace(tmp_path / "file" / "ws")) == {"workspace": Mark.BAD}
+    with public_directory() as directory, without_privileges():
+        (found,) = workspace_checks(Workspace(directory / "ws"))
+        assert f"{directory}: Permission denied" in found.evidence
+
+
+# Checks of acl.json, each against what the runtime library did with such a file, and the text that mends it
+
+RIGHT = {
+    "switch": "on",
+    "output": "/opt/app/profiling",
+    "interval": "1",
+    "acl_api": "on",
+    "aicpu": "on",
+    "aacpu": "on",
+    "aic_metrics": "ArithmeticUtilization",
+    "aac_metrics": "ArithmeticUtilization",
+}
+
+
+def text(profiler: object = None, /, **others: object) -> bytes:
+    return json.dumps({"profiler": RIGHT if profiler is None else profiler, **others}).encode()
+
+
+def without(*keys: str, **others: object) -> bytes:
+    return text({key: value for key, value in RIGHT.items() if key not in keys} | others)
+
+
+def looked_at(data: bytes, **told: Any) -> Section:
+    return acl_json_section("acl.json", data, **{"output": "directory", **told})
+
+
+def bad(section: Section) -> list[str]:
+    return [finding.check for finding in section.findings if finding.mark is Mark.BAD]
+
+
+def unknown(section: Section) -> list[str]:
+    return [finding.check for finding in section.findings if finding.mark is Mark.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        text(),
+        text().replace(b'"}', b'",}'),
+        without(interval=" 7"),
+        without("acl_api", "aicpu", "aacpu"),
+        without("aac_metrics", "aacpu"),
+        text(dump={"dump_list": [], "dump_switch": "off"}),
+    ],
+)
+def test_files_with_which_the_runtime_records(data: bytes) -> None:
+    section = looked_at(data)
+    assert {finding.mark for finding in section.findings} == {Mark.GOOD}
+
+
+@pytest.mark.parametrize(
+    ("data", "check", "evidence"),
+    [
+        (b"[]", "acl-json", "no object"),
+        (without(interval=5), "acl-json", "profiler.interval = 5"),
+        (text(graph={"fast": [True]}), "acl-json", "graph.fast[] = True"),
+        (without("switch"), "acl-switch", "there is no switch"),
+        (without(switch="off"), "acl-switch", "148047"),
+        (without(switch="ON"), "acl-switch", "'ON'"),
+        (without("aic_metrics", "aicpu", "acl_api"), "acl-items", "'aac_metrics' alone"),
+        (without("aicpu"), "acl-items", "'aacpu' alone"),
+        (without(aic_metrics="arithmeticutilization"), "acl-items", "exactly 'ArithmeticUtilization'"),
+        (without(aic_metrics="PipeUtilization"), "acl-items", "'PipeUtilization'"),
+        (without(acl_api="On"), "acl-items", "'On'"),
+        (text({"switch": "on", "output": "/opt/a"}), "acl-items", "no item"),
+        (without(interval=0), "acl-interval", "0, and must be a string"),
+        (without(interval="10000"), "acl-interval", "'10000'"),
+        (without(interval="-1"), "acl-interval", "'-1'"),
+        (without("output"), "acl-output", "crashes"),
+        (text(dump={"dump_list": [{"model_name": "m"}], "dump_path": "/opt/dump"}), "acl-dump", "both"),
+        (without("switch", Switch="on"), "acl-keys", "'Switch' (meant: 'switch'?)"),
+        (without("aic_metrics", aicMetric="x"), "acl-keys", "'aicMetric' (meant: 'aic_metrics'?)"),
+        (json.dumps({"Profiler": RIGHT}).encode(), "acl-switch", "'Profiler'"),
+    ],
+)
+def test_files_with_which_it_does_not(data: bytes, check: str, evidence: str) -> None:
+    section = looked_at(data)
+    (found,) = (finding for finding in section.findings if finding.check == check)
+    assert found.mark is Mark.BAD
+    assert evidence in found.evidence
+    assert found.remedy
+
+
+@pytest.mark.parametrize(
+    ("data", "check"),
+    [
+        (without(interval="0"), "acl-interval"),
+        (without("interval"), "acl-interval"),
+        (without("aic_metrics", "aac_metrics"), "acl-items"),
+        (b"{}", "acl-switch"),
+        (text("on"), "acl-switch"),
+    ],
+)
+def test_what_is_right_only_if_it_is_wanted_is_not_known(data: bytes, check: str) -> None:
+    section = looked_at(data)
+    assert bad(section) == []
+    assert unknown(section) == [check]
+
+
+def test_an_output_that_the_daemon_does_not_look_into() -> None:
+    for roots, is_found in ((["/opt/app"], True), (["/opt/app/profiling/"], True), (["/opt/ap"], False), (["/"], True)):
+        section = looked_at(text(), roots=roots)
+        assert ("acl-output" not in bad(section)) == is_found
+        assert is_found or "--root /opt/app/profiling" in section.findings[-1].remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"profiler": {}} // ours', "line 1 column 18"),
+        ('{\n"profiler": {"switch": "on",\n "output": /opt/x}}', "line 3 column 12"),
+        ('\ufeff{"profiler": {}}', "BOM"),
+        ("[" * 5000, "recursion"),
+        ("", "line 1 column 1"),
+    ],
+)
+def test_what_is_no_json_is_named_with_its_line_and_column(text: str, where: str) -> None:
+    section = looked_at(text.encode())
+    (found,) = section.findings
+    assert (found.check, found.mark) == ("acl-json", Mark.BAD)
+    assert where in found.evidence

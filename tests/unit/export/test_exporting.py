@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from profagent.errors import UsageError
+from profagent.export.cli import show, shown_as_document, shown_as_text
 from profagent.export.export import export_summary, export_timeline
+from profagent.export.trace import TaskEvents, trace_pieces
+from profagent.store.queries import LayerRow
 from profagent.store.selection import Choice
+from tests.unit.export.rows import inference_row, task_row
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from profagent.store.selection import TaskRow
+
 
 OTHER_JOB = JOB[::-1].replace("BOJ", "JOB")
 LAYERS = ("conv1+relu1", "pool2", "nms3")
@@ -113,3 +124,116 @@ async def test_an_unknown_session_or_job_is_refused_before_anything_is_made(data
     with pytest.raises(UsageError):
         await export_timeline(database, tmp_path / "out", job=OTHER_JOB)
     assert not (tmp_path / "out").exists()
+
+
+# The tables of `show`, and what is said beside them
+
+
+def _filled(builder: DatabaseBuilder, **session: Any) -> Path:
+    number = builder.session(**session)
+    job = builder.job(number)
+    model = builder.model(job, "检测", layers=("conv", "pool"))
+    for pic in range(3):
+        inference = builder.inference(number, model, pic, start_us=START_US + 100 * pic)
+        builder.aicore(inference, builder.new_part(number, model, "aicore"), [70 + pic, 140])
+    log = builder.log(job, model, "acl_api", "data/acl_api.0.检测.0")
+    builder.calls(builder.part(number, log), [(2, 0, 50)])
+    builder.ledger(number, "loss", "torn record", 1, job)
+    builder.ledger(number, "note", "filter gap", 2, job)
+    return builder.close()
+
+
+async def test_it_says_how_many_inferences_are_not_shown(builder: DatabaseBuilder) -> None:
+    file = _filled(builder)
+    assert any("1 of 3 inferences shown" in line for line in shown_as_text((await show(file))[0]))
+    everything = (await show(file, choice=Choice()))[0]
+    assert not any("inferences shown" in line for line in shown_as_text(everything))
+    assert [table.kind for table in everything.tables].count("AA core metric") == 3
+
+
+async def test_losses_and_notes_follow_the_tables(builder: DatabaseBuilder) -> None:
+    text = "\n".join(shown_as_text((await show(_filled(builder)))[0]))
+    assert "loss: torn record x 1\nnote: filter gap x 2\n" in text
+    assert "loss: none" not in text
+
+
+async def test_the_document_is_json_with_rows_by_column(builder: DatabaseBuilder) -> None:
+    document = json.loads(json.dumps(shown_as_document((await show(_filled(builder)))[0])))
+    assert document["ledger"]["loss"] == {"torn record": 1}
+    tables = {table["table"]: table for table in document["tables"]}
+    assert tables["AA core metric"]["model"] == "检测"
+    assert [row["Layer Name"] for row in tables["AA core metric"]["rows"]] == ["conv", "pool", "total"]
+    assert tables["Frequency"]["rows"] == [{"Device Id": 0, "Frequency(MHz)": 700}]
+
+
+async def test_a_model_s_name_cannot_move_the_cursor(builder: DatabaseBuilder) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session), "a\x1b[2J\n")
+    builder.aicore(builder.inference(session, model), builder.new_part(session, model, "aicore"), [7])
+    lines = list(shown_as_text((await show(builder.close()))[0]))
+    assert not any("\x1b" in line or "\n" in line for line in lines)
+
+
+# Records and calls as events of a timeline
+
+LAYER_ROWS = {0: LayerRow(4, "conv1+relu1", "Convolution+ReLU")}
+
+
+def _trace(events: Any, **metadata: Any) -> Any:
+    async def batches() -> AsyncIterator[list[Any]]:
+        for event in events:
+            yield [event]
+
+    async def pieces() -> list[bytes]:
+        return [piece async for piece in trace_pieces(batches(), lambda: metadata)]
+
+    text = b"".join(asyncio.run(pieces()))
+    return json.loads(text) if text else {"traceEvents": []}
+
+
+def _tasks(
+    tasks: list[TaskRow], *, frequency_mhz: int | None = 100, origin_us: int = 1000
+) -> tuple[TaskEvents, list[Any], list[Any]]:
+    events = TaskEvents(0, origin_us, frequency_mhz, LAYER_ROWS, "NPU 0")
+    found = _trace(events.of_inference(inference_row(), tasks))["traceEvents"]
+    return events, [event for event in found if event["ph"] == "X"], [e for e in found if e["name"] == "thread_name"]
+
+
+def test_units_and_streams_have_tracks_of_their_own() -> None:
+    events = TaskEvents(2, 0, 100, LAYER_ROWS, "NPU 2")
+    rows = [task_row(10), task_row(0, is_aicpu=True, base_us=1010, end_us=1030)]
+    found = []
+    for stream in (3, 4, None):
+        shifted = [row._replace(base_us=1000 + 100 * (stream or 0)) for row in rows[:1]]
+        found += _trace(events.of_inference(inference_row(stream_id=stream), shifted))["traceEvents"]
+    found += _trace(events.of_inference(inference_row(), rows[1:]))["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in found if event["name"] == "thread_name"}
+    assert list(names.values()) == ["stream 3 AA CORE", "stream 4 AA CORE", "stream 0 AA CORE", "stream 3 AA CPU"]
+    assert {event["pid"] for event in found} == {3}
+    assert found[-1]["args"]["Task Type"] == "AA CPU"
+    assert (found[-1]["ts"], found[-1]["dur"]) == (1010.0, 20.0)
+
+
+def test_an_event_that_begins_before_its_forerunner_ends_is_drawn_beside_it() -> None:
+    _, events, names = _tasks([task_row(100), task_row(100, base_us=1050), task_row(100, base_us=1100)])
+    assert [event["tid"] for event in events] == [1, 2, 1]
+    assert names[1]["args"]["name"] == "stream 3 AA CORE (2)"
+
+
+def test_an_overlap_of_less_than_a_microsecond_is_rounding_and_moves_the_start() -> None:
+    _, events, names = _tasks([task_row(100), task_row(100, base_us=1099.25)])
+    assert [(event["ts"], event["dur"]) for event in events] == [(0.0, 100.0), (100.0, 100.0)]
+    assert len(names) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "frequency_mhz"),
+    [
+        (task_row(10, base_us=None), 100),
+        (task_row(10), None),
+        (task_row(0, is_aicpu=True, base_us=1050, end_us=1040), 100),
+    ],
+)
+def test_what_has_no_place_in_time_is_left_out_and_counted(row: Any, frequency_mhz: Any) -> None:
+    events, found, _ = _tasks([row], frequency_mhz=frequency_mhz)
+    assert (events.unplaced, found) == (1, [])

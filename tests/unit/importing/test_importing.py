@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from profagent.cli.main import run
 from profagent.errors import StoreError
 from profagent.importing import job_folder
-from profagent.importing.importing import import_job
+from profagent.importing.importing import import_alone, import_job
+from profagent.importing.job_folder import alone_in_job, imported_database, write_log
+from profagent.ingest.local import LocalJob
+from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
+from tests.fakes.dumps import write_files
+from tests.fakes.job_copy import JOB
+from tests.fakes.small_job import CALLS, ON_CPU, PLAIN, SMALL_JOB
+
+if TYPE_CHECKING:
+    from profagent.ingest.changes import Change
 
 
 def _rows(database: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -44,3 +55,223 @@ def test_an_import_that_fails_leaves_the_database_as_it_was(job: Path, monkeypat
     with pytest.raises(StoreError, match="is full"):
         asyncio.run(import_job(job))
     assert database.read_bytes() == before
+
+
+# Our own files in a JOB directory: the database, made anew when it is older than the JOB, and the log
+
+
+def _open(job: Path, maps: CounterMaps = BUILT_IN) -> bool:
+    """Ask for the JOB's database; whether it was imported for that."""
+    told: list[str] = []
+    database = asyncio.run(imported_database(job, maps, tell=told.append))
+    assert database.is_file()
+    return told == [f"importing {job}"]
+
+
+def test_a_job_is_imported_once(job: Path) -> None:
+    assert _open(job)
+    assert not _open(job)
+
+
+@pytest.mark.parametrize("changed", ["info.json.0", "data/acl_api.0.yolo.0"])
+def test_a_newer_file_has_it_imported_again(job: Path, changed: str) -> None:
+    _open(job)
+    later = (job / "sqlite" / "profagent.db").stat().st_mtime + 5
+    os.utime(job / changed, (later, later))
+    assert _open(job)
+
+
+def test_another_counter_map_has_it_imported_again(job: Path) -> None:
+    _open(job)
+    assert _open(job, CounterMaps(simulated_map()))
+
+
+def test_a_counter_map_that_is_found_later_or_was_changed_has_it_imported_again(job: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "counter-maps"
+    folder.mkdir()
+    text = (Path(__file__).parents[3] / "agent/profagent/formats/maps/simulated.toml").read_text("utf-8")
+    text = text.replace("simulated = true", "simulated = false")
+    assert _open(job, CounterMaps(folder=folder))
+    for change in ("", "0.5"):
+        (folder / "a.toml").write_text(text.replace("scale = 1.0", f"scale = {change or 1.0}"), "utf-8")
+        assert _open(job, CounterMaps(folder=folder))
+        assert not _open(job, CounterMaps(folder=folder))
+    told: list[str] = []
+    assert not _open(job, CounterMaps(folder=folder, tell=told.append))
+    assert told == [], "nothing is decoded with it"
+    (folder / "a.toml").unlink()
+    assert not _open(job, CounterMaps(folder=folder))
+
+
+def test_a_database_of_another_version_is_made_anew(job: Path) -> None:
+    _open(job)
+    with closing(sqlite3.connect(job / "sqlite" / "profagent.db")) as connection:
+        connection.execute("PRAGMA user_version = 9")
+    assert _open(job)
+    (job / "sqlite" / "profagent.db").write_bytes(b"no database at all, but text that is long enough" * 9)
+    assert _open(job)
+
+
+async def test_who_waited_for_another_import_takes_what_it_made(job: Path) -> None:
+    told: asyncio.Queue[str] = asyncio.Queue()
+    async with alone_in_job(job, told.put_nowait):
+        waiting = asyncio.create_task(imported_database(job, tell=told.put_nowait))
+        assert await told.get() == f"another profagent imports {job}: waiting for it"
+        made = (await import_alone(job)).database.stat()
+    found = (await waiting).stat()
+    assert (found.st_ino, found.st_mtime_ns) == (made.st_ino, made.st_mtime_ns)
+    assert told.empty(), "it has imported nothing"
+
+
+def test_what_a_killed_import_left_is_not_taken_and_goes(job: Path) -> None:
+    _open(job)
+    database = job / "sqlite" / "profagent.db"
+    for name in ("profagent.new", "profagent.db.00ff.new"):
+        database.with_name(name).write_bytes(b"half")
+    database.unlink()
+    assert _open(job)
+    assert sorted(file.name for file in (job / "sqlite").iterdir()) == ["lock", "profagent.db"]
+
+
+def test_a_file_that_grows_while_it_is_imported_has_it_imported_again(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = LocalJob.end
+
+    def grown(self: LocalJob, unsettled: list[str], orphans: list[str]) -> list[Change]:
+        os.utime(job / "data/acl_api.0.yolo.0")
+        return end(self, unsettled, orphans)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalJob, "end", grown)
+        assert _open(job)
+    assert _open(job)
+    assert not _open(job)
+
+
+@pytest.mark.parametrize(
+    "link", ["sqlite", "sqlite/profagent.db", "sqlite/lock", "log", "log/profagent.log", "summary"]
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_no_link_in_a_job_is_followed(
+    job: Path, tmp_path: Path, link: str, is_there: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = tmp_path / "theirs"
+    target = theirs / "target"
+    theirs.mkdir()
+    if is_there and "/" in link:
+        target.write_bytes(b"mine")
+    elif is_there:
+        target.mkdir()
+        (target / "profagent.db").write_bytes(b"mine")
+    before = {path: path.is_file() and path.read_bytes() for path in theirs.rglob("*")}
+    (job / link).parent.mkdir(exist_ok=True)
+    (job / link).symlink_to(Path(*[".."] * (link.count("/") + 1)) / "theirs" / "target")
+    assert run(["export", "summary", "-dir", str(job)]) == 1
+    told = capsys.readouterr().err
+    assert f"{job / link} is a symbolic link" in told
+    assert "remove the link" in told
+    assert {path: path.is_file() and path.read_bytes() for path in theirs.rglob("*")} == before
+
+
+def test_a_link_in_the_place_of_a_result_is_replaced(job: Path, tmp_path: Path) -> None:
+    assert run(["export", "summary", "-dir", str(job)]) == 0
+    (tmp_path / "theirs").write_bytes(b"mine")
+    results = sorted((job / "summary").iterdir())
+    for result in results:
+        result.unlink()
+        result.symlink_to(tmp_path / "theirs")
+    assert run(["export", "summary", "-dir", str(job)]) == 0
+    assert (tmp_path / "theirs").read_bytes() == b"mine"
+    assert not any(result.is_symlink() for result in results)
+
+
+def test_the_log_grows_by_dated_lines(job: Path) -> None:
+    write_log(job, ["first"])
+    write_log(job, ["second", "third"])
+    lines = (job / "log" / "profagent.log").read_text("utf-8").splitlines()
+    assert [line.split()[-1] for line in lines] == ["first", "second", "third"]
+    assert all(line.startswith("20") and " profagent " in line for line in lines)
+
+
+# JOBs without layers, or without anything: each command says why, and what to do
+
+INFO = {"info.json.0": SMALL_JOB["info.json.0"]}
+TABLES = {**INFO, **{path: data for path, data in SMALL_JOB.items() if path.endswith(".info")}}
+EMPTY = {
+    "no file": ({}, "a JOB without data"),
+    "info.json alone": (INFO, "a JOB without data"),
+    "a model that is not built for profiling": ({**INFO, CALLS: b""}, "model 'm' (id 0) left an empty log of calls"),
+    "tables": (TABLES, "a model was loaded that profiles, and nothing was recorded"),
+    "tables and empty logs": ({**TABLES, PLAIN: b"", CALLS: b""}, "a model was loaded that profiles"),
+}
+PARTS = {
+    "calls": ({**TABLES, CALLS: SMALL_JOB[CALLS][:160]}, "calls were recorded, and no layers"),
+    "layers on the CPU": (
+        {**TABLES, ON_CPU: SMALL_JOB[ON_CPU], f"{ON_CPU}.done": SMALL_JOB[f"{ON_CPU}.done"]},
+        "layers on the CPU were recorded, and none on the NPU",
+    ),
+}
+
+
+def _made(tmp_path: Path, files: dict[str, bytes]) -> str:
+    (tmp_path / JOB / "data").mkdir(parents=True)
+    return str(write_files(tmp_path / JOB, files))
+
+
+@pytest.mark.parametrize("case", EMPTY)
+def test_of_an_empty_job_every_command_says_what_is_missing(
+    tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, why = EMPTY[case]
+    job, workspace = _made(tmp_path, files), ["--workspace", str(tmp_path / "ws")]
+    for words in (
+        ["import", "-dir", job],
+        ["export", "summary", "-dir", job],
+        ["export", "timeline", "-dir", job, "--json"],
+        ["show", "-dir", job],
+        ["stats", job],
+        ["stats", job, "--by", "api", "--json"],
+        ["import", "-dir", job, *workspace],
+        ["export", "summary", "--session", "1", *workspace],
+    ):
+        assert run(words) == 1, words
+        told = capsys.readouterr().err
+        assert f"{JOB}: {why}" in told, words
+        assert "--online_model_type=2" in told or "`profagent aclconfig check FILE`" in told
+    assert run(["doctor", job]) == 1
+    assert why in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_of_a_job_without_layers_it_is_told_why_and_what_it_has_is_exported(
+    tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, why = PARTS[case]
+    job = _made(tmp_path, files)
+    for words in (
+        ["import", "-dir", job],
+        ["import", "-dir", job, "--workspace", str(tmp_path / "ws")],
+        ["stats", job],
+    ):
+        assert run(words) == 0
+        told = capsys.readouterr().err
+        assert f"{JOB}: {why}" in told
+        assert '"aic_metrics": "ArithmeticUtilization"' in told
+    assert run(["export", "timeline", "-dir", job]) == 0
+    assert "recorded" not in capsys.readouterr().err
+    assert any(file.name != "metadata.json" for file in Path(job, "timeline").iterdir())
+
+
+def test_what_is_lost_of_an_empty_job_comes_first(tmp_path: Path) -> None:
+    files = {**TABLES, PLAIN: b"", f"{PLAIN}.done": SMALL_JOB[f"{PLAIN}.done"]}
+    assert run(["import", "-dir", _made(tmp_path, files)]) == 4
+
+
+def test_of_a_job_with_layers_nothing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = _made(tmp_path, {path: data for path, data in SMALL_JOB.items() if "acl_api" not in path})
+    run(["import", "-dir", job])
+    assert run(["stats", job, "--by", "api"]) == 0
+    told = capsys.readouterr()
+    assert "acl.json" not in told.err
+    assert '"acl_api" of acl.json must be exactly "on"' in told.out

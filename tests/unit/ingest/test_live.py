@@ -7,18 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogRemoved
+from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogAdvanced, LogRemoved
+from profagent.ingest.live import LiveSamples
 from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item
-from tests.unit.watch.arriving_job import (
-    INFO_JSON,
-    JOB,
-    START_US,
-    ArrivingJob,
-    aicore_done,
-    aicore_path,
-    records,
-)
+from tests.unit.store.rows import JOB as SAMPLED_JOB
+from tests.unit.store.rows import aicore, name_of
+from tests.unit.watch.arriving_job import INFO_JSON, JOB, START_US, ArrivingJob, aicore_done, aicore_path, records
 
 AICPU = "data/aicpu.0.m.3.0.1.1.0"
 CPU_SPAN = (START_US + 300, START_US + 340)
@@ -64,6 +59,16 @@ def send_aicore(job: ArrivingJob, path: str = aicore_path()) -> list[dict[str, A
     """The part of an inference on the NPU, of 100 µs, and its `.done`."""
     told = job.send(path, records(700))
     return told + job.send(path + ".done", aicore_done(256))
+
+
+def test_a_time_of_0_is_not_known_and_what_ran_on_the_cpu_alone_needs_no_clock(job: ArrivingJob) -> None:
+    job.send(aicore_path(), records(700))
+    done = done_text(file_len=256, start_time=0, end_time=0, cache_hit=1, cache_mis=1)
+    (event,) = job.send(aicore_path() + ".done", done)
+    assert (event["start_us"], event["end_us"], event["total_us"]) == (None, None, 100.0)
+    alone = ArrivingJob()
+    (event,) = send_cpu(alone) + alone.complete(AICPU) + alone.wait(60)
+    assert (event["total_us"], event["aicpu_us"], event["records"], event["slowest"]) == (40.0, 40.0, 0, [])
 
 
 @pytest.mark.parametrize("is_sent", [True, False])
@@ -228,3 +233,58 @@ def test_an_inference_whose_records_never_end_is_told_as_it_is(
     events = [event for at in range(0, len(data), 256) for event in job.send(aicore_path(), data[at : at + 256])]
     (event,) = [event for event in events if event["event"] == "inference"]
     assert (event["records"], event["figures"], event["why"]) == (11, *TOO_MANY)
+
+
+# What someone who watches hears of samples
+
+
+def path(count: int, end: str = "") -> str:
+    return f"data/aicore.0.m.3.0.1.1.{count}{end}"
+
+
+def seen(*counts: int, interval: int | None = 10, listed: bool = True) -> LiveSamples:
+    samples = LiveSamples()
+    samples.tell(SAMPLED_JOB, interval)
+    if listed:
+        samples.list(SAMPLED_JOB)
+    for count in counts:
+        samples.take(SAMPLED_JOB, LogAdvanced(path(count), 1, 0))
+        samples.take(SAMPLED_JOB, LogAdvanced(path(count, ".done"), 1, 0))
+    return samples
+
+
+def test_figures_grow_with_the_files_that_come_in_any_order() -> None:
+    samples = seen(0, 20, 43, 10)
+    assert samples.of_model(SAMPLED_JOB, name_of(path(0))) == {"sampled": 4, "due": 5}
+    assert samples.in_all() == {
+        "sampled": 4,
+        "due": 5,
+        "late": 1,
+        "never_came": 1,
+        "interval": 10,
+        "interval_from": "acl.json",
+    }
+
+
+def test_of_a_model_that_was_loaded_again_it_is_not_known_what_was_due() -> None:
+    samples = seen(0, 10, 20)
+    samples.take(SAMPLED_JOB, aicore(path(0), range(1, 3), loads=range(2)))
+    assert samples.of_model(SAMPLED_JOB, name_of(path(0))) == {"sampled": 3, "due": None}
+    assert samples.in_all()["due"] is None
+
+
+def test_only_the_newest_samples_are_remembered_and_older_ones_are_not_counted_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("profagent.ingest.live.REMEMBERED_SAMPLES", 100)
+    samples = seen(*range(0, 1500, 10), 0, 10)
+    assert samples.in_all()["sampled"] == samples.in_all()["due"] == 150
+
+
+def test_figures_of_models_that_are_compared_no_longer_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.ingest.live.REMEMBERED_MODELS", 2)
+    samples = seen()
+    for model in "abcd":
+        for count in (0, 20):
+            samples.take(SAMPLED_JOB, LogAdvanced(f"data/aicore.0.{model}.3.0.1.1.{count}", 1, 0))
+    assert (samples.in_all()["sampled"], samples.in_all()["due"]) == (8, 12)

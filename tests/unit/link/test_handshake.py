@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import grpc.aio
 import pytest
 
 from profagent.errors import RefusedError, UnreachableError, UsageError
-from profagent.keys.keys import Keys
+from profagent.keys.keys import Keys, Made
+from profagent.link import handshake as distrust
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, Credentials, KnownBoard
 from profagent.link.handshake import proven_certificate
@@ -33,8 +35,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     return workshop
 
 
-def folder(keys: Keys, board: str) -> Path:
-    return keys.folder / "boards" / board
+def folder(keys: Keys, serving: str) -> Path:
+    return keys.folder / "boards" / serving
 
 
 @asynccontextmanager
@@ -51,9 +53,9 @@ async def answering(behaviour: Behaviour, context: ssl.SSLContext | None = None)
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-def board_context(keys: Keys, board: str = "euler") -> ssl.SSLContext:
+def board_context(keys: Keys, serving: str = "euler") -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder(keys, board) / "board.pem", folder(keys, board) / "board.key")
+    context.load_cert_chain(folder(keys, serving) / "board.pem", folder(keys, serving) / "board.key")
     return context
 
 
@@ -103,7 +105,7 @@ async def test_an_answer_that_is_no_tls_and_one_that_is_damaged_are_told_apart(
 
 
 @asynccontextmanager
-async def board(keys: Keys, name: str) -> AsyncIterator[int]:
+async def serving(keys: Keys, name: str) -> AsyncIterator[int]:
     """A board with its certificate; gives its port."""
     files = ((folder(keys, name) / file).read_bytes() for file in ("board.key", "board.pem", "ca.pem"))
     key, certificate, ca = files
@@ -154,8 +156,8 @@ async def test_keys_that_are_being_replaced_are_no_end_of_a_capture(keys: Keys, 
 @pytest.mark.parametrize("second", ["euler", "gauss"])
 async def test_only_the_certificate_that_was_proven_is_spoken_to(keys: Keys, second: str) -> None:
     async with (
-        board(keys, "euler") as proven,
-        board(keys, second) as other,
+        serving(keys, "euler") as proven,
+        serving(keys, second) as other,
         answering(leading([proven, other])) as address,
         connected(address, Access(keys.folder)) as channel,
     ):
@@ -164,3 +166,35 @@ async def test_only_the_certificate_that_was_proven_is_spoken_to(keys: Keys, sec
         else:
             with pytest.raises(UnreachableError):
                 await channel.describe()
+
+
+# Explanations by certificates and times alone; what real daemons and hosts say stands in the integration tests
+
+NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+ADDRESS = "192.168.1.20:50151"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    workshop = Keys(tmp_path_factory.mktemp("keys") / "keys", NOW)
+    workshop.init("lab", days=30)
+    return workshop
+
+
+@pytest.fixture(scope="module")
+def board(lab: Keys) -> Made:
+    return lab.issue_board("euler", ("192.168.1.20",), 30)
+
+
+def test_each_is_a_refusal_with_its_remedy(lab: Keys, board: Made) -> None:
+    credentials = Credentials.read(lab.folder)
+    for error in (
+        distrust.board_distrusted(KnownBoard(ADDRESS, ADDRESS), board.certificate, credentials, NOW, "odd"),
+        distrust.board_revoked(ADDRESS, board.certificate, credentials),
+        distrust.host_distrusted(ADDRESS, credentials, NOW),
+        distrust.no_tls(ADDRESS),
+    ):
+        assert isinstance(error, RefusedError)
+        assert error.exit_code == 3
+        assert ADDRESS in str(error)
+        assert error.hint

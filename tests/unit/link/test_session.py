@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -37,14 +38,7 @@ from profagent.link.messages import (
     Unlinked,
     Welcome,
 )
-from profagent.link.session import (
-    LAGGING_BYTES,
-    LARGEST_BATCH_EVENTS,
-    LONGEST_DELAY_S,
-    ROOM_S,
-    LinkSession,
-    State,
-)
+from profagent.link.session import LAGGING_BYTES, LARGEST_BATCH_EVENTS, LONGEST_DELAY_S, ROOM_S, LinkSession, State
 from tests.unit.link.board import (
     BOARD,
     JOB,
@@ -304,30 +298,47 @@ def test_another_minor_version_is_welcome_and_another_major_one_is_refused_with_
         listed(protocol=(2, 3))
 
 
-def test_the_first_message_is_welcome() -> None:
-    with pytest.raises(ProtocolError, match="JobStatus came before Welcome"):
-        receive(in_state(State.NEGOTIATING), STATUS)
+def announced() -> LinkSession:
+    """A session that has not said yet what it holds of log 7."""
+    made = listed()
+    receive(made, Announced((log(),)))
+    return made
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("made", "message"),
     [
-        Welcome(BOARD, 0),
-        replace(STATUS, name=OTHER_JOB),
-        replace(STATUS, handle=5, name="../x"),
-        Announced((log(8, job=9),)),
-        Announced((log(0),)),
-        Announced((log(8), log(8))),
-        Announced((log(8), log(9))),
-        Batch((), (log(8), log(8))),
-        Announced((log(8, b"x" * 1025),)),
-        Announced(tuple(log(handle, b"%d" % handle) for handle in range(100, 101 + LARGEST_LOGS))),
-        batch(*(Loss(0, 1, "disk-full", "", 0, number) for number in range(1, LARGEST_KEPT_LOSSES + 2))),
+        (partial(in_state, State.NEGOTIATING), STATUS),
+        (listed, Welcome(BOARD, 0)),
+        (listed, replace(STATUS, name=OTHER_JOB)),
+        (listed, replace(STATUS, handle=5, name="../x")),
+        (listed, Announced((log(8, job=9),))),
+        (listed, Announced((log(0),))),
+        (listed, Announced((log(8), log(8)))),
+        (listed, Announced((log(8), log(9)))),
+        (listed, Batch((), (log(8), log(8)))),
+        (listed, Announced((log(8, b"x" * 1025),))),
+        (listed, Announced(tuple(log(handle, b"%d" % handle) for handle in range(100, 101 + LARGEST_LOGS)))),
+        (listed, batch(*(Loss(0, 1, "disk-full", "", 0, number) for number in range(1, LARGEST_KEPT_LOSSES + 2)))),
+        (started, batch(chunk(b"a", 1))),
+        (started, batch(chunk(b"a", generation=2))),
+        (started, batch(chunk(b"a", 2**63 - 1))),
+        (started, batch(chunk(b"a" * (LARGEST_CHUNK_BYTES + 1)))),
+        (started, batch(chunk(b"a", handle=8))),
+        (started, batch(Started(7, 1, 0, "same"))),
+        (started, batch(Started(7, 2, 5, "different"))),
+        (started, batch(Started(7, 2**63, 0, "different"))),
+        (started, batch(Started(7, 2, 0, "different", b"a" * (LARGEST_CHUNK_BYTES + 1)))),
+        (started, batch(Completed(7, 1, 1, b""))),
+        (started, batch(Completed(7, 2, 0, b""))),
+        (announced, batch(Started(7, 1, 0, "new"))),
+        (announced, batch(chunk(b"a", generation=0))),
     ],
 )
-def test_a_message_that_breaks_the_contract_is_refused(message: ServerMessage) -> None:
+def test_what_breaks_the_contract_is_refused(made: Callable[[], LinkSession], message: ServerMessage) -> None:
+    session = made()
     with pytest.raises(ProtocolError):
-        receive(listed(), message)
+        receive(session, message)
 
 
 def test_logs_of_a_job_that_is_not_followed_are_refused_and_its_losses_are_the_boards() -> None:
@@ -339,41 +350,12 @@ def test_logs_of_a_job_that_is_not_followed_are_refused_and_its_losses_are_the_b
         receive(made, Announced((log(8, job=5),)))
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        chunk(b"a", 1),
-        chunk(b"a", generation=2),
-        chunk(b"a", 2**63 - 1),
-        chunk(b"a" * (LARGEST_CHUNK_BYTES + 1)),
-        chunk(b"a", handle=8),
-        Started(7, 1, 0, "same"),
-        Started(7, 2, 5, "different"),
-        Started(7, 2**63, 0, "different"),
-        Started(7, 2, 0, "different", b"a" * (LARGEST_CHUNK_BYTES + 1)),
-        Completed(7, 1, 1, b""),
-        Completed(7, 2, 0, b""),
-    ],
-)
-def test_an_event_that_breaks_the_contract_is_refused(event: LogEvent) -> None:
-    with pytest.raises(ProtocolError):
-        arrived(started(), event)
-
-
 def test_what_came_with_a_logs_start_counts() -> None:
     whole = Started(7, 2, 0, "different", b"abc", b"digest")
     made = started()
     assert offsets(arrived(made, whole)) == [(2, 3)]
     with pytest.raises(ProtocolError):
         arrived(made, chunk(b"d", 2, generation=2))
-
-
-@pytest.mark.parametrize("event", [Started(7, 1, 0, "new"), chunk(b"a", generation=0)])
-def test_bytes_before_the_host_has_answered_are_refused(event: LogEvent) -> None:
-    made = listed()
-    receive(made, Announced((log(),)))
-    with pytest.raises(ProtocolError):
-        arrived(made, event)
 
 
 # Logs that come unasked
@@ -434,19 +416,23 @@ def test_an_unasked_log_that_is_not_wanted_is_passed_over_until_it_is_over(end: 
     assert len(receive(made, unasked(handle=8))) == 1
 
 
-@pytest.mark.parametrize("size", [120, 3])
-def test_a_passed_over_log_that_is_removed_is_lost_whole(size: int) -> None:
-    [event] = arrived(contested(), Removed(7, 1, 3, size))
-    assert event.event == Removed(7, 4, 0, size)
+LINKED = Loss(7, 1, "not-a-file", "a link", 0)
 
 
-@pytest.mark.parametrize("holding", [HELD, SKIPPED], ids=["held", "skipped"])
-def test_a_loss_of_a_log_that_is_passed_over_is_told(holding: Holding) -> None:
-    loss = Loss(7, 1, "not-a-file", "a link", 0)
-    [event] = arrived(contested(holding), loss)
-    assert (event.job, event.event) == (JOB, loss)
+@pytest.mark.parametrize(
+    ("holding", "event", "told"),
+    [
+        (HELD, Removed(7, 1, 3, 120), Removed(7, 4, 0, 120)),
+        (HELD, Removed(7, 1, 3, 3), Removed(7, 4, 0, 3)),
+        (HELD, LINKED, LINKED),
+        (SKIPPED, LINKED, LINKED),
+    ],
+)
+def test_what_is_lost_of_a_log_that_is_passed_over_is_told(holding: Holding, event: LogEvent, told: LogEvent) -> None:
+    [lost] = arrived(contested(holding), event)
+    assert (lost.job, lost.event) == (JOB, told)
     # The path of one that is not wanted may be none.
-    assert (event.log is None) == holding.skip
+    assert (lost.log is None) == holding.skip
 
 
 @pytest.mark.parametrize("end", [Released((7,)), batch(Removed(7, 1, 3, 3))], ids=["released", "removed"])

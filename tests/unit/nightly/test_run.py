@@ -12,15 +12,7 @@ import pytest
 from profagent.nightly import run
 from profagent.nightly.night import Board, Collect, Nightly, Outcome, Record
 from profagent.nightly.page import PastBoard
-from profagent.nightly.run import (
-    Ended,
-    NightRun,
-    capture_call,
-    captured,
-    compared,
-    measure,
-    run_command,
-)
+from profagent.nightly.run import Ended, NightRun, capture_call, captured, compared, measure, run_command
 from profagent.store.workspace import Workspace
 from tests.unit.store.database import START_US, DatabaseBuilder
 

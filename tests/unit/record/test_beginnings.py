@@ -6,21 +6,17 @@ from typing import Any
 
 import pytest
 
-from profagent.formats.names import LogName, parse_log_name
 from profagent.link.messages import JobStatus
 from profagent.record.beginnings import Beginnings
-
-JOB = "JOB" + "A" * 29
+from tests.unit.store.rows import JOB, name_of
 
 
 def _status(state: str = "open", name: str = JOB) -> JobStatus:
     return JobStatus(1, name, "/board", state, caught_up=False)
 
 
-def _name(pictures: int, model: str = "m") -> LogName:
-    name = parse_log_name(f"data/aicore.0.{model}.3.0.1.1.{pictures}")
-    assert name is not None
-    return name
+def _name(pictures: int, model: str = "m") -> Any:
+    return name_of(f"data/aicore.0.{model}.3.0.1.1.{pictures}")
 
 
 def _event(pictures: int, model: str = "m") -> dict[str, Any]:
@@ -66,22 +62,16 @@ def test_after_a_lost_link_what_was_shown_is_passed_over(beginnings: Beginnings)
     assert not beginnings.was_shown(JOB, _name(5))
 
 
-def _log(path: str) -> LogName:
-    name = parse_log_name(path)
-    assert name is not None
-    return name
-
-
 CORE, CPU = "data/aicore.0.m.3.0.1.1.7", "data/aicpu.0.m.3.0.1.1.7"
 
 
 def test_an_inference_that_had_begun_before_is_passed_over_whole() -> None:
     found = Beginnings(from_start=False)
     assert found.wants(_status(), listed=True)
-    assert found.passes_over(JOB, _log(CORE))
+    assert found.passes_over(JOB, name_of(CORE))
     found.caught_up(JOB)
     # Its other unit's log and both `.done` come when all is from now on.
-    assert all(found.passes_over(JOB, _log(path)) for path in (CPU, f"{CORE}.done", f"{CPU}.done"))
+    assert all(found.passes_over(JOB, name_of(path)) for path in (CPU, f"{CORE}.done", f"{CPU}.done"))
     assert not found.passes_over(JOB, _name(8))
 
 
@@ -89,7 +79,7 @@ def test_what_was_passed_over_is_passed_over_when_the_link_is_back() -> None:
     found = Beginnings(from_start=False)
     assert found.wants(_status(), listed=True)
     assert found.passes_over(JOB, _name(6))
-    assert found.passes_over(JOB, _log("data/aicore.0.m.3.0.1.1.6.done"))
+    assert found.passes_over(JOB, name_of("data/aicore.0.m.3.0.1.1.6.done"))
     found.caught_up(JOB)
     found.link_is_new()
     assert found.passes_over(JOB, _name(6))

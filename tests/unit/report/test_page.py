@@ -189,11 +189,7 @@ def runs(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("session", "base", "said"),
     [
-        (
-            "2",
-            "1",
-            r"slower, \+10\.0 % \(300.6 → 330.6 us\), p 0\.0\d+, the layer that changed most: conv0 \+29\.9 %",
-        ),
+        ("2", "1", r"slower, \+10\.0 % \(300.6 → 330.6 us\), p 0\.0\d+, the layer that changed most: conv0 \+29\.9 %"),
         ("1", "2", r"Against session 2: yolo faster, -9\.1 %"),
         ("1", "1", r"Against session 1: yolo \+0\.0 % \(.*\), within noise or floor$"),
         ("2", "3", r"Against session 3: yolo .* there are too few different inferences to tell a change from noise"),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from profagent.cli.main import run
-from tests.unit.store.database import DatabaseBuilder
+from profagent.errors import UsageError
+from profagent.store.sessions import condition_of, fits, labels_of
+from profagent.store.workspace import Workspace, baseline_session, baselines, set_baseline
+from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
 
 @pytest.fixture
@@ -89,3 +93,177 @@ def test_boards_with_one_host_name_are_told_apart(tmp_path: Path, capsys: pytest
     out = capsys.readouterr().out
     assert "euler 0ddba11" in out
     assert "euler feedbeef" in out
+
+
+# Labels, and sessions that are chosen by them
+
+SESSION: dict[str, Any] = {
+    "board": "u-1",
+    "hostname": "euler",
+    "source": "record",
+    "sdk_version": "Hi3403V100 V2.0",
+    "frequencies_mhz": [700],
+    "labels_by_key": {"build": "12", "note": "a=b c"},
+}
+
+
+def test_labels_are_read_and_the_last_of_a_key_holds() -> None:
+    assert labels_of(["a=b", "c.D-9_=x=y z", "e=", "a=d"]) == {"a": "d", "c.D-9_": "x=y z", "e": ""}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "=b", "a b=c", "é=c", "k" * 65 + "=v", "k=\x1b[2J", "k=a\nb", "k=" + "v" * 257]
+)
+def test_what_is_no_label_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        labels_of(["fine=1", text])
+    assert "KEY=VALUE" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("label=build", True),
+        ("label=build=12", True),
+        ("label=build=1", False),
+        ("label=build=", False),
+        ("label=note=a=b c", True),
+        ("label=other", False),
+        ("board=u-1", True),
+        ("board=euler", True),
+        ("board=eul", False),
+        ("source=record", True),
+        ("source=watch", False),
+        ("sdk=Hi3403V100 V2.0", True),
+        ("sdk=Hi3403V100", False),
+        ("frequency=700", True),
+        ("frequency=70", False),
+    ],
+)
+def test_a_condition_is_read_and_holds_or_not(text: str, holds: bool) -> None:
+    assert fits(SESSION, [condition_of(text)]) is holds
+
+
+def test_all_conditions_must_hold() -> None:
+    assert fits(SESSION, [])
+    assert not fits(SESSION, [condition_of("label=build"), condition_of("source=import")])
+
+
+@pytest.mark.parametrize("text", ["", "build=12", "label=", "label==x", "board=", "board", "session=1"])
+def test_what_is_no_condition_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        condition_of(text)
+    assert "label=KEY=VALUE" in error.value.hint
+
+
+# The ledger of a session, entry by entry
+
+
+@pytest.fixture
+def with_ledger(tmp_path: Path) -> Path:
+    """One session: a log with a torn record, twelve gaps, and a loss that a newer board told."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session(ended_us=1_700_000_100_000_000)
+    job = builder.job(session)
+    values = {"session": session, "job": job, "origin": "content", "count": 1}
+    builder.insert(
+        "ledger_entry", **values, grade="loss", reason="torn-record", detail="has 100 bytes", first=9, last=99
+    )
+    for number in range(12):
+        builder.insert("ledger_entry", **values, grade="note", reason="sequence-gap", detail=f"gap {number}")
+    builder.insert("ledger_entry", session=session, origin="link", grade="loss", reason="moon", detail="full", count=2)
+    builder.close()
+    return tmp_path
+
+
+def told(capsys: pytest.CaptureFixture[str], with_ledger: Path, *words: str) -> list[str]:
+    assert run(["ledger", "1", "--workspace", str(with_ledger), *words]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_each_entry_has_its_place_and_each_reason_its_meaning(
+    with_ledger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = told(capsys, with_ledger)
+    start = lines.index("loss: torn-record (1)")
+    assert lines[start + 1] == "  The last record of a log is not whole."
+    assert lines[start + 2].startswith("  To do: Copy the JOB again")
+    assert lines[start + 3] == f"  - {JOB}: has 100 bytes"
+    assert lines[-1] == "  - and 2 more: --all lists them"
+
+
+def test_a_reason_of_a_newer_board_is_shown_as_it_came(with_ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, with_ledger)[:2] == ["loss: moon (2)", "  - the board: full (2)"]
+
+
+def test_grade_and_all_choose_what_is_listed(with_ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(told(capsys, with_ledger, "--grade", "note", "--all")) == 3 + 12
+    assert not any(line.startswith("note") for line in told(capsys, with_ledger, "--grade", "loss"))
+
+
+def test_json_has_the_columns_of_the_view_with_text_and_remedy(
+    with_ledger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = json.loads(told(capsys, with_ledger, "--json", "--grade", "loss")[0])
+    assert (first["reason"], first["text"], first["remedy"]) == ("moon", None, None)
+    assert (second["job"], second["first"], second["last"]) == (JOB, 9, 99)
+    assert second["text"].startswith("The last record")
+
+
+def test_a_session_that_is_not_there_is_refused(with_ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ledger", "7", "--workspace", str(with_ledger)]) == 2
+    assert "no session 7" in capsys.readouterr().err
+
+
+# `profagent baseline`: a session's name, which is a label
+
+
+@pytest.fixture
+def two_sessions(tmp_path: Path) -> Workspace:
+    """Two sessions."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    builder.session(source="record", simulated=1)
+    builder.session(started_us=START_US + 5)
+    builder.close()
+    return Workspace(tmp_path)
+
+
+async def test_a_name_leads_to_its_session_and_may_move(two_sessions: Workspace) -> None:
+    assert await baselines(two_sessions) == {}
+    await set_baseline(two_sessions, "release-1.2", 1)
+    await set_baseline(two_sessions, "nightly", 2)
+    assert await baselines(two_sessions) == {"release-1.2": 1, "nightly": 2}
+    await set_baseline(two_sessions, "release-1.2", 2)
+    assert await baselines(two_sessions) == {"release-1.2": 2}
+    assert await baseline_session(two_sessions, "release-1.2") == 2
+
+
+async def test_it_is_set_while_another_process_writes_to_the_workspace(two_sessions: Workspace) -> None:
+    with two_sessions.locked():
+        await set_baseline(two_sessions, "nightly", 1)
+    assert await baseline_session(two_sessions, "nightly") == 1
+
+
+@pytest.mark.parametrize(("name", "session"), [("", 1), ("a b", 1), ("x" * 65, 1), ("good", 9)])
+async def test_what_cannot_be_is_refused(two_sessions: Workspace, name: str, session: int) -> None:
+    with pytest.raises(UsageError):
+        await set_baseline(two_sessions, name, session)
+    with pytest.raises(UsageError, match="no baseline"):
+        await baseline_session(two_sessions, name)
+
+
+def test_the_command_sets_and_lists(two_sessions: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ["--workspace", str(two_sessions.root)]
+    assert run(["baseline", "list", *at]) == 0
+    assert capsys.readouterr().out == f"no baselines in {two_sessions.root}\n"
+    assert run(["baseline", "set", "good", "1", *at]) == 0
+    assert capsys.readouterr().out == f"baseline good is session 1 of {two_sessions.root}\n"
+    assert run(["baseline", "list", *at]) == 0
+    heading, _, row = capsys.readouterr().out.splitlines()
+    assert heading.split()[:3] == ["baseline", "session", "board"]
+    assert row.split()[:3] == ["good", "1", "euler"]
+    assert run(["baseline", "list", "--json", *at]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert (document["name"], document["session"]) == ("good", 1)
+    assert run(["sessions", "--where", "label=baseline=good", *at]) == 0
+    assert "baseline=good" in capsys.readouterr().out

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from profagent.cli.main import run
+from profagent.errors import UsageError
+from profagent.stats.cli import since_us
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
 SHOWN = f"""\
@@ -29,16 +31,19 @@ loss: torn-record x 2
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A simulated session of 14 inferences, two of them slow, with a loss."""
+    """A simulated session of 14 inferences, two of them slow, with a loss; another session goes on with its JOB."""
     builder = DatabaseBuilder(tmp_path / "profagent.db")
     session = builder.session(simulated=1, counter_map="some")
-    job = builder.job(session)
+    other = builder.session()
+    job = builder.job(session, other)
     model = builder.model(job, layers=("conv0", "pool0"))
     for pic in range(14):
         inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
         slow = 10 if pic < 2 else 1
         part = builder.new_part(session, model, "aicore")
         builder.aicore(inference, part, [7 * slow, 14 * slow], counters=[(0.9,) * 10] * 2)
+    later = builder.inference(other, model, 14, start_us=START_US + 1400)
+    builder.aicore(later, builder.new_part(other, model, "aicore"), [700, 700])
     builder.ledger(session, "loss", "torn-record", 2, job)
     builder.close()
     return tmp_path
@@ -134,3 +139,103 @@ def test_of_a_session_that_was_cut_at_its_beginning_the_model_is_not_blamed(
     assert "acl.json" not in ended.out
     assert run(["export", "timeline", "--session", "3", "--workspace", str(tmp_path)]) == 0
     assert "session 3 is unfinished" in capsys.readouterr().err
+
+
+# `profagent trend`: nights of two boards, of which one is slower from the second night on
+
+DAY_US = 86_400_000_000
+NIGHTS = 4
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Path:
+    """Board 1 is as it was; board 2 is 6 % slower from its second night on, when its build and interval changed."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    builder.insert("board", identity="0ddba12", hostname="gauss", model="SS928")
+    for night in range(NIGHTS):
+        for board in (1, 2):
+            at_us = START_US + night * DAY_US
+            session = builder.session(board=board, source="record", started_us=at_us, ended_us=at_us + 1, simulated=1)
+            slower = board == 2 and night
+            builder.insert("session_label", session=session, key="build", value="b" if slower else "a")
+            builder.insert("session_label", session=session, key="nightly", value=f"night {night}")
+            job = builder.job(session, name=f"JOB{board}{night}")
+            model = builder.model(job, layers=("conv0", "pool0"))
+            builder.insert("sample", model=model, current_pic_count=0, input_pic_num=1, kept=1)
+            builder.insert("sampling", model=model, sampled=12, passed_over=0, interval=2 if slower else 1)
+            for pic in range(12):
+                inference = builder.inference(session, model, pic, start_us=at_us + pic)
+                part = builder.new_part(session, model, "aicore")
+                builder.aicore(inference, part, [7000 + pic % 3, 7420 if slower else 7000])
+    builder.close()
+    return tmp_path
+
+
+def trend(nights: Path, *arguments: str) -> int:
+    return run(["trend", "--workspace", str(nights), *arguments])
+
+
+def test_the_board_and_the_night_are_told(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert trend(nights, "--model", "yolo") == 0
+    first, second = capsys.readouterr().out.split("\n\n")
+    assert first.startswith("euler: median of yolo  *** simulated")
+    assert "the level did not change in 4 sessions" in first
+    assert second.startswith("gauss: median of yolo")
+    assert "▁███" in second
+    assert "from session 4 (2023-11-15 22:13) on: 2000.143 -> 2060.143 us, +3.0 %;" in second
+    assert "changed with it: interval: 1 -> 2, label build: a -> b" in second
+    assert "night 1" not in second, "each night's own name explains nothing"
+
+
+def test_of_a_layer(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert trend(nights, "--model", "yolo", "--layer", "pool0", "--where", "board=gauss", "--json") == 0
+    (board,) = json.loads(capsys.readouterr().out)
+    (change,) = board["changes"]
+    assert (change["session"], change["is_confirmed"]) == (4, True)
+    assert change["after"] / change["before"] == pytest.approx(1.06)
+    assert trend(nights, "--model", "yolo", "--layer", "conv0") == 0
+    assert capsys.readouterr().out.count("the level did not change") == 2
+
+
+def test_a_level_is_another_beyond_what_medians_are_uncertain_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Medians of 25 values with a MAD of 20 us are uncertain by 7.4 us: three times as much is 22 us."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    for night in range(3):
+        session = builder.session(started_us=START_US + night * DAY_US)
+        model = builder.model(builder.job(session, name=f"JOB{night}"), layers=("within", "beyond"))
+        for pic in range(25):
+            inference = builder.inference(session, model, pic, start_us=START_US + pic)
+            us = [1000 + 20 * (pic % 5 - 2) + (off if night else 0) for off in (16, 30)]
+            builder.aicore(inference, builder.new_part(session, model, "aicore"), [7 * each for each in us])
+    builder.close()
+    changes = []
+    for layer in ("within", "beyond"):
+        assert trend(tmp_path, "--model", "yolo", "--layer", layer, "--json") == 0
+        changes.append(len(json.loads(capsys.readouterr().out)[0]["changes"]))
+    assert changes == [0, 1]
+
+
+def test_figures_that_outlived_their_records_count_as_well(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert trend(nights, "--model", "yolo", "--json") == 0
+    before = json.loads(capsys.readouterr().out)
+    assert run(["gc", "--workspace", str(nights), "--keep-last", "2"]) == 0
+    capsys.readouterr()
+    assert trend(nights, "--model", "yolo", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == before
+
+
+def test_what_is_not_there_is_told(nights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert trend(nights, "--model", "resnet") == 2
+    assert "no session has resnet" in capsys.readouterr().err
+    assert trend(nights, "--model", "yolo", "--layer", "fc") == 2
+    assert "layer fc of yolo" in capsys.readouterr().err
+    assert trend(tmp_path / "none", "--model", "yolo") == 2
+
+
+def test_a_day_or_an_age() -> None:
+    assert since_us("1970-01-02") == DAY_US
+    assert since_us("1d") > START_US
+    with pytest.raises(UsageError, match="no day and no age"):
+        since_us("yesterday")

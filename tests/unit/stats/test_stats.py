@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from profagent.cli.main import run
+from profagent.cli.provenance import SIMULATED_MARK
 from profagent.errors import UsageError
-from profagent.stats.stats import stats
+from profagent.stats.figures import JobRecords, LeftOut, left_out, warm_up
+from profagent.stats.stats import durations_by, ratios_by, split, stats
+from profagent.stats.trend import level_changes
+from profagent_app.marks import Kind
+from tests.fakes.spooled import MARKS, mark, spooled
+from tests.fakes.spooled import START_US as BEGUN_US
+from tests.unit.stats.series import Rows, inferences, job
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 
@@ -55,3 +67,209 @@ async def test_a_session_or_job_that_there_is_not_is_refused(builder: DatabaseBu
         await stats(file, session=9)
     with pytest.raises(UsageError):
         await stats(file, job="JOBZ")
+
+
+# Durations by what they are of
+
+TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 0, 0, 11), (1, 1, 0, 21), (1, 0, 1, 6)]
+CPU: Rows = [(0, 2, 2, 3), (0, 2, 2, 4), (1, 2, 2, 5)]
+
+
+def _by(records: JobRecords, by: str, keeps: list[bool] | None = None) -> dict[tuple[str, ...], list[float]]:
+    kept = np.array(keeps or [True] * len(records.series.inferences))
+    return {key: values.tolist() for key, values in durations_by(records, by, kept)}  # type: ignore[arg-type]
+
+
+def test_each_record_is_a_value_of_its_layer() -> None:
+    assert _by(job(inferences(2), TWO, CPU, us_per_tick=2.0), "layer") == {
+        ("m", "conv0", "Convolution"): [20, 10, 22, 12],
+        ("m", "conv1", "Convolution"): [40, 42],
+    }
+
+
+def test_a_model_s_value_is_an_inference_over_both_units() -> None:
+    assert _by(job(inferences(2), TWO, CPU, us_per_tick=2.0), "model") == {("m",): [70 + 7, 76 + 5]}
+    assert _by(job(inferences(2), TWO, CPU, us_per_tick=None), "model") == {("m",): [35, 38]}
+
+
+def test_a_segment_s_value_is_its_sum_on_one_unit_in_one_inference() -> None:
+    found = _by(job(inferences(2), TWO, CPU, us_per_tick=2.0), "segment")
+    units = {("m", "0", "AA_CORE"): [60, 64], ("m", "1", "AA_CORE"): [10, 12], ("m", "2", "AA_CPU"): [7, 5]}
+    assert found == units
+    assert ("m", "2", "AA_CPU") not in _by(job(inferences(2), TWO, CPU, us_per_tick=None), "segment")
+
+
+@pytest.mark.parametrize("by", ["layer", "type", "model", "segment", "aicpu"])
+def test_what_is_left_out_is_in_no_value(by: str) -> None:
+    records = job(inferences(2), TWO, CPU)
+    alone = job(inferences(1), [(0, *row[1:]) for row in TWO if row[0]], [(0, *row[1:]) for row in CPU if row[0]])
+    assert _by(records, by, [False, True]) == _by(alone, by)
+
+
+def test_without_skip_the_warm_up_of_each_load_is_left_out() -> None:
+    rows: Rows = [(i, 0, 0, 300 if i in (0, 20, 21) else 100) for i in range(40)]
+    keeps, counts = left_out(job(inferences(20, 20), rows), None)
+    assert np.flatnonzero(~keeps).tolist() == [0, 20, 21]
+    assert counts == [LeftOut("m", 40, 3)]
+    assert left_out(job(inferences(20, 20), rows), 0)[0].all()
+
+
+def test_ratios_have_the_keys_of_the_durations() -> None:
+    records = job(inferences(2), TWO, ratios=0.25)
+    for by, key in (("layer", ("m", "conv1", "Convolution")), ("segment", ("m", "1", "AA_CORE")), ("model", ("m",))):
+        found = list(ratios_by(records, by, np.array([False, True])))  # type: ignore[arg-type]
+        (ratios, ticks) = next(each[1:] for each in found if each[0] == key)
+        assert (ratios == 0.25).all()
+        assert set(ticks) <= {11, 21, 6}
+    assert list(ratios_by(records, "aicpu", np.array([True, True]))) == []
+    assert list(ratios_by(job(inferences(2), TWO), "layer", np.array([True, True]))) == []
+
+
+@pytest.mark.parametrize("largest", [300, 70_000])
+def test_values_are_split_by_code_in_their_order(largest: int) -> None:
+    codes = np.array([largest, 3, largest, 0, 3])
+    found = [(code, values.tolist()) for code, values in split(codes, np.arange(5))]
+    assert found == [(0, [3]), (3, [1, 4]), (largest, [0, 2])]
+    assert list(split(codes[:0], codes[:0])) == []
+
+
+# Nights whose level changes, and nights that are only noisy
+
+
+@pytest.mark.parametrize(
+    ("values", "spread", "places"),
+    [
+        ([], 0.1, []),
+        ([100.0], 0.1, []),
+        ([100, 100.5, 99.6, 100.2, 100.1], 0.1, []),
+        ([100, 100, 100, 110, 110, 110, 100, 100], 0.1, [(3, True), (6, True)]),
+        ([100, 100, 130, 100, 100], 0.1, []),
+        ([100, 100, 100, 106], 0.1, [(3, False)]),
+        ([100.0] * 4 + [100.9] * 4, 0.0, []),
+        ([100.0] * 4 + [101.1] * 4, 0.0, [(4, True)]),
+        ([100, 106, 106], 3.0, []),
+    ],
+    ids=[
+        *("none", "one", "a level that stays", "up and down again", "a single night that is off"),
+        *("the last night is not confirmed", "below the floor, however sure", "above it", "uncertain by itself"),
+    ],
+)
+def test_a_level_changes_where(values: list[float], spread: float, places: list[tuple[int, bool]]) -> None:
+    found = level_changes(np.array(values), np.full(len(values), spread))
+    assert [(place, is_confirmed) for place, _, _, is_confirmed in found] == places
+
+
+def test_from_the_second_night_on_it_is_slower() -> None:
+    (found,) = level_changes(np.array([100, 106, 106.2, 105.9]), np.full(4, 0.2))
+    assert found == (1, 100.0, 106.0, True)
+
+
+@pytest.mark.parametrize("factor", [0.95, 1.05])
+def test_five_per_cent_under_noise_of_one_are_found_and_noise_is_not(factor: float) -> None:
+    random = np.random.default_rng(5)
+    found = false = 0
+    for _ in range(200):
+        noise = 1 + 0.01 * random.standard_normal(30)
+        level = np.where(np.arange(30) < 15, 100.0, 100.0 * factor)
+        false += bool(level_changes(100 * noise, np.full(30, 0.3)))
+        found += [place for place, *_ in level_changes(level * noise, np.full(30, 0.3))][:1] in ([14], [15], [16])
+    assert found >= 160
+    assert false <= 12
+
+
+# Which leading inferences are a warm-up
+
+
+@pytest.mark.parametrize(
+    ("slow", "by_us", "noise", "left_out"),
+    [
+        (slice(0), 200, 0.01, 0),
+        (slice(1), 200, 0.01, 1),
+        (slice(2), 200, 0.01, 2),
+        (slice(7), 200, 0.01, 7),
+        (slice(1, 2), 200, 0.01, 0),
+        (slice(18), 300, 0.01, 10),
+        (slice(1), 200, 0.1, 0),
+    ],
+    ids=["none", "one", "two", "seven", "a later one", "more than a quarter", "within the noise"],
+)
+def test_leading_slow_ones_are_left_out(slow: slice, by_us: float, noise: float, left_out: int) -> None:
+    times = 1000.0 * (1 + noise * np.random.default_rng(7).standard_normal(40))
+    times[slow] += by_us
+    assert warm_up(times) == left_out
+
+
+# `stats --by step`: steps are what a Profiler calls so, and the outermost ranges of each thread
+
+
+def rows_of(directory: Path, capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], tuple[int, float, float]]:
+    """Number, total and share by step and range."""
+    assert run(["stats", str(directory), "--by", "step", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["rows"]
+    return {(row["step"], row["range"]): (row["count"], row["total"], round(row["share"], 2)) for row in found}
+
+
+def test_what_was_made_up_has_the_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = str(spooled(tmp_path / MARKS, mark(Kind.SPAN, "frame", *at(0, 800))))
+    (tmp_path / MARKS / "simulated").write_text("")
+    assert run(["stats", directory, "--by", "step", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["simulated"] is True
+    for command in (["stats", directory, "--by", "step"], ["show", "-dir", directory]):
+        assert run(command) == 0
+        assert SIMULATED_MARK in capsys.readouterr().out
+
+
+def at(begin: int, end: int) -> tuple[int, int]:
+    return BEGUN_US + begin, BEGUN_US + end
+
+
+def test_ranges_belong_to_the_outermost_of_their_thread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        # As they end: what is within comes first.
+        *(mark(Kind.SPAN, "decode", *at(1000 * n + 100, 1000 * n + 300)) for n in range(3)),
+        *(mark(Kind.RANGE, "copy", *at(1000 * n + 400, 1000 * n + 500), lane=9) for n in range(3)),
+        *(mark(Kind.SPAN, "frame", *at(1000 * n, 1000 * n + 800)) for n in range(3)),
+        mark(Kind.SPAN, "upload", *at(100, 300), tid=8),
+        # The board's clock was set back within it: nobody knows how long it took.
+        mark(Kind.SPAN, "upload", *at(400, 350), tid=8),
+        mark(Kind.MARK, "start", *at(0, 0)),
+    ]
+    assert rows_of(spooled(tmp_path / MARKS, b"".join(records)), capsys) == {
+        ("frame", ""): (3, 2400, round(2400 / 2600 * 100, 2)),
+        ("frame", "decode"): (3, 600, 25),
+        ("frame", "copy"): (3, 300, 12.5),
+        ("upload", ""): (1, 200, round(200 / 2600 * 100, 2)),
+    }
+
+
+def test_a_profiler_s_step_holds_every_thread_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        mark(Kind.SPAN, "decode", *at(100, 300)),
+        mark(Kind.SPAN, "upload", *at(100, 200), tid=8),
+        mark(Kind.STEP, "step", *at(0, 1000)),
+        mark(Kind.STEP, "step", *at(1000, 1500)),
+        mark(Kind.SPAN, "decode", *at(1000, 1400)),
+        mark(Kind.SPAN, "straddling", *at(1400, 1600)),
+    ]
+    assert rows_of(spooled(tmp_path / MARKS, b"".join(records)), capsys) == {
+        ("step", ""): (2, 1500, round(1500 / 1700 * 100, 2)),
+        ("step", "decode"): (2, 600, 40),
+        ("step", "upload"): (1, 100, round(100 / 15, 2)),
+        ("straddling", ""): (1, 200, round(200 / 1700 * 100, 2)),
+    }
+
+
+def test_a_session_without_a_job_has_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory, workspace = spooled(tmp_path / MARKS, mark(Kind.SPAN, "frame", *at(0, 800))), str(tmp_path / "workspace")
+    assert run(["import", "-dir", str(directory), "--workspace", workspace]) == 0
+    capsys.readouterr()
+    assert run(["stats", "1", "--by", "step", "--json", "--workspace", workspace]) == 0
+    assert [row["step"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["frame"]
+
+
+def test_it_says_where_there_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = spooled(tmp_path / MARKS, mark(Kind.MARK, "start", *at(0, 0)))
+    run(["stats", str(directory), "--by", "step"])
+    said = capsys.readouterr().out
+    assert "nothing was recorded that could be told by step: marks alone are no steps" in said
+    assert run(["stats", str(directory), "--by", "step", "--skip", "1"]) == 2

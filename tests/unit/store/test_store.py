@@ -52,6 +52,7 @@ async def test_what_is_held_is_told_by_path(tmp_path: Path) -> None:
         }
         assert await session.held("JOB" + "B" * 29, ["data/a"]) == {}
         assert await session.held(JOB, []) == {}
+        assert await store.query("SELECT kind FROM log ORDER BY log") == [("foreign",), ("aicore",), ("foreign",)]
 
 
 async def test_a_board_has_one_session_in_a_store(tmp_path: Path) -> None:
@@ -100,16 +101,6 @@ async def test_data_logs_that_nobody_vouched_for_are_unsettled(
         session = await store.begin(START)
         await apply(session, *changes)
         assert bool(await session.unsettled_logs(JOB)) is is_unsettled
-
-
-async def test_done_files_without_data_are_orphans(tmp_path: Path) -> None:
-    alone, whole = ODD + ".done", "data/aicpu.0.m.3.0.1.1.0"
-    async with Store(tmp_path / "x.db") as store:
-        session = await store.begin(START)
-        await apply(session, LogAdvanced(alone, 1, 9), LogAdvanced(whole, 1, 128), LogAdvanced(whole + ".done", 1, 9))
-        assert await session.orphan_dones(JOB) == [alone]
-        await apply(session, LogAdvanced(ODD, 1, 0))
-        assert await session.orphan_dones(JOB) == []
 
 
 async def test_what_the_database_refuses_is_an_error_of_ours(tmp_path: Path) -> None:
@@ -241,7 +232,7 @@ async def test_a_session_has_what_is_known_when_it_begins(db: Writing) -> None:
         " counter_map_digest"
     )
     assert await fetched(db, f"SELECT {columns} FROM sessions WHERE session = ?", (session,)) == [
-        (*("b1", "euler", "record", "10.0.0.1:50151", 17, None, 0, "1.0", "2", "mine", "12"),),
+        (*("b1", "euler", "record", "10.0.0.1:50151", 17, None, 0, "1.0", "2", "mine", "12"),)
     ]
     assert dict(await fetched(db, "SELECT key, value FROM session_label")) == labels
     assert await fetched(db, "SELECT board, model FROM board") == [(board, "SS928")]
@@ -286,9 +277,7 @@ async def test_a_session_is_not_gone_on_with_by(db: Writing, other: SessionStart
     assert second != first
 
 
-async def test_a_session_that_found_a_simulated_job_goes_on_without_its_map_being_named(
-    db: Writing,
-) -> None:
+async def test_a_session_that_found_a_simulated_job_goes_on_without_its_map_being_named(db: Writing) -> None:
     first, _ = await db.run(lambda it: begin_session(it, START))
     await db.execute("UPDATE session SET simulated = 1, counter_map = 'simulated'")
     assert (await db.run(lambda it: begin_session(it, START)))[0] == first

@@ -7,47 +7,30 @@ from typing import Any
 import pytest
 
 from profagent.errors import DiskFullError, StoreError
+from profagent.formats.board_files import Done
 from profagent.formats.model_info import Layer, LayerTable, Run
 from profagent.ingest.changes import (
     ContentLedger,
     Entry,
     FrequencyKnown,
+    InferenceTimed,
     JobChanges,
     LayersKnown,
     LogAdvanced,
-    LogRemoved,
+    LogAnnounced,
+    LogJudged,
     LogReset,
+    Redecoded,
     SimulatedKnown,
 )
-from profagent.store.rows import path_from_sql, path_to_sql
-from tests.unit.store.rows import AICORE, CALLS, JOB, Rows, aicore, calls
+from profagent.store.database import RECORDS_PER_PART
+from tests.unit.store.rows import AICORE, AICPU, CALLS, JOB, Rows, aicore, aicpu, calls, name_of
 
 
 def table(*names: str) -> LayerTable:
     layers = tuple(Layer(10 + i, name, "Conv", 1 + i, 0, 0, is_batch=False) for i, name in enumerate(names))
     runs = (Run(i, (each,), each.layer_id, each.name, each.type, 0, is_batch=False) for i, each in enumerate(layers))
     return LayerTable(layers, tuple(runs))
-
-
-def test_a_log_is_as_far_as_it_came(rows: Rows) -> None:
-    query = "SELECT path, generation, offset, complete, digest FROM log"
-    rows.apply(LogAdvanced(AICORE, 1, 256), LogAdvanced(AICORE, 1, 300))
-    assert rows.query(query) == [(AICORE, 1, 300, 0, None)]
-    rows.apply(LogAdvanced(AICORE, 1, 300, complete=True, digest=b"d"))
-    assert rows.query(query) == [(AICORE, 1, 300, 1, b"d")]
-    rows.apply(LogRemoved(AICORE))
-    assert rows.query(query) == [(AICORE, 1, 300, 2, b"d")]
-    rows.apply(LogReset(AICORE), LogAdvanced(AICORE, 2, 0))
-    assert rows.query(query) == [(AICORE, 2, 0, 0, None)]
-
-
-def test_a_job_has_its_state_its_directory_and_its_frequency(rows: Rows) -> None:
-    rows.apply()
-    query = "SELECT name, directory, state, frequency_mhz FROM job"
-    assert rows.query(query) == [(JOB, "/board", "open", None)]
-    rows.apply(FrequencyKnown(700), state="finished")
-    rows.apply()
-    assert rows.query(query) == [(JOB, "/board", "finished", 700)]
 
 
 def test_a_simulated_job_marks_its_session_and_names_its_map_once(rows: Rows) -> None:
@@ -131,24 +114,136 @@ def test_a_batch_of_many_logs_is_few_statements(rows: Rows) -> None:
     assert len(statements) < 40
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "model"),
-    [
-        (AICORE, "aicore", "m"),
-        (AICORE + ".done", "done", "m"),
-        (CALLS, "acl_api", "m"),
-        ("data/m.0.layer.info", "layer_info", "m"),
-        ("data/acl_api.0..1", "acl_api", ""),
-        ("info.json.0", "info_json", None),
-        ("data/core", "foreign", None),
-        ("data/aicore.0.\udcff\udcfe.3.0.1.1.0", "aicore", "\\xff\\xfe"),
-    ],
-)
-def test_a_log_is_what_its_name_says_and_is_found_again(rows: Rows, path: str, kind: str, model: str | None) -> None:
-    for offset in (1, 2):
-        rows.apply(LogAdvanced(path, 1, offset))
-    query = "SELECT path, kind, name, offset FROM log LEFT JOIN model USING (model)"
-    assert rows.query(query) == [(path_to_sql(path), kind, model, 2)]
-    assert path_from_sql(path_to_sql(path)) == path
-    rows.apply(LogAdvanced(path, 1, 5), job="JOB" + "B" * 29)
-    assert len(rows.query(query)) == 2
+# Rows of records, from the changes that carry them
+
+RELOAD = "data/aicore.0.m.3.0.1.1.9"
+
+
+def test_times_beyond_63_bits_are_kept_as_near_as_the_database_can(rows: Rows) -> None:
+    huge = 2**64 - 1
+    rows.apply(aicpu([(1, huge)], (2, huge)), calls([0, 1], [huge, 2**63 - 1]))
+    assert rows.query("SELECT begin_us, end_us FROM aicpu") == [(1, float(huge))]
+    assert rows.query("SELECT start_us, end_us FROM segment") == [(2, float(huge))]
+    assert rows.query("SELECT end_us FROM api ORDER BY record") == [(float(huge),), (2**63 - 1,)]
+
+
+def test_a_later_session_extends_the_segment_and_keeps_its_records(rows: Rows) -> None:
+    rows.apply(aicore(ticks=(10, 20)))
+    rows.session()
+    rows.apply(aicore(ticks=(30,), first=2))
+    assert rows.query("SELECT session, sequence, ticks FROM op_records") == [(1, 0, 10), (1, 1, 20), (2, 2, 30)]
+    assert rows.query("SELECT session FROM inferences") == [(1,)]
+    assert rows.query("SELECT ticks FROM segment") == [(60,)]
+
+
+def test_records_decoded_again_stay_with_the_sessions_that_fetched_them(rows: Rows) -> None:
+    rows.apply(LogAdvanced(AICORE, 1, 512), aicore(ticks=(10, 20)))
+    rows.session()
+    rows.apply(aicore(ticks=(30,), first=2))
+    rows.session()
+    rows.apply(Redecoded(AICORE, aicore(ticks=(1, 2, 3), ordinals=(0, 0, 1), loads=(0, 0, 1))))
+    rows.apply(aicore(ticks=(4,), first=3, ordinals=(1,), loads=(1,)))
+    assert rows.query("SELECT session, ticks FROM op_records") == [(1, 1), (1, 2), (2, 3), (3, 4)]
+    assert rows.query("SELECT session, load FROM inferences") == [(1, 0), (2, 1)]
+    assert rows.query("SELECT ordinal, ticks FROM segment ORDER BY ordinal") == [(0, 3), (1, 7)]
+
+
+def test_bytes_that_no_transaction_knows_are_not_decoded_again(rows: Rows) -> None:
+    rows.apply(Redecoded(AICORE, aicore()))
+    assert rows.query("SELECT * FROM aicore") == rows.query("SELECT * FROM segment") == []
+
+
+def test_a_new_generation_voids_one_log_and_leaves_the_others(rows: Rows) -> None:
+    rows.apply(*(LogAdvanced(path, 1, 9) for path in (AICORE, AICPU, RELOAD, CALLS)))
+    rows.apply(aicore(), aicpu([(1, 2)], (1, 2)), aicore(RELOAD), calls([0, 1]))
+    rows.apply(LogReset(AICORE), LogReset(CALLS))
+    assert rows.query("SELECT count(*) FROM aicore") == [(2,)]
+    assert rows.query("SELECT count(*) FROM aicpu") == [(1,)]
+    assert rows.query("SELECT count(*) FROM api") == [(0,)]
+    assert rows.query("SELECT kind, current_pic_count FROM segment JOIN inference USING (inference)") == [
+        ("aicpu", 0),
+        ("aicore", 9),
+    ]
+    rows.apply(LogReset(AICPU))
+    assert rows.query("SELECT current_pic_count FROM inference") == [(9,)]
+    rows.apply(aicore(ticks=(7,)))
+    assert rows.query("SELECT ticks FROM op_records WHERE current_pic_count = 0") == [(7,)]
+
+
+def test_a_voided_log_may_have_filled_several_parts(rows: Rows) -> None:
+    rows.apply(LogAdvanced(CALLS, 1, 9), calls([0, RECORDS_PER_PART, RECORDS_PER_PART + 1]))
+    assert rows.query("SELECT count(*) FROM part") == [(2,)]
+    rows.apply(LogReset(CALLS))
+    assert rows.query("SELECT * FROM api") == rows.query("SELECT * FROM part") == []
+
+
+def test_a_log_without_its_first_record_begins_with_the_first_it_has(rows: Rows) -> None:
+    rows.apply(calls([3, 4]))
+    assert rows.query("SELECT record & 0xffffff, first_record FROM api JOIN part") == [(0, 3), (1, 3)]
+
+
+def test_records_may_fill_several_parts_at_once(rows: Rows) -> None:
+    rows.apply(calls([0, 3 * RECORDS_PER_PART]))
+    assert rows.query("SELECT record >> 24, record & 0xffffff FROM api") == [(1, 0), (4, 0)]
+
+
+# Rows of inferences: one for each file and load, timed by its `.done`, its segments placed in time
+
+DONE = Done(512, 1_000, 2_000, cache_hit=3, cache_miss=1)
+
+
+def timed(path: str = AICORE, load: int = 0, done: Done | None = DONE) -> InferenceTimed:
+    return InferenceTimed(name_of(path), load, done)
+
+
+def whole(path: str = AICORE) -> LogJudged:
+    """All records of a log's first inference are here."""
+    return LogJudged(path, 1, "")
+
+
+def placed(rows: Rows) -> list[tuple[object, ...]]:
+    return rows.query("SELECT kind, net, start_us, end_us FROM segment ORDER BY net")
+
+
+def test_segments_stand_one_after_the_other_between_the_units(rows: Rows) -> None:
+    changes = [aicore(ticks=(7, 14), net=0), aicore(ticks=(21,), first=2, net=2, ordinals=(1,))]
+    cpu = aicpu([(1_005, 1_010)], (1_004, 1_012))
+    rows.apply(FrequencyKnown(700), *changes, cpu, timed(), whole(), whole(AICPU))
+    # 7 ticks at 700 MHz are 1 µs.
+    assert placed(rows) == [("aicore", 0, 1_000, 1_003), ("aicpu", 1, 1_004, 1_012), ("aicore", 2, 1_012, 1_015)]
+    assert rows.query("SELECT start_us, duration_us FROM op_records ORDER BY segment, sequence") == [
+        (1_000, 1),
+        (1_001, 2),
+        (1_012, 3),
+    ]
+
+
+def test_segments_are_not_placed_while_a_log_that_was_announced_has_not_come(rows: Rows) -> None:
+    rows.apply(LogAnnounced(AICORE), LogAnnounced(AICPU))
+    rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed(), whole())
+    assert placed(rows) == [("aicore", 0, None, None)]
+    assert rows.query("SELECT figures, why FROM inferences") == [("pending", "aicpu records have not all come yet")]
+    rows.apply(aicpu([(1_005, 1_010)], (1_004, 1_012)), whole(AICPU))
+    assert placed(rows) == [("aicore", 0, 1_000, 1_001), ("aicpu", 1, 1_004, 1_012)]
+    assert rows.query("SELECT figures, why FROM inferences") == [("final", None)]
+
+
+def test_a_time_that_is_taken_back_takes_the_places_with_it(rows: Rows) -> None:
+    rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed(), whole())
+    assert placed(rows) == [("aicore", 0, 1_000, 1_001)]
+    rows.apply(timed(done=None))
+    assert placed(rows) == [("aicore", 0, None, None)]
+
+
+def test_another_frequency_places_everything_anew(rows: Rows) -> None:
+    rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed(), whole())
+    rows.apply(FrequencyKnown(350))
+    assert placed(rows) == [("aicore", 0, 1_000, 1_002)]
+
+
+def test_what_a_new_generation_leaves_of_an_inference_has_no_times(rows: Rows) -> None:
+    rows.apply(LogAdvanced(AICORE, 1, 9), LogAdvanced(AICPU, 1, 9), aicore(), aicpu([(5, 6)], (4, 9)), timed())
+    rows.apply(LogReset(AICPU))
+    assert rows.query("SELECT complete, start_us FROM inferences") == [(1, 1_000)]
+    rows.apply(aicpu([(5, 6)], (4, 9)), LogReset(AICORE))
+    assert rows.query("SELECT complete, start_us FROM inferences") == [(0, None)]
