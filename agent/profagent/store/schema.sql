@@ -388,7 +388,7 @@ FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b 
 --   sequence     number in the segment, word 0x00
 --   start_us     start of the segment + durations of the records before
 --   duration_us  ticks x 100 / MHz of `info.json`
---   ticks        word 0x04
+--   ticks        duration, word 0x04
 --   mac_busy     0 to 1: cube instructions ran
 --   mac_ppen     they worked effectively
 --   vec_busy     vector instructions ran
