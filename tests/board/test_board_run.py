@@ -180,7 +180,7 @@ async def test_the_program_goes_on_when_the_link_drops(board: Board, monkeypatch
 async def test_a_stop_asks_first_and_then_makes_it(
     board: Board, trap: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_run, "GRACE_S", 1)
+    monkeypatch.setattr(board_run, "GRACE_S", 5 if trap else 1)
     board.acl.write_text("original")
     board.program(f"trap '{trap}' TERM; echo up; while :; do sleep 1; done")
     async with board.run() as run:

@@ -144,7 +144,7 @@ async def test_a_link_that_drops_in_mid_upload_is_told(home: Path, friend: Sshd,
 
 async def test_a_link_over_which_nothing_comes_any_more_is_found(home: Path, friend: Sshd) -> None:
     with FaultProxy(f"127.0.0.1:{friend.port}", seed=1) as proxy:
-        (home / ".ssh" / "config").write_text("ServerAliveInterval 1\nServerAliveCountMax 1\n", "ascii")
+        (home / ".ssh" / "config").write_text("ServerAliveInterval 1\nServerAliveCountMax 2\n", "ascii")
         async with connect(known(home, friend, proxy), Nobody()) as remote:
             proxy.stall()
             with pytest.raises(UnreachableError, match="is lost"):

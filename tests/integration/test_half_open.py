@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOUND_S = 15.0
 # The times of both ends are divided by this.
-TIMES = 4
+TIMES = 2
 # What a busy machine takes to start a thread or to print a line.
 SLACK_S = 5.0
 # Pings of a host that is so many times as fast; in this time it has sent more than it may that are too many.
@@ -72,7 +72,7 @@ async def _say_nothing(requests: Any, context: Any) -> None:
 async def test_keepalive_on_an_idle_link_is_not_taken_for_too_many_pings() -> None:
     """As the two are set it is not; by a daemon as it is set, a host that is so many times as fast is."""
     as_set, too_often = await asyncio.gather(_said_of_pings(PING_TIMES, PINGS_S), _said_of_pings(1, LONG_S))
-    assert as_set == ""
+    assert "too many pings" not in as_set.lower()
     assert "too many pings" in too_often.lower()
 
 

@@ -89,8 +89,8 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "workspace")
 
 
-def _options(root: Path, tmp_path: Path) -> tuple[str | Path, ...]:
-    return ("--root", root, "--state", tmp_path / "state", "--retain", "delivered", "--retain-for", "desk")
+def _options(root: Path, tmp_path: Path, state: str = "state") -> tuple[str | Path, ...]:
+    return ("--root", root, "--state", tmp_path / state, "--retain", "delivered", "--retain-for", "desk")
 
 
 def _check(program: Program, desk: Desk, tmp_path: Path) -> None:
@@ -123,18 +123,32 @@ def test_a_second_load_is_kept_beside_the_first_that_was_deleted(
     _check(program, desk, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "who", [pytest.param("daemon", marks=pytest.mark.long), pytest.param("host", marks=pytest.mark.long), "both"]
+)
 def test_nobody_need_be_there_when_a_deleted_log_is_made_anew(
-    program: Program, desk: Desk, root: Path, tmp_path: Path
+    who: str, program: Program, desk: Desk, root: Path, tmp_path: Path
 ) -> None:
     with running(*_options(root, tmp_path)) as board, desk.recording(board.address) as host:
         program.load(0)
         assert program.were_deleted()
-        for process in (board.process, host.process):
-            process.kill()
-            process.wait()
+        if who != "host":
+            board.process.kill()
+            board.process.wait()
+        if who != "daemon":
+            host.process.kill()
+            host.process.wait()
         program.load(1)
-        with running(*_options(root, tmp_path), listen=board.address):
+        if who == "host":
             ended = desk.record(board.address)
+        else:
+            with running(*_options(root, tmp_path), listen=board.address):
+                if who == "daemon":
+                    assert program.were_deleted()
+                    assert desk.has_all()
+                    ended = host.interrupt()
+                else:
+                    ended = desk.record(board.address)
     assert ended.code == 0, ended.err
     assert query(desk.database, "SELECT count(*) FROM session") == [(1,)]
     _check(program, desk, tmp_path)

@@ -133,3 +133,18 @@ def test_two_addresses_of_one_identity_are_refused(roots: dict[str, Path], tmp_p
     assert "board-id" in ended.err
     assert first["jobs"] != []
     assert query(tmp_path / "workspace" / "profagent.db", "SELECT count(*) FROM session") == [(1,)]
+
+
+def test_a_job_of_another_soc_ends_its_board_and_no_other(roots: dict[str, Path], tmp_path: Path) -> None:
+    sample(roots["alpha"], "runtime-api")
+    other = sample(roots["beta"], "runtime-api")
+    (other / "info.json.0").write_bytes(b'{"DeviceInfo": [{"aic_frequency": "594", "magic_num": "6A6A"}]}')
+    with (
+        running("--root", roots["alpha"], "--identity", "alpha", *FAST) as alpha,
+        running("--root", roots["beta"], "--identity", "beta", *FAST) as beta,
+    ):
+        arguments = ("--workspace", tmp_path / "workspace", "--backlog", "--until-finished", "--json")
+        ended = profagent("record", *boards(alpha.address, beta.address), *arguments)
+    assert ended.code == 2
+    assert of_board(ended, alpha.address)["complete"] is True
+    assert "Hi3519DV500" in of_board(ended, beta.address)["error"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import stat
@@ -71,6 +70,46 @@ def test_bad_values_and_no_warm_up_are_warned_of(caplog: pytest.LogCaptureFixtur
     assert "won't be using warmup" in caplog.text
 
 
+LETTERS = {
+    "init": "i", "start": "S", "stop": "P", "finalize": "F", "trace_ready": "T", "clear": "C", "delete_dir": "D",
+}  # fmt: skip
+TABLE = {
+    NONE: ("", "i", "i S", "i S", ""),
+    WARM_UP: ("W S P F C", "", "S", "S", "W F C D"),
+    RECORD: ("W P F C", "W P F C", "", "", "W P F T C"),
+    SAVE: ("P F T C", "P F T C i", "P F T C i S", "P F T C i S", "W P F T C"),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (before, after, row[place])
+        for before, row in TABLE.items()
+        for place, after in enumerate([*ProfilerAction, None])
+    ],
+)
+def test_the_whole_transition_table(
+    before: ProfilerAction,
+    after: ProfilerAction | None,
+    expected: str,
+    runtime: Runtime,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> Callable[[], None]:
+            return lambda: done.append(LETTERS[name])
+
+    subject = Profiler(runtime=runtime, start_profile=False)
+    caplog.clear()
+    subject._collection = Watched()  # type: ignore[assignment]
+    subject._transit(before, after)
+    warned = ["W"] if caplog.records else []
+    assert " ".join(warned + done) == expected
+
+
 @pytest.fixture
 def ready(runtime: Runtime) -> Iterator[Runtime]:
     runtime.init()
@@ -133,39 +172,6 @@ def test_a_schedule_records_its_active_steps_and_marks_all(ready: Runtime, fifo:
     assert len(list(the_directory(tmp_path).glob("JOB*/data/aicore.*.done"))) == 2
 
 
-@pytest.mark.parametrize(
-    ("actions", "warnings", "recorded", "traces"),
-    [
-        ([WARM_UP, NONE], ["WARMUP followed by NONE"], 0, 0),
-        ([WARM_UP, WARM_UP], ["current state is WARMUP"], 0, 0),
-        ([RECORD, NONE], ["RECORD followed by NONE"], 1, 0),
-        ([RECORD, WARM_UP, WARM_UP], ["RECORD followed by WARMUP", "current state is WARMUP"], 1, 0),
-        ([RECORD, RECORD], ["current state is RECORD "], 2, 1),
-        ([SAVE, SAVE], ["current state is RECORD_AND_SAVE"], 2, 2),
-        ([SAVE, WARM_UP, SAVE, NONE], [], 2, 2),
-        ([NONE, SAVE, RECORD, SAVE, NONE], [], 3, 2),
-    ],
-)
-def test_what_follows_what_without_sense_is_warned_of(
-    actions: list[ProfilerAction],
-    warnings: list[str],
-    recorded: int,
-    traces: int,
-    ready: Runtime,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    seen: list[object] = []
-    with Profiler(schedule=actions.__getitem__, on_trace_ready=seen.append, runtime=ready) as subject:
-        model = ready.load_model(MODEL)
-        ready.execute(model, 0, 0)
-        for _ in actions[1:]:
-            subject.step()
-            ready.execute(model, 0, 0)
-    assert (aicore_logs(tmp_path), len(seen)) == (recorded, traces)
-    assert [text for text in warnings if text not in caplog.text] == []
-
-
 def test_the_handlers_directory_and_name_win(ready: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     handler = tensorboard_trace_handler("traces", worker_name="w7")
     with Profiler(
@@ -186,7 +192,6 @@ def test_the_handlers_directory_and_name_win(ready: Runtime, tmp_path: Path, cap
         (lambda it: it.add_metadata("a", 1), "must be string"),
         (lambda it: it.add_metadata_json("a", "{"), "must be a JSON text"),
         (lambda it: it.analyse(offline_path="/nowhere"), "Expected a *_ascend_ms_* directory"),
-        (lambda it: it.offline_analyse("/nowhere_ascend_ms"), "Invalid path"),
         (lambda it: it.offline_analyse(None), "offline_analyse failed"),
         (lambda it: it.analyse(offline_path=5), "analyse failed"),
         (lambda it: it.add_metadata([], "a"), "must be string"),
@@ -314,19 +319,21 @@ def test_a_repeat_goes_on_with_the_job_that_there_is(ready: Runtime, tmp_path: P
     assert (jobs(tmp_path), aicore_logs(tmp_path)) == (1, 2)
 
 
-@pytest.mark.parametrize(
-    ("handler", "said"),
-    [(lambda: logging.getLogger().info("called"), "called"), (tensorboard_trace_handler, "profagent import")],
-)
-def test_on_trace_ready_may_take_nothing_and_be_given_without_a_call(
-    handler: Callable, said: str, ready: Runtime, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    with Profiler(schedule=schedule(wait=0, active=1), on_trace_ready=handler, runtime=ready) as it:
-        it.step()
-    assert said in caplog.text
-    assert "dir_name" not in caplog.text
+def test_on_trace_ready_may_take_nothing(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    called = []
+    with Profiler(
+        schedule=schedule(wait=0, active=1), on_trace_ready=lambda: called.append(1), runtime=ready
+    ) as subject:
+        subject.step()
+    assert called == [1, 1]
     assert "failed" not in caplog.text
+
+
+def test_the_handler_may_be_given_without_a_call(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    with Profiler(schedule=schedule(wait=0, active=1), on_trace_ready=tensorboard_trace_handler, runtime=ready) as it:
+        it.step()
+    assert "profagent import" in caplog.text
+    assert "dir_name" not in caplog.text
 
 
 def test_analyse_within_a_schedule_ends_it(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
@@ -394,3 +401,8 @@ def test_without_the_activity_npu_there_is_no_npu_data(ready: Runtime, tmp_path:
     with Profiler(activities=[ProfilerActivity.CPU], runtime=ready):
         ready.execute(ready.load_model(MODEL), 0, 0)
     assert (jobs(tmp_path), aicore_logs(tmp_path)) == (1, 0)
+
+
+def test_offline_analyse_of_nothing_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Profiler.offline_analyse(str(tmp_path / "gone_ascend_ms"))
+    assert "Invalid path" in caplog.text
