@@ -98,7 +98,7 @@ def commands_page() -> str:
         "# Commands",
         "",
         "Results go to standard output, remarks to standard error. `--help` has examples, and explains every option.",
-        "Here the page behind *More* explains what stands without an explanation.",
+        "Options without an explanation here are explained behind *More*.",
         f"Which command has {_codes(COMMON)} is told by `--help` alone.",
         "",
         "Exit codes:",

@@ -107,7 +107,7 @@ class RecordView:
             self._options.made.jobs_changed(jobs)
         elif not any(job.is_job for job in jobs) and not self._has_waited:
             self._has_waited = True
-            self._tell(NO_JOB)
+            self._tell(NO_JOB if self._options.backlog else f"{NO_JOB}; --backlog copies those that have ended")
         for job in jobs:
             if job.caught_up and self.beginnings is not None:
                 self.beginnings.caught_up(job.name)
