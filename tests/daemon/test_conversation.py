@@ -230,6 +230,33 @@ async def test_the_server_gives_signs_of_life(job: Path, tmp_path: Path) -> None
         speaking.cancel()
 
 
+@pytest.mark.parametrize("scan", [False, True])
+async def test_a_sync_is_answered_when_all_that_was_there_before_it_has_been_sent(
+    job: Path, tmp_path: Path, scan: bool
+) -> None:
+    calls = "acl_api.0.model.1"
+    async with own_daemon(tmp_path, scan=scan) as (address, _), following(address) as client:
+        await client.start()
+        await client.until(lambda: client.has(NAME) and client.jobs[job.name].caught_up)
+        assert client.welcome is not None
+        assert "sync" in client.welcome.description.capabilities
+        for number in range(1, 21):
+            with (job / "data" / calls).open("ab") as log:
+                log.write(RECORD)
+            await client.say(message(sync=wire.Sync(number=number)))
+            await client.until(lambda: client.synced == number)  # noqa: B023 - it is waited for at once
+            assert len(client.copy(calls).data) == number * len(RECORD)
+
+
+async def test_a_job_made_before_a_sync_is_told_before_its_answer(client: Client, job: Path, tmp_path: Path) -> None:
+    await client.start()
+    await client.until(lambda: client.is_listed)
+    made = make_job(tmp_path, 1)
+    await client.say(message(sync=wire.Sync(number=1)))
+    await client.until(lambda: client.synced == 1)
+    assert made.name in client.jobs
+
+
 async def test_a_client_that_never_reads_holds_up_no_other(daemon: Daemon, job: Path) -> None:
     async with following(daemon.address) as slow, following(daemon.address) as fast:
         await slow.start("slow")

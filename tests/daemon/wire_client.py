@@ -86,6 +86,7 @@ class Client:
         self.losses: list[wire.Loss] = []
         self.heartbeats: list[wire.Heartbeat] = []
         self.released: list[int] = []
+        self.synced = 0  # the number of the Sync that was answered last
         self.is_listed = False
         self.goodbye: wire.Goodbye | None = None
         self.welcome: wire.Welcome | None = None
@@ -164,6 +165,9 @@ class Client:
     async def _on_heartbeat(self, heartbeat: wire.Heartbeat) -> None:
         self.heartbeats.append(heartbeat)
         await self.say(message(heartbeat=wire.Heartbeat()))
+
+    async def _on_synced(self, synced: wire.Synced) -> None:
+        self.synced = synced.number
 
     async def _on_goodbye(self, goodbye: wire.Goodbye) -> None:
         self.goodbye = goodbye

@@ -42,6 +42,8 @@ RETRY_AFTER_S = 2.0
 LEAVE_S = 2.0
 # Logs that have their turn in one go.
 TURN_LOGS = 128
+# A Sync waits for a search for JOBs that is under way; its end wakes nobody.
+SYNC_LOOK_S = 0.02
 # Released handles are told so often, or when there are so many, room is short, or others are announced.
 RELEASE_S, RELEASE_LOGS = 1.0, 128
 # Why, unless there is another reason.
@@ -133,6 +135,8 @@ class ClientStream:
             was_checked = has_checksum(message, before=was_checked)
             self._heard = self._clock.monotonic()
             messages.apply(message, self._session)
+            if message.HasField("sync"):
+                self._site.catch_up()
             self._deliver()
             self._wake.set()
 
@@ -160,7 +164,8 @@ class ClientStream:
         now, table = self._clock.monotonic(), self._session.table
         release = self._released + RELEASE_S if table.released else math.inf
         room = now + ROOM_S if self._session.awaits_room else math.inf
-        due = min(self._spoke + HEARTBEAT_S, table.next_due(), release, room)
+        sync = math.inf if self._session.sync_due is None else now + SYNC_LOOK_S
+        due = min(self._spoke + HEARTBEAT_S, table.next_due(), release, room, sync)
         timer = asyncio.get_running_loop().call_later(max(0.0, due - now), self._wake.set)
         try:
             await self._wake.wait()
@@ -180,6 +185,8 @@ class ClientStream:
         if not any(done):
             caught_up = self._session.take_caught_up()
             done.append(await self._say(messages.job_status(each, caught_up=True) for each in caught_up))
+        if not any(done) and self._site.has_searched and (number := self._session.take_synced()) is not None:
+            await self._write(messages.synced(number))
         if self._clock.monotonic() - self._spoke >= HEARTBEAT_S:
             await self._send_heartbeat()
         return any(done)

@@ -346,6 +346,11 @@ class Log:
         return self.state is not ASKED and self.turn is Turn.RESTING and self.waits_until is None
 
     @property
+    def is_sent(self) -> bool:
+        """Return True if everything that was seen of the file has been sent; it may still wait for its completion."""
+        return self.state is not ASKED and self.turn is Turn.RESTING and self.sent >= self.size
+
+    @property
     def is_delivered(self) -> bool:
         """Whether it is complete and the client has said so: then the handle can go."""
         return self.verified is not None and self.verified == self.completed and self.is_complete and self.is_settled

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 0
+# What this daemon has beyond version 1.0 (board.proto, Description.capabilities).
+CAPABILITIES = ("sync",)
 MAX_CLIENT_NAME = 256
 # Generations count up from what a client names: the wire's numbers have one bit more.
 LARGEST_HELD = 2**63 - 1
@@ -104,6 +106,11 @@ def released(handles: Sequence[int]) -> Iterator[wire.ServerMessage]:
 def heartbeat(lag_bytes: int) -> wire.ServerMessage:
     """Proof of life, and what is still to come."""
     return wire.ServerMessage(heartbeat=wire.Heartbeat(lag_bytes=lag_bytes))
+
+
+def synced(number: int) -> wire.ServerMessage:
+    """The answer to a Sync."""
+    return wire.ServerMessage(synced=wire.Synced(number=number))
 
 
 def batches(
@@ -243,6 +250,8 @@ def apply(message: wire.ClientMessage, session: FollowSession) -> None:
         _limit("Acknowledge", message.acknowledge.logs)
         for ack in message.acknowledge.logs:
             session.table.acknowledge(ack.handle, generation=ack.generation, offset=ack.offset, complete=ack.complete)
+    elif kind == "sync":
+        session.sync(message.sync.number)
 
 
 def _hold(holding: wire.Holding, session: FollowSession) -> None:

@@ -92,6 +92,15 @@ class Servicer(BoardServicer):
         await self._watch.ready.wait()
         await self.board.know_all()
 
+    def catch_up(self) -> None:
+        """Take the kernel's events that wait: what they tell has happened before."""
+        self._watch.catch_up()
+
+    @property
+    def has_searched(self) -> bool:
+        """Return True if no directory is known in which JOBs may be and were not looked for."""
+        return self._watch.has_searched
+
     @property
     def streams(self) -> int:
         """How many streams are open."""
@@ -116,6 +125,7 @@ class Servicer(BoardServicer):
         description = wire.Description(
             daemon_version=__version__,
             protocol=messages.protocol(),
+            capabilities=messages.CAPABILITIES,
             simulated=self._simulated,
             clocks=messages.clocks(moment(self.clock)),
             roots=[messages.text(root) for root in self._watch.roots],

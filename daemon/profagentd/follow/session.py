@@ -189,6 +189,7 @@ class FollowSession:
         self._by_job: dict[Job, Following] = {}
         self._last_handle = 0
         self._losses: list[Loss] = []
+        self.sync_due: int | None = None  # the number of a Sync that is not answered yet
 
     def close(self) -> None:
         """Leave its room to other streams; what it knew goes now, and not when cycles are collected."""
@@ -259,6 +260,17 @@ class FollowSession:
                 following.caught_up_sent = False
                 following.note(log.path, FileEvent.WRITTEN)
 
+    def sync(self, number: int) -> None:
+        """Answer, with this number, when everything has been sent that followed JOBs hold now.
+
+        The caller takes the kernel's events that wait. Scanned JOBs have none: each is looked at anew.
+        """
+        self.sync_due = number
+        for following in self._followings.values():
+            if following.is_followed and following.job.is_scanned:
+                following.look_everywhere()
+                self._touch_all(following, FileEvent.HINT)
+
     def take_delivered(self) -> list[tuple[Place, bytes, Fingerprint]]:
         """Logs that the client has whole, with the fingerprints of the files that it has."""
         logs, self.table.delivered = self.table.delivered, []
@@ -282,12 +294,22 @@ class FollowSession:
         return due
 
     def take_caught_up(self) -> list[Following]:
-        """Followed JOBs of which everything was sent that there is, each told once for its state."""
+        """Followed JOBs of which everything was sent that there is, each told once for its state.
+
+        Logs of an open one may still wait for their completion: a spool that is written all the time never rests.
+        """
         new = [each for each in self._followings.values() if each.is_followed and not each.caught_up_sent]
-        due = [each for each in new if not (each.status_due or each.is_over) and self._has_all(each)]
+        due = [each for each in new if not (each.status_due or each.is_over) and self._is_caught_up(each)]
         for each in due:
             each.caught_up_sent = True
         return due
+
+    def take_synced(self) -> int | None:
+        """The number of the Sync that can be answered now; None where there is none."""
+        if self.sync_due is None or not all(map(self._has_sent, self._followings.values())):
+            return None
+        number, self.sync_due = self.sync_due, None
+        return number
 
     @property
     def is_caught_up(self) -> bool:
@@ -395,6 +417,16 @@ class FollowSession:
         for log in self.table.of_job(following.handle):
             self.table.touch(log, event)
 
+    def _is_caught_up(self, following: Following) -> bool:
+        return self._has_sent(following) if following.job.state is JobState.OPEN else self._has_all(following)
+
     def _has_all(self, following: Following) -> bool:
-        is_looking = following.is_followed and (following.wants_look or following.is_looking)
-        return not is_looking and all(log.is_settled for log in self.table.of_job(following.handle))
+        """Return True if everything was sent, and no log waits for its completion."""
+        return self._has_looked(following) and all(log.is_settled for log in self.table.of_job(following.handle))
+
+    def _has_sent(self, following: Following) -> bool:
+        """Return True if everything was sent."""
+        return self._has_looked(following) and all(log.is_sent for log in self.table.of_job(following.handle))
+
+    def _has_looked(self, following: Following) -> bool:
+        return not (following.is_followed and (following.wants_look or following.is_looking))

@@ -237,6 +237,7 @@ class Watch:
         self._wanted: dict[bytes, set[Place]] = {}
         self._wakes: dict[bytes, asyncio.Event] = {}
         self._unsearched = set(roots)
+        self._searching: set[bytes] = set()  # roots in which JOBs are looked for now
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -251,6 +252,16 @@ class Watch:
             timer.cancel()
             if self._inotify:
                 self._inotify.close()
+
+    def catch_up(self) -> None:
+        """Take the kernel's events that wait."""
+        if self._inotify:
+            self._inotify.catch_up()
+
+    @property
+    def has_searched(self) -> bool:
+        """Return True if no search for JOBs is due or under way."""
+        return not self._searching and not any(self._wanted.values())
 
     # What the events tell
 
@@ -287,8 +298,10 @@ class Watch:
             self._wakes[root].clear()
             wanted, self._wanted[root] = self._wanted[root], set()
             begun = self._clock.monotonic()
+            self._searching.add(root)
             for place in sorted(wanted, key=lambda each: each.directory):
                 await self._search_below(place)
+            self._searching.discard(root)
             self._unsearched.discard(root)
             if not self._unsearched:
                 self.ready.set()

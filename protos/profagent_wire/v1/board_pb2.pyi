@@ -253,8 +253,8 @@ class Description(google.protobuf.message.Message):
     def protocol(self) -> global___ProtocolVersion: ...
     @property
     def capabilities(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Names of optional parts that this daemon has beyond protocol 1.0; there are none yet. A client ignores names that it
-        does not know.
+        """Names of optional parts that this daemon has beyond protocol 1.0. A client ignores names that it does not know.
+        `sync`: the daemon answers Sync.
         """
 
     @property
@@ -891,6 +891,7 @@ class ClientMessage(google.protobuf.message.Message):
     HOLDINGS_FIELD_NUMBER: builtins.int
     ACKNOWLEDGE_FIELD_NUMBER: builtins.int
     HEARTBEAT_FIELD_NUMBER: builtins.int
+    SYNC_FIELD_NUMBER: builtins.int
     CHECK_FIELD_NUMBER: builtins.int
     check: builtins.int
     """As in ServerMessage."""
@@ -904,6 +905,8 @@ class ClientMessage(google.protobuf.message.Message):
     def acknowledge(self) -> global___Acknowledge: ...
     @property
     def heartbeat(self) -> global___Heartbeat: ...
+    @property
+    def sync(self) -> global___Sync: ...
     def __init__(
         self,
         *,
@@ -912,14 +915,15 @@ class ClientMessage(google.protobuf.message.Message):
         holdings: global___Holdings | None = ...,
         acknowledge: global___Acknowledge | None = ...,
         heartbeat: global___Heartbeat | None = ...,
+        sync: global___Sync | None = ...,
         check: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_check", b"_check", "acknowledge", b"acknowledge", "check", b"check", "heartbeat", b"heartbeat", "holdings", b"holdings", "message", b"message", "open", b"open", "select", b"select"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_check", b"_check", "acknowledge", b"acknowledge", "check", b"check", "heartbeat", b"heartbeat", "holdings", b"holdings", "message", b"message", "open", b"open", "select", b"select"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_check", b"_check", "acknowledge", b"acknowledge", "check", b"check", "heartbeat", b"heartbeat", "holdings", b"holdings", "message", b"message", "open", b"open", "select", b"select", "sync", b"sync"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_check", b"_check", "acknowledge", b"acknowledge", "check", b"check", "heartbeat", b"heartbeat", "holdings", b"holdings", "message", b"message", "open", b"open", "select", b"select", "sync", b"sync"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_check", b"_check"]) -> typing.Literal["check"] | None: ...
     @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "select", "holdings", "acknowledge", "heartbeat"] | None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "select", "holdings", "acknowledge", "heartbeat", "sync"] | None: ...
 
 global___ClientMessage = ClientMessage
 
@@ -1460,6 +1464,45 @@ class Heartbeat(google.protobuf.message.Message):
 global___Heartbeat = Heartbeat
 
 @typing.final
+class Sync(google.protobuf.message.Message):
+    """The client asks to be told when everything has been sent that the followed JOBs hold at this moment. A later Sync
+    takes the place of one that is not answered yet.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: builtins.int
+    number: builtins.int
+    """Any number; the answer repeats it."""
+    def __init__(
+        self,
+        *,
+        number: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["number", b"number"]) -> None: ...
+
+global___Sync = Sync
+
+@typing.final
+class Synced(google.protobuf.message.Message):
+    """Everything that the followed JOBs held when the Sync of this number came has been sent. It is not sent while a root
+    does not answer, nor while JOBs grow faster than they are read.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: builtins.int
+    number: builtins.int
+    def __init__(
+        self,
+        *,
+        number: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["number", b"number"]) -> None: ...
+
+global___Synced = Synced
+
+@typing.final
 class Goodbye(google.protobuf.message.Message):
     """The server is about to end the stream in good order. The client may come back after the delay."""
 
@@ -1493,6 +1536,7 @@ class ServerMessage(google.protobuf.message.Message):
     RELEASED_FIELD_NUMBER: builtins.int
     HEARTBEAT_FIELD_NUMBER: builtins.int
     GOODBYE_FIELD_NUMBER: builtins.int
+    SYNCED_FIELD_NUMBER: builtins.int
     CHECK_FIELD_NUMBER: builtins.int
     check: builtins.int
     """CRC-32 of the message's encoding up to this field, which is written last: the encoding ends with the byte 0x7d and
@@ -1515,6 +1559,8 @@ class ServerMessage(google.protobuf.message.Message):
     def heartbeat(self) -> global___Heartbeat: ...
     @property
     def goodbye(self) -> global___Goodbye: ...
+    @property
+    def synced(self) -> global___Synced: ...
     def __init__(
         self,
         *,
@@ -1526,13 +1572,14 @@ class ServerMessage(google.protobuf.message.Message):
         released: global___Released | None = ...,
         heartbeat: global___Heartbeat | None = ...,
         goodbye: global___Goodbye | None = ...,
+        synced: global___Synced | None = ...,
         check: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_check", b"_check", "announced", b"announced", "batch", b"batch", "check", b"check", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "job_status", b"job_status", "jobs_listed", b"jobs_listed", "message", b"message", "released", b"released", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_check", b"_check", "announced", b"announced", "batch", b"batch", "check", b"check", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "job_status", b"job_status", "jobs_listed", b"jobs_listed", "message", b"message", "released", b"released", "welcome", b"welcome"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_check", b"_check", "announced", b"announced", "batch", b"batch", "check", b"check", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "job_status", b"job_status", "jobs_listed", b"jobs_listed", "message", b"message", "released", b"released", "synced", b"synced", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_check", b"_check", "announced", b"announced", "batch", b"batch", "check", b"check", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "job_status", b"job_status", "jobs_listed", b"jobs_listed", "message", b"message", "released", b"released", "synced", b"synced", "welcome", b"welcome"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_check", b"_check"]) -> typing.Literal["check"] | None: ...
     @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["welcome", "job_status", "jobs_listed", "announced", "batch", "released", "heartbeat", "goodbye"] | None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["welcome", "job_status", "jobs_listed", "announced", "batch", "released", "heartbeat", "goodbye", "synced"] | None: ...
 
 global___ServerMessage = ServerMessage

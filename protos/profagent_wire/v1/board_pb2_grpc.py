@@ -75,6 +75,8 @@ class BoardServicer(object):
         Acknowledge                      →
         ←    Released (the handles that are over)
         Heartbeat                        ↔    Heartbeat
+        Sync                             →
+        ←    Synced (all that the board had when Sync came has been sent)
         ←    Goodbye (the daemon is about to stop)
 
         The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the

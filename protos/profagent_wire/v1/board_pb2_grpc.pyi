@@ -72,6 +72,8 @@ class BoardStub:
       Acknowledge                      →
                                        ←    Released (the handles that are over)
       Heartbeat                        ↔    Heartbeat
+      Sync                             →
+                                       ←    Synced (all that the board had when Sync came has been sent)
                                        ←    Goodbye (the daemon is about to stop)
 
     The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
@@ -125,6 +127,8 @@ class BoardAsyncStub:
       Acknowledge                      →
                                        ←    Released (the handles that are over)
       Heartbeat                        ↔    Heartbeat
+      Sync                             →
+                                       ←    Synced (all that the board had when Sync came has been sent)
                                        ←    Goodbye (the daemon is about to stop)
 
     The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
@@ -184,6 +188,8 @@ class BoardServicer(metaclass=abc.ABCMeta):
           Acknowledge                      →
                                            ←    Released (the handles that are over)
           Heartbeat                        ↔    Heartbeat
+          Sync                             →
+                                           ←    Synced (all that the board had when Sync came has been sent)
                                            ←    Goodbye (the daemon is about to stop)
 
         The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
