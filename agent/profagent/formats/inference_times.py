@@ -1,0 +1,227 @@
+"""The two times of an inference, latency and layers, and the share that a layer has of it. Pure.
+
+    latency  what the program waited: the call that ran the inference, where calls are recorded; else from the first
+             begin to the last end on both processors
+    layers   the sum of the layers that were recorded, on both processors
+
+Times are columns of float64 with one value for each inference, NaN where a time is not known. Live code asks with
+columns of length 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+NOT_IN_ANY_LAYER = "not in any layer"
+# The ids of the calls that run an inference or wait for one (format page 3.3).
+EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE = 2, 3, 4
+# Calls of one model overlap where several threads run it; of more at a time the later ones are not looked at.
+MOST_OVERLAPPING = 8
+# Begin and end are whole microseconds each, so that layers may take so much more than the time that holds them.
+ROUNDING_US = 2.0
+
+
+class LatencyFrom(StrEnum):
+    """Where a latency comes from: the inference's call, or the begins and ends of what was recorded of it."""
+
+    CALL = "call"
+    RECORDS = "records"
+
+
+class Spans(NamedTuple):
+    """Begin and end of each inference, in µs."""
+
+    begin_us: Floats
+    end_us: Floats
+
+    @property
+    def us(self) -> Floats:
+        """How long each takes; NaN where an end is not known, or lies before its begin."""
+        with np.errstate(invalid="ignore"):  # both are infinite where no processor was used
+            us = self.end_us - self.begin_us
+        return np.where(np.isfinite(us) & (us >= 0), us, np.nan)
+
+
+# Begin and end on a processor that an inference does not use.
+UNUSED = (np.inf, -np.inf)
+
+
+def whole_spans(units: Sequence[Spans]) -> Spans:
+    """The first begin to the last end over the processors.
+
+    NaN where a processor's part is not known; UNUSED says that an inference has none there.
+    """
+    return Spans(
+        np.minimum.reduce([each.begin_us for each in units]), np.maximum.reduce([each.end_us for each in units])
+    )
+
+
+class Calls:
+    """The calls of one model's acl_api log, by which inferences find their own.
+
+    `begin_us` is 0 for a call that began before profiling was started: it is no inference's.
+    """
+
+    def __init__(self, api: NDArray[np.integer], begin_us: NDArray[np.number], end_us: NDArray[np.number]) -> None:
+        begin, end = begin_us.astype(np.float64), end_us.astype(np.float64)
+        is_execute, is_async = ((api == each) & (begin > 0) for each in (EXECUTE, EXECUTE_ASYNC))
+        order = np.argsort(end[is_execute], kind="stable")
+        self._execute = Spans(begin[is_execute][order], end[is_execute][order])
+        self._async_begins = np.sort(begin[is_async])
+        self._sync_ends = np.sort(end[api == SYNCHRONIZE])
+
+    def spans(self, whole: Spans) -> Spans:
+        """The call of each inference, which contains `whole`; NaN where none does, or several may be it.
+
+        An asynchronous call lasts until the end of the first synchronize that ends at or after the inference.
+        """
+        found = self._synchronous(whole)
+        missing = np.isnan(found.begin_us)
+        if missing.any() and len(self._async_begins):
+            other = self._asynchronous(whole)
+            found = Spans(*(np.where(missing, new, old) for old, new in zip(found, other, strict=True)))
+        return found
+
+    def _synchronous(self, whole: Spans) -> Spans:
+        """Of the calls that contain an inference, the one that ends first: it returned when the inference had ended."""
+        begin, end = np.full((2, len(whole.begin_us)), np.nan)
+        first = np.searchsorted(self._execute.end_us, whole.end_us)
+        for place in (first + step for step in range(min(MOST_OVERLAPPING, len(self._execute.end_us)))):
+            call = place.clip(max=len(self._execute.end_us) - 1)
+            fits = np.isnan(begin) & (place == call) & (self._execute.begin_us[call] <= whole.begin_us)
+            begin[fits], end[fits] = self._execute.begin_us[call][fits], self._execute.end_us[call][fits]
+        return Spans(begin, end)
+
+    def _asynchronous(self, whole: Spans) -> Spans:
+        """The only call that was waiting when the inference began."""
+        begins, ends = self._async_begins, self._sync_ends
+        begun = np.searchsorted(begins, whole.begin_us, side="right")
+        synchronized = np.searchsorted(ends, whole.begin_us, side="right")
+        last_us = np.append(-np.inf, ends)[synchronized]
+        is_only = begun - np.searchsorted(begins, last_us, side="right") == 1
+        end = np.append(ends, np.nan)[np.searchsorted(ends, whole.end_us)]
+        is_known = is_only & ~np.isnan(whole.begin_us) & ~np.isnan(end)
+        return Spans(np.where(is_known, begins[begun - 1], np.nan), np.where(is_known, end, np.nan))
+
+
+class Latency(NamedTuple):
+    """The latency of inferences that are compared with each other; `origin` is None where none is known."""
+
+    spans: Spans
+    origin: LatencyFrom | None
+
+    @property
+    def us(self) -> Floats:
+        """The latency of each; NaN where it is not known."""
+        return self.spans.us
+
+
+def latency_of(whole: Spans, calls: Spans) -> Latency:
+    """The latency of inferences, all of one origin: a call takes longer than what it runs.
+
+    It comes from the calls where at least half of the inferences have theirs; the others' is not known then.
+    """
+    by_call, by_records = (int((~np.isnan(each.us)).sum()) for each in (calls, whole))
+    if by_call and 2 * by_call >= by_records:
+        return Latency(calls, LatencyFrom.CALL)
+    return Latency(whole, LatencyFrom.RECORDS if by_records else None)
+
+
+class Pace(NamedTuple):
+    """Inferences per second, and the median gap between an inference and the next, in µs; None where not known.
+
+    A gap below 0 says that inferences overlap.
+    """
+
+    per_second: float | None
+    gap_us: float | None
+
+
+def pace_of(loads: Iterable[tuple[Spans, NDArray[np.number]]]) -> Pace:
+    """The pace of a model's inferences, of each load their latencies' spans and how many the model ran before each.
+
+    Of inferences that were not sampled the number is known: where n lie between two samples, the gap is the n-th part
+    of the time between their begins, less the latency of the first.
+    """
+    times, numbers, gaps = 0.0, 0.0, [np.empty(0)]
+    for spans, ran_before in loads:
+        known = ~np.isnan(spans.us)
+        step_us, step = np.diff(spans.begin_us[known]), np.diff(ran_before[known].astype(np.float64))
+        is_forward = (step > 0) & (step_us > 0)
+        times += float(step_us[is_forward].sum())
+        numbers += float(step[is_forward].sum())
+        gaps.append(step_us[is_forward] / step[is_forward] - spans.us[known][:-1][is_forward])
+    if not times:
+        return Pace(None, None)
+    return Pace(numbers / times * 1e6, float(np.median(np.concatenate(gaps))))
+
+
+def layer_times(
+    inference: NDArray[np.integer], layer: NDArray[np.integer], duration: Floats, shape: tuple[int, int]
+) -> Floats:
+    """The time of each layer in each inference, shape (inferences, layers), NaN where it has no record.
+
+    The first three are columns of records: places of the inference and the layer, and the duration. Records of one
+    layer are added up.
+    """
+    cells = inference * shape[1] + layer
+    size = shape[0] * shape[1]
+    counts = np.bincount(cells, minlength=size)
+    return np.where(counts > 0, np.bincount(cells, duration, size), np.nan).reshape(shape)
+
+
+def means_when_recorded(times: Floats) -> Floats:
+    """The mean time of each layer in the inferences that have its record, by `layer_times`; NaN where none has."""
+    counts = (~np.isnan(times)).sum(axis=0)
+    return np.where(counts > 0, np.nansum(times, axis=0) / np.maximum(counts, 1), np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the mean inference of a model is made of, in µs (or all in ticks).
+
+    `layers_us` is what its layers take together, each as in `means_when_recorded`; `latency_us` the mean latency, None
+    where it is not known.
+    """
+
+    layers_us: float
+    latency_us: float | None
+
+    @property
+    def whole_us(self) -> float:
+        """What shares are of: the latency, or else the layers."""
+        return self.layers_us if self.latency_us is None else self.latency_us
+
+    @property
+    def rest_us(self) -> float | None:
+        """What no layer explains; None where latency is not known, or the layers take more than it (`is_too_much`)."""
+        if self.latency_us is None or self.is_too_much:
+            return None
+        return max(self.latency_us - self.layers_us, 0.0)
+
+    @property
+    def is_too_much(self) -> bool:
+        """The layers take more than the latency: they overlap, or are not in every inference."""
+        return self.latency_us is not None and self.layers_us > self.latency_us + ROUNDING_US
+
+    def share(self, us: float) -> float | None:
+        """A time's share of the inference in %; None where nothing takes any time."""
+        return us / self.whole_us * 100 if self.whole_us else None
+
+
+def recorded_text(recorded: int | None, known: int | None) -> str:
+    """`83 of 88 layers recorded`; `known` is None where the model's table of layers is missing."""
+    if recorded is None:
+        return "N/A"
+    return f"{recorded:,} layers recorded" if known is None else f"{recorded:,} of {known:,} layers recorded"
