@@ -181,17 +181,31 @@ def layer_times(
     return np.where(counts > 0, np.bincount(cells, duration, size), np.nan).reshape(shape)
 
 
-def means_when_recorded(times: Floats) -> Floats:
-    """The mean time of each layer in the inferences that have its record, by `layer_times`; NaN where none has."""
-    counts = (~np.isnan(times)).sum(axis=0)
-    return np.where(counts > 0, np.nansum(times, axis=0) / np.maximum(counts, 1), np.nan)
+def completed(times: Floats) -> Floats:
+    """`layer_times` with what is missing filled in, so that an inference that lacks a record is not faster.
+
+    A layer that at least half of the inferences recorded is in all of them, with its mean where the record is missing:
+    the runtime dropped it. Inferences without a record of any other layer did not run that layer: it takes them 0.
+    """
+    recorded = (~np.isnan(times)).sum(axis=0)
+    means = time_in_inference(np.nansum(times, axis=0), recorded, len(times))
+    return np.where(np.isnan(times), np.where(2 * recorded >= len(times), means, 0.0), times)
+
+
+def time_in_inference(sums: Floats, recorded: NDArray[np.integer], inferences: int) -> Floats:
+    """The mean time that each layer takes in an inference, as after `completed`.
+
+    `sums` are the times over all inferences, `recorded` is how many of the `inferences` have a record of the layer.
+    """
+    divisors = np.where(2 * recorded >= inferences, recorded, inferences)
+    return np.divide(sums, divisors, out=np.zeros(len(divisors)), where=divisors > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the mean inference of a model is made of, in µs (or all in ticks).
 
-    `layers_us` is what its layers take together, each as in `means_when_recorded`; `latency_us` the mean latency, None
+    `layers_us` is what its layers take together, each as in `time_in_inference`; `latency_us` the mean latency, None
     where it is not known.
     """
 
@@ -212,7 +226,7 @@ class Parts:
 
     @property
     def is_too_much(self) -> bool:
-        """The layers take more than the latency: they overlap, or are not in every inference."""
+        """The layers take more than the latency, because they overlap."""
         return self.latency_us is not None and self.layers_us > self.latency_us + ROUNDING_US
 
     def share(self, us: float) -> float | None:

@@ -14,11 +14,12 @@ from profagent.formats.inference_times import (
     Pace,
     Parts,
     Spans,
+    completed,
     latency_of,
     layer_times,
-    means_when_recorded,
     pace_of,
     recorded_text,
+    time_in_inference,
     whole_spans,
 )
 
@@ -113,10 +114,18 @@ def _times() -> NDArray[np.float64]:
     return layer_times(inference, layer, np.array([4.0, 1.0, 1.0, 6.0, 4.0, 8.0]), (3, 2))
 
 
-def test_a_layer_is_timed_in_the_inferences_that_have_its_record() -> None:
-    times = _times()
-    assert times == pytest.approx(np.array([[4, 2], [6, 4], [8, NAN]]), nan_ok=True)
-    assert means_when_recorded(times).tolist() == [6.0, 3.0]
+def test_records_of_one_layer_in_an_inference_are_added_up() -> None:
+    assert _times() == pytest.approx(np.array([[4, 2], [6, 4], [8, NAN]]), nan_ok=True)
+
+
+def test_an_inference_that_lacks_a_record_is_not_faster() -> None:
+    assert completed(_times()).tolist() == [[4, 2], [6, 4], [8, 3]]
+    assert time_in_inference(np.array([18.0, 6.0]), np.array([3, 2]), 3).tolist() == [6.0, 3.0]
+
+
+def test_a_layer_that_few_inferences_run_takes_the_others_no_time() -> None:
+    assert completed(np.array([[9.0], [NAN], [NAN]])).tolist() == [[9], [0], [0]]
+    assert time_in_inference(np.array([9.0, 0.0]), np.array([1, 0]), 3).tolist() == [3.0, 0.0]
 
 
 def test_the_parts_of_an_inference_sum_to_its_latency() -> None:
