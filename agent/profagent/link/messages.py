@@ -67,6 +67,7 @@ class Board(Struct, frozen=True):
     clocks: Clocks
     retention: Retention | None = None
     insecure: bool = False
+    capabilities: tuple[str, ...] = ()
 
     @property
     def deletes(self) -> bool:
@@ -224,6 +225,12 @@ class Heartbeat(Struct, frozen=True):
     lag_bytes: int
 
 
+class Synced(Struct, frozen=True):
+    """Everything has been sent that followed JOBs held when the Sync of this number came."""
+
+    number: int
+
+
 class Goodbye(Struct, frozen=True):
     """The daemon is about to stop."""
 
@@ -231,7 +238,7 @@ class Goodbye(Struct, frozen=True):
     retry_after_us: int
 
 
-ServerMessage = Welcome | JobStatus | JobsListed | Announced | Batch | Released | Heartbeat | Goodbye
+ServerMessage = Welcome | JobStatus | JobsListed | Announced | Batch | Released | Heartbeat | Synced | Goodbye
 
 
 class Open(Struct, frozen=True):
@@ -283,7 +290,13 @@ class ClientHeartbeat(Struct, frozen=True):
     """Proof of life of the client."""
 
 
-ClientMessage = Open | Select | Holdings | Acknowledge | ClientHeartbeat
+class Sync(Struct, frozen=True):
+    """Ask for a Synced of this number."""
+
+    number: int
+
+
+ClientMessage = Open | Select | Holdings | Acknowledge | ClientHeartbeat | Sync
 
 
 # What a session makes of them

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.formats.names import display_text
 from profagent.link import messages as m
+from profagent.link.coverage import Standing
 from profagent.link.logs import LogTable, check_job, refuse
 from profagent.link.messages import PROTOCOL, REMOVED, JobStatus
 
@@ -38,6 +39,13 @@ US_PER_S = 1_000_000
 # longest a half-open link is still found within its 15 s.
 HEARTBEAT_S, SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 4.0, 1.0, 5.0
 SILENT_HEARTBEATS = 3
+# A board that has not spoken for so many is silent: that is told, and the time counts as not covered.
+QUIET_HEARTBEATS = 1.5
+# At the end of a capture the board has so long to say that everything has come; less, where something is known not to
+# have come, which is only what is on its way.
+ANSWER_S, LEAVE_BEHIND_S = 3.0, 0.25
+# What a daemon that answers Sync names in its description.
+SYNC = "sync"
 # The wait before an attempt is drawn between 0 and this, doubled at each: many hosts do not return together.
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.25, 30.0
 # 0.25 s doubled this often is above the longest wait.
@@ -58,6 +66,7 @@ class State(Enum):
     NEGOTIATING = "negotiating"  # it is open, and the board has not said welcome
     FOLLOWING = "following"  # the board's logs come as they grow
     LAGGING = "lagging"  # they come, and far more is on the board than has come
+    SILENT = "silent"  # the stream is open, and the board has not spoken for longer than it may
     WAITING = "waiting"  # there is no stream, and there will be one: when it is time, or when the disk has room
     CLOSED = "closed"  # nothing comes any more
 
@@ -86,6 +95,8 @@ class LinkSession:
         self.error: ProfagentError | None = None  # why it is closed, if that is a failure
         self.awaits_room = False
         self.was_listed = False  # by this stream or an earlier one
+        self.finish_by: float | None = None  # when the capture ends, whatever the board has said
+        self.has_synced = False  # the board said, at the end, that everything it held has been sent
         self._address, self._opening, self._wants = address, opening, wants
         self._gather_s, self._is_patient = gather_s, is_patient
         self._uniform = uniform or random.uniform  # draws waits
@@ -114,6 +125,9 @@ class LinkSession:
         self._pending_bytes = 0
         self._flush_at: float | None = None
         self.lag_bytes = 0  # what the board said last
+        self._is_listed = False
+        self._sync: m.Sync | None = None  # what the board was asked at the end
+        self._sync_selected: frozenset[int] = frozenset()  # JOBs that were followed then
 
     def events_received(self) -> list[m.Event]:
         """What happened, in order; each is given once."""
@@ -130,7 +144,8 @@ class LinkSession:
         """When `tick` is wanted; None: not before something else happens."""
         if self.state is State.WAITING:
             return self._wait_until
-        return self._flush_at if self.has_stream else None
+        times = [each for each in (self._flush_at, self.finish_by) if each is not None]
+        return min(times, default=None) if self.has_stream else None
 
     @property
     def has_stream(self) -> bool:
@@ -147,11 +162,30 @@ class LinkSession:
         """When the board is taken as gone, if it does not speak before."""
         return self._heard_s + SILENT_HEARTBEATS * self.heartbeat_s
 
+    @property
+    def quiet_at(self) -> float:
+        """When a board counts as silent, if it does not speak before."""
+        return self._heard_s + QUIET_HEARTBEATS * self.heartbeat_s
+
+    @property
+    def standing(self) -> Standing:
+        """How the board is followed."""
+        match self.state:
+            case State.FOLLOWING:
+                return Standing.COVERED if self._is_listed else Standing.BEHIND
+            case State.LAGGING:
+                return Standing.BEHIND
+            case State.SILENT:
+                return Standing.SILENT
+        return Standing.PAUSED if self.awaits_room else Standing.AWAY
+
     def tick(self, now: float) -> None:
         """Time has passed."""
         if self.due is None or now < self.due:
             return
-        if self.has_stream:
+        if self.finish_by is not None and now >= self.finish_by:
+            self.stop()
+        elif self.has_stream:
             self.flush()
         elif not self.awaits_room:
             self._connect(now)
@@ -165,6 +199,18 @@ class LinkSession:
     def heard(self, now: float) -> None:
         """The board spoke, or its silence until now was our own: nobody listened."""
         self._heard_s = now
+        if self.state is State.SILENT:
+            self.state = State.FOLLOWING
+            self._events.append(m.Remark("the board speaks again"))
+
+    def quiet(self, now: float) -> bool:
+        """Return True, and say so, if the board has become silent. Its stream stays open until `silent_at`."""
+        if self.state not in (State.FOLLOWING, State.LAGGING) or now < self.quiet_at:
+            return False
+        self.state = State.SILENT
+        silent_s = now - self._heard_s
+        self._events.append(m.Remark(f"the board has said nothing for {silent_s:.0f} s: it is frozen, or cut off"))
+        return True
 
     def spoke(self, now: float) -> None:
         """A message was sent."""
@@ -189,8 +235,8 @@ class LinkSession:
                 self._listed()
             case m.Welcome():
                 self._welcome(message)
-            case m.Goodbye():
-                self._goodbye(message, now)
+            case m.Synced() | m.Goodbye():
+                self._last_word(message, now)
 
     def flush(self) -> None:
         """Hand on what has gathered."""
@@ -245,7 +291,8 @@ class LinkSession:
 
     def silence(self) -> UnreachableError:
         """What it means that the board has not spoken until `silent_at`."""
-        what = "has gone silent" if self.state in (State.FOLLOWING, State.LAGGING) else "does not answer"
+        is_open = self.state in (State.FOLLOWING, State.LAGGING, State.SILENT)
+        what = "has gone silent" if is_open else "does not answer"
         return UnreachableError(f"the board at {self._address} {what}", hint="check the link and the daemon's log")
 
     def full(self, error: DiskFullError, now: float) -> None:
@@ -264,11 +311,38 @@ class LinkSession:
         self._events.append(m.Remark("there is room again: the capture goes on"))
         self._connect(now)
 
+    def finish(self, now: float, *, asks: bool) -> None:
+        """End soon. With `asks` the board has ANSWER_S to say that everything it holds has been sent."""
+        if self._board is None or not self.has_stream:
+            self.stop()
+        elif self.finish_by is None:
+            is_behind = any(not (job.caught_up or job.is_over) for job in map(self._jobs.get, self._selected) if job)
+            can_ask = asks and SYNC in self._board.capabilities
+            self.finish_by = now + (ANSWER_S if can_ask and not is_behind else LEAVE_BEHIND_S)
+            # A daemon that cannot be asked has said it before, if it is heard still.
+            self.has_synced = not (can_ask or is_behind) and self.state is State.FOLLOWING
+            if can_ask:
+                self._ask()
+
     def stop(self) -> None:
         """End in good order: what has gathered is handed on."""
         if self.has_stream:
             self.flush()
         self.state = State.CLOSED
+
+    def _ask(self) -> None:
+        self._sync = m.Sync(1 if self._sync is None else self._sync.number + 1)
+        self._sync_selected = frozenset(self._selected)
+        self._to_send.append(self._sync)
+
+    def _synced(self, synced: m.Synced) -> None:
+        if self._sync is None or synced.number != self._sync.number:
+            return
+        if not self._selected <= self._sync_selected:
+            self._ask()  # a JOB is followed since, of which the answer says nothing
+            return
+        self.has_synced = True
+        self.stop()
 
     def _connect(self, now: float) -> None:
         self.state = State.CONNECTING
@@ -297,6 +371,12 @@ class LinkSession:
         if welcome.heartbeat_us:
             self.heartbeat_s = min(max(welcome.heartbeat_us / US_PER_S, SHORTEST_HEARTBEAT_S), LONGEST_HEARTBEAT_S)
         self._events.append(welcome)
+
+    def _last_word(self, message: m.Synced | m.Goodbye, now: float) -> None:
+        if isinstance(message, m.Synced):
+            self._synced(message)
+        else:
+            self._goodbye(message, now)
 
     def _goodbye(self, goodbye: m.Goodbye, now: float) -> None:
         # What is told once is not told again to the next stream.
@@ -340,7 +420,7 @@ class LinkSession:
         self._events.append(m.LogsAnnounced(logs))
 
     def _listed(self) -> None:
-        self.was_listed = True
+        self.was_listed = self._is_listed = True
         names = (job.name for job in self._jobs.values() if job.state != REMOVED)
         self._events.append(m.JobNames(frozenset(names)))
         self._show()

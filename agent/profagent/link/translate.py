@@ -215,6 +215,8 @@ def to_wire(message: m.ClientMessage) -> pb.ClientMessage:
             )
         case m.ClientHeartbeat():
             return pb.ClientMessage(heartbeat=pb.Heartbeat())
+        case m.Sync():
+            return pb.ClientMessage(sync=pb.Sync(number=message.number))
 
 
 def from_wire(message: pb.ServerMessage) -> m.ServerMessage | None:
@@ -320,5 +322,6 @@ _READERS: dict[str, Callable[[Any], m.ServerMessage]] = {
     "batch": _batch,
     "released": lambda released: m.Released(tuple(_entries(released.handles))),
     "heartbeat": lambda beat: m.Heartbeat(beat.lag_bytes),
+    "synced": lambda synced: m.Synced(synced.number),
     "goodbye": lambda goodbye: m.Goodbye(_text(goodbye.reason), goodbye.retry_after_us),
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from profagent import __version__
 from profagent.errors import DiskFullError, ProfagentError, UnreachableError
 from profagent.link.channel import connected
+from profagent.link.coverage import Coverage, Standing
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import (
     Acknowledge,
@@ -25,7 +27,7 @@ from profagent.link.messages import (
     Unlinked,
     Welcome,
 )
-from profagent.link.session import ENTRIES_PER_MESSAGE, LinkSession, State
+from profagent.link.session import ANSWER_S, ENTRIES_PER_MESSAGE, QUIET_HEARTBEATS, US_PER_S, LinkSession, State
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -49,8 +51,10 @@ T = TypeVar("T")
 
 # Messages that wait between the link and the disk; each is at most 256 KiB of a log.
 QUEUED_MESSAGES = 32
-# What came before a wish to stop is taken for so long; then the board has it still. It ends the stream within so long.
-STOP_S, LEAVE_S = 0.25, 1.0
+# The board ends the stream within so long.
+LEAVE_S = 1.0
+# How often a board that is silent is looked at.
+SILENCE_LOOK_S = 0.25
 CLOCK_INTERVAL_S = 60.0
 # What is durable is told so often, or when it is of so many logs: few of the 4,096 that a board may have at a time.
 ACKNOWLEDGE_S, ACKNOWLEDGE_LOGS = 0.5, 256
@@ -130,13 +134,20 @@ class FollowedStream:
         self._welcomed = asyncio.Event()
         self._durable: dict[int, Acknowledgement] = {}  # by handle, what the board is to be told
         self._has_durable = asyncio.Event()
-        self._stop_at = float("inf")
+        self._is_listening = False  # the board is waited for, and not our own work
 
     async def run(self) -> None:
         """Converse until the link waits or is closed; raises what ends the stream before."""
         try:
             async with asyncio.TaskGroup() as group:
-                sides = (self._read(), self._beat(), self._compare_clocks(), self._watch_stop(), self._tell_durable())
+                sides = (
+                    self._read(),
+                    self._beat(),
+                    self._compare_clocks(),
+                    self._watch_stop(),
+                    self._watch_silence(),
+                    self._tell_durable(),
+                )
                 others = [group.create_task(side) for side in sides]
                 await self._work()
                 await self._leave()
@@ -155,13 +166,13 @@ class FollowedStream:
         await self._send_all()
 
     async def take(self, message: ServerMessage | UnreachableError | None) -> None:
-        """Let a message have its effect; None for the end. Raises the error that it may be."""
+        """Let a message have its effect; None: the session has something to tell. Raises the error that it may be."""
         if isinstance(message, UnreachableError):
             raise message
-        if message is None:
-            self._session.stop()
-        else:
+        if message is not None:
             self._session.receive(message, _now())
+        elif self._capture.stop.is_set() and not self._capture.asks_at_end:
+            self._session.stop()
         await self.handle()
 
     async def flush(self) -> None:
@@ -174,13 +185,15 @@ class FollowedStream:
         while events := self._session.events_received():
             for event in events:
                 await self._know(event)
+        self._capture.stand()
         await self._send_all()
 
     async def _work(self) -> None:
         """Take messages one at a time; hand on what has gathered when its time has come."""
         while self._session.has_stream:
-            if _now() >= self._stop_at:
-                await self.take(None)
+            if self._session.finish_by is not None and _now() >= self._session.finish_by:
+                # Messages that wait may be many, and the board has them still.
+                await self.flush()
                 return
             try:
                 async with asyncio.timeout_at(self._session.due):
@@ -208,9 +221,13 @@ class FollowedStream:
             await self._before_silence(self._stream.ready())
             await self.open()
             while True:
-                await self._queue.put(await self._before_silence(self._stream.receive()))
+                self._is_listening = True
+                message = await self._before_silence(self._stream.receive())
+                self._is_listening = False
+                await self._queue.put(message)
                 # Not before: a board that nobody listens to is not silent.
                 self._session.heard(_now())
+                self._capture.heard_us = _wall_us()
         except UnreachableError as error:
             # What came before is taken before: a goodbye, for one.
             await self._queue.put(error)
@@ -239,8 +256,15 @@ class FollowedStream:
 
     async def _watch_stop(self) -> None:
         await self._capture.stop.wait()
-        self._stop_at = _now() + STOP_S
+        self._session.finish(_now(), asks=self._capture.asks_at_end)
         await self._queue.put(None)
+
+    async def _watch_silence(self) -> None:
+        await self._welcomed.wait()
+        while True:
+            await asyncio.sleep(max(self._session.quiet_at - _now(), SILENCE_LOOK_S))
+            if self._is_listening and self._session.quiet(_now()):
+                await self._queue.put(None)
 
     async def _know(self, event: Event) -> None:
         sink, observer = self._capture.sink, self._capture.observer
@@ -311,10 +335,17 @@ class Capture:
         stop: asyncio.Event,
         is_patient: bool = False,
         access: Access = BY_ADDRESS,
+        asks_at_end: bool = False,
     ) -> None:
-        """`wants`, `gather_s` and `is_patient` as of LinkSession."""
+        """`wants`, `gather_s` and `is_patient` as of LinkSession.
+
+        With `asks_at_end` a capture that is stopped waits for the board's word that everything has come.
+        """
         self.address, self.sink, self.observer = address, sink, observer
-        self.stop, self._access = stop, access
+        self.stop, self._access, self.asks_at_end = stop, access, asks_at_end
+        self.coverage = Coverage(_wall_us())
+        self.heard_us = 0  # when the board spoke last, by the host's wall clock
+        self._why = ""  # there is no link, or nothing can be written
         opening = Open(consumer, f"profagent {__version__}")
         self.session = LinkSession(address, opening, wants, gather_s=gather_s, is_patient=is_patient)
 
@@ -337,8 +368,10 @@ class Capture:
                     await self._try_to_follow()
                 for event in session.events_received():
                     self.tell(event)
+                self.stand()
         finally:
             session.stop()
+        self._note_unanswered()
         if session.error is not None:
             raise session.error
 
@@ -355,6 +388,7 @@ class Capture:
         except DiskFullError as error:
             if self.session.state is State.CLOSED:
                 raise
+            self._why = str(error)
             self.session.full(error, _now())
 
     async def _follow(self) -> None:
@@ -365,12 +399,42 @@ class Capture:
         """Let the observer know of what no sink needs."""
         match event:
             case JobsShown():
+                behind = (job.name for job in event.jobs if not (job.caught_up or job.is_over))
+                self.coverage.jobs(behind, _wall_us())
                 self.observer.jobs_changed(event.jobs)
             case Unlinked():
+                self._why = str(event.error)
                 self.observer.unlinked(event.error, event.wait_s)
             case Remark():
                 self.observer.remark(event.text)
 
+    def stand(self) -> None:
+        """Note how the board is followed now."""
+        session, coverage, now_us = self.session, self.coverage, _wall_us()
+        standing = session.standing
+        if session.state is State.CLOSED or standing is coverage.standing:
+            return
+        silent_us = QUIET_HEARTBEATS * session.heartbeat_s * US_PER_S
+        was_linked = coverage.standing in (Standing.COVERED, Standing.BEHIND)
+        # A host that slept has not followed meanwhile either.
+        is_late = was_linked and now_us - self.heard_us > silent_us
+        detail = self._why if standing in (Standing.AWAY, Standing.PAUSED) else ""
+        coverage.stand(standing, now_us, self.heard_us if is_late else None, detail)
+
+    def _note_unanswered(self) -> None:
+        """At its end a board that was covered did not say that everything has come."""
+        if not self.asks_at_end or self.session.has_synced or self.coverage.standing is not Standing.COVERED:
+            return
+        now_us = _wall_us()
+        if now_us - self.heard_us < ANSWER_S * US_PER_S:
+            self.coverage.stand(Standing.BEHIND, now_us)
+        else:
+            self.coverage.stand(Standing.SILENT, now_us, self.heard_us)
+
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _wall_us() -> int:
+    return time.time_ns() // 1000

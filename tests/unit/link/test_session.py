@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.errors import DiskFullError, ProtocolError, RefusedError, UnreachableError, UnsupportedBoardError
+from profagent.link.coverage import Standing
 from profagent.link.logs import LARGEST_CHUNK_BYTES, LARGEST_KEPT_LOSSES, LARGEST_LOGS
 from profagent.link.messages import (
     Announced,
@@ -35,10 +36,21 @@ from profagent.link.messages import (
     Select,
     ServerMessage,
     Started,
+    Sync,
+    Synced,
     Unlinked,
     Welcome,
 )
-from profagent.link.session import LAGGING_BYTES, LARGEST_BATCH_EVENTS, LONGEST_DELAY_S, ROOM_S, LinkSession, State
+from profagent.link.session import (
+    ANSWER_S,
+    LAGGING_BYTES,
+    LARGEST_BATCH_EVENTS,
+    LEAVE_BEHIND_S,
+    LONGEST_DELAY_S,
+    ROOM_S,
+    LinkSession,
+    State,
+)
 from tests.unit.link.board import (
     BOARD,
     JOB,
@@ -91,6 +103,12 @@ WAYS: dict[State, tuple[Callable[[LinkSession], object], ...]] = {
         lambda made: made.opened(NOW),
         lambda made: made.receive(WELCOME, NOW),
         lambda made: made.receive(lag(LAGGING_BYTES), NOW),
+    ),
+    State.SILENT: (
+        lambda made: made.tick(NOW),
+        lambda made: made.opened(NOW),
+        lambda made: made.receive(WELCOME, NOW),
+        lambda made: made.quiet(made.quiet_at),
     ),
     State.CLOSED: (lambda made: made.stop(),),
 }
@@ -444,3 +462,97 @@ def test_a_job_has_not_caught_up_while_a_log_of_it_is_passed_over_and_comes_agai
 
 def test_a_log_that_is_not_wanted_keeps_no_job_from_having_caught_up() -> None:
     assert JobEntered(CAUGHT_UP, caught_up=True) in receive(contested(SKIPPED), CAUGHT_UP)
+
+
+# Its end, and what it says of the time before
+
+
+def following(*, caught_up: bool = True, **changes: object) -> LinkSession:
+    """A session of a board that can be asked, and follows its JOB."""
+    made = listed(**{"capabilities": ("sync",), **changes})
+    receive(made, JobsListed(), replace(STATUS, caught_up=caught_up))
+    return made
+
+
+def test_at_its_end_a_board_is_asked_and_its_answer_ends_it() -> None:
+    made = following()
+    made.finish(NOW, asks=True)
+    assert told(made) == [Sync(1)]
+    assert made.due == NOW + ANSWER_S
+    receive(made, Synced(7))
+    assert made.state is State.FOLLOWING
+    receive(made, unasked(Started(7, 1, 0, "new", b"a")))
+    made.hold([Holding(7)])
+    events = receive(made, Synced(1))
+    assert [type(each) for each in events] == [Arrived]  # what came before the answer is handed on
+    assert (made.state, made.has_synced) == (State.CLOSED, True)
+
+
+def test_an_answer_says_nothing_of_a_job_that_is_followed_since() -> None:
+    made = following()
+    made.finish(NOW, asks=True)
+    other = replace(STATUS, handle=2, name=OTHER_JOB, directory="/opt/app/" + OTHER_JOB)
+    assert Sync(2) in receive(made, other, Synced(1))
+    receive(made, Synced(2))
+    assert made.has_synced
+
+
+@pytest.mark.parametrize(("caught_up", "wait_s"), [(True, ANSWER_S), (False, LEAVE_BEHIND_S)])
+def test_a_board_that_does_not_answer_is_not_waited_for_for_long(caught_up: bool, wait_s: float) -> None:
+    made = following(caught_up=caught_up)
+    made.finish(NOW, asks=True)
+    made.tick(NOW + wait_s - 0.1)
+    assert made.state is State.FOLLOWING
+    made.tick(NOW + wait_s)
+    assert (made.state, made.has_synced) == (State.CLOSED, False)
+
+
+@pytest.mark.parametrize(("caught_up", "asks"), [(True, True), (False, True), (True, False)])
+def test_a_board_that_cannot_be_asked_has_said_it_before(caught_up: bool, asks: bool) -> None:
+    made = following(caught_up=caught_up, capabilities=())
+    made.finish(NOW, asks=asks)
+    assert told(made) == []
+    made.tick(NOW + LEAVE_BEHIND_S)
+    assert (made.state, made.has_synced) == (State.CLOSED, caught_up)
+
+
+def test_a_link_that_is_lost_at_the_end_has_not_answered() -> None:
+    made = following()
+    made.finish(NOW, asks=True)
+    made.lost(LOST, NOW)
+    assert (made.state, made.has_synced) == (State.WAITING, False)
+
+
+def test_a_board_that_does_not_speak_is_silent_until_it_does() -> None:
+    made = following()
+    made.heard(NOW)
+    assert made.quiet_at == NOW + 6
+    assert not made.quiet(NOW + 5.9)
+    assert made.quiet(NOW + 6)
+    (said,) = told(made)
+    assert said == Remark("the board has said nothing for 6 s: it is frozen, or cut off")
+    assert not made.quiet(NOW + 7)
+    made.heard(NOW + 8)
+    assert told(made) == [Remark("the board speaks again")]
+    assert made.state is State.FOLLOWING
+
+
+@pytest.mark.parametrize(
+    ("state", "standing"),
+    [
+        (State.CONNECTING, Standing.AWAY),
+        (State.NEGOTIATING, Standing.AWAY),
+        (State.FOLLOWING, Standing.BEHIND),  # it has not listed its JOBs yet
+        (State.LAGGING, Standing.BEHIND),
+        (State.SILENT, Standing.SILENT),
+        (State.WAITING, Standing.AWAY),
+    ],
+)
+def test_how_a_board_is_followed(state: State, standing: Standing) -> None:
+    assert in_state(state).standing is standing
+
+
+def test_a_full_disk_is_a_pause() -> None:
+    made = following()
+    made.full(FULL, NOW)
+    assert made.standing is Standing.PAUSED

@@ -1,0 +1,105 @@
+"""Which part of a capture's time its board was followed, in intervals. Pure: the caller brings the time."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# A JOB that is behind for less than this is not: each stream begins with looking at what is there.
+BEHIND_US = 1_000_000
+
+
+class Standing(Enum):
+    """How a board, or one of its JOBs, is followed."""
+
+    COVERED = "covered"  # the link is up, and everything that the board told of has come, but for what is on its way
+    BEHIND = "behind"  # the link is up, and much is still to come
+    SILENT = "silent"  # the link is open, and the board says nothing: it is frozen, or the network is cut
+    AWAY = "away"  # there is no link
+    PAUSED = "paused"  # the host's disk is full
+
+
+class Interval(Struct, frozen=True):
+    """A time in which nothing of this changed; `job` is empty for the board itself.
+
+    Times are microseconds of the host's wall clock. `detail` says why, where that is known.
+    """
+
+    job: str
+    from_us: int
+    to_us: int
+    standing: Standing
+    detail: str = ""
+
+
+class Coverage:
+    """The intervals of one capture. Those of the board follow each other without a gap.
+
+    Intervals of a JOB are there only while it is behind and its board is not.
+    """
+
+    def __init__(self, now_us: int) -> None:
+        self._changed: list[Interval] = []  # ended, and not taken yet
+        self._board = Interval("", now_us, now_us, Standing.AWAY)
+        self._behind: dict[str, int] = {}  # JOBs, and since when
+
+    @property
+    def standing(self) -> Standing:
+        """How the board is followed now."""
+        return self._board.standing
+
+    @property
+    def since_us(self) -> int:
+        """Since when it is followed so."""
+        return self._board.from_us
+
+    @property
+    def detail(self) -> str:
+        """Why it is followed so."""
+        return self._board.detail
+
+    def stand(self, standing: Standing, now_us: int, since_us: int | None = None, detail: str = "") -> None:
+        """Note how the board is followed; `since_us` is earlier than now where that is found out late."""
+        if standing is self._board.standing:
+            return
+        at_us = max(now_us if since_us is None else since_us, self._board.from_us)
+        self._close(self._board, at_us)
+        self._board = Interval("", at_us, at_us, standing, detail)
+        if standing not in (Standing.COVERED, Standing.BEHIND):
+            self.jobs((), at_us)
+
+    def jobs(self, behind: Iterable[str], now_us: int) -> None:
+        """Note the JOBs of which not everything has come."""
+        names = {*behind}
+        for job in [*self._behind]:
+            if job not in names:
+                self._close(Interval(job, self._behind.pop(job), now_us, Standing.BEHIND), now_us)
+        for job in names:
+            self._behind.setdefault(job, now_us)
+
+    def take(self, now_us: int) -> list[Interval]:
+        """Return the intervals that are new or longer since the last call. One that goes on keeps its `from_us`."""
+        taken, self._changed = self._changed, []
+        jobs = (Interval(job, since, now_us, Standing.BEHIND) for job, since in self._behind.items())
+        going_on = [_until(self._board, now_us), *(each for each in jobs if _lasts(each))]
+        return [*taken, *going_on]
+
+    def _close(self, interval: Interval, at_us: int) -> None:
+        ended = _until(interval, at_us)
+        if not ended.job or _lasts(ended):
+            self._changed.append(ended)
+
+
+def _until(interval: Interval, at_us: int) -> Interval:
+    # The host's clock may have been set back.
+    to_us = max(at_us, interval.from_us)
+    return Interval(interval.job, interval.from_us, to_us, interval.standing, interval.detail)
+
+
+def _lasts(interval: Interval) -> bool:
+    return interval.to_us - interval.from_us >= BEHIND_US
