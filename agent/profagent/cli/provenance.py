@@ -9,6 +9,7 @@ from profagent.cli.table import UNKNOWN, counted, printable, time_text
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
 from profagent.ingest.decoder import is_job
+from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
 
@@ -71,6 +72,37 @@ def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
     return [sampling_line(sampling), *([] if kept is None else [kept])]
 
 
+_GAPS = {
+    "away": "link lost at {at}",
+    "silent": "the board silent from {at}",
+    "behind": "behind from {at}",
+    "paused": "paused for a full disk at {at}",
+    "not-run": "no `record` ran from {at}",
+}
+_AT = "%H:%M:%S UTC"
+# Shorter gaps, as that of connecting, are in the sum alone; of the others the first ones are named.
+NAMED_GAP_US = 500_000
+MOST_NAMED_GAPS = 3
+
+
+def coverage_line(coverage: Mapping[str, Any] | None) -> str | None:
+    """`covered 5.0 of 12.0 s; link lost at 16:30:26 UTC (7.0 s)`; None where no coverage was kept."""
+    if coverage is None:
+        return None
+    gaps = [gap for gap in coverage["gaps"] if gap["to_us"] - gap["from_us"] >= NAMED_GAP_US]
+    named = [_gap_text(gap) for gap in gaps[:MOST_NAMED_GAPS]]
+    if more := len(gaps) - len(named) + coverage["more_gaps"]:
+        named.append(counted(more, "more gap"))
+    total = f"covered {coverage['covered_us'] / 1e6:,.1f} of {coverage['total_us'] / 1e6:,.1f} s"
+    return "; ".join([total, *named])
+
+
+def _gap_text(gap: Mapping[str, Any]) -> str:
+    job = f"{gap['job']} " if gap["job"] else ""
+    what = _GAPS[gap["standing"]].format(at=time_text(gap["from_us"], _AT))
+    return f"{job}{what} ({(gap['to_us'] - gap['from_us']) / 1e6:,.1f} s)"
+
+
 UNVERIFIED = (
     "file names, columns and choices follow the vendor's manual of 2025-09; not compared with the vendor's tool",
     "times of aicore records are ticks x 100 / MHz, the runtime library's formula; no board's tick was measured",
@@ -107,6 +139,8 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
         "counter_map": session.counter_map,
         "counter_map_digest": session.counter_map_digest,
         "likely_counters": likely,
+        "coverage": await coverage_of(connection, session.session),
+        "incomplete": await why_incomplete(connection, session.session),
         "sampling": await sampling_of(connection, session.session, job.job),
         "ledger": await ledger_of(connection, session.session, job.job),
         "kept_losses": await kept_losses_of(connection, session.session),
@@ -119,7 +153,12 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
 
 
 def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
-    """How well a JOB was sampled, its losses and notes, and that nothing is missing where nothing is."""
+    """Why the session is not complete and what it covered, how well a JOB was sampled, its losses and notes."""
+    # Losses have lines of their own.
+    if why := [each for each in provenance["incomplete"] if not each.startswith("loss: ")]:
+        yield printable(f"INCOMPLETE: {'; '.join(why)}")
+    if line := coverage_line(provenance["coverage"]):
+        yield line
     if "told_by" not in provenance:
         yield from sampling_lines(provenance["sampling"])
     yield from map(printable, not_final_lines(provenance["not_final"]))
@@ -174,6 +213,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
         f"  records:  {records}; {summary['bytes']} bytes",
         *(f"  sources:  {line}" for line in [events_line(summary["events"])] if line),
+        *(f"  coverage: {line}" for line in [coverage_line(summary["coverage"])] if line),
         f"  sampling: {'; '.join(sampling_lines(summary['sampling']))}",
         *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
@@ -198,11 +238,11 @@ def several_lines(summary: dict[str, Any]) -> list[str]:
     return [*lines, f"total: {_verdict(total)}; {reached}; {total['jobs']} JOBs; {records}; {total['bytes']} bytes"]
 
 
-def _verdict(summary: dict[str, Any]) -> str:
-    if summary.get("not_copied"):
-        left = (not_copied_text(count, job) for job, count in summary["not_copied"].items())
-        return f"stopped early: {'; '.join(left)}"
-    return "complete" if summary["complete"] else "INCOMPLETE"
+def _verdict(summary: Mapping[str, Any]) -> str:
+    """`complete`, or why it is not."""
+    if summary["complete"]:
+        return "complete"
+    return printable("; ".join(["INCOMPLETE", *summary.get("incomplete", ())]).replace("; ", ": ", 1))
 
 
 def not_copied_text(left: int | None, job: str) -> str:

@@ -27,7 +27,7 @@ from profagent.link.channel import connected
 from profagent.link.credentials import Access, full_address, is_local, own_consumer
 from profagent.record.beginnings import MadeJobs
 from profagent.record.options import RecordOptions
-from profagent.record.record import exit_code_of, record
+from profagent.record.record import record
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 
 if TYPE_CHECKING:
@@ -85,11 +85,10 @@ class Collected:
 
     @property
     def exit_code(self) -> int:
-        """The program's; where that is 0: what `record` would say; where that is 0, 1 without any record."""
+        """The program's; where that is 0: what `record` would say."""
         if self.status or self.summary is None:
             return self.status
-        code = exit_code_of(self.summary) if self.jobs else 0
-        return code or int(not any(self.summary["records"].values()))
+        return int(self.summary["exit_code"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ VIEWS = (
     "op_events",
     "metrics",
     "sessions",
+    "coverage",
     "ledger",
     "ascend_files",
     "ascend_values",
@@ -43,7 +44,7 @@ US_PER_S = 1_000_000
 _WHOLE = frozenset(
     "session device_id model_id stream_id batch_num input_pic_num load cache_hit cache_miss complete inference segment"  # noqa: SIM905 - names
     " sequence layer_index layer_id ticks pid tid process thread lane number simulated jobs inferences losses notes"
-    " sampled due passed_over stopped_early first last count row rows".split()
+    " sampled due passed_over complete first last count row rows".split()
 )
 _FRACTIONS = frozenset({*COUNTER_NAMES, "value"})
 # It may be 2^64 - 1, which the database has as a text.

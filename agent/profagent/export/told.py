@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
-from profagent.store.database import fetched, fetched_one
-from profagent.store.queries import find_session, is_complete, ledger_of, not_final
+from profagent.store.coverage import why_incomplete
+from profagent.store.database import fetched
+from profagent.store.queries import find_session, ledger_of, not_final
 from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ _JOBS = "SELECT name FROM session_job JOIN job USING (job) WHERE session = ? ORD
 
 async def told_of(connection: aiosqlite.Connection, session: SessionRow) -> dict[str, Any]:
     """The metadata of a session."""
-    ledger = await ledger_of(connection, session.session)
-    (ended_us,) = await fetched_one(connection, "SELECT ended_us FROM session WHERE session = ?", (session.session,))
+    incomplete = await why_incomplete(connection, session.session)
     jobs = await fetched(connection, _JOBS, (session.session,))
     return {
         "session": session.session,
@@ -30,8 +30,9 @@ async def told_of(connection: aiosqlite.Connection, session: SessionRow) -> dict
         "hostname": session.hostname,
         "jobs": [name for (name,) in jobs],
         "simulated": session.simulated,
-        "complete": is_complete(ledger) and ended_us is not None,
-        "ledger": ledger,
+        "complete": not incomplete,
+        "incomplete": incomplete,
+        "ledger": await ledger_of(connection, session.session),
         "not_final": await not_final(connection, session.session),
     }
 

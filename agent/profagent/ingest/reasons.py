@@ -356,9 +356,24 @@ MIRROR_CHANGED = _reason(
 STOPPED_EARLY = _reason(
     "stopped-early",
     NOTE,
-    "`record` was stopped before all that the board held was copied. The exit code is 4.",
-    "Run `record` again: it continues.",
+    "`record` was stopped before all that it was to copy had come. The exit code is 4.",
+    "Run `record` again: it goes on with the session.",
 )
+NOT_COVERED = _reason(
+    "not-covered",
+    NOTE,
+    "The capture ended while the link was down, the board silent, or the host's disk full. The board may have more."
+    " The exit code is 4.",
+    "Mend what the entry names, and run `record` again: it goes on with the session.",
+)
+NOTHING_RECORDED = _reason(
+    "nothing-recorded",
+    NOTE,
+    "No record of a program came. The exit code is 4 where an end was named that needs one.",
+    "See that the program runs, that profiling is on (`profagent doctor`), and that the daemon serves its output.",
+)
+# Notes that say that a capture has not all that it was to have. The view `sessions` names them as well.
+INCOMPLETE = frozenset({STOPPED_EARLY, NOT_COVERED, NOTHING_RECORDED})
 MORE = _reason(
     "more",
     NOTE,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 # A JOB that is behind for less than this is not: each stream begins with looking at what is there.
 BEHIND_US = 1_000_000
@@ -88,6 +88,10 @@ class Coverage:
         jobs = (Interval(job, since, now_us, Standing.BEHIND) for job, since in self._behind.items())
         going_on = [_until(self._board, now_us), *(each for each in jobs if _lasts(each))]
         return [*taken, *going_on]
+
+    def put_back(self, intervals: Sequence[Interval]) -> None:
+        """Take back intervals that could not be stored; they are given again."""
+        self._changed[:0] = intervals
 
     def _close(self, interval: Interval, at_us: int) -> None:
         ended = _until(interval, at_us)

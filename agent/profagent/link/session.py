@@ -120,6 +120,7 @@ class LinkSession:
         self._selected: set[int] = set()
         self._entered: dict[int, JobStatus] = {}  # what was last told of JOBs that were followed
         self._heard_of: set[str] = set()  # names of followed JOBs of which something was said
+        self._came: set[str] = set()  # names of those of which everything has come once
         self._pending: list[m.Received] = []
         self._unanswered: tuple[m.Batch, float] | None = None  # of logs of which it is not known yet what is held
         self._pending_bytes = 0
@@ -316,7 +317,8 @@ class LinkSession:
         if self._board is None or not self.has_stream:
             self.stop()
         elif self.finish_by is None:
-            is_behind = any(not (job.caught_up or job.is_over) for job in map(self._jobs.get, self._selected) if job)
+            jobs = (self._jobs[handle] for handle in self._selected)
+            is_behind = not all(job.is_over or job.name in self._came for job in jobs)
             can_ask = asks and SYNC in self._board.capabilities
             self.finish_by = now + (ANSWER_S if can_ask and not is_behind else LEAVE_BEHIND_S)
             # A daemon that cannot be asked has said it before, if it is heard still.
@@ -443,6 +445,7 @@ class LinkSession:
             del self._followed[job.name]
         if job.caught_up:
             self._heard_of.add(job.name)
+            self._came.add(job.name)
         if is_news:
             self.flush()
         # Whoever hears that a JOB has caught up takes what follows as new.
@@ -462,6 +465,7 @@ class LinkSession:
         self._selected.add(job.handle)
         self._followed[job.name] = job.handle
         self._heard_of.discard(job.name)
+        self._came.discard(job.name)
         self._events.append(m.JobFollowed(job))
         self._to_send.append(m.Select((job.handle,)))
         return True

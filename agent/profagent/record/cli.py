@@ -17,7 +17,7 @@ from profagent.cli.running import tell
 from profagent.errors import UsageError
 from profagent.formats.sampling import EachNth, parse_schedule
 from profagent.record.options import RecordOptions
-from profagent.record.record import exit_code_of, record
+from profagent.record.record import record
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 
@@ -117,4 +117,4 @@ def command(
         click.echo(msgspec.json.encode(summary))
     else:
         click.echo("\n".join(summary_lines(summary) if is_alone else several_lines(summary)))
-    return exit_code_of(summary) if is_alone else int(summary["total"]["exit_code"])
+    return int((summary if is_alone else summary["total"])["exit_code"])

@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.cli.progress import BYTES, JobsProgress, Progress, progress
 from profagent.cli.provenance import keeping_line, not_copied_text
-from profagent.cli.table import counted
-from profagent.errors import IncompleteError, SameBoardError, UnreachableError, UnsupportedBoardError, UsageError
+from profagent.cli.table import counted, time_text
+from profagent.errors import (
+    IncompleteError,
+    SameBoardError,
+    StoreError,
+    UnreachableError,
+    UnsupportedBoardError,
+    UsageError,
+)
 from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.link.channel import connected
+from profagent.link.coverage import Standing
 from profagent.link.credentials import own_consumer
-from profagent.link.messages import QUIET, Loss
+from profagent.link.messages import QUIET, REMOVED, Loss
+from profagent.link.session import ANSWER_S
 from profagent.record.capture import Capture
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
 
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import JobChanges
+    from profagent.link.coverage import Coverage
     from profagent.link.messages import JobMeasure, JobStatus, LogEvent, Received
     from profagent.record.exposition import Exposition
     from profagent.record.options import RecordOptions
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
 # Bytes gather so long before they are committed, of the 250 ms in which a row is to be there.
 GATHER_S = 0.1
 TELL_KEPT_S = 5.0
+KEEP_COVERAGE_S = 5.0
 # The board looks for 5 s at most how much a JOB holds. A capture that is stopped does not wait for so long.
 PATIENCE_S, PATIENCE_AT_END_S = 8.0, 1.5
 # Less than this is copied before anybody has read that it will be.
@@ -46,11 +57,14 @@ MOST_SHARE = 0.05
 BYTES_PER_MB = 1e6
 
 
-def exit_code_of(summary: Mapping[str, Any]) -> int:
-    """What a script is told of a session."""
+def exit_code_of(summary: Mapping[str, Any], *, waits_for_records: bool = True) -> int:
+    """What a script is told of a session. That nothing was recorded is a failure where records were waited for."""
     if reasons.UNSUPPORTED_SOC in summary["ledger"]["note"]:
         return UnsupportedBoardError.exit_code
-    return 0 if summary["complete"] else IncompleteError.exit_code
+    is_mere_wait = not waits_for_records and reasons.INCOMPLETE & summary["ledger"]["note"].keys() == {
+        reasons.NOTHING_RECORDED
+    }
+    return 0 if summary["complete"] or (is_mere_wait and not summary["ledger"]["loss"]) else IncompleteError.exit_code
 
 
 async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> dict[str, Any]:
@@ -135,6 +149,19 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _standing_text(coverage: Coverage) -> str:
+    """Why the board is not covered now, and since when."""
+    since = time_text(coverage.since_us, "%H:%M:%S UTC")
+    match coverage.standing:
+        case Standing.SILENT:
+            return f"the board has not spoken since {since}, nor answered within {ANSWER_S:g} s"
+        case Standing.PAUSED:
+            return f"paused since {since}: {coverage.detail}"
+        case Standing.AWAY:
+            return f"the link is down since {since}: {coverage.detail or 'the board was not reached'}"
+    return f"the board did not say within {ANSWER_S:g} s that everything had come: more is on its way"
+
+
 class RunRecording(Recording):
     """A recording of what one program makes: nothing about other JOBs of the board is written into its session."""
 
@@ -192,6 +219,7 @@ class BoardRecord:
             ),
         )
         self._measured = None if exposition is None else exposition.measured(self._view, address)
+        self._capture = self._made_capture()
         self._error: ProfagentError | None = None
 
     @property
@@ -209,11 +237,11 @@ class BoardRecord:
         What speaks against this board ends it and no other: it is told, and kept for the outcome. Where it is the only
         one, it is raised. Raises StoreError.
         """
-        sides = (self._tell_kept(), self._tell_held(), self._show_backlog())
+        sides = (self._tell_kept(), self._tell_held(), self._show_backlog(), self._keep_coverage())
         telling = [asyncio.create_task(each) for each in sides]
         try:
             # A task of its own: what the capture does need not pass through here.
-            await asyncio.create_task(self._capture().run())
+            await asyncio.create_task(self._capture.run())
         except (SameBoardError, UnreachableError, UnsupportedBoardError) as error:
             self._error = error
             if not self._is_alone:
@@ -234,7 +262,9 @@ class BoardRecord:
         """The session in figures. Raises UnreachableError when the board was never reached."""
         if not self._recording.is_begun:
             raise UnreachableError("stopped before the board was reached", hint="start again, and let it run longer")
-        return {**await self._recording.session.summary(), "mirror": str(self._recording.mirror)}
+        summary = await self._recording.session.summary()
+        code = exit_code_of(summary, waits_for_records=self._waits_for_records)
+        return {**summary, "mirror": str(self._recording.mirror), "exit_code": code}
 
     async def outcome(self) -> dict[str, Any]:
         """The address, what the session came to (null where there is none), what went wrong, and an exit code."""
@@ -245,7 +275,7 @@ class BoardRecord:
             head["error"] = head["error"] or "stopped before the board was reached"
             return {**head, "session": None, "complete": False, "exit_code": code}
         summary = await self.summary()
-        return {**head, **summary, "exit_code": self._error.exit_code if self._error else exit_code_of(summary)}
+        return {**head, **summary, **({"exit_code": self._error.exit_code} if self._error else {})}
 
     async def _tell_kept(self) -> None:
         """Say now and then how many inferences were kept, where some are passed over on purpose."""
@@ -257,32 +287,84 @@ class BoardRecord:
                 told = line
                 self._tell(line)
 
+    @property
+    def _waits_for_records(self) -> bool:
+        """Return True if the capture ends when something has come: to get nothing is a failure then."""
+        options = self._options
+        return options.until_finished or options.inferences is not None or options.made is not None
+
+    async def _keep_coverage(self) -> None:
+        """Store the coverage now and then: a capture that is killed has claimed no more than it saw."""
+        while True:
+            await asyncio.sleep(KEEP_COVERAGE_S)
+            if self._recording.is_begun:
+                # Where the disk is full it is stored when there is room.
+                with suppress(StoreError):
+                    await self._cover()
+
+    async def _cover(self) -> None:
+        coverage = self._capture.coverage
+        intervals = coverage.take(time.time_ns() // 1000)
+        try:
+            await self._recording.session.cover(intervals)
+        except BaseException:
+            coverage.put_back(intervals)
+            raise
+
     async def _end(self) -> None:
         self._view.tell_surplus()
         for job in self._view.jobs:
-            # Of other sources something comes all the time: one that goes on is not behind for that.
-            goes_on = not job.is_job and not job.has_ended
-            if not job.caught_up and job.state != "removed" and not goes_on:
-                await self._note_early(job)
-            elif not job.has_ended and self._options.made is not None and self._options.made.has_ended:
-                # Its program is gone, which the board finds out later.
+            # Its program is gone, which the board finds out later.
+            is_left = self._options.made is not None and self._options.made.has_ended
+            if job.caught_up and not job.has_ended and is_left:
                 await self._recording.change_state(job.name, QUIET, caught_up=True)
+        if self._view.has_all_asked:
+            for job in self._behind():
+                # That was asked for.
+                self._tell(f"stopped early: {not_copied_text(await self._left(job), job.name)}")
+        elif not self._view.is_over:
+            await self._note_shortcomings()
+        if not await self._recording.session.has_recorded():
+            self._note_nothing()
+        await self._cover()
         await self._recording.end()
 
-    async def _note_early(self, job: JobStatus) -> None:
-        """A JOB was not copied to its end; where that was asked for, it is told and no more."""
+    def _behind(self) -> list[JobStatus]:
+        """Return the JOBs that were not copied to their end; of other sources something comes all the time."""
+        jobs = [] if self._capture.session.has_synced else self._view.jobs
+        return [job for job in jobs if not job.caught_up and job.state != REMOVED and (job.is_job or job.has_ended)]
+
+    async def _note_shortcomings(self) -> None:
+        """Note what the board may have beyond what came, and what was waited for in vain."""
+        session, coverage, behind = self._capture.session, self._capture.coverage, self._behind()
+        for job in behind:
+            left = await self._left(job)
+            self._note(job.name, reasons.STOPPED_EARLY, f"stopped early: {not_copied_text(left, job.name)}", left)
+        going_on = [job for job in self._view.jobs if job.is_job and not job.is_over and job not in behind]
+        for job in going_on if self._options.until_finished else ():
+            self._note(job.name, reasons.STOPPED_EARLY, f"stopped early: {job.name} had not ended")
+        if self._options.inferences is not None:
+            came = f"{self._view.inferences} of {counted(self._options.inferences, 'inference')} came"
+            self._note("", reasons.STOPPED_EARLY, f"stopped early: {came}")
+        is_known = behind and coverage.standing in (Standing.COVERED, Standing.BEHIND)
+        if not (session.has_synced or is_known):
+            self._note("", reasons.NOT_COVERED, f"not covered at the end: {_standing_text(coverage)}")
+
+    def _note_nothing(self) -> None:
+        jobs = [job.name for job in self._view.jobs if job.is_job]
+        what = f"{', '.join(jobs)} has no record" if jobs else "no JOB came"
+        self._note("", reasons.NOTHING_RECORDED, f"nothing recorded: {what}; waited for a program that records")
+
+    def _note(self, job: str, reason: str, text: str, first: int | None = None) -> None:
+        self._tell(text)
+        self._recording.note(job, reasons.entry(reason, text, first=first))
+
+    async def _left(self, job: JobStatus) -> int | None:
+        """Return how many inferences of a JOB the board has that are not here; None where that is not known."""
         held = await self._measure(job.name, PATIENCE_AT_END_S)
         final = await self._recording.session.final_inferences(job.name)
-        left = None if held is None else max(0, held.inferences - final)
-        if self._options.from_now:
-            left = None  # those from before were not to be copied
-        if left == 0 and held is not None and held.is_all and not job.has_ended:
-            return  # it goes on, and all its inferences have come: the board had only not said so yet
-        text = not_copied_text(left, job.name)
-        self._tell(f"stopped early: {text}")
-        if not self._view.has_all_asked:
-            detail = f"the capture was stopped before all that the board held had come: {text}"
-            self._recording.note(job.name, reasons.entry(reasons.STOPPED_EARLY, detail, first=left))
+        # With --from-now those from before were not to be copied.
+        return None if held is None or self._options.from_now else max(0, held.inferences - final)
 
     async def _tell_held(self) -> None:
         """Say of each open JOB what it holds already: copying that comes first."""
@@ -337,7 +419,7 @@ class BoardRecord:
         except (UnreachableError, TimeoutError):
             return None
 
-    def _capture(self) -> Capture:
+    def _made_capture(self) -> Capture:
         capture = Capture(
             self.address,
             self._recording,
@@ -348,6 +430,7 @@ class BoardRecord:
             stop=self._stop,
             is_patient=not self._is_alone,
             access=self._options.access,
+            asks_at_end=True,
         )
         if self._measured is not None:
             self._measured.follow(capture)

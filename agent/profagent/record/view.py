@@ -41,6 +41,8 @@ class RecordView:
         self._kept_losses: dict[int, KeptLoss] = {}
         self.beginnings = Beginnings(from_start=False) if options.from_now else None
         self.jobs: Sequence[JobStatus] = ()
+        # Every JOB had ended and come whole, which was waited for.
+        self.is_over = False
         # What was last said of a link that is not there.
         self.away: ProfagentError | None = None
 
@@ -114,6 +116,11 @@ class RecordView:
         self._end_if_over()
 
     @property
+    def inferences(self) -> int:
+        """How many inferences came, where their number ends the capture."""
+        return len(self._inferences)
+
+    @property
     def has_all_asked(self) -> bool:
         """Whether as many inferences came as were asked for."""
         return self._options.inferences is not None and len(self._inferences) >= self._options.inferences
@@ -130,4 +137,5 @@ class RecordView:
             return
         # What its removal means is known a moment after the removal itself.
         if all(job.name in self._removed if job.state == REMOVED else job.is_over for job in latest.values()):
+            self.is_over = True
             self._stop.set()

@@ -12,15 +12,16 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.options import age_us, size_bytes
-from profagent.cli.provenance import events_line, keeping_line, kept_loss_line, share_text
+from profagent.cli.provenance import coverage_line, events_line, keeping_line, kept_loss_line, share_text
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import Cell, Column, fitted_lines, printable, time_text, toned
 from profagent.errors import UsageError
 from profagent.importing.job_folder import named_target_options
 from profagent.ingest.reasons import REASONS
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, disk_bytes
+from profagent.store.coverage import coverage_of
 from profagent.store.database import reading
-from profagent.store.queries import ledger_entries
+from profagent.store.queries import find_session, ledger_entries
 from profagent.store.sessions import fits
 from profagent.store.summary import all_sessions
 from profagent.store.workspace import BASELINE, Workspace, set_baseline
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from profagent.sessions.clearing import Chosen
     from profagent.store.sessions import Condition
 
-_TITLES = "session|board|source|started (UTC)|state|JOBs|inferences|captured|losses|notes|labels"
+_TITLES = "session|board|source|started (UTC)|state|covered|JOBs|inferences|captured|losses|notes|labels"
 SESSION_COLUMNS = tuple(map(Column, _TITLES.split("|")))
 # What a narrow terminal does without, first of all.
 LESS = ("source", "JOBs", "notes", "captured")
@@ -63,6 +64,8 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
     for line in fitted_lines(SESSION_COLUMNS, _rows(sessions), columns, less=LESS, tones=_tones(sessions)):
         click.echo(line)
     for session in sessions:
+        for line in _claims(session):
+            click.echo(toned(f"session {session['session']}: {printable(line)}"))
         if (events := events_line(session["events"])) is not None:
             click.echo(f"session {session['session']}: {events}")
         if (kept := keeping_line(session["sampling"])) is not None:
@@ -71,6 +74,22 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
             click.echo(toned(f"session {session['session']}: {printable(kept_loss_line(loss))}"))
         for line in session["implausible"]:
             click.echo(f"session {session['session']}: {printable(line)}")
+
+
+def _claims(session: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a session is not complete, and which part of its time it did not cover."""
+    if session["ended_us"] is not None:
+        yield from session["incomplete"]
+    line = coverage_line(session["coverage"])
+    if line is not None and ";" in line:
+        yield line
+
+
+def _covered(coverage: Mapping[str, Any] | None) -> str:
+    """`5.0 of 12.0 s`; `-` where no coverage was kept."""
+    if coverage is None:
+        return "-"
+    return f"{coverage['covered_us'] / 1e6:,.1f} of {coverage['total_us'] / 1e6:,.1f} s"
 
 
 def _rows(sessions: list[dict[str, Any]]) -> list[tuple[Cell, ...]]:
@@ -87,7 +106,7 @@ def _rows(sessions: list[dict[str, Any]]) -> list[tuple[Cell, ...]]:
 
 
 def _tones(sessions: Iterable[Mapping[str, Any]]) -> list[Tone | None]:
-    return ["loss" if session["losses"] else None for session in sessions]
+    return ["loss" if _state(session) == "INCOMPLETE" else None for session in sessions]
 
 
 def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
@@ -102,6 +121,7 @@ def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
         _source(session),
         time_text(session["started_us"]),
         state,
+        _covered(session["coverage"]),
         session["jobs"],
         session["inferences"],
         share_text(session["sampling"]["sampled"], session["sampling"]["due"]),
@@ -118,12 +138,10 @@ def _source(session: dict[str, Any]) -> str:
     return " ".join((session["source"], "/".join(Path(session["address"]).parts[-2:])))
 
 
-def _state(session: dict[str, Any]) -> str:
+def _state(session: Mapping[str, Any]) -> str:
     if session["ended_us"] is None:
         return "unfinished"
-    if session["losses"]:
-        return "INCOMPLETE"
-    return "stopped early" if session["stopped_early"] else "complete"
+    return "complete" if session["complete"] else "INCOMPLETE"
 
 
 SHOWN_ENTRIES = 10
@@ -143,6 +161,7 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
     """
     async with reading(target.database) as connection:
         entries = [_explained(each) for each in await ledger_entries(connection, target.session, target.job)]
+        coverage = await coverage_of(connection, (await find_session(connection, target.session)).session)
     entries = [each for each in entries if grade in {None, each["grade"]}]
     if as_json:
         click.echo(msgspec.json.encode(entries))
@@ -151,6 +170,8 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
         click.echo(toned(line))
     if not entries:
         click.echo(f"the ledger has no {grade or 'entry'}")
+    if (covered := coverage_line(coverage)) is not None:
+        click.echo(printable(covered))
 
 
 def _explained(entry: dict[str, Any]) -> dict[str, Any]:

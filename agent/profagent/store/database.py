@@ -22,7 +22,7 @@ from profagent.formats.names import SIMULATED_MARKER
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FILE_NAME = "profagent.db"
 BUSY_TIMEOUT_MS = 10_000
 CACHE_KIB = 32_768

@@ -15,7 +15,7 @@ from profagent.ingest.decoder import is_job
 from profagent.store.database import LARGEST_INTEGER, fetched, fetched_named, fetched_one, pages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
     import aiosqlite
 
@@ -213,11 +213,6 @@ async def ledger_of(
     ):
         by_grade[grade][reason] = count
     return by_grade
-
-
-def is_complete(ledger: Mapping[str, Mapping[str, int]]) -> bool:
-    """Whether nothing that existed is missing, as far as a session's ledger tells."""
-    return not ledger["loss"] and reasons.STOPPED_EARLY not in ledger["note"]
 
 
 async def ledger_entries(

@@ -42,6 +42,17 @@ CREATE TABLE clock_sample (
     round_trip_us INTEGER NOT NULL
 );
 
+-- How a capture followed its board, in intervals that touch each other; a JOB has one only while it alone was behind.
+CREATE TABLE coverage_interval (
+    session  INTEGER NOT NULL REFERENCES session,
+    job_name TEXT NOT NULL,             -- empty for the board
+    from_us  INTEGER NOT NULL,          -- host wall clock
+    to_us    INTEGER NOT NULL,
+    standing TEXT NOT NULL,             -- covered, behind, silent, away or paused
+    detail   TEXT NOT NULL,             -- why, where that is known
+    PRIMARY KEY (session, job_name, from_us)
+) WITHOUT ROWID;
+
 -- A JOB directory of a board.
 CREATE TABLE job (
     job           INTEGER PRIMARY KEY,
@@ -344,7 +355,7 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 --   passed_over         sampled, and not kept on purpose
 --   cleared_us          when `profagent gc` deleted its records; NULL where they are there
 --   counter_map_digest  of what that map makes of a record
---   stopped_early       1: before all of its JOBs was copied
+--   complete            1: it has ended, nothing that existed is missing, and all that was asked for had come
 --   session, hostname, daemon_version, counter_map, inferences, notes
 CREATE VIEW sessions AS
 SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.started_us, s.ended_us, s.simulated,
@@ -359,7 +370,9 @@ SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.starte
        CASE WHEN f.shared THEN NULL ELSE f.due END AS due,
        CASE WHEN f.shared THEN NULL ELSE ifnull(f.passed_over, 0) END AS passed_over, c.cleared_us,
        s.counter_map_digest,
-       EXISTS (SELECT 1 FROM ledger_entry WHERE session = s.session AND reason = 'stopped-early') AS stopped_early
+       s.ended_us IS NOT NULL AND NOT EXISTS (
+           SELECT 1 FROM ledger_entry WHERE session = s.session
+           AND (grade = 'loss' OR reason IN ('stopped-early', 'not-covered', 'nothing-recorded'))) AS complete
 FROM session s JOIN board b USING (board) LEFT JOIN cleared_session c USING (session)
 LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(due) THEN sum(due) END AS due,
                   sum(passed_over) AS passed_over,
@@ -367,6 +380,18 @@ LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(d
                                                  AND o.session <> f.session)) AS shared
            FROM fetched_jobs f JOIN model m USING (job) LEFT JOIN sampling USING (model)
            WHERE EXISTS (SELECT 1 FROM sample x WHERE x.model = m.model) GROUP BY session) f USING (session);
+
+-- How captures followed their boards, in intervals that touch each other.
+--   job       the JOB that alone was behind; NULL: it is about the board
+--   from_us   by the host's clock
+--   standing  `covered`; `behind`: much was still to come; `silent`: the link was open, and the board said nothing;
+--             `away`: there was no link; `paused`: the host's disk was full
+--   detail    why, where that is known
+--   to_us, duration_us
+CREATE VIEW coverage AS
+SELECT session, nullif(job_name, '') AS job, from_us, to_us, to_us - from_us AS duration_us, standing,
+       nullif(detail, '') AS detail
+FROM coverage_interval;
 
 -- Sampled inferences.
 --   load              0; 1 and more: the model was loaded again

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import PEAK_MEMORY_RATE
+from profagent.store.coverage import take_up_again
 from profagent.store.database import RECORDS_PER_PART, fetched, join_job, transaction
 
 if TYPE_CHECKING:
@@ -170,8 +171,11 @@ _VALUES: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
     "frequency": lambda session: map(str, session["frequencies_mhz"]),
 }
 # The marker may have come with another session, which named the JOB's counter map.
+# One that is not complete goes on only while none came after it: what it lacks may be there since.
 _UNFINISHED = (
-    "SELECT max(session) FROM session WHERE board = ? AND source = ? AND ended_us IS NULL"
+    "SELECT max(session) FROM session s WHERE board = ?1 AND source = ?2 AND (ended_us IS NULL OR session ="
+    " (SELECT max(session) FROM session WHERE board = ?1 AND source = ?2) AND EXISTS (SELECT 1 FROM ledger_entry e"
+    " WHERE e.session = s.session AND e.reason IN ('stopped-early', 'not-covered')))"
     " AND (counter_map IS ?3 AND ifnull(counter_map_digest, ?4) IS ?4 OR simulated AND ?3 IS NULL) AND keeping IS ?5"
 )
 _OF_JOB = (
@@ -265,7 +269,8 @@ class SessionStart:
 def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:
     """The numbers of the session and of its board.
 
-    An unfinished session of the same board and source goes on, unless it has another counter map or keeps others.
+    A session of the same board and source that did not end, or was not complete and is the newest, goes on, unless it
+    has another counter map, keeps other inferences, or has another value of a label.
     """
     with transaction(connection):
         ((board,),) = connection.execute(
@@ -293,7 +298,10 @@ def _to_go_on_with(connection: sqlite3.Connection, board: int, start: SessionSta
     if not start.job:
         about = (board, start.source, used.name, used.digest, start.keeping)
         ((session,),) = connection.execute(_UNFINISHED, about).fetchall()
-        return None if session is None else int(session)
+        if session is None or _has_other_labels(connection, session, start.labels):
+            return None
+        take_up_again(connection, session)
+        return int(session)
     found = connection.execute(_OF_JOB, (board, start.source, start.job)).fetchall()
     if not found:
         return None
@@ -304,6 +312,12 @@ def _to_go_on_with(connection: sqlite3.Connection, board: int, start: SessionSta
             hint=f"take the same map or another workspace, or have `profagent redecode {session}` exchange the map",
         )
     return int(session)
+
+
+def _has_other_labels(connection: sqlite3.Connection, session: int, labels: Mapping[str, str]) -> bool:
+    """Return True if a label of the session has another value now: it is another build, or another night."""
+    rows = connection.execute("SELECT key, value FROM session_label WHERE session = ?", (session,)).fetchall()
+    return any(labels.get(key, value) != value for key, value in rows)
 
 
 def _shown(used: MapUsed) -> str:

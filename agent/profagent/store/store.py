@@ -19,11 +19,12 @@ from profagent.ingest import reasons
 from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
 from profagent.store import counters, marks
+from profagent.store.coverage import write_coverage
 from profagent.store.database import fetched_of, reading, refused, transaction, writing
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sample_notes, sampling_of, samplings_of
 from profagent.store.sessions import begin_session
-from profagent.store.summary import session_summary
+from profagent.store.summary import has_recorded, session_summary
 from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import aiosqlite
 
     from profagent.ingest.changes import Entry, JobChanges
+    from profagent.link.coverage import Interval
     from profagent.store.database import Writing
     from profagent.store.sessions import SessionStart
 
@@ -326,6 +328,15 @@ class StoredSession:
         interval: int | None = await self._of_job("interval", job)
         return interval
 
+    async def cover(self, intervals: Sequence[Interval]) -> None:
+        """Store intervals of the capture's coverage."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
+                write_coverage(connection, self.number, intervals)
+
+        await self._store.run(write)
+
     async def add_clock_sample(self, host_us: int, offset_us: int, round_trip_us: int) -> None:
         """Store the difference of the clocks."""
         row = (self.number, host_us, offset_us, round_trip_us)
@@ -335,6 +346,11 @@ class StoredSession:
         """How well its JOBs were sampled, as of now."""
         async with reading(self._store.file) as connection:
             return await sampling_of(connection, self.number)
+
+    async def has_recorded(self) -> bool:
+        """Return True if anything of a program came."""
+        async with reading(self._store.file) as connection:
+            return await has_recorded(connection, self.number)
 
     async def summary(self) -> dict[str, Any]:
         """The session in figures, as of now."""

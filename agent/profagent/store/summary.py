@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.formats.records import shown_mhz
 from profagent.ingest import reasons
+from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import RECORDS_PER_PART, event_counts, fetched, fetched_named, fetched_one
 from profagent.store.queries import (
     count_inferences,
     implausible_of,
-    is_complete,
     jobs_of,
     kept_losses_of,
     ledger_of,
@@ -27,13 +27,19 @@ _STOOD = (
 )
 
 
+_HAS_RECORDS = (
+    "SELECT EXISTS (SELECT 1 FROM session_job JOIN model USING (job) JOIN inference i USING (model)"
+    " WHERE session_job.session = ?1) OR EXISTS (SELECT 1 FROM part JOIN log USING (log) WHERE part.session = ?1"
+    " AND kind IN ('aicore', 'aicpu', 'acl_api'))"
+)
 _LABELS = "SELECT key, value FROM session_label WHERE session = ? ORDER BY key"
 _UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 
 
 async def session_summary(connection: aiosqlite.Connection, session: int) -> dict[str, Any]:
-    """What a session holds: JOBs, bytes, records by kind, the ledger by grade and reason, whether it is complete.
+    """Return what a session holds: JOBs, bytes, records by kind, coverage, the ledger by grade and reason.
 
+    It is `complete`, or `incomplete` says why it is not.
     `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
     """
     board, simulated, sdk_version, counter_map, digest = await fetched_one(
@@ -49,7 +55,7 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
     )
     # JOBs of which it fetched no record, and the session that began each before.
     stood: dict[int, int] = dict(await fetched(connection, _STOOD, (session,)))
-    ledger = await ledger_of(connection, session)
+    incomplete = await why_incomplete(connection, session)
     return {
         "session": session,
         "board": board,
@@ -67,13 +73,27 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
             for job, name, _ in jobs
             if job in stood
         ],
-        "ledger": ledger,
+        "ledger": await ledger_of(connection, session),
         "kept_losses": await kept_losses_of(connection, session),
         "implausible": await implausible_of(connection, session),
-        "complete": is_complete(ledger),
+        "complete": not incomplete,
+        "incomplete": incomplete,
+        "coverage": await coverage_of(connection, session),
         "not_copied": await not_copied(connection, session),
         "not_final": await not_final(connection, session),
     }
+
+
+async def has_recorded(connection: aiosqlite.Connection, session: int) -> bool:
+    """Return True if a session has, or an earlier one had of its JOBs, a record, an operator, or a mark of a program.
+
+    What the board measures by itself does not count.
+    """
+    (has_records,) = await fetched_one(connection, _HAS_RECORDS, (session,))
+    if has_records:
+        return True
+    events = await event_counts(connection, session)
+    return bool(events["ops"] or events["ranges"])
 
 
 async def not_copied(connection: aiosqlite.Connection, session: int) -> dict[str, int | None]:
@@ -125,6 +145,8 @@ async def all_sessions(connection: aiosqlite.Connection) -> list[dict[str, Any]]
             "sampling": await sampling_of(connection, session["session"]),
             "kept_losses": await kept_losses_of(connection, session["session"]),
             "implausible": await implausible_of(connection, session["session"]),
+            "incomplete": await why_incomplete(connection, session["session"]),
+            "coverage": await coverage_of(connection, session["session"]),
         }
         for session in found
     ]

@@ -238,6 +238,7 @@ class Watch:
         self._wakes: dict[bytes, asyncio.Event] = {}
         self._unsearched = set(roots)
         self._searching: set[bytes] = set()  # roots in which JOBs are looked for now
+        self._hurry = asyncio.Event()  # a client waits for what is wanted to be searched
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -254,9 +255,11 @@ class Watch:
                 self._inotify.close()
 
     def catch_up(self) -> None:
-        """Take the kernel's events that wait."""
+        """Take the kernel's events that wait, and search at once where they tell of a directory."""
         if self._inotify:
             self._inotify.catch_up()
+        if not self.has_searched:
+            self._hurry.set()
 
     @property
     def has_searched(self) -> bool:
@@ -305,7 +308,10 @@ class Watch:
             self._unsearched.discard(root)
             if not self._unsearched:
                 self.ready.set()
-            await self._clock.sleep(min(SEARCH_S, (self._clock.monotonic() - begun) / SEARCH_SHARE))
+            pause_s = min(SEARCH_S, (self._clock.monotonic() - begun) / SEARCH_SHARE)
+            await until_first(self._clock.sleep(pause_s), self._hurry.wait())
+            if self.has_searched:
+                self._hurry.clear()
             await self._wait_for_wish(root)
 
     async def _wait_for_wish(self, root: bytes) -> None:

@@ -248,6 +248,12 @@ SUMMARY: dict[str, Any] = {
     "jobs": ["JOBA", "JOBB"],
     "bytes": 1234,
     "records": {"aicore": 5, "aicpu": 0, "acl_api": 2},
+    "coverage": {
+        "covered_us": 5_000_000,
+        "total_us": 12_000_000,
+        "gaps": [{"standing": "away", "job": None, "from_us": 5_000_000, "to_us": 12_000_000, "detail": "reset"}],
+        "more_gaps": 0,
+    },
     "events": {"ops": 1200, "ranges": 0, "samples": 7},
     "sampling": {
         "sampled": 96,
@@ -277,6 +283,7 @@ def test_a_summary_in_lines() -> None:
         "  JOBs:     JOBA JOBB",
         "  records:  5 aicore, 0 aicpu, 2 acl_api; 1234 bytes",
         "  sources:  1,200 ops, 7 samples",
+        "  coverage: covered 5.0 of 12.0 s; link lost at 00:00:05 UTC (7.0 s)",
         "  sampling: captured 96 of 100 due (interval 10, from acl.json); kept 32 of 96 inferences (every 3)",
         "  ledger:   note: sequence-gap (3)",
         "  database: /w/profagent.db",

@@ -33,8 +33,8 @@ loss: torn-record x 2
 def workspace(tmp_path: Path) -> Path:
     """A simulated session of 14 inferences, two of them slow, with a loss; another session goes on with its JOB."""
     builder = DatabaseBuilder(tmp_path / "profagent.db")
-    session = builder.session(simulated=1, counter_map="some")
-    other = builder.session()
+    session = builder.session(ended_us=START_US, simulated=1, counter_map="some")
+    other = builder.session(ended_us=START_US)
     job = builder.job(session, other)
     model = builder.model(job, layers=("conv0", "pool0"))
     for pic in range(14):

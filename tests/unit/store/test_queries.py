@@ -295,8 +295,10 @@ def test_a_kept_loss_is_written_with_its_ledger_entry(rows: Rows) -> None:
 
 def test_told_again_it_is_not_counted_again_and_has_the_newest_figures(rows: Rows) -> None:
     hear(rows, FULL)
+    rows.run(rows.writer.end(9))
     rows.session()
     hear(rows, FULL, replace(FULL, entry=replace(FULL.entry, detail="still none"), to_us=99))
+    rows.run(rows.writer.end(9))
     assert rows.query("SELECT session, detail, to_us FROM kept_losses") == [(1, "still none", 99)]
     assert rows.query("SELECT session, detail, count FROM ledger") == [(1, "still none", 1)]
     assert rows.ask(session_summary, 1)["complete"] is False

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -248,15 +248,42 @@ async def test_a_session_knows_what_its_counter_map_is_not_certain_of(db: Writin
     assert await db.run(lambda it: begin_session(it, replace(START, decoded_with=used))) == first
 
 
+async def begun(db: Writing, **changes: Any) -> int:
+    session, _ = await db.run(lambda it: begin_session(it, replace(START, **changes)))
+    return session
+
+
 async def test_an_unfinished_session_goes_on_with_more_labels(db: Writing) -> None:
-    first = await db.run(lambda it: begin_session(it, replace(START, labels={"a": "1"})))
-    assert (
-        await db.run(
-            lambda it: begin_session(it, replace(START, started_us=99, labels={"a": "2", "b": "3"}, hostname="new"))
-        )
-        == first
+    first = await begun(db, labels={"a": "1"})
+    assert await begun(db, started_us=99, labels={"b": "3"}, hostname="new") == first
+    assert await fetched(db, "SELECT started_us, labels, hostname FROM sessions") == [(17, "a=1 b=3", "new")]
+    assert await begun(db, labels={"a": "2"}) == first + 1  # it is another build
+
+
+@pytest.mark.parametrize(("reason", "goes_on"), [("not-covered", True), ("stopped-early", True), ("no-done", False)])
+async def test_a_session_that_was_not_complete_goes_on(db: Writing, reason: str, goes_on: bool) -> None:
+    first = await begun(db)
+    await db.execute("UPDATE session SET ended_us = 5")
+    await db.execute(
+        "INSERT INTO ledger_entry (session, origin, grade, reason, detail, count) VALUES (1, 'link', 'note', ?, '', 1)",
+        (reason,),
     )
-    assert await fetched(db, "SELECT started_us, labels, hostname FROM sessions") == [(17, "a=2 b=3", "new")]
+    assert (await begun(db) == first) is goes_on
+    # What it lacked is found again at its end, or is there.
+    kept = [] if goes_on else [(reason,)]
+    assert await fetched(db, "SELECT reason FROM ledger_entry") == kept
+
+
+async def test_a_session_that_was_not_complete_stays_so_when_another_came_after_it(db: Writing) -> None:
+    await begun(db)
+    await db.execute("UPDATE session SET ended_us = 5")
+    await db.execute(
+        "INSERT INTO ledger_entry (session, origin, grade, reason, detail, count)"
+        " VALUES (1, 'link', 'note', 'not-covered', '', 1)"
+    )
+    await begun(db, always_new=True)
+    await db.execute("UPDATE session SET ended_us = 6")
+    assert await begun(db) == 3
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from profagent.cli.main import run
+from profagent.cli.provenance import coverage_line
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
 from profagent.importing.importing import import_into, import_job
+from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced
+from profagent.link.coverage import Interval, Standing
+from profagent.store.coverage import coverage_of
 from profagent.store.summary import all_sessions, session_summary
 from profagent.store.workspace import Workspace, default_workspace
 from tests.fakes.dumps import write_files
@@ -91,13 +95,54 @@ def test_records_belong_to_the_session_that_fetched_them(rows: Rows) -> None:
     assert first["bytes"] == 768 + 128 + 96
 
 
-def test_only_losses_make_a_session_incomplete(rows: Rows) -> None:
+def test_a_session_is_complete_when_it_has_ended_and_nothing_is_missing(rows: Rows) -> None:
     rows.apply(ContentLedger(AICORE, (Entry("note", "sequence-gap", "x", count=3),)))
-    assert rows.ask(session_summary, 1)["complete"] is True
+    assert rows.ask(session_summary, 1)["incomplete"] == ["it has not ended: `record` runs, or was killed"]
+    rows.run(rows.writer.end(9))
+    assert (rows.ask(session_summary, 1)["complete"], rows.ask(session_summary, 1)["incomplete"]) == (True, [])
     rows.apply(LinkLedger(None, Entry("loss", "unreadable", "y", count=7)))
     summary = rows.ask(session_summary, 1)
     assert summary["ledger"] == {"loss": {"unreadable": 7}, "note": {"sequence-gap": 3}}
-    assert summary["complete"] is False
+    assert (summary["complete"], summary["incomplete"]) == (False, ["loss: unreadable (7)"])
+    assert rows.query("SELECT complete FROM sessions") == [(0,)]
+
+
+@pytest.mark.parametrize("reason", sorted(reasons.INCOMPLETE))
+def test_a_note_about_the_capture_itself_makes_a_session_incomplete(rows: Rows, reason: str) -> None:
+    rows.apply(LinkLedger(None, Entry("note", reason, "what was not there")))
+    rows.run(rows.writer.end(9))
+    assert rows.ask(session_summary, 1)["incomplete"] == ["what was not there"]
+    assert rows.query("SELECT complete FROM sessions") == [(0,)]
+
+
+S = 1_000_000
+
+
+def test_what_a_session_covered(rows: Rows) -> None:
+    assert rows.ask(coverage_of, 1) is None
+    intervals = (
+        Interval("", 0, 2 * S, Standing.COVERED),
+        Interval("", 2 * S, 5 * S, Standing.COVERED),
+        Interval("", 5 * S, 9 * S, Standing.AWAY, "reset"),
+        Interval("", 20 * S, 30 * S, Standing.COVERED),  # another run of `record` went on with it
+        Interval(NAMED_JOB, 1 * S, 3 * S, Standing.BEHIND),
+    )
+    rows.run(rows.writer.cover(intervals[:1]))
+    # An interval that went on is longer now.
+    rows.run(rows.writer.cover([Interval("", 0, 1 * S, Standing.COVERED), *intervals]))
+    found = rows.ask(coverage_of, 1)
+    assert found is not None
+    assert (found["covered_us"], found["total_us"]) == (13 * S, 19 * S)
+    assert [(gap["standing"], gap["job"], gap["from_us"], gap["to_us"], gap["detail"]) for gap in found["gaps"]] == [
+        ("behind", NAMED_JOB, 1 * S, 3 * S, ""),
+        ("away", None, 5 * S, 9 * S, "reset"),
+        ("not-run", None, 9 * S, 20 * S, ""),
+    ]
+    assert coverage_line(found) == (
+        f"covered 13.0 of 19.0 s; {NAMED_JOB} behind from 00:00:01 UTC (2.0 s); link lost at 00:00:05 UTC (4.0 s);"
+        " no `record` ran from 00:00:09 UTC (11.0 s)"
+    )
+    assert rows.query("SELECT count(*), sum(duration_us) FROM coverage WHERE job IS NULL") == [(4, 19 * S)]
 
 
 def test_every_session_is_listed_with_the_columns_of_its_view(rows: Rows) -> None:

@@ -1,0 +1,112 @@
+"""What a session claims: the intervals in which it followed its board, and why it is not complete."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from profagent.ingest import reasons
+from profagent.link.coverage import Standing
+from profagent.store.database import fetched, fetched_one
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import aiosqlite
+
+    from profagent.link.coverage import Interval
+
+# Gaps of a session and reasons against it that are listed; those that last longest, and those that were noted first.
+MOST_GAPS, MOST_REASONS = 20, 20
+# Between two runs of `record` that went on with one session: no row says so, it follows from those of the runs.
+NOT_RUN = "not-run"
+_MARKS = ", ".join("?" * len(reasons.INCOMPLETE))
+
+
+def write_coverage(connection: sqlite3.Connection, session: int, intervals: Iterable[Interval]) -> None:
+    """Write the intervals of a session; one that is there already, by its beginning, becomes longer or shorter."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO coverage_interval VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (session, each.job, each.from_us, each.to_us, each.standing.value, each.detail)
+            for each in intervals
+            if each.to_us > each.from_us
+        ],
+    )
+
+
+async def coverage_of(connection: aiosqlite.Connection, session: int) -> dict[str, Any] | None:
+    """The time of a capture that it covered; None where none was kept, as of an import.
+
+    `covered_us` of `total_us` were covered, in µs: the link was up, nothing was paused, and no JOB was behind. `gaps`
+    are the others in the order of time: what they were, of which JOB (None: all), from and to, and why.
+    """
+    rows = await fetched(
+        connection,
+        "SELECT job_name, from_us, to_us, standing, detail FROM coverage_interval WHERE session = ?"
+        " ORDER BY from_us, job_name",
+        (session,),
+    )
+    if not rows:
+        return None
+    board = [row for row in rows if not row[0]]
+    good = [(from_us, to_us) for _, from_us, to_us, standing, _ in board if standing == Standing.COVERED.value]
+    behind = [(from_us, to_us) for job, from_us, to_us, *_ in rows if job]
+    covered_us = sum(to_us - from_us for from_us, to_us in _without(good, behind))
+    others = [row for row in rows if row[3] != Standing.COVERED.value]
+    others += [("", before[2], after[1], NOT_RUN, "") for before, after in pairwise(board) if after[1] > before[2]]
+    longest = sorted(others, key=lambda row: row[1] - row[2])[:MOST_GAPS]
+    return {
+        "covered_us": covered_us,
+        "total_us": sum(to_us - from_us for _, from_us, to_us, *_ in board),
+        "gaps": [
+            {"standing": standing, "job": job or None, "from_us": from_us, "to_us": to_us, "detail": detail}
+            for job, from_us, to_us, standing, detail in sorted(longest, key=lambda row: row[1:3])
+        ],
+        "more_gaps": len(others) - len(longest),
+    }
+
+
+def _without(good: Sequence[tuple[int, int]], bad: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Stretches of the good ones in which there is no bad one; both are sorted by their beginnings."""
+    for begin, end in good:
+        at = begin
+        for from_us, to_us in bad:
+            if to_us > at and from_us < end:
+                if from_us > at:
+                    yield at, from_us
+                at = max(at, min(to_us, end))
+        if end > at:
+            yield at, end
+
+
+async def why_incomplete(connection: aiosqlite.Connection, session: int) -> list[str]:
+    """Why a session is not complete, a sentence each; empty for one that is.
+
+    A session is complete when it has ended, nothing that existed is missing, and at its end everything that the board
+    had of what was asked for had come.
+    """
+    (ended_us,) = await fetched_one(connection, "SELECT ended_us FROM session WHERE session = ?", (session,))
+    why = [] if ended_us is not None else ["it has not ended: `record` runs, or was killed"]
+    noted = await fetched(
+        connection,
+        f"SELECT detail FROM ledger_entry WHERE session = ? AND reason IN ({_MARKS})"  # noqa: S608 - marks
+        " ORDER BY entry LIMIT ?",
+        (session, *sorted(reasons.INCOMPLETE), MOST_REASONS),
+    )
+    losses = await fetched(
+        connection,
+        "SELECT reason, sum(count) FROM ledger_entry WHERE session = ? AND grade = 'loss' GROUP BY reason",
+        (session,),
+    )
+    return [*why, *(detail for (detail,) in noted), *(f"loss: {reason} ({count})" for reason, count in losses)]
+
+
+def take_up_again(connection: sqlite3.Connection, session: int) -> None:
+    """Let a capture go on with a session: that it was not complete is no longer true, or is found again at its end."""
+    connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
+    connection.execute(
+        f"DELETE FROM ledger_entry WHERE session = ? AND reason IN ({_MARKS})",  # noqa: S608 - marks
+        (session, *sorted(reasons.INCOMPLETE)),
+    )
