@@ -31,8 +31,8 @@ _LEFT_OUT = {
     "session", "board", "hostname", "source", "address", "daemon_version", "started_us", "ended_us", "cleared_us",
     "inference",
 }  # fmt: skip
-# What of an event depends on when it comes.
-_OF_THE_MOMENT = {"simulated", "sampled", "due", "state"}
+# What of an event depends on when it comes: a call may come before its inference is told, or after.
+_OF_THE_MOMENT = {"simulated", "sampled", "due", "state", "latency_us", "latency_from", "share"}
 
 
 def views_of(name: str, folder: Path) -> str:
@@ -93,7 +93,10 @@ def _recorded(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without(fields: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in names}
+    found = {name: value for name, value in fields.items() if name not in names}
+    if "slowest" in found:
+        found["slowest"] = [_without(layer, names) for layer in found["slowest"]]
+    return found
 
 
 def _text(document: dict[str, Any]) -> str:

@@ -99,7 +99,7 @@ def prometheus(folder: Path, target: str) -> Iterator[str]:
 
 def is_scraped(address: str) -> bool:
     try:
-        found = asked(address, "rate(profagent_inference_seconds_count[2s]) > 0 and on (board) profagent_metric")
+        found = asked(address, "rate(profagent_latency_seconds_count[2s]) > 0 and on (board) profagent_metric")
     except OSError:
         return False
     return bool(found)

@@ -235,7 +235,7 @@ def test_save_keeps_a_session_whole_and_shows_from_now_on(root: Path, tmp_path: 
         workspace / "profagent.db",
         f"SELECT sum(duration_us) FROM op_records WHERE current_pic_count = {new}",
     )
-    assert event["total_us"] - event["aicpu_us"] == pytest.approx(layers_us, abs=0.001)
+    assert event["layers_us"] - event["aicpu_us"] == pytest.approx(layers_us, abs=0.001)
     assert event["slowest"][0]["layer_name"] is not None
 
 

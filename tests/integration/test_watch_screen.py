@@ -95,7 +95,7 @@ def test_a_newcomer_finds_the_slowest_layer_and_what_bounds_it(root: Path, tmp_p
         assert "● linked" in screen
 
         # The slowest layer stands first, and a key opens it.
-        screen = terminal.until(re.compile(r"by median, over \d\d").search)
+        screen = terminal.until(re.compile(r"by median over \d\d").search)
         (slowest,) = re.findall(r"▸ (\S+)", screen)
         terminal.do("layer")
         terminal.until(slowest.partition("+")[0] + "+")

@@ -53,13 +53,14 @@ _INFERENCES = (
     " start_us, end_us, figures, why, session FROM inference i JOIN model m USING (model)"
 )
 _AICORE = (
-    "SELECT g.inference, g.net, r.sequence, r.ticks, l.name FROM aicore r JOIN segment g USING (segment)"
+    "SELECT g.inference, g.net, r.sequence, r.ticks, l.name, r.layer_index FROM aicore r JOIN segment g USING (segment)"
     " JOIN inference i USING (inference) LEFT JOIN layer l ON l.model = i.model AND l.layer_index = r.layer_index"
     " ORDER BY g.ordinal, r.record"
 )
 _AICPU = (
-    "SELECT g.inference, g.net, r.sequence, r.end_us - r.begin_us, l.name FROM aicpu r JOIN segment g USING (segment)"
-    " JOIN inference i USING (inference) LEFT JOIN layer l ON l.model = i.model AND l.layer_index = r.layer_index"
+    "SELECT g.inference, g.net, r.sequence, r.end_us - r.begin_us, l.name, r.layer_index FROM aicpu r"
+    " JOIN segment g USING (segment) JOIN inference i USING (inference)"
+    " LEFT JOIN layer l ON l.model = i.model AND l.layer_index = r.layer_index"
     " ORDER BY g.ordinal, r.record"
 )
 _NAMED_MODELS = "SELECT DISTINCT m.name, m.model_id FROM layer JOIN model m USING (model)"
@@ -91,12 +92,13 @@ class Command(StrEnum):
 
 
 class Record(NamedTuple):
-    """Net, sequence number, ticks or µs, and the layer's name."""
+    """Net, sequence number, ticks or µs, and the layer's name and index."""
 
     net: int
     sequence: int
     duration: float
     layer: str | None
+    layer_index: int | None
 
 
 class Inference:
@@ -146,6 +148,16 @@ class Told:
         """All of an inference's layers, on both units."""
         return self.us(sum(each.duration for each in inference.aicore)) + self.aicpu_us(inference)
 
+    def layer_times(self, inference: Inference) -> dict[tuple[str, int | None, str | None], float]:
+        """How long each layer took, by unit, index and name."""
+        found: dict[tuple[str, int | None, str | None], float] = {}
+        for unit, records in (("aicore", inference.aicore), ("aicpu", inference.aicpu)):
+            for each in records:
+                us = self.us(each.duration) if unit == "aicore" else each.duration
+                key = unit, each.layer_index, each.layer
+                found[key] = found.get(key, 0.0) + us
+        return found
+
     @staticmethod
     def aicpu_us(inference: Inference) -> float:
         """Its layers on the CPU."""
@@ -170,7 +182,7 @@ class Lines:
         key = tuple(event[name] for name in names)
         if event["figures"] != "final":
             assert event["why"], f"N/A without a reason: {event}"
-            unknown = event["total_us"], event["aicpu_us"], event["start_us"], event["end_us"]
+            unknown = event["layers_us"], event["aicpu_us"], event["start_us"], event["end_us"]
             assert unknown == (None,) * 4, f"figures that are not final: {event}"
             assert event["slowest"] == [], f"layers that are not final: {event}"
             return
@@ -187,17 +199,18 @@ class Lines:
         return f"{inference.figures} {total:.3f} {aicpu} {len(inference.aicore)} records from {inference.start_us}"
 
     def _are_alike(self, event: dict[str, Any], whole: Inference) -> bool:
-        layers = sorted((self._whole.us(each.duration) for each in whole.aicore), reverse=True)[:3]
-        named = {(each.layer, round(self._whole.us(each.duration), 3)) for each in whole.aicore}
+        times = self._whole.layer_times(whole)
+        layers = sorted(times.values(), reverse=True)[:3]
+        named = {(name, unit, round(us, 3)) for (unit, _, name), us in times.items()}
         shown = [layer["duration_us"] for layer in event["slowest"]]
         return (
             whole.is_final
-            and event["records"] == len(whole.aicore)
-            and abs(event["total_us"] - self._whole.total_us(whole)) < TOLERANCE_US
+            and event["records"] == len(whole.aicore) + len(whole.aicpu)
+            and abs(event["layers_us"] - self._whole.total_us(whole)) < TOLERANCE_US
             and abs(event["aicpu_us"] - self._whole.aicpu_us(whole)) < TOLERANCE_US
             and len(shown) == len(layers)
             and all(abs(one - other) < TOLERANCE_US for one, other in zip(shown, layers, strict=True))
-            and {(layer["layer_name"], layer["duration_us"]) for layer in event["slowest"]} <= named
+            and {(each["layer_name"], each["unit"], each["duration_us"]) for each in event["slowest"]} <= named
             and self._is_timed(event, whole)
         )
 

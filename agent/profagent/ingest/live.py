@@ -35,6 +35,8 @@ from profagent.ingest.live_inference import (
     rounded,
 )
 from profagent.ingest.live_job import LiveJob
+from profagent.ingest.live_latency import known_latency
+from profagent.ingest.reasons import SEQUENCE_GAP
 from profagent.link.messages import ENDED_STATES, REMOVED
 
 if TYPE_CHECKING:
@@ -147,7 +149,8 @@ Event = dict[str, Any]
 class LiveEvents:
     """Turns changes into events. `with_records` gives one for each record, else one for each inference.
 
-    `with_layers`: an inference has all of its `layers`, and calls come in columns.
+    `with_layers`: an inference has all of its `layers` and `times`, an event `latency` has the times of one whose call
+    came later, or comes no more, and calls come in columns.
     """
 
     def __init__(self, *, with_records: bool = False, with_layers: bool = False) -> None:
@@ -158,7 +161,10 @@ class LiveEvents:
         self.inferences = 0
         self.records = dict.fromkeys(("aicore", "aicpu", "acl_api"), 0)
         self.ledger = {"loss": 0, "note": 0}
+        # Records of short layers that the runtime left out: one line of the summary tells of them.
+        self.left_out = 0
         self._with_records, self._with_layers = with_records, with_layers
+        self._number = 0  # of the inference that was told last
         self._jobs: OrderedDict[str, LiveJob] = OrderedDict()
         # What was told, by JOB, log and whether it follows from the log's bytes, then by reason.
         self._shown: LRUCache[tuple[str, str | None, bool], dict[str, Entry]] = LRUCache(SHOWN_ENTRIES)
@@ -178,6 +184,7 @@ class LiveEvents:
         is_new = state is not None and job.enter(state, has_ended=has_ended)
         yield from self._tell(batch.job, job, job.due())
         yield from self._tell_oldest()
+        yield from self._settled(batch.job, job)
         if is_new:
             yield self._event("job", batch.job, state=state)
 
@@ -191,6 +198,14 @@ class LiveEvents:
         while len(self._jobs) > REMEMBERED_JOBS:
             name, job = self._jobs.popitem(last=False)
             yield from self._tell(name, job, job.oldest(max(job.open_records, 1)))
+
+    def _settled(self, name: str, job: LiveJob) -> Iterator[Event]:
+        for (model, model_id), times in job.settled() if self._with_layers else ():
+            latency_us, origin = known_latency(times.latency)
+            model_of = {"model": display_text(model), "model_id": model_id}
+            yield self._event(
+                "latency", name, **model_of, times=times, latency_us=rounded(latency_us), latency_from=origin
+            )
 
     def _tell_oldest(self) -> Iterator[Event]:
         """Show what there is of too many records: the oldest inferences of JOBs that were not heard of for longest."""
@@ -219,11 +234,11 @@ class LiveEvents:
 
     def pass_over(self, batch: JobChanges, now_s: float) -> None:
         """Take changes that nobody is to see: they are not counted."""
-        counted = self.inferences, self.records, self.ledger
+        counted = self.inferences, self.records, self.ledger, self.left_out
         self.records, self.ledger = dict(self.records), dict(self.ledger)
         for _ in self.feed(batch, now_s):
             pass
-        self.inferences, self.records, self.ledger = counted
+        self.inferences, self.records, self.ledger, self.left_out = counted
 
     def summary(self) -> Event:
         """What was shown in all."""
@@ -233,6 +248,7 @@ class LiveEvents:
             "records": dict(self.records),
             "sampling": self.samples.in_all(),
             "ledger": dict(self.ledger),
+            "left_out_records": self.left_out,
             "simulated": self.simulated,
         }
 
@@ -245,7 +261,7 @@ class LiveEvents:
             case Redecoded():
                 job.redecode(change, now_s)
             case ApiRecords():
-                yield from self._calls(job_name, change)
+                yield from self._calls(job_name, job, change)
             case ContentLedger():
                 self._take_back(job_name, job, change)
                 for entry in change.entries:
@@ -276,7 +292,8 @@ class LiveEvents:
             **self._doubts(has_counters=bool(columns.counters)),
         )
 
-    def _calls(self, job_name: str, change: ApiRecords) -> Iterator[Event]:
+    def _calls(self, job_name: str, job: LiveJob, change: ApiRecords) -> Iterator[Event]:
+        job.take_calls(change)
         self.records["acl_api"] += len(change.number)
         if self._with_layers:
             yield self._event("calls", job_name, calls=change.records)
@@ -299,15 +316,19 @@ class LiveEvents:
     def _inference(self, job_name: str, job: LiveJob, inference: OpenInference, verdict: Verdict) -> Event:
         if verdict.state is not FigureState.PENDING:
             self._count(inference)
+        is_final = verdict.state is FigureState.FINAL
+        self._number += 1
+        times = job.times(inference, self._number)
+        columns = tuple(inference.columns) if is_final else ()
+        layers = LayerTimes(columns, job.us_per_tick, job.table(inference.name))
         # Where all layers are there, which are the slowest is not asked for, nor how each model was sampled.
         slowest = 0 if self._with_layers else SLOWEST_LAYERS
-        fields = inference.fields(verdict, job.us_per_tick, job.table(inference.name), slowest=slowest)
+        fields = inference.fields(verdict, layers, times.latency, slowest=slowest)
         doubts = self._doubts(has_counters=any(each.counters for each in inference.columns))
         if self._with_layers:
-            is_final = verdict.state is FigureState.FINAL
-            columns = tuple(inference.columns) if is_final else ()
-            layers = LayerTimes(columns, job.us_per_tick, job.table(inference.name))
-            return self._event("inference", job_name, **fields, **doubts, layers=layers)
+            if is_final and times.is_awaited:
+                job.await_call(inference.name, times)
+            return self._event("inference", job_name, **fields, **doubts, layers=layers, times=times)
         return self._event("inference", job_name, **fields, **doubts, **self.samples.of_model(job_name, inference.name))
 
     def _count(self, inference: OpenInference) -> None:
@@ -327,7 +348,7 @@ class LiveEvents:
         reasons = {entry.reason for entry in change.entries}
         for reason in [each for each in known if each not in reasons]:
             entry = known.pop(reason)
-            self.ledger[entry.grade] -= entry.count
+            self._count_entry(entry, -entry.count)
             for inference in [] if change.path is None else job.of_log(parse_log_name(change.path)):
                 if inference.entries.get(reason) == entry:
                     del inference.entries[reason]
@@ -339,12 +360,20 @@ class LiveEvents:
         if known == entry:
             return False
         shown[entry.reason] = entry
-        self.ledger[entry.grade] += entry.count - (known.count if known is not None else 0)
+        self._count_entry(entry, entry.count - (known.count if known is not None else 0))
         return True
 
+    def _count_entry(self, entry: Entry, count: int) -> None:
+        self.ledger[entry.grade] += count
+        if entry.reason == SEQUENCE_GAP:
+            self.left_out += count
+
     def _entry(self, job_name: str, job: LiveJob, path: str | None, entry: Entry, *, of_bytes: bool) -> Iterator[Event]:
-        """A ledger entry that was not told: with its inference while that is to be told, else on its own."""
-        if not self._is_new((job_name, path, of_bytes), entry):
+        """A ledger entry that was not told: with its inference while that is to be told, else on its own.
+
+        Records that the runtime left out are only counted: nearly every inference has some.
+        """
+        if not self._is_new((job_name, path, of_bytes), entry) or entry.reason == SEQUENCE_GAP:
             return
         open_inferences = [] if path is None else job.of_log(parse_log_name(path))
         if open_inferences and open_inferences[-1].shown is not FigureState.PARTIAL:

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.formats.countermap import RATIOS, bound_of
+from profagent.formats.countermap import RATIOS, bound_of, mean_ratios
 from profagent.formats.figure_states import FigureState
+from profagent.formats.inference_times import UNUSED, Parts, Spans, whole_spans
 from profagent.formats.names import LogKind, display_text
+from profagent.ingest.live_latency import known_latency
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from profagent.formats.board_files import Done
     from profagent.formats.figure_states import Verdict
+    from profagent.formats.inference_times import Latency
     from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Entry
@@ -31,7 +34,8 @@ class RecordColumns(NamedTuple):
     """Records of an inference on one unit as columns, in the order in which they came; a row each.
 
     `layer_index` is -1 where no layer is known, `duration` is in ticks, on the CPU in µs. `counters` are the values of
-    a counter map by name, none without one.
+    a counter map by name, none without one. `segment_times` are begin and end in µs of each record's segment on the
+    CPU.
     """
 
     unit: LogKind
@@ -40,6 +44,7 @@ class RecordColumns(NamedTuple):
     layer_index: NDArray[np.int32]
     duration: NDArray[np.float64]
     counters: Mapping[str, NDArray[np.float64]]
+    segment_times: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def cut(self, begin: int, end: int) -> RecordColumns:
         """Some consecutive rows."""
@@ -50,6 +55,7 @@ class RecordColumns(NamedTuple):
             self.layer_index[begin:end],
             self.duration[begin:end],
             {name: column[begin:end] for name, column in self.counters.items()},
+            self.segment_times and (self.segment_times[0][begin:end], self.segment_times[1][begin:end]),
         )
 
     def durations_us(self, us_per_tick: float | None) -> NDArray[np.float64] | None:
@@ -65,20 +71,71 @@ class RecordColumns(NamedTuple):
         name, type_ = (None, None) if run is None else (run.name, run.type)
         durations = self.durations_us(us_per_tick)
         duration_us = None if durations is None else float(durations[row])
-        return Layer(name, type_, duration_us, self._ratios(row), us_per_tick)
+        ratios = self.ratios(np.array([row])) if self.counters else None
+        return Layer(name, type_, self.unit, duration_us, None if ratios is None else ratios[0], us_per_tick)
 
-    def _ratios(self, row: int) -> NDArray[np.float64] | None:
-        if not self.counters:
-            return None
-        return np.array([self.counters[name][row] if name in self.counters else np.nan for name in RATIOS])
+    def ratios(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """The ratios of some rows, shape (rows, ratios), NaN where they are not known."""
+        unknown = np.full(len(rows), np.nan)
+        return np.stack([self.counters[name][rows] if name in self.counters else unknown for name in RATIOS], axis=1)
 
 
 class LayerTimes(NamedTuple):
-    """All records of an inference, the table that names their layers, and how long a tick is; None: not known."""
+    """All records of an inference, the table that names their layers, and how long a tick is; None: not known.
+
+    A layer's place is its index in the table, further back on the CPU; behind the table's layers there is a place for
+    records of layers that are not known.
+    """
 
     columns: tuple[RecordColumns, ...]
     us_per_tick: float | None
     table: LayerTable | None
+
+    @property
+    def layers_known(self) -> int | None:
+        """How many layers the model has; None without a table."""
+        return None if self.table is None else len(self.table.runs)
+
+    def places(self, columns: RecordColumns) -> NDArray[np.int64]:
+        """The place of each record's layer."""
+        known = self.layers_known or 0
+        index = columns.layer_index
+        places = np.where((index >= 0) & (index < known), index, known).astype(np.int64)
+        return places + (known + 1 if columns.unit is LogKind.AICPU else 0)
+
+    def by_place(self) -> NDArray[np.float64]:
+        """How long each layer took in µs, by its place; NaN where it has no record, or a time is not known."""
+        times = np.full(2 * ((self.layers_known or 0) + 1), np.nan)
+        for columns in self.columns:
+            durations = columns.durations_us(self.us_per_tick)
+            if durations is None:
+                continue
+            places = self.places(columns)
+            times[places] = np.nan_to_num(times[places])
+            times += np.bincount(places, durations, len(times))
+        return times
+
+    def recorded(self, times: NDArray[np.float64]) -> int:
+        """How many layers were recorded: without a table, how many records there are."""
+        if self.table is None:
+            return sum(len(each.duration) for each in self.columns)
+        return int((~np.isnan(times.reshape(2, -1)[:, :-1])).sum())
+
+    def layer(self, place: int, duration_us: float) -> Layer:
+        """The layer with this place."""
+        is_cpu, index = divmod(place, (self.layers_known or 0) + 1)
+        unit = LogKind.AICPU if is_cpu else LogKind.AICORE
+        run = None if self.table is None or index == len(self.table.runs) else self.table.runs[index]
+        name, type_ = (None, None) if run is None else (run.name, run.type)
+        found: list[NDArray[np.float64]] = []
+        ticks: list[NDArray[np.float64]] = []
+        for columns in self.columns:
+            if columns.unit is unit and columns.counters:
+                (rows,) = (self.places(columns) == place).nonzero()
+                found.append(columns.ratios(rows))
+                ticks.append(columns.duration[rows])
+        ratios = mean_ratios(np.concatenate(found), np.concatenate(ticks)) if found else None
+        return Layer(name, type_, unit, duration_us, ratios, self.us_per_tick)
 
 
 class ToldInference(NamedTuple):
@@ -96,6 +153,7 @@ class Layer(NamedTuple):
 
     name: str | None
     type: str | None
+    unit: LogKind
     duration_us: float | None
     ratios: NDArray[np.float64] | None = None
     us_per_tick: float | None = None
@@ -148,19 +206,31 @@ class OpenInference:
                 yield columns.cut(max(first, 0), count if end is None else min(end, count))
             first, end = first - count, None if end is None else end - count
 
+    @property
+    def span(self) -> Spans:
+        """From its first begin to its last end on both processors, a column of length 1; NaN where not known."""
+        units: list[tuple[float | None, float | None]] = []
+        done = (None, None) if self.done is None else (self.done.start_us or None, self.done.end_us or None)
+        if done[0] is not None or any(each.unit is LogKind.AICORE for each in self.columns):
+            units.append(done)
+        for each in self.columns:
+            if each.segment_times is not None:
+                begins, ends = each.segment_times
+                units.append((float(begins.min()) or None, float(ends.max())))
+        return whole_spans([Spans(*(np.array([each], np.float64) for each in unit)) for unit in units or [UNUSED]])
+
     def fields(
-        self, verdict: Verdict, us_per_tick: float | None, table: LayerTable | None, *, slowest: int = SLOWEST_LAYERS
+        self, verdict: Verdict, layers: LayerTimes, latency: Latency, *, slowest: int = SLOWEST_LAYERS
     ) -> dict[str, Any]:
         """Its figures, as an event tells them: null, with the reason, where they are not final."""
         is_final = verdict.state is FigureState.FINAL
-        unknown: dict[str, Any] = {"total_us": None, "aicpu_us": None, "slowest": []}
-        times = self._times(us_per_tick, table, slowest) if is_final else unknown
         return {
             **model_fields(self.name),
             "start_us": (self.done.start_us or None) if is_final and self.done is not None else None,
             "end_us": (self.done.end_us or None) if is_final and self.done is not None else None,
-            **times,
-            "records": self.records_of_units()[LogKind.AICORE],
+            **(_times(layers, latency, slowest) if is_final else _UNKNOWN_TIMES),
+            "layers_known": layers.layers_known,
+            "records": self.records,
             "figures": verdict.state.value,
             "why": verdict.why,
             "ledger": [
@@ -168,38 +238,42 @@ class OpenInference:
             ],
         }
 
-    def _times(self, us_per_tick: float | None, table: LayerTable | None, slowest: int) -> dict[str, Any]:
-        aicore = [each for each in self.columns if each.unit is LogKind.AICORE]
-        durations: list[float] = []
-        for each in aicore:
-            known = each.durations_us(us_per_tick)
-            durations += [0.0] * len(each.duration) if known is None else known.tolist()
-        aicore_us = sum(durations)
-        aicpu_us = sum(sum(each.duration.tolist()) for each in self.columns if each.unit is LogKind.AICPU)
-        return {
-            "total_us": rounded(aicore_us + aicpu_us),
-            "aicpu_us": rounded(aicpu_us),
-            "slowest": [
-                {
-                    "layer_name": layer.name,
-                    "layer_type": layer.type,
-                    "duration_us": rounded(layer.duration_us),
-                    "share": _share(layer.duration_us, aicore_us),
-                    **layer.bound(),
-                }
-                for place in nlargest(slowest, range(len(durations)), durations.__getitem__)
-                for layer in [_record_at(aicore, place).layer(0, us_per_tick, table)]
-            ],
-        }
+
+_UNKNOWN_TIMES: Mapping[str, Any] = {
+    "latency_us": None,
+    "latency_from": None,
+    "layers_us": None,
+    "aicpu_us": None,
+    "slowest": [],
+    "layers_recorded": None,
+}
 
 
-def _record_at(columns: Iterable[RecordColumns], place: int) -> RecordColumns:
-    """One record of several columns, by its number in all of them."""
-    for each in columns:
-        if place < len(each.duration):
-            return each.cut(place, place + 1)
-        place -= len(each.duration)
-    raise AssertionError("it is one of them")
+def _times(layers: LayerTimes, latency: Latency, slowest: int) -> dict[str, Any]:
+    """The times of an inference whose figures are final: its latency, its layers, and the slowest of these."""
+    times = layers.by_place()
+    known = np.nan_to_num(times)
+    latency_us, origin = known_latency(latency)
+    parts = Parts(float(known.sum()), latency_us)
+    return {
+        "latency_us": rounded(latency_us),
+        "latency_from": origin,
+        "layers_us": rounded(parts.layers_us),
+        "aicpu_us": rounded(float(known[len(known) // 2 :].sum())),
+        "slowest": [
+            {
+                "layer_name": layer.name,
+                "layer_type": layer.type,
+                "unit": layer.unit.value,
+                "duration_us": rounded(layer.duration_us),
+                "share": _share(parts, float(times[place])),
+                **layer.bound(),
+            }
+            for place in nlargest(slowest, np.flatnonzero(~np.isnan(times)).tolist(), times.__getitem__)
+            for layer in [layers.layer(place, float(times[place]))]
+        ],
+        "layers_recorded": layers.recorded(times),
+    }
 
 
 def model_fields(name: LogName) -> dict[str, Any]:
@@ -220,5 +294,6 @@ def rounded(value: float | None, digits: int = 3) -> float | None:
     return None if value is None or value != value else round(float(value), digits)  # noqa: PLR0124 - NaN
 
 
-def _share(part: float | None, whole: float) -> float | None:
-    return None if part is None or not whole else round(part / whole, 4)
+def _share(parts: Parts, us: float) -> float | None:
+    share = parts.share(us)
+    return None if share is None else round(share / 100, 4)

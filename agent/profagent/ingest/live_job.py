@@ -35,13 +35,14 @@ from profagent.ingest.changes import (
     LogReset,
 )
 from profagent.ingest.live_inference import OpenInference, RecordColumns
+from profagent.ingest.live_latency import NO_SPAN, InferenceTimes, ModelCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from profagent.formats.model_info import LayerTable
     from profagent.formats.names import InferenceKey, LogName
-    from profagent.ingest.changes import Change, Redecoded, SegmentRecords
+    from profagent.ingest.changes import ApiRecords, Change, Redecoded, SegmentRecords
 
 # Inferences of which a part has come; older ones than these are told as they are.
 OPEN_INFERENCES = 8_000
@@ -86,6 +87,8 @@ class LiveJob:
         self._touched: dict[InferenceKey, None] = {}
         # Models and the units that any inference of theirs has records of.
         self._used: LRUCache[tuple[tuple[str, int], LogKind], None] = LRUCache(REMEMBERED_MODELS)
+        # Calls of the models that have a log of them.
+        self._calls: LRUCache[tuple[str, int], ModelCalls] = LRUCache(REMEMBERED_MODELS)
 
     @property
     def us_per_tick(self) -> float | None:
@@ -123,14 +126,7 @@ class LiveJob:
 
     def take(self, change: SegmentRecords, now_s: float) -> None:
         """Put records to their inferences, unless those were told."""
-        columns = change.columns
-        if change.name.kind is LogKind.AICPU:
-            durations = columns["end_us"].astype(np.float64) - columns["begin_us"].astype(np.float64)
-        else:
-            durations = columns["ticks"].astype(np.float64)
-        records = RecordColumns(
-            change.name.kind, change.net, change.sequence, change.layer_index, durations, change.counters
-        )
+        records = _columns_of(change)
         load = change.load
         # Most often all are of one inference.
         ends = [len(load)] if load[0] == load[-1] else [*(np.flatnonzero(np.diff(load)) + 1).tolist(), len(load)]
@@ -141,6 +137,29 @@ class LiveJob:
                 inference.columns.append(records if end - begin == len(load) else records.cut(begin, end))
                 self.open_records += end - begin
             begin = end
+
+    def take_calls(self, change: ApiRecords) -> None:
+        """Take calls, by which inferences have their latency."""
+        self._calls_of(change.name).take(change.records)
+
+    def times(self, inference: OpenInference, number: int) -> InferenceTimes:
+        """When an inference ran, as far as it is known now; `number` tells it from all others."""
+        name, span = inference.name, inference.span
+        calls = self._calls.get(_model(name))
+        call = NO_SPAN if calls is None else calls.span(span)
+        is_awaited = calls is not None and not self._ended and bool(np.isnan(call.us[0]))
+        ran_before = (name.current_pic_count or 0) / max(name.input_pic_num or 1, 1)
+        return InferenceTimes(number, ran_before, span, call, is_awaited)
+
+    def await_call(self, name: LogName, times: InferenceTimes) -> None:
+        """Let an inference wait for its call, until `settled` tells of it."""
+        self._calls_of(name).wait(times)
+
+    def settled(self) -> Iterator[tuple[tuple[str, int], InferenceTimes]]:
+        """Inferences whose calls have come since they were told, or come no more, each with its model."""
+        for model, calls in self._calls.items():
+            for times in calls.settle(is_over=bool(self._ended)):
+                yield model, times
 
     def redecode(self, change: Redecoded, now_s: float) -> None:
         """Records that came before, known better now, take the place of the earlier ones."""
@@ -258,6 +277,12 @@ class LiveJob:
             inference = files.inferences[load] = OpenInference(name, now_s)
         return inference
 
+    def _calls_of(self, name: LogName) -> ModelCalls:
+        calls = self._calls.get(_model(name))
+        if calls is None:
+            calls = self._calls[_model(name)] = ModelCalls()
+        return calls
+
     def _begin(self, name: LogName) -> _Files:
         """The files of that name, which have a log of that unit."""
         files = self._of(name)
@@ -288,6 +313,8 @@ class LiveJob:
             self._awaits_marker |= path == SIMULATED_MARKER
         elif name.kind in _UNITS:
             self._begin(name)
+        elif name.kind is LogKind.ACL_API:
+            self._calls_of(name)
         elif name.kind is LogKind.LAYER_INFO and _model(name) not in self._tables:
             self._awaited_tables[_model(name)] = None
 
@@ -337,6 +364,20 @@ class LiveJob:
         elif name.is_data and name.kind in _UNITS:
             logs = self._of(name).logs
             logs[name.kind] = logs.get(name.kind, UnitLog())._replace(is_gone=True)
+
+
+def _columns_of(change: SegmentRecords) -> RecordColumns:
+    columns, segment_times = change.columns, None
+    if change.name.kind is LogKind.AICPU:
+        begin, end, *segments = (
+            columns[name].astype(np.float64) for name in ("begin_us", "end_us", "segment_start_us", "segment_end_us")
+        )
+        durations, segment_times = end - begin, (segments[0], segments[1])
+    else:
+        durations = columns["ticks"].astype(np.float64)
+    return RecordColumns(
+        change.name.kind, change.net, change.sequence, change.layer_index, durations, change.counters, segment_times
+    )
 
 
 def _room(table: LayerTable) -> int:

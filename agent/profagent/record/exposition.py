@@ -25,6 +25,7 @@ from profagent.ingest.changes import (
     SourceRows,
 )
 from profagent.ingest.live import LiveEvents
+from profagent.ingest.live_latency import LatencyWindow
 from profagent.link.session import State
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ US_PER_S = 1_000_000
 BUCKETS_S = tuple(round(0.0005 * 10 ** (step / 15), 6) for step in range(65))
 # Logs of metrics whose names are known: a board writes one at a time, and begins another now and then.
 REMEMBERED_LOGS = 16
+# Models of which the last inferences are known, for their pace.
+REMEMBERED_MODELS = 64
 
 
 class Exposition:
@@ -62,13 +65,19 @@ class Exposition:
         self.records = self._counter("records_total", "Records that came, by kind.", "kind")
         self.losses = self._gauge("losses", "Losses in the ledger, by reason.", "reason")
         self.metric = self._gauge("metric", "The last value of a system metric of the board.", "name", "unit")
-        self.inference_s = Histogram(
-            "profagent_inference_seconds",
-            "How long inferences took: the sum over their layers, on both processors.",
-            ("board", "model"),
+        self.latency_s = Histogram(
+            "profagent_latency_seconds",
+            "What the program waited for inferences: the call that ran each, or where calls are not recorded from its"
+            " first begin to its last end.",
+            ("board", "model", "latency_from"),
             registry=self.registry,
             buckets=BUCKETS_S,
         )
+        self.per_s = self._gauge("inferences_per_second", "Inferences in a second, not sampled ones too.", "model")
+        self.gap_s = self._gauge("gap_seconds", "Median from an inference's end to the next one's begin.", "model")
+        self.layers_s = self._gauge("layers_seconds", "Sum of the recorded layers of the last inference.", "model")
+        self.layers_recorded = self._gauge("layers_recorded", "How many layers of the last inference came.", "model")
+        self.layers_known = self._gauge("layers_known", "How many layers the model has.", "model")
 
     def measured(self, observer: Observer, board: str) -> Measured:
         """An observer of a board's capture whose figures these are."""
@@ -114,6 +123,8 @@ class Measured:
         self._ahead_us, self._has_link = 0, False
         self._events = LiveEvents(with_layers=True)
         self._names: LRUCache[tuple[str, str], dict[int, tuple[str, str]]] = LRUCache(REMEMBERED_LOGS)
+        self._windows: LRUCache[str, LatencyWindow] = LRUCache(REMEMBERED_MODELS)
+        self._paced: set[str] = set()  # models whose pace may be another one now
         self._losses: dict[object, list[tuple[str, int]]] = {}
         self._link_losses: dict[str, int] = {}
         self._collections: set[tuple[str, str]] = set()
@@ -170,6 +181,9 @@ class Measured:
             for event in self._events.feed(batch, time.monotonic()):
                 if event["event"] == "inference" and event["figures"] == FigureState.FINAL:
                     self._time(event)
+                elif event["event"] == "latency":
+                    self._wait_is_over(event)
+        self._tell_pace()
         self._observer.changed(changes)
 
     def _count(self, job: str, change: Change) -> None:
@@ -205,10 +219,35 @@ class Measured:
                 self._to.metric.labels(self._board, *names[number]).set(value)
 
     def _time(self, inference: Event) -> None:
-        self._to.inference_s.labels(self._board, inference["model"]).observe(inference["total_us"] / US_PER_S)
+        where = self._board, inference["model"]
+        self._to.layers_s.labels(*where).set(inference["layers_us"] / US_PER_S)
+        self._to.layers_recorded.labels(*where).set(inference["layers_recorded"])
+        if inference["layers_known"] is not None:
+            self._to.layers_known.labels(*where).set(inference["layers_known"])
+        self._windows.setdefault(inference["model"], LatencyWindow()).take(inference["times"])
+        if not inference["times"].is_awaited:
+            self._wait_is_over(inference)
         if inference["end_us"] is not None:
             board_now_us = time.time_ns() // 1000 + self._ahead_us
             self._to.arrival_s.labels(self._board).set((board_now_us - inference["end_us"]) / US_PER_S)
+
+    def _wait_is_over(self, event: Event) -> None:
+        """Observe a latency once: as soon as no call of it is waited for."""
+        where = self._board, event["model"]
+        if event["latency_us"] is not None:
+            self._to.latency_s.labels(*where, event["latency_from"]).observe(event["latency_us"] / US_PER_S)
+        if (window := self._windows.get(event["model"])) is not None:
+            window.renew(event["times"])
+            self._paced.add(event["model"])
+
+    def _tell_pace(self) -> None:
+        """Tell the pace of models of which something came."""
+        paced, self._paced = self._paced, set()
+        for model in paced & set(self._windows):
+            pace = self._windows[model].pace
+            if pace.per_second is not None and pace.gap_us is not None:
+                self._to.per_s.labels(self._board, model).set(pace.per_second)
+                self._to.gap_s.labels(self._board, model).set(pace.gap_us / US_PER_S)
 
     def _lose(self, place: object, entries: Iterable[Entry], count: int | None = None) -> None:
         """Put these losses in the place of those that were told of the same thing before."""

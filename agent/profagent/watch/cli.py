@@ -95,9 +95,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     """Show a board's inferences live, until Ctrl-C.
 
     On a terminal: a screen of layers, inferences, calls, metrics and events, with its keys; q leaves it. In a pipe, or
-    with --plain, --records or --json: one line an inference: board time (UTC), model, pictures before it, total, its
-    slowest layers. Every 2 s one of the board: NPU, temperature, the daemon's own processor time, subscriptions, the
-    mean time of the program's spans. Nothing is kept and nothing on the board is released, unless --save is given.
+    with --plain, --records or --json: one line an inference: board time (UTC), model, pictures before it, latency, how
+    many layers were recorded, the slowest. A latency with ≥ is from the first begin to the last end: its call takes
+    longer. Every 2 s one of the board: NPU, temperature, the daemon's own processor time, subscriptions, the mean time
+    of the program's spans. Nothing is kept and nothing on the board is released, unless --save is given.
 
     Example: profagent watch --board 192.168.1.20
     Example: profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling --records

@@ -1,4 +1,4 @@
-"""The layers of one model over its last inferences, in columns, and what can be seen of them. Pure."""
+"""The latency and the layers of one model over its last inferences, in columns, and what can be seen of them. Pure."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES, RATIOS, bound_of
-from profagent.formats.names import LogKind
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Parts, completed, time_in_inference
+from profagent.ingest.live_latency import KEPT_INFERENCES, LatencyWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
+    from profagent.formats.inference_times import LatencyFrom
     from profagent.formats.model_info import LayerTable
     from profagent.ingest.live_inference import LayerTimes
+    from profagent.ingest.live_latency import InferenceTimes
 
-# Inferences of which all times are kept; fewer of a model with very many layers.
-KEPT_INFERENCES = 240
+# Times of layers that are kept: of a model with very many layers those of fewer inferences.
 MOST_TIMES = 2_000_000
 # Inferences whose counters are kept: what bounds a layer is a mean over these.
 KEPT_COUNTERS = 32
 TREND_POINTS = 12
-US_PER_S = 1_000_000
 
 
 class Sort(Enum):
@@ -48,7 +49,10 @@ class LayerQuery(NamedTuple):
 
 
 class LayerLine(NamedTuple):
-    """A layer's figures; None is not known. `share` is of all layers' medians, `change` against the baseline's."""
+    """A layer's figures, or those of the time in no layer; None is not known.
+
+    `share` is of the mean latency, `change` of the median against the baseline's.
+    """
 
     place: int
     name: str | None
@@ -63,21 +67,33 @@ class LayerLine(NamedTuple):
 
 
 class LayersView(NamedTuple):
-    """The wanted lines, of how many that match, of how many layers; over so many inferences."""
+    """The wanted lines, of how many that match, of how many layers; over so many inferences.
+
+    `overlap`: layers take longer than the inference, so that nothing is in no layer.
+    """
 
     lines: tuple[LayerLine, ...]
     matching: int
     layers: int
     inferences: int
     has_counters: bool
+    overlap: bool
 
 
 class InferencesView(NamedTuple):
-    """Times of the last inferences in µs, oldest first, how many there were in all, and how many come in a second."""
+    """Latencies of the last inferences in µs, oldest first; how many inferences there were in all, and their pace.
 
-    times_us: NDArray[np.float64]
+    `layers_us` is what the recorded layers take together, `recorded` how many of the `known` the last inference had.
+    """
+
+    latencies_us: NDArray[np.float64]
+    origin: LatencyFrom | None
     total: int
     per_s: float | None
+    gap_us: float | None
+    layers_us: float | None
+    recorded: int | None
+    known: int | None
 
 
 class LayerDetail(NamedTuple):
@@ -94,85 +110,90 @@ class LayerDetail(NamedTuple):
 
 
 class ModelLayers:
-    """The last inferences of one model. A layer's place is its index in the model's table, further back on the CPU."""
+    """The last inferences of one model.
+
+    A layer's place is that of LayerTimes; the time in no layer has the place behind all layers.
+    """
 
     def __init__(self) -> None:
-        self.total = 0
         self._table: LayerTable | None = None
         self._us_per_tick: float | None = None
-        # What is worked out once for a state: medians by place, and the places that were used.
-        self._made: tuple[NDArray[np.float64], NDArray[np.int64]] | None = None
+        self._recorded: int | None = None  # layers of the last inference
+        # What is worked out once for a state.
+        self._made: _Made | None = None
         self._begin(None)
 
-    def take(self, layers: LayerTimes, total_us: float, end_us: int | None) -> None:
-        """An inference whose figures are final."""
+    def take(self, layers: LayerTimes, inference: InferenceTimes) -> None:
+        """Take an inference whose figures are final."""
         if layers.table is not self._table:
             self._begin(layers.table)
         self._made, self._us_per_tick = None, layers.us_per_tick
-        at = self._rows % len(self._times)
-        row = self._times[at]
-        row[:] = np.nan
-        for columns in layers.columns:
-            durations = columns.durations_us(layers.us_per_tick)
-            if durations is None:
-                continue
-            is_cpu = columns.unit is LogKind.AICPU
-            known = (columns.layer_index >= 0) & (columns.layer_index < self._runs)
-            places = np.where(known, columns.layer_index, self._runs) + (self._runs + 1 if is_cpu else 0)
-            row[places] = 0.0
-            row += np.bincount(places, durations, len(row))
-            self._used[places] = True
-            if columns.counters:
-                self._counters.append((places, durations, columns.counters))
-        self._totals[at], self._ends_us[at] = total_us, end_us or 0
-        self._rows += 1
-        self.total += 1
+        times = layers.by_place()
+        self._times[self._window.total % len(self._times)] = times
+        self._used |= ~np.isnan(times)
+        self._recorded = layers.recorded(times)
+        self._counters += [
+            (layers.places(each), each.duration, each.counters) for each in layers.columns if each.counters
+        ]
+        self._window.take(inference)
+
+    def renew(self, inference: InferenceTimes) -> None:
+        """Take what is known now of an inference that was taken."""
+        self._made = None
+        self._window.renew(inference)
 
     def inferences(self) -> InferencesView:
-        """The time of each."""
-        order = self._order()
-        ends_us = self._ends_us[order]
-        took_us = int(ends_us[-1] - ends_us[0]) if len(order) > 1 and ends_us.min() > 0 else 0
-        per_s = (len(order) - 1) * US_PER_S / took_us if took_us > 0 else None
-        return InferencesView(self._totals[order], self.total, per_s)
+        """The latency of each."""
+        latency, pace, made = self._window.latency, self._window.pace, self._figures()
+        return InferencesView(
+            latency.us[~np.isnan(latency.us)],
+            latency.origin,
+            self._window.total,
+            pace.per_second,
+            pace.gap_us,
+            made.parts.layers_us if len(made.used) else None,
+            self._recorded,
+            None if self._table is None else len(self._table.runs),
+        )
 
     def places(self, query: LayerQuery, baseline: Mapping[str, float] | None = None) -> list[int]:
         """The places of all layers that match, sorted."""
-        medians, used = self._medians()
+        made = self._figures()
         wanted = query.text.lower()
-        found = [place for place in used.tolist() if not wanted or wanted in self._searched[place]]
-        return sorted(found, key=self._key(query.sort, medians, baseline or {}))
+        found = [place for place in made.used.tolist() if not wanted or wanted in self._searched[place]]
+        return sorted(found, key=self._key(query.sort, made, baseline or {}))
 
     def view(self, query: LayerQuery, baseline: Mapping[str, float] | None = None) -> LayersView:
-        """The wanted layers; of the others nothing is worked out but the median."""
+        """The wanted layers; of the others nothing is worked out but median and mean."""
         baseline = baseline or {}
-        medians, used = self._medians()
+        made = self._figures()
         places = self.places(query, baseline)
         shown = places[query.first : query.first + query.number]
-        whole = float(np.nansum(medians[used])) if len(used) else 0.0
-        means = self._mean_counters() if shown else None
-        trends = self._trends(shown)
+        counters = self._mean_counters() if shown else None
         lines = tuple(
-            self._line(place, medians, whole, means, baseline, trend)
-            for place, trend in zip(shown, trends, strict=True)
+            self._line(place, made, counters, baseline, trend)
+            for place, trend in zip(shown, _trends(made.times[:, shown]), strict=True)
         )
-        return LayersView(lines, len(places), len(used), len(self._order()), bool(self._counters))
+        layers = int((made.used < self._rest).sum())
+        return LayersView(
+            lines, len(places), layers, len(made.times), bool(self._counters), overlap=made.parts.is_too_much
+        )
 
     def detail(self, place: int, baseline: Mapping[str, float] | None = None) -> LayerDetail | None:
         """A layer; None where the model has it no longer."""
-        if place >= len(self._used) or not self._used[place]:
+        made = self._figures()
+        if place not in made.used:
             return None
-        times = self._times[self._order(), place]
-        medians, used = self._medians()
+        times = made.times[:, place]
         name, type_ = self._names[place]
         means = self._mean_counters()
         counters = {} if means is None else dict(zip(COUNTER_NAMES, means[place].tolist(), strict=True))
         return LayerDetail(
             name,
             type_,
-            place > self._runs,
+            self._is_cpu(place),
             times[~np.isnan(times)],
-            float(medians[place] / np.nansum(medians[used])),
+            made.share(place),
             {counter: value for counter, value in counters.items() if value == value},  # noqa: PLR0124 - NaN
             self._bound(place, means),
             (baseline or {}).get(name or ""),
@@ -183,49 +204,34 @@ class ModelLayers:
         runs = () if table is None else table.runs
         self._table, self._runs = table, len(runs)
         names: list[tuple[str | None, str | None]] = [*((run.name, run.type) for run in runs), (None, None)]
-        self._names = names * 2
+        self._rest = 2 * len(names)
+        self._names = [*names, *names, (NOT_IN_ANY_LAYER, "")]
         self._searched = [f"{name or ''} {type_ or ''}".lower() for name, type_ in self._names]
-        width = len(self._names)
-        kept = max(2, min(KEPT_INFERENCES, MOST_TIMES // width))
-        self._times = np.full((kept, width), np.nan)
-        self._totals, self._ends_us = np.zeros(kept), np.zeros(kept, np.int64)
-        self._used = np.zeros(width, np.bool_)
-        self._rows = 0
+        kept = max(2, min(KEPT_INFERENCES, MOST_TIMES // self._rest))
+        self._times = np.full((kept, self._rest), np.nan)
+        self._used = np.zeros(self._rest, np.bool_)
+        self._window = LatencyWindow(kept)
         self._counters: deque[tuple[NDArray[np.int64], NDArray[np.float64], Mapping[str, NDArray[np.float64]]]]
         self._counters = deque(maxlen=KEPT_COUNTERS)
         self._made = None
 
-    def _order(self) -> NDArray[np.int64]:
-        """Rows of kept inferences, oldest first."""
-        kept = len(self._times)
-        return np.arange(max(0, self._rows - kept), self._rows) % kept
-
-    def _medians(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """The median of each place, NaN where it was not used; and the places that were."""
+    def _figures(self) -> _Made:
         if self._made is None:
-            medians, (used,) = np.full(len(self._used), np.nan), self._used.nonzero()
-            order = self._order()
-            if len(order):
-                times = self._times[order][:, used]
-                gaps = np.isnan(times).any(axis=0)
-                medians[used[~gaps]] = np.median(times[:, ~gaps], axis=0)
-                for place in np.flatnonzero(gaps).tolist():
-                    known = times[~np.isnan(times[:, place]), place]
-                    medians[used[place]] = np.median(known) if len(known) else np.nan
-            self._made = medians, used[~np.isnan(medians[used])]
+            number, kept = self._window.total, len(self._times)
+            self._made = _made(
+                self._times[np.arange(max(0, number - kept), number) % kept], self._used, self._window.latency.us
+            )
         return self._made
 
-    def _key(
-        self, sort: Sort, medians: NDArray[np.float64], baseline: Mapping[str, float]
-    ) -> Callable[[int], tuple[Any, ...]]:
-        last = np.nan_to_num(self._times[self._order()[-1]] if self._rows else medians)
+    def _key(self, sort: Sort, made: _Made, baseline: Mapping[str, float]) -> Callable[[int], tuple[Any, ...]]:
         match sort:
             case Sort.MEDIAN:
-                return lambda place: (-medians[place], place)
+                return lambda place: (-made.medians[place], place)
             case Sort.LAST:
+                last = np.nan_to_num(made.times[-1] if len(made.times) else made.medians)
                 return lambda place: (-last[place], place)
             case Sort.CHANGE:
-                return lambda place: (-(self._change(place, medians, baseline) or 0.0), place)
+                return lambda place: (-(self._change(place, made.medians, baseline) or 0.0), place)
             case Sort.NAME:
                 return lambda place: (self._names[place][0] or "", place)
         return lambda place: (place,)
@@ -233,40 +239,28 @@ class ModelLayers:
     def _line(
         self,
         place: int,
-        medians: NDArray[np.float64],
-        whole: float,
-        means: NDArray[np.float64] | None,
+        made: _Made,
+        counters: NDArray[np.float64] | None,
         baseline: Mapping[str, float],
         trend: tuple[float, ...],
     ) -> LayerLine:
         name, type_ = self._names[place]
-        last = float(self._times[(self._rows - 1) % len(self._times), place])
-        median = float(medians[place])
+        last = float(made.times[-1, place])
         return LayerLine(
             place,
             name,
             type_,
-            place > self._runs,
+            self._is_cpu(place),
             None if np.isnan(last) else last,
-            median,
-            median / whole if whole else 0.0,
+            float(made.medians[place]),
+            made.share(place),
             trend,
-            self._bound(place, means),
-            self._change(place, medians, baseline),
+            self._bound(place, counters),
+            self._change(place, made.medians, baseline),
         )
 
-    def _trends(self, places: list[int]) -> list[tuple[float, ...]]:
-        """For each place means of stretches of the kept inferences, oldest first, without those that had it not."""
-        order = self._order()
-        if not len(order):
-            return [()] * len(places)
-        times = self._times[order][:, places]
-        known = ~np.isnan(times)
-        starts = np.arange(min(TREND_POINTS, len(order))) * len(order) // min(TREND_POINTS, len(order))
-        sums = np.add.reduceat(np.where(known, times, 0.0), starts)
-        with np.errstate(invalid="ignore"):
-            means = (sums / np.add.reduceat(known.astype(np.float64), starts)).T.tolist()
-        return [tuple(each for each in row if each == each) for row in means]  # noqa: PLR0124 - NaN
+    def _is_cpu(self, place: int) -> bool:
+        return self._runs < place < self._rest
 
     def _change(self, place: int, medians: NDArray[np.float64], baseline: Mapping[str, float]) -> float | None:
         before = baseline.get(self._names[place][0] or "")
@@ -278,7 +272,7 @@ class ModelLayers:
             return None
         places = np.concatenate([each[0] for each in self._counters])
         times = np.concatenate([each[1] for each in self._counters])
-        width = len(self._used)
+        width = self._rest + 1
         whole, number = np.bincount(places, times, width), np.bincount(places, minlength=width)
         means = np.full((width, len(COUNTER_NAMES)), np.nan)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -294,3 +288,49 @@ class ModelLayers:
 
     def _bound(self, place: int, means: NDArray[np.float64] | None) -> str | None:
         return None if means is None else bound_of(means[place, : len(RATIOS)], self._us_per_tick)
+
+
+class _Made(NamedTuple):
+    """Figures of the kept inferences by place; the time in no layer is the last place, NaN where it is not known."""
+
+    times: NDArray[np.float64]
+    medians: NDArray[np.float64]
+    means: NDArray[np.float64]
+    used: NDArray[np.int64]
+    parts: Parts
+
+    def share(self, place: int) -> float:
+        """Its share of the inference, a fraction."""
+        return (self.parts.share(float(self.means[place])) or 0.0) / 100
+
+
+def _made(times: NDArray[np.float64], used: NDArray[np.bool_], latencies: NDArray[np.float64]) -> _Made:
+    """Figures of inferences, shape (inferences, places of layers), of which some places are used."""
+    counts = (~np.isnan(times)).sum(axis=0)
+    (places,) = (used & (counts > 0)).nonzero()
+    medians, means = np.full((2, times.shape[1] + 1), np.nan)
+    gaps = counts[places] < len(times)
+    medians[places[~gaps]] = np.median(times[:, places[~gaps]], axis=0) if len(times) else np.nan
+    for place in places[gaps].tolist():
+        medians[place] = np.nanmedian(times[:, place])
+    means[places] = time_in_inference(np.nansum(times[:, places], axis=0), counts[places], len(times))
+    known = ~np.isnan(latencies)
+    parts = Parts(float(means[places].sum()), float(latencies[known].mean()) if known.any() else None)
+    rest = np.full(len(times), np.nan)
+    if parts.rest_us is not None:
+        rest = latencies - completed(times[:, places]).sum(axis=1)
+        medians[-1], means[-1] = float(np.median(rest[known])), parts.rest_us
+        places = np.append(places, times.shape[1])
+    return _Made(np.column_stack([times, rest]), medians, means, places, parts)
+
+
+def _trends(times: NDArray[np.float64]) -> list[tuple[float, ...]]:
+    """For each place means of stretches of the kept inferences, oldest first, without those that had it not."""
+    if not len(times):
+        return [()] * times.shape[1]
+    known = ~np.isnan(times)
+    starts = np.arange(min(TREND_POINTS, len(times))) * len(times) // min(TREND_POINTS, len(times))
+    sums = np.add.reduceat(np.where(known, times, 0.0), starts)
+    with np.errstate(invalid="ignore"):
+        means = (sums / np.add.reduceat(known.astype(np.float64), starts)).T.tolist()
+    return [tuple(each for each in row if each == each) for row in means]  # noqa: PLR0124 - NaN

@@ -8,7 +8,8 @@ from profagent.cli.provenance import kept_loss_line, sampling_line, share_text
 from profagent.cli.table import UNKNOWN, counted, printable, time_text
 from profagent.formats.countermap import bound_mark
 from profagent.formats.figure_states import FigureState
-from profagent.formats.names import model_text
+from profagent.formats.inference_times import LatencyFrom
+from profagent.formats.names import LogKind, model_text
 from profagent.formats.records import US_PER_MS
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 LONGEST_NAME = 24
 # Of a line of the board, those with the most time.
 SHOWN_SPANS = 6
+# Stands before a latency that is from the first begin to the last end: the call that ran it took longer.
+AT_LEAST = "≥"
+ON_CPU = " (cpu)"
 # Stands after what rests on a counter that the map is not certain of.
 DOUBT = "?"
 
@@ -37,13 +41,15 @@ def line_of(event: Event) -> str:
             return f"{event['job']} is {event['state']}{mark}"
     records = ", ".join(f"{count} {kind}" for kind, count in event["records"].items())
     ledger = ", ".join(f"{count} {grade}" for grade, count in event["ledger"].items())
-    sampling = sampling_line(event["sampling"])
-    return f"{event['inferences']} inferences, {sampling}; records: {records}; ledger: {ledger}{mark}"
+    sampling, left_out = sampling_line(event["sampling"]), event["left_out_records"]
+    gaps = f"; the runtime left out {counted(left_out, 'record')} of layers (sequence-gap)" if left_out else ""
+    return f"{event['inferences']} inferences, {sampling}; records: {records}; ledger: {ledger}{gaps}{mark}"
 
 
 def _inference(event: Event) -> str:
     slowest = "  ".join(
-        f"{_short(layer['layer_name'])} {_ms(layer['duration_us'])} {_percent(layer['share'])}{_bound(layer, event)}"
+        f"{_short(layer['layer_name'])}{ON_CPU if layer['unit'] == LogKind.AICPU else ''} {_ms(layer['duration_us'])}"
+        f" {_percent(layer['share'])}{_bound(layer, event)}"
         for layer in event["slowest"]
     )
     who = f"{model_text(event['model'], event['model_id'])} inference {event['current_pic_count']}"
@@ -52,8 +58,17 @@ def _inference(event: Event) -> str:
         slowest = f"figures are {event['figures']}: {event['why']}"
     is_less = event["due"] is not None and event["sampled"] < event["due"]
     share = f"  captured {share_text(event['sampled'], event['due'])}" if is_less else ""
-    parts = (_clock(event["start_us"]), who, _ms(event["total_us"]), f"{event['records']} records", slowest)
+    at_least = AT_LEAST if event["latency_from"] == LatencyFrom.RECORDS else ""
+    latency, recorded = at_least + _ms(event["latency_us"]), _recorded(event)
+    parts = (_clock(event["start_us"]), who, latency, recorded, slowest)
     return "  ".join(part for part in parts if part) + share + ledger
+
+
+def _recorded(event: Event) -> str:
+    """`83 of 88 layers`; how many records there are where the layers are not known."""
+    if event["layers_known"] is None or event["layers_recorded"] is None:
+        return counted(event["records"], "record")
+    return f"{event['layers_recorded']:,} of {event['layers_known']:,} layers"
 
 
 def _board(event: Event) -> str:

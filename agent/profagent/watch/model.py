@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KEPT_MODELS, KEPT_CALLS, KEPT_METRICS, KEPT_SPANS = 16, 64, 200, 100
 KEPT_EVENTS = 300
 # What a paused screen passes over.
-PAUSED = frozenset({"inference", "calls", "board"})
+PAUSED = frozenset({"inference", "latency", "calls", "board"})
 # Values of a metric, times of a call or of a span.
 KEPT_VALUES = 120
 US_PER_S = 1_000_000
@@ -114,7 +114,12 @@ class BoardModel:
         self.name = name
         # The state that views were made of: it changes with whatever is taken.
         self.version = 0
-        self.summary: Callable[[], Mapping[str, Any]] = lambda: {"sampling": {}, "ledger": {}, "inferences": 0}
+        self.summary: Callable[[], Mapping[str, Any]] = lambda: {
+            "sampling": {},
+            "ledger": {},
+            "left_out_records": 0,
+            "inferences": 0,
+        }
         self.session: int | None = None
         # Figures stand still: inferences, calls and metrics that come are passed over, and counted.
         self.is_paused = False
@@ -148,6 +153,8 @@ class BoardModel:
         match event["event"]:
             case "inference":
                 self._take_inference(event)
+            case "latency":
+                self.layers(model_text(event["model"], event["model_id"])).renew(event["times"])
             case "calls":
                 self._take_calls(event)
             case "board":
@@ -213,7 +220,8 @@ class BoardModel:
             sampling.get("sampled", 0),
             sampling.get("due"),
             ledger.get("loss", 0),
-            ledger.get("note", 0),
+            # Records that the runtime left out are told beside the layers.
+            ledger.get("note", 0) - found["left_out_records"],
             found["inferences"],
             self._daemon_cpu,
             self.session,
@@ -261,7 +269,7 @@ class BoardModel:
         if layers is None:
             layers = self._models[who] = ModelLayers()
         self._see(event["end_us"])
-        layers.take(event["layers"], event["total_us"], event["end_us"])
+        layers.take(event["layers"], event["times"])
 
     def _take_calls(self, event: Event) -> None:
         records = event["calls"]

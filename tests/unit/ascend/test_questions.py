@@ -150,7 +150,7 @@ def test_it_is_replayed_from_the_rows_of_the_database(workspace: Path) -> None:
     inferences = [event for event in events if event["event"] == "inference"]
     assert [event["current_pic_count"] for event in inferences] == [*range(EXECUTIONS)]
     whole = "SELECT sum(duration_us) FROM op_records WHERE session = 2 GROUP BY current_pic_count ORDER BY 1"
-    assert [event["total_us"] for event in inferences] == pytest.approx([us for (us,) in rows(workspace, whole)])
+    assert [event["layers_us"] for event in inferences] == pytest.approx([us for (us,) in rows(workspace, whole)])
     slowest = inferences[0]["slowest"][0]
     assert (slowest["duration_us"], slowest["bound_by"], inferences[0]["likely"]) == (22, "mac", LIKELY)
     assert (events[-1]["inferences"], events[-1]["records"]["aicore"]) == (EXECUTIONS, 3 * EXECUTIONS)
@@ -171,8 +171,10 @@ def test_the_screen_has_its_layers_and_what_bounds_them(workspace: Path) -> None
     assert model.models() == ["model 5.5"]
     view = model.layers("model 5.5").view(LayerQuery())
     assert (view.inferences, view.layers, view.has_counters) == (EXECUTIONS, 3, True)
-    assert [line.median_us for line in view.lines] == pytest.approx([22.025, 21.025, 20.025])
-    assert {line.bound for line in view.lines} == {"mac"}
+    rest, *layers = view.lines
+    assert [line.median_us for line in layers] == pytest.approx([22.025, 21.025, 20.025])
+    assert {line.bound for line in layers} == {"mac"}
+    assert (rest.name, rest.bound) == ("not in any layer", None)
 
 
 def test_exports_tell_what_ran_on_the_ai_cpu(tmp_path: Path) -> None:

@@ -119,15 +119,19 @@ INFERENCE: dict[str, Any] = {
     "model_id": 2,
     "current_pic_count": 6,
     "start_us": 1_795_230_382_123_456,
-    "total_us": 3412.4,
+    "latency_us": 3479.4,
+    "latency_from": "call",
+    "layers_us": 3412.4,
+    "layers_recorded": 83,
+    "layers_known": 88,
     "records": 83,
     "figures": "final",
     "why": None,
     "slowest": [
-        {"layer_name": "conv+relu+mul", "layer_type": "x", "duration_us": 202.0, "share": 0.064},
-        {"layer_name": None, "layer_type": None, "duration_us": 100.0, "share": None},
+        {"layer_name": "conv+relu+mul", "layer_type": "x", "unit": "aicore", "duration_us": 202.0, "share": 0.058},
+        {"layer_name": None, "layer_type": None, "unit": "aicpu", "duration_us": 100.0, "share": None},
     ],
-    "ledger": [{"grade": "note", "reason": "sequence-gap", "count": 2}],
+    "ledger": [{"grade": "note", "reason": "sequence-jump", "count": 2}],
     "sampled": 4,
     "due": 4,
     "simulated": False,
@@ -149,29 +153,34 @@ RECORD: dict[str, Any] = {
 
 def test_an_inference_is_one_line() -> None:
     assert line_of(INFERENCE) == (
-        "03:06:22.123  yolo.2 inference 6  3.412 ms  83 records  conv+2 0.202 ms 6.4%  N/A 0.100 ms N/A"
-        "  note: sequence-gap (2)"
+        "03:06:22.123  yolo.2 inference 6  3.479 ms  83 of 88 layers  conv+2 0.202 ms 5.8%  N/A (cpu) 0.100 ms N/A"
+        "  note: sequence-jump (2)"
     )
+
+
+def test_a_latency_without_its_call_is_marked_as_the_least_that_it_is() -> None:
+    assert "  ≥3.454 ms  83 of 88 " in line_of({**INFERENCE, "latency_us": 3454.0, "latency_from": "records"})
 
 
 @pytest.mark.parametrize("start_us", [None, 2**62])
 def test_a_time_that_is_none_or_none_of_this_world_is_shown_as_unknown(start_us: int | None) -> None:
-    line = line_of({**INFERENCE, "start_us": start_us, "total_us": None, "slowest": [], "ledger": []})
-    assert line == "--:--:--.---  yolo.2 inference 6  N/A  83 records"
+    line = line_of({**INFERENCE, "start_us": start_us, "latency_us": None, "slowest": [], "ledger": []})
+    assert line == "--:--:--.---  yolo.2 inference 6  N/A  83 of 88 layers"
 
 
 @pytest.mark.parametrize("state", ["pending", "partial"])
 def test_an_inference_says_why_its_figures_are_not_known(state: str) -> None:
     unknown: dict[str, Any] = {
         "start_us": None,
-        "total_us": None,
+        "latency_us": None,
+        "layers_recorded": None,
         "slowest": [],
         "figures": state,
         "why": "the log is torn",
     }
     assert line_of({**INFERENCE, **unknown}) == (
         f"--:--:--.---  yolo.2 inference 6  N/A  83 records  figures are {state}: the log is torn"
-        "  note: sequence-gap (2)"
+        "  note: sequence-jump (2)"
     )
 
 
@@ -192,7 +201,7 @@ def test_a_record_with_counters_shows_how_busy_the_unit_was() -> None:
 def test_with_a_counter_map_each_layer_says_what_bounds_it() -> None:
     slowest = [{**layer, "bound_by": word} for layer, word in zip(INFERENCE["slowest"], ("DLD", None), strict=True)]
     line = line_of({**INFERENCE, "slowest": slowest})
-    assert "conv+2 0.202 ms 6.4% DLD  N/A 0.100 ms N/A N/A  note:" in line
+    assert "conv+2 0.202 ms 5.8% DLD  N/A (cpu) 0.100 ms N/A N/A  note:" in line
     assert line_of({**RECORD, "mac_busy": 0.832, "bound_by": "cube"}).endswith("  mac 83.2%  bound by cube")
 
 
@@ -238,8 +247,11 @@ def test_states_and_the_summary() -> None:
         "records": {"aicore": 3, "aicpu": 0},
         "sampling": {"sampled": 2, "due": 3, "late": 0, "interval": 10, "interval_from": "inferred"},
         "ledger": {"loss": 0, "note": 1},
+        "left_out_records": 1,
     }
-    assert line_of({**summary, "simulated": True}) == (
-        "2 inferences, captured 2 of 3 due (interval 10, inferred); records: 3 aicore, 0 aicpu;"
-        " ledger: 0 loss, 1 note [simulated]"
+    told = (
+        "2 inferences, captured 2 of 3 due (interval 10, inferred); records: 3 aicore, 0 aicpu; ledger: 0 loss, 1 note"
     )
+    gap = "; the runtime left out 1 record of layers (sequence-gap)"
+    assert line_of({**summary, "simulated": True}) == f"{told}{gap} [simulated]"
+    assert line_of({**summary, "left_out_records": 0, "simulated": False}) == told

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogAdvanced, LogRemoved
 from profagent.ingest.live import LiveSamples
 from profagent.store.counter_maps import simulated_map
-from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item
+from profagent.watch.lines import line_of
+from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item, net_item
 from tests.unit.store.rows import JOB as SAMPLED_JOB
 from tests.unit.store.rows import aicore, name_of
 from tests.unit.watch.arriving_job import INFO_JSON, JOB, START_US, ArrivingJob, aicore_done, aicore_path, records
@@ -29,21 +30,22 @@ def job() -> ArrivingJob:
 
 
 def test_an_inference_is_told_when_its_done_and_its_records_are_there(job: ArrivingJob) -> None:
-    assert job.send(aicore_path(), records(700, 1400, 7000)) == []
+    assert job.send(aicore_path(), records(700, 1400, 3500)) == []
     (event,) = job.send(aicore_path() + ".done", aicore_done(768))
     assert event["event"] == "inference"
     assert (event["job"], event["model"], event["model_id"], event["current_pic_count"]) == (JOB, "m", 0, 0)
     assert (event["start_us"], event["end_us"]) == (START_US, START_US + 900)
-    assert (event["records"], event["total_us"], event["figures"], event["why"]) == (3, 1300.0, "final", None)
+    assert (event["records"], event["layers_us"], event["figures"], event["why"]) == (3, 800.0, "final", None)
+    assert (event["latency_us"], event["latency_from"]) == (900.0, "records")
     assert [layer["layer_name"] for layer in event["slowest"]] == ["fc", "pool", "conv"]
-    assert [layer["share"] for layer in event["slowest"]] == [0.7692, 0.1538, 0.0769]
+    assert [layer["share"] for layer in event["slowest"]] == [0.5556, 0.2222, 0.1111], "of the latency"
 
 
 def test_a_length_that_never_comes_ends_when_the_board_vouches(job: ArrivingJob) -> None:
     job.send(aicore_path(), records(700, 1400))
     assert job.send(aicore_path() + ".done", aicore_done(1_000_000)) == []
     (event,) = job.complete(aicore_path())
-    assert (event["event"], event["records"], event["total_us"]) == ("inference", 2, None)
+    assert (event["event"], event["records"], event["layers_us"]) == ("inference", 2, None)
     why = "aicore records: the .done announces 1000000 bytes, 512 are there"
     assert (event["figures"], event["why"]) == ("partial", why)
     assert [entry["reason"] for entry in event["ledger"]] == ["announced-length"]
@@ -65,10 +67,11 @@ def test_a_time_of_0_is_not_known_and_what_ran_on_the_cpu_alone_needs_no_clock(j
     job.send(aicore_path(), records(700))
     done = done_text(file_len=256, start_time=0, end_time=0, cache_hit=1, cache_mis=1)
     (event,) = job.send(aicore_path() + ".done", done)
-    assert (event["start_us"], event["end_us"], event["total_us"]) == (None, None, 100.0)
+    assert (event["start_us"], event["end_us"], event["layers_us"]) == (None, None, 100.0)
     alone = ArrivingJob()
     (event,) = send_cpu(alone) + alone.complete(AICPU) + alone.wait(60)
-    assert (event["total_us"], event["aicpu_us"], event["records"], event["slowest"]) == (40.0, 40.0, 0, [])
+    assert (event["layers_us"], event["aicpu_us"], event["records"], event["latency_us"]) == (40.0, 40.0, 1, 40.0)
+    assert [(layer["unit"], layer["duration_us"]) for layer in event["slowest"]] == [("aicpu", 40.0)]
 
 
 @pytest.mark.parametrize("is_sent", [True, False])
@@ -83,7 +86,7 @@ def test_a_part_that_is_removed_before_it_came_makes_an_inference_partial(job: A
         told = job.feed([LogRemoved(AICPU), loss])
     (event,) = told
     why = "aicpu records: their log was removed from the board before they had all come"
-    assert (event["figures"], event["why"], event["total_us"], event["aicpu_us"]) == ("partial", why, None, None)
+    assert (event["figures"], event["why"], event["layers_us"], event["aicpu_us"]) == ("partial", why, None, None)
     assert [entry["reason"] for entry in event["ledger"]] == (["removed"] if is_sent else [])
     assert job.wait(60) == []
     assert [event["event"] for event in job.change_state("finished")] == ["job"]
@@ -99,7 +102,7 @@ def test_data_before_an_announced_table_is_told_with_the_names_of_its_layers() -
     assert (waiting["figures"], waiting["why"]) == ("pending", "the table of layers has not come yet")
     told = job.send("data/m.0.layer.info", layer_item(0, b"conv\0", prof_layer_id=1))
     (event,) = [event for event in told if event["event"] == "inference"]
-    assert (event["figures"], event["total_us"]) == ("final", 100.0)
+    assert (event["figures"], event["layers_us"]) == ("final", 100.0)
     assert [layer["layer_name"] for layer in event["slowest"]] == ["conv"]
 
 
@@ -111,7 +114,7 @@ def test_a_model_loaded_again_is_another_inference(job: ArrivingJob) -> None:
     events = job.send(aicore_path() + ".done", aicore_done(512, START_US + 5_000))
     events += job.complete(aicore_path())
     (event,) = events
-    assert (event["total_us"], event["start_us"]) == (400.0, START_US + 5_000)
+    assert (event["layers_us"], event["start_us"]) == (400.0, START_US + 5_000)
     assert [entry["reason"] for entry in event["ledger"]] == ["appended"]
 
 
@@ -120,7 +123,7 @@ def test_a_file_made_anew_is_told_anew(job: ArrivingJob) -> None:
     (first,) = job.send(aicore_path() + ".done", aicore_done(256))
     assert job.recreate(aicore_path(), records(1400)) == []  # the .done that is there is of what was before
     (second,) = job.send(aicore_path() + ".done", aicore_done(256))
-    assert (first["total_us"], second["total_us"]) == (100.0, 200.0)
+    assert (first["layers_us"], second["layers_us"]) == (100.0, 200.0)
 
 
 def test_records_that_come_twice_before_they_are_told_are_counted_once(job: ArrivingJob) -> None:
@@ -165,11 +168,20 @@ def test_an_inference_that_becomes_known_after_it_was_partial_is_counted_once() 
 
 
 def test_a_ledger_entry_belongs_to_its_inference_while_that_is_open(job: ArrivingJob) -> None:
+    unnamed = records(700, 700, 700, 700)
+    assert job.send(aicore_path(), unnamed) == []
+    (event,) = job.send(aicore_path() + ".done", aicore_done(1024))
+    assert event["ledger"] == [{"grade": "note", "reason": "no-layer", "count": 1}]
+    assert job.events.summary()["ledger"] == {"loss": 0, "note": 1}
+
+
+def test_records_that_the_runtime_left_out_are_told_by_the_layers_and_once_at_the_end(job: ArrivingJob) -> None:
     gappy = records(700)[:256] + records(700, 700, 700)[512:]
     assert job.send(aicore_path(), gappy) == []
     (event,) = job.send(aicore_path() + ".done", aicore_done(512))
-    assert event["ledger"] == [{"grade": "note", "reason": "sequence-gap", "count": 1}]
-    assert job.events.summary()["ledger"] == {"loss": 0, "note": 1}
+    assert (event["ledger"], event["layers_recorded"], event["layers_known"]) == ([], 2, 3)
+    summary = job.events.summary()
+    assert (summary["ledger"]["note"], summary["left_out_records"]) == (1, 1)
 
 
 def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: ArrivingJob) -> None:
@@ -196,8 +208,85 @@ def test_with_a_counter_map_each_layer_tells_what_bounds_it() -> None:
     send_cpu(job)
     job.send(aicore_path(), aicore_record(0, 700, 0, busy) + aicore_record(1, 1400, 0, {0x20: 0xC000}))
     (event,) = job.send(aicore_path() + ".done", aicore_done(512))
-    assert [layer["bound_by"] for layer in event["slowest"]] == ["DLD", "cube"]
+    assert [layer.get("bound_by") for layer in event["slowest"]] == ["DLD", "cube", None]
     assert event["likely"] == ["wld"]
+
+
+CALLS = "data/acl_api.0.m.0"
+# What an inference of this file waits for: 100 µs before the NPU begins, and 150 µs after it.
+CALL = api_record(2, START_US - 100, START_US + 1050)
+LATER_CALL = api_record(2, START_US + 2000, START_US + 3000)
+
+
+def latencies(told: list[dict[str, Any]]) -> list[tuple[str, float | None, str | None]]:
+    return [
+        (event["event"], event["latency_us"], event["latency_from"])
+        for event in told
+        if event["event"] in {"inference", "latency"}
+    ]
+
+
+def infer_twice(job: ArrivingJob) -> list[dict[str, Any]]:
+    told = send_aicore(job)
+    told += job.send(aicore_path(1), records(700))
+    return told + job.send(aicore_path(1) + ".done", aicore_done(256, START_US + 2010))
+
+
+def test_an_inference_whose_call_is_here_has_its_latency(job: ArrivingJob) -> None:
+    job.send(CALLS, CALL)
+    assert latencies(send_aicore(job)) == [("inference", 1150.0, "call")]
+
+
+def test_an_inference_does_not_wait_for_its_call_and_statistics_hear_of_it() -> None:
+    job = ArrivingJob(with_layers=True)
+    job.begin()
+    job.announce(CALLS)
+    told = infer_twice(job)
+    assert latencies(told) == [("inference", 900.0, "records"), ("inference", 900.0, "records")]
+    assert all(event["times"].is_awaited for event in told)
+    later = [event for event in job.send(CALLS, CALL) if event["event"] != "calls"]
+    assert latencies(later) == [("latency", 1150.0, "call")]
+    assert later[0]["times"].number == told[0]["times"].number
+    # Where the call comes no more, the latency stays what it was.
+    assert latencies(job.change_state("finished")) == [("latency", 900.0, "records")]
+
+
+def test_a_call_that_the_runtime_lost_is_not_waited_for_when_later_ones_are_here() -> None:
+    job = ArrivingJob(with_layers=True)
+    job.begin()
+    job.announce(CALLS)
+    infer_twice(job)
+    assert latencies(job.send(CALLS, LATER_CALL)) == [("latency", 900.0, "records"), ("latency", 1000.0, "call")]
+
+
+def test_without_a_log_of_calls_nothing_is_waited_for() -> None:
+    job = ArrivingJob(with_layers=True)
+    job.begin()
+    (event,) = send_aicore(job)
+    assert not event["times"].is_awaited
+
+
+def test_layers_of_both_processors_are_among_the_slowest_with_shares_of_the_latency() -> None:
+    """A network of which the CPU takes 94 %: 40 of 660 µs are the NPU's layer."""
+    job = ArrivingJob()
+    job.send("info.json.0", INFO_JSON)
+    job.send("data/m.0.net.info", net_item(0, prof_layers=1) + net_item(1, prof_layers=1))
+    items = layer_item(0, b"conv\0", prof_layer_id=1) + layer_item(1, b"nms\0", prof_layer_id=2, segment=1)
+    job.send("data/m.0.layer.info", items)
+    job.announce(aicore_path(), AICPU)
+    job.send(CALLS, api_record(2, START_US - 10, START_US + 650))
+    span = (START_US + 45, START_US + 645)
+    job.send(AICPU, aicpu_record(0, *span, span, 1))
+    job.send(AICPU + ".done", done_text(file_len=128, start_time=span[0], end_time=span[1]))
+    job.send(aicore_path(), records(280))
+    done = done_text(file_len=256, start_time=START_US, end_time=START_US + 40, cache_hit=1, cache_mis=1)
+    (event,) = job.send(aicore_path() + ".done", done)
+    assert (event["latency_us"], event["layers_us"], event["aicpu_us"], event["records"]) == (660.0, 640.0, 600.0, 2)
+    assert (event["layers_recorded"], event["layers_known"]) == (2, 2)
+    slowest = [(layer["layer_name"], layer["unit"], layer["share"]) for layer in event["slowest"]]
+    assert slowest == [("nms", "aicpu", 0.9091), ("conv", "aicore", 0.0606)]
+    line = line_of(event)
+    assert "  0.660 ms  2 of 2 layers  nms (cpu) 0.600 ms 90.9%  conv 0.040 ms 6.1%" in line
 
 
 def test_calls_are_events_and_an_unknown_begin_has_no_duration() -> None:

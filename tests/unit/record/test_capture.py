@@ -30,7 +30,7 @@ from profagent.link.messages import (
 from profagent.record.capture import Capture, FollowedStream
 from profagent.record.exposition import Exposition, Measured
 from profagent.record.recording import Step
-from tests.encoders import aicpu_record, done_text
+from tests.encoders import aicpu_record, api_record, done_text
 from tests.unit.record.link import Nobody, board, job_status
 from tests.unit.record.test_recording import Kept, keeping
 from tests.unit.watch.arriving_job import START_US, ArrivingJob, aicore_done, aicore_path, records
@@ -161,6 +161,10 @@ class Counted:
         return ()
 
 
+def latency(measured: Measured, what: str, origin: str) -> float | None:
+    return value(measured, f"latency_seconds_{what}", model="m", latency_from=origin)
+
+
 def test_an_inference_is_timed_once_on_both_processors(measured: Measured) -> None:
     job, cpu = ArrivingJob(), aicore_path().replace("aicore", "aicpu")
     job.events = Counted(measured)  # type: ignore[assignment]
@@ -168,13 +172,33 @@ def test_an_inference_is_timed_once_on_both_processors(measured: Measured) -> No
     job.announce(aicore_path(), cpu)
     job.send(aicore_path(), records(700, 1400, 7000))
     job.send(aicore_path() + ".done", aicore_done(768))
-    assert value(measured, "inference_seconds_count", model="m") is None
+    assert latency(measured, "count", "records") is None
     after = START_US + 2_000, START_US + 11_000
     job.send(cpu, aicpu_record(0, *after, after, 1))
     job.send(cpu + ".done", done_text(file_len=128, start_time=after[0], end_time=after[1]))
     job.send(aicore_path() + ".done", aicore_done(768))
-    assert value(measured, "inference_seconds_count", model="m") == 1
-    assert value(measured, "inference_seconds_sum", model="m") == pytest.approx(0.0013 + 0.009)
+    assert latency(measured, "count", "records") == 1
+    assert latency(measured, "sum", "records") == pytest.approx(0.011), "from the first begin to the last end"
+    assert value(measured, "layers_seconds", model="m") == pytest.approx(0.0013 + 0.009)
+    assert (value(measured, "layers_recorded", model="m"), value(measured, "layers_known", model="m")) == (3, 3)
+
+
+def test_a_latency_is_observed_when_its_call_comes_and_the_pace_with_it(measured: Measured) -> None:
+    job, calls = ArrivingJob(), "data/acl_api.0.m.0"
+    job.events = Counted(measured)  # type: ignore[assignment]
+    job.begin()
+    job.announce(calls)
+    for pictures in range(2):
+        job.send(aicore_path(pictures), records(700))
+        job.send(aicore_path(pictures) + ".done", aicore_done(256, START_US + pictures * 5_000))
+    assert [latency(measured, "count", origin) for origin in ("call", "records")] == [None, None]
+    job.send(calls, api_record(2, START_US - 100, START_US + 1_000))
+    assert [latency(measured, what, "call") for what in ("count", "sum")] == pytest.approx([1, 0.0011])
+    job.send(calls, api_record(2, START_US + 4_900, START_US + 6_300))
+    assert [latency(measured, what, "call") for what in ("count", "sum")] == pytest.approx([2, 0.0025])
+    assert latency(measured, "count", "records") is None
+    assert value(measured, "inferences_per_second", model="m") == pytest.approx(200.0)
+    assert value(measured, "gap_seconds", model="m") == pytest.approx(0.0039)
 
 
 def test_losses_are_those_that_the_ledger_has_now(measured: Measured) -> None:

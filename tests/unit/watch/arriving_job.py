@@ -42,8 +42,10 @@ def aicore_done(file_len: int, start_us: int = START_US, batches: str = "") -> b
 class ArrivingJob:
     """Files in, events out."""
 
-    def __init__(self, *, with_records: bool = False, counter_map: CounterMap | None = None) -> None:
-        self.events = LiveEvents(with_records=with_records)
+    def __init__(
+        self, *, with_records: bool = False, with_layers: bool = False, counter_map: CounterMap | None = None
+    ) -> None:
+        self.events = LiveEvents(with_records=with_records, with_layers=with_layers)
         self.files: dict[str, bytes] = {}
         self.now_s = 100.0
         self.decoder = JobDecoder(self, counter_map)

@@ -67,7 +67,7 @@ def test_figures_are_those_of_the_database(stored: Workspace) -> None:
             "SELECT current_pic_count, sum(duration_us) FROM op_records WHERE session = 1 GROUP BY 1 ORDER BY 1"
         ).fetchall()
     found = [
-        (event["current_pic_count"], event["total_us"] - event["aicpu_us"]) for event in shown if "total_us" in event
+        (event["current_pic_count"], event["layers_us"] - event["aicpu_us"]) for event in shown if "layers_us" in event
     ]
     assert [count for count, _ in found] == [count for count, _ in rows]
     assert [us for _, us in found] == pytest.approx([us for _, us in rows], abs=0.001)

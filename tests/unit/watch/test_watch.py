@@ -12,18 +12,19 @@ from msgspec.structs import replace
 
 from profagent.errors import UnreachableError
 from profagent.formats.countermap import COUNTER_NAMES
+from profagent.formats.inference_times import Spans
 from profagent.formats.model_info import LayerTable
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
-from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_inference import LayerTimes, RecordColumns
+from profagent.ingest.live_latency import KEPT_INFERENCES, NO_SPAN, InferenceTimes
 from profagent.link.messages import JobStatus, Profiling
 from profagent.store.counter_maps import CounterMaps, simulated_map
-from profagent.watch.layers import KEPT_INFERENCES, LayerQuery, ModelLayers, Sort
+from profagent.watch.layers import LayerQuery, ModelLayers, Sort
 from profagent.watch.model import KEPT_EVENTS, BoardModel, LinkState
 from profagent.watch.watch import NO_COUNTER_MAP, WatchOptions, WatchView
-from tests.encoders import aicpu_record, api_record, done_text
+from tests.encoders import aicore_record, aicpu_record, api_record, done_text
 from tests.unit.record.link import JOB, board
 from tests.unit.watch.arriving_job import INFO_JSON, START_US, ArrivingJob, aicore_done, aicore_path, records
 
@@ -193,22 +194,27 @@ def test_a_map_that_is_not_certain_is_told_once() -> None:
 # The model behind the screen: figures that events keep up, and what is seen of them
 
 NOW_US = START_US + 3_000_000
+PERIOD_US = 10_000
 
 
 class WatchedJob(ArrivingJob):
     """A JOB whose events go into a model."""
 
     def __init__(self) -> None:
-        super().__init__(counter_map=simulated_map())
-        self.events = LiveEvents(with_layers=True)
+        super().__init__(counter_map=simulated_map(), with_layers=True)
         self.model = BoardModel("euler", lambda: NOW_US)
         self.model.summary = self.events.summary
         self.begin()
 
     def infer(self, *ticks: int, pictures: int = 0) -> None:
         path = aicore_path(pictures)
-        told = self.send(path, records(*ticks))
-        for event in [*told, *self.send(path + ".done", aicore_done(256 * len(ticks)))]:
+        # The runtime writes no record of 0 ticks.
+        data = b"".join(aicore_record(number, value, 0) for number, value in enumerate(ticks) if value)
+        self.take(path, data)
+        self.take(path + ".done", aicore_done(len(data), START_US + pictures * PERIOD_US))
+
+    def take(self, path: str, data: bytes) -> None:
+        for event in self.send(path, data):
             self.model.take(event)
 
 
@@ -217,18 +223,52 @@ def job() -> WatchedJob:
     return WatchedJob()
 
 
-def test_layers_have_last_median_and_share(job: WatchedJob) -> None:
+def test_layers_have_last_median_and_share_of_the_latency_and_the_rest_is_a_line(job: WatchedJob) -> None:
     for pictures, ticks in enumerate((700, 1400, 700)):
         job.infer(ticks, 350, 350, pictures=pictures)
     assert job.model.models() == ["m.0"]
     view = job.model.layers("m.0").view(LayerQuery())
-    assert [line.name for line in view.lines] == ["conv", "pool", "fc"]
-    conv = view.lines[0]
-    assert (conv.last_us, conv.median_us, conv.share) == (100.0, 100.0, 0.5)
-    assert (view.matching, view.layers, view.inferences) == (3, 3, 3)
-    times = job.model.layers("m.0").inferences()
-    assert times.times_us.tolist() == [200.0, 300.0, 200.0]
-    assert times.total == 3
+    # An inference is from its first begin to its last end here: 900 us.
+    assert [line.name for line in view.lines] == ["not in any layer", "conv", "pool", "fc"]
+    rest, conv, *_ = view.lines
+    assert (conv.last_us, conv.median_us, conv.share) == pytest.approx((100.0, 100.0, 400 / 3 / 900))
+    assert (rest.last_us, rest.median_us) == pytest.approx((700.0, 700.0))
+    assert sum(line.share for line in view.lines) == pytest.approx(1.0)
+    assert (view.layers, view.inferences, view.overlap) == (3, 3, False)
+    inferences = job.model.layers("m.0").inferences()
+    assert inferences.latencies_us.tolist() == [900.0] * 3
+    assert (inferences.total, inferences.recorded, inferences.known) == (3, 3, 3)
+    assert (inferences.layers_us, inferences.per_s, inferences.gap_us) == pytest.approx((700 / 3, 100.0, 9_100.0))
+
+
+def test_latencies_are_the_calls_once_these_are_here(job: WatchedJob) -> None:
+    calls = "data/acl_api.0.m.0"
+    job.announce(calls)
+    for pictures in range(4):
+        job.infer(700, 350, 350, pictures=pictures)
+    begins = [START_US + pictures * PERIOD_US - 50 for pictures in range(3)]
+    assert job.model.layers("m.0").inferences().origin == "records"
+    job.take(calls, b"".join(api_record(2, begin, begin + 1000 + 10 * place) for place, begin in enumerate(begins)))
+    inferences = job.model.layers("m.0").inferences()
+    assert (inferences.origin, inferences.latencies_us.tolist()) == ("call", [1000.0, 1010.0, 1020.0])
+
+
+def test_a_dropped_record_makes_no_inference_faster_and_its_layer_is_ranked_by_what_it_takes(job: WatchedJob) -> None:
+    """The runtime leaves `pool` out of two inferences of five, in which it took 200 us all the same."""
+    for pictures in range(5):
+        job.infer(700, 0 if pictures % 2 else 1400, 350, pictures=pictures)
+    view = job.model.layers("m.0").view(LayerQuery())
+    by_name = {line.name: line for line in view.lines}
+    assert [line.name for line in view.lines] == ["not in any layer", "pool", "conv", "fc"]
+    assert (by_name["pool"].median_us, by_name["pool"].share) == pytest.approx((200.0, 200 / 900))
+    assert by_name["not in any layer"].trend == pytest.approx((550.0,) * 5)
+
+
+def test_layers_that_overlap_leave_no_rest(job: WatchedJob) -> None:
+    job.infer(7000, 350, 350)
+    view = job.model.layers("m.0").view(LayerQuery())
+    assert view.overlap
+    assert "not in any layer" not in [line.name for line in view.lines]
 
 
 def test_layers_are_sorted_filtered_and_cut(job: WatchedJob) -> None:
@@ -238,12 +278,12 @@ def test_layers_are_sorted_filtered_and_cut(job: WatchedJob) -> None:
     def names(**query: object) -> list[str | None]:
         return [line.name for line in layers.view(LayerQuery(**query), {"conv": 50.0, "pool": 400.0}).lines]  # type: ignore[arg-type]
 
-    assert names(sort=Sort.MEDIAN) == ["pool", "conv", "fc"]
-    assert names(sort=Sort.ORDER) == ["conv", "pool", "fc"]
-    assert names(sort=Sort.NAME) == ["conv", "fc", "pool"]
+    assert names(sort=Sort.MEDIAN) == ["not in any layer", "pool", "conv", "fc"]
+    assert names(sort=Sort.ORDER) == ["conv", "pool", "fc", "not in any layer"]
+    assert names(sort=Sort.NAME) == ["conv", "fc", "not in any layer", "pool"]
     assert names(sort=Sort.CHANGE)[0] == "conv"  # twice its baseline
     assert names(text="OO") == ["pool"]
-    assert names(first=1, number=1) == ["conv"]
+    assert names(first=1, number=1) == ["pool"]
     assert layers.view(LayerQuery(text="none")).matching == 0
 
 
@@ -266,23 +306,31 @@ def _times(*values: float, table: LayerTable | None = None) -> LayerTimes:
     return LayerTimes((RecordColumns(LogKind.AICORE, zeros, zeros, none, np.array(values), {}),), 1.0, table)
 
 
+def _ran(number: int, latency_us: float) -> InferenceTimes:
+    begin = float(START_US + number * 1_000_000)
+    return InferenceTimes(
+        number, float(number), Spans(np.array([begin]), np.array([begin + latency_us])), NO_SPAN, is_awaited=False
+    )
+
+
 def test_what_is_kept_is_bounded_and_the_newest() -> None:
     layers = ModelLayers()
     for number in range(KEPT_INFERENCES + 5):
-        layers.take(_times(float(number)), float(number), START_US + number * 1_000_000)
+        layers.take(_times(float(number)), _ran(number, float(number)))
+    layers.renew(_ran(2, 1e9))  # it is not kept any more
     view = layers.inferences()
     assert view.total == KEPT_INFERENCES + 5
-    assert view.times_us.tolist() == [float(each) for each in range(5, KEPT_INFERENCES + 5)]
+    assert view.latencies_us.tolist() == [float(each) for each in range(5, KEPT_INFERENCES + 5)]
     assert view.per_s == 1.0
-    (line,) = layers.view(LayerQuery()).lines
+    line, _ = layers.view(LayerQuery()).lines
     assert (line.name, line.last_us) == (None, KEPT_INFERENCES + 4.0)
 
 
 def test_another_table_begins_anew() -> None:
     layers = ModelLayers()
-    layers.take(_times(1.0, 2.0), 3.0, None)
-    layers.take(_times(5.0, table=LayerTable((), ())), 5.0, None)
-    assert layers.inferences().times_us.tolist() == [5.0]
+    layers.take(_times(1.0, 2.0), _ran(0, 3.0))
+    layers.take(_times(5.0, table=LayerTable((), ())), _ran(1, 5.0))
+    assert layers.inferences().latencies_us.tolist() == [5.0]
 
 
 def test_calls_are_told_apart_by_name_and_thread(job: WatchedJob) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.events import Click, Resize
 
     from profagent.watch.against import Against
-    from profagent.watch.layers import LayerDetail, LayersView, ModelLayers
+    from profagent.watch.layers import InferencesView, LayerDetail, LayersView, ModelLayers
     from profagent.watch.model import BoardModel
     from profagent.watch.screen.paint import Line
 
@@ -84,7 +84,7 @@ class BoardScreen(Screen[None]):
         with Horizontal(id="body"):
             yield Lines("Layers", id="layers")
             with Vertical(id="side"):
-                yield Lines("Time of inferences", id="inferences")
+                yield Lines("Latency", id="inferences")
                 for name, title in SIDE_PANES.items():
                     yield Lines(title, id=name)
         yield Input(id="prompt")
@@ -115,21 +115,19 @@ class BoardScreen(Screen[None]):
             self.pane("tabs").show([panes.tab_line(states, app.board)])
         header, width = model.header(), self.size.width - 2
         self.pane("header").show(panes.header_lines(header, app.doing, width))
-        self._draw_layers(header.likely)
-        inferences = self.pane("inferences")
-        inferences.show(panes.inference_lines(layers.inferences(), inferences.size.width, inferences.size.height))
+        pane, inferences = self.pane("inferences"), layers.inferences()
+        lines = panes.inference_lines(inferences, pane.size.width, pane.size.height)
+        pane.show(lines, panes.inference_title(inferences))
+        self._draw_layers(inferences, header.likely)
         self._draw_side(model)
         self.pane("keys").show(key_lines(width, ASKING if app.asked else SHORT_KEYS))
 
-    def _draw_layers(self, likely: Sequence[str]) -> None:
+    def _draw_layers(self, inferences: InferencesView, likely: Sequence[str]) -> None:
         app, pane = self.app, self.pane("layers")
         view = app.view_layers(max(1, pane.size.height - 1))
         columns = panes.columns_for(pane.size.width, has_baseline=bool(app.baseline), has_counters=view.has_counters)
-        matching = f"{view.matching} of {view.layers}" if app.text else f"{view.layers}"
-        title = f"Layers: {matching}, by {app.sort.value}, over {view.inferences} inferences"
-        pane.show(
-            panes.layer_lines(view, columns, app.chosen, likely), f"{title}, with “{app.text}”" if app.text else title
-        )
+        title = panes.layers_title(view, inferences, app.sort, app.text)
+        pane.show(panes.layer_lines(view, columns, app.chosen, likely), title)
 
     def _draw_side(self, model: BoardModel) -> None:
         is_narrow = self.has_class("-narrow")

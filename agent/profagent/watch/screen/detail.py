@@ -11,6 +11,7 @@ from textual.screen import ModalScreen, Screen
 
 from profagent.cli.table import UNKNOWN, shortened
 from profagent.formats.countermap import RATIOS, bound_mark
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.watch.screen import paint
 from profagent.watch.screen.paint import BAR, FAINT, GOOD, INK, STRONG, TITLE, WARN, Lines, joined, word
 
@@ -130,7 +131,10 @@ def about_lines(
     times = detail.times_us
     unit = "CPU" if detail.is_cpu else "NPU"
     mark = word(" [simulated]" if is_simulated else "", WARN)
-    what = word(f"{detail.type or UNKNOWN}, on the {unit}, of {model}", FAINT)
+    about = f"{detail.type or UNKNOWN}, on the {unit}, of {model}"
+    if detail.name == NOT_IN_ANY_LAYER:
+        about = f"the latency of {model} less its recorded layers"
+    what = word(about, FAINT)
     names = [[word(shortened(detail.name or UNKNOWN, width), STRONG)], [what, mark]]
     if not len(times):
         return [*names, [word("no inference had it lately", FAINT)]]

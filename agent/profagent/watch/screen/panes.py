@@ -9,6 +9,7 @@ from rich.segment import Segment
 
 from profagent.cli.table import UNKNOWN, shortened, time_text
 from profagent.formats.countermap import bound_mark
+from profagent.formats.inference_times import LatencyFrom
 from profagent.watch.model import LinkState
 from profagent.watch.screen import paint
 from profagent.watch.screen.paint import BAD, BAR, CHOSEN, FAINT, GOOD, INK, STRONG, TITLE, WARN, cut, joined, word
@@ -16,7 +17,7 @@ from profagent.watch.screen.paint import BAD, BAR, CHOSEN, FAINT, GOOD, INK, STR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from profagent.watch.layers import InferencesView, LayerLine, LayersView
+    from profagent.watch.layers import InferencesView, LayerLine, LayersView, Sort
     from profagent.watch.model import CallLine, EventLine, Header, SeriesLine
     from profagent.watch.screen.paint import Line
 
@@ -141,7 +142,7 @@ def _layer(line: LayerLine, columns: Columns, is_chosen: bool, most: float, like
     name = paint.layer_name(line.name) + (" (cpu)" if line.is_cpu else "")
     parts = [word("▸ " if is_chosen else "  ", STRONG), word(name, STRONG if is_chosen else INK, columns.name)]
     if "type" in shown:
-        parts.append(word(f" {line.type or UNKNOWN}", FAINT, 14))
+        parts.append(word(f" {UNKNOWN if line.type is None else line.type}", FAINT, 14))
     if "last" in shown:
         parts.append(word(paint.ms(line.last_us), INK, WIDTHS["last"], right=True))
     if "median" in shown:
@@ -168,21 +169,40 @@ def _change(change: float | None) -> Segment:
 
 
 def inference_lines(view: InferencesView, width: int, height: int) -> list[Line]:
-    """The time of each inference, and what it comes to."""
-    times = view.times_us
-    if not len(times):
+    """The latency of each inference, and what it comes to; beside it what the recorded layers take."""
+    times = view.latencies_us
+    if not view.total:
         return [[word("no inference yet", FAINT)]]
-    rate = UNKNOWN if view.per_s is None else f"{view.per_s:,.1f}/s"
-    figures = joined(
-        [
-            word(f"last {paint.ms(float(times[-1]))} ms", STRONG),
-            word(f"median {paint.ms(float(np.median(times)))}", INK),
-            word(f"p95 {paint.ms(float(np.quantile(times, 0.95)))}", INK),
-            word(rate, FAINT),
-            word(f"{view.total:,} in all", FAINT),
-        ]
+    last, median, p95, p99 = (
+        (paint.ms(float(times[-1])), *(paint.ms(each) for each in np.quantile(times, (0.5, 0.95, 0.99)).tolist()))
+        if len(times)
+        else (UNKNOWN,) * 4
     )
-    return [figures, *paint.chart(times, width, max(1, height - 1))]
+    rate = UNKNOWN if view.per_s is None else f"{view.per_s:,.1f}/s"
+    figures = [word(f"median {median}", STRONG), word(f"p95 {p95}", INK), word(f"p99 {p99} ms", INK)]
+    others = [word(f"last {last}", FAINT), word(f"gap {paint.ms(view.gap_us)} ms", INK), word(rate, INK)]
+    lines = [joined(figures), joined(others)]
+    return [*lines, *paint.chart(times, width, height - len(lines))] if height > len(lines) else lines
+
+
+LATENCIES = {LatencyFrom.CALL: "Latency: the call", LatencyFrom.RECORDS: "Latency: first begin to last end"}
+
+
+def inference_title(view: InferencesView) -> str:
+    """What the latency is, and of how many inferences."""
+    called = "Latency" if view.origin is None else LATENCIES[view.origin]
+    return f"{called}; {view.total:,} in all"
+
+
+def layers_title(view: LayersView, inferences: InferencesView, sort: Sort, text: str) -> str:
+    """What the recorded layers take together, how many of them were recorded, and which are shown."""
+    matching = f"{view.matching} of {view.layers} with “{text}”, " if text else ""
+    if inferences.layers_us is None:
+        return f"Layers: {matching}by {sort.value}"
+    of = "" if inferences.known is None else f" of {inferences.known:,}"
+    together = f"{paint.ms(inferences.layers_us)} ms, {inferences.recorded:,}{of} recorded"
+    overlap = ", overlapping" if view.overlap else ""
+    return f"Layers: {matching}{together}{overlap}; by {sort.value} over {view.inferences} inferences"
 
 
 def call_lines(calls: Sequence[CallLine], width: int) -> list[Line]:
