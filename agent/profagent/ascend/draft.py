@@ -48,6 +48,10 @@ Key = tuple[int, str, str, str, str]
 DEVICE_FOLDER = re.compile(r"(?:^|/)device_(\d+)/")
 # The session, JOB and board of a draft.
 ONE = 1
+_ADD_FIGURE = (
+    "INSERT INTO figure (session, unit, by, place, key, number, total, mean, median, mad, p95, p99, max, share)"
+    " VALUES (1, 'us', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _KERNEL = ("record", "segment", "sequence", "layer_index", "ticks", "ticks_before")
 # A statement with many rows takes half of the time of as many statements.
 ROWS_PER_STATEMENT = 50
@@ -277,7 +281,7 @@ class Draft:
         self._many("INSERT INTO session_label VALUES (1, ?, ?)", labels.items())
         self._write_models()
         self._write_inferences()
-        self._many("INSERT INTO figure VALUES (1, ?, ?, ?, 'us', ?, ?, ?, ?, ?, ?, ?, ?, NULL)", self._figures())
+        self._many(_ADD_FIGURE, self._figures())
         session = None if self._store is None else take_over(self._connection)
         self._put("COMMIT")
         self._connection.close()
@@ -357,14 +361,14 @@ class Draft:
                 float(values.mean()),
                 middle,
                 float(np.median(np.abs(values - middle))),
-                float(np.quantile(values, 0.95)),
+                *np.quantile(values, (0.95, 0.99)).tolist(),
                 float(values.max()),
                 float(values.sum()) / whole * 100 if whole else None,
             )
         total = sum(each.total for each in self._calls.values())
         for place, each in enumerate(sorted(self._calls.values(), key=lambda each: -each.total)):
             share = each.total / total * 100 if total else None
-            figures = (each.times, each.total, each.mean, None, None, None, each.most, share)
+            figures = (each.times, each.total, each.mean, None, None, None, None, each.most, share)
             yield ("api", place, json.dumps([each.name, each.level]), *figures)
 
     def _put(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:

@@ -52,6 +52,15 @@ class Spans(NamedTuple):
             us = self.end_us - self.begin_us
         return np.where(np.isfinite(us) & (us >= 0), us, np.nan)
 
+    def at(self, places: NDArray[np.integer] | NDArray[np.bool_]) -> Spans:
+        """Those of some of the inferences."""
+        return Spans(self.begin_us[places], self.end_us[places])
+
+
+def joined_spans(parts: Sequence[Spans]) -> Spans:
+    """The spans of several JOBs, one after the other."""
+    return Spans(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
 
 # Begin and end on a processor that an inference does not use.
 UNUSED = (np.inf, -np.inf)

@@ -22,10 +22,11 @@ from profagent.cli.table import UNKNOWN
 from profagent.diff.diff import Operand, diff
 from profagent.diff.report import changes_text, diff_document
 from profagent.files import write_atomically
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER, latency_of
 from profagent.ingest.reasons import REASONS
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import stats_document
-from profagent.stats.figures import left_out
+from profagent.stats.figures import UNITS, left_out
 from profagent.stats.stats import BYS, durations_by, records_of, stats
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from profagent.advise.rules import Language, Rule
     from profagent.diff.diff import Diff
-    from profagent.stats.stats import By, Key
+    from profagent.stats.stats import Key
     from profagent.store.queries import SessionRow
 
 BINS = 40
@@ -112,7 +113,7 @@ async def gather(
         documents[by] = stats_document(found, found.rows, None)
     # They are of the same JOBs all.
     jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]
-    ranked = _ranked(documents["layer"], documents["aicpu"])
+    ranked = _ranked(documents["layer"])
     advice = None
     if not cleared:
         advice = await advise(database, rules, session=session.session, job=operand.job, language=language)
@@ -162,14 +163,10 @@ def _advice(advice: Advice, language: Language) -> dict[str, Any]:
     return found
 
 
-def _ranked(npu: Mapping[str, Any], cpu: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The layers of both units by falling time, with their shares of all of it; ticks and µs cannot be put together."""
-    if not cpu["rows"] or npu["unit"] != cpu["unit"]:
-        return list(npu["rows"])
-    rows = [*npu["rows"], *({**row, "bound by": "CPU"} for row in cpu["rows"])]
-    all_time = sum(row["total"] or 0.0 for row in rows)
-    ranked = [{**row, "share": (row["total"] or 0.0) / all_time * 100 if all_time else None} for row in rows]
-    return sorted(ranked, key=lambda row: -(row["total"] or 0.0))
+def _ranked(layers: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The layers of both units by falling time in an inference."""
+    rows = [row for row in layers["rows"] if row["layer"] != NOT_IN_ANY_LAYER]
+    return [{**row, "bound by": "CPU"} if row["unit"] == UNITS[1] else row for row in rows]
 
 
 def _verdict(
@@ -228,10 +225,11 @@ class _Spreads:
         if job.us_per_tick is None:
             self._unit = "ticks"
         keeps, _ = left_out(job, None)
-        for key, durations in durations_by(job, "model", keeps):
-            self._inferences[key].append(durations)
-        bys: tuple[By, ...] = ("layer",) if job.us_per_tick is None else ("layer", "aicpu")
-        for key, durations in (each for by in bys for each in durations_by(job, by, keeps)):
+        for model in job.models(keeps):
+            latency = latency_of(model.whole, model.calls)
+            us = model.completed.sum(axis=1) if latency.origin is None else latency.us
+            self._inferences[model.name,].append(us[~np.isnan(us)])
+        for key, durations in durations_by(job, "layer", keeps):
             self._layers[key].append(durations)
 
     def document(self) -> dict[str, Any]:

@@ -168,9 +168,9 @@ async def _figures(database: Path, session: int) -> tuple[list[tuple[Any, ...]],
     """Rows of `write_figures`, and what they leave out."""
     answers = [await stats(database, session=session, by=by) for by in BYS]
     rows = [
-        (each.by, place, each.unit, row.key, *row.figures, row.share, row.bound)
+        (each.by, place, each.unit, row.key, *row.figures, row.share, row.bound, row.in_inference, about)
         for each in answers
-        for place, row in enumerate(each.rows)
+        for place, (row, about) in enumerate(zip(each.rows, each.abouts(), strict=True))
     ]
     return rows, answers[0].left_out
 

@@ -13,12 +13,13 @@ from profagent.cli import options
 from profagent.cli.options import age_us
 from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines
 from profagent.cli.running import asynchronous
-from profagent.cli.table import Column, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
+from profagent.cli.table import Column, counted, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
 from profagent.errors import UsageError
+from profagent.formats.inference_times import LatencyFrom, recorded_text
 from profagent.importing.job_folder import named_target_options, tell_unrecorded
-from profagent.stats.document import FIGURES, cells_of, column_names, stats_document
+from profagent.stats.document import ANSWERS, cells_of, columns_of, stats_document
 from profagent.stats.stats import BYS, stats
-from profagent.stats.trend import trend
+from profagent.stats.trend import is_alike, trend
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from profagent.cli.table import Tone
     from profagent.importing.job_folder import Target
-    from profagent.stats.stats import Row, Stats, StatsBy
+    from profagent.stats.stats import ModelFigures, Row, Stats, StatsBy
     from profagent.stats.trend import BoardTrend
     from profagent.store.sessions import Condition
 
@@ -46,9 +47,13 @@ NEEDS_OF_TOLD = {
     "step": "step_trace, step_trace_time, a timeline, or a database's STEP_TIME or StepTraceTime tells steps; they are"
     " recorded with training_trace of profiling_options, or step() of the profiler in PyTorch or MindSpore",
 }
+# Units of which two decimals tell enough.
+_COARSE = ("%", "1/s")
 # What a narrow terminal does without, first of all.
 LESS = tuple(
-    f"{name}{unit}" for name in ("mad", "mean", "max", "total", "type", "p95") for unit in ("", "(us)", "(ticks)")
+    f"{name}{unit}"
+    for name in ("mad", "mean", "p99", "max", "total", "gap", "type", "p95", "median")
+    for unit in ("", "(us)", "(ticks)")
 )
 
 
@@ -60,8 +65,8 @@ LESS = tuple(
 @click.option(
     "--sort",
     metavar="COLUMN",
-    help="Sort by this column; largest first.  [default: total]",
-    shell_complete=lambda context, _option, word: _beginning(column_names(context.params["by"] or "layer"), word),
+    help="Sort by this column; largest first.  [default: the time in an inference]",
+    shell_complete=lambda context, _option, word: _beginning(columns_of(context.params["by"] or "layer"), word),
 )
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @options.as_json
@@ -92,8 +97,8 @@ async def command(
     if as_json:
         click.echo(msgspec.json.encode(stats_document(answer, rows, skip)))
         return 0 if answer.rows else await tell_unrecorded(target.database, target.session, target.job)
-    titles = [_column(name, answer.unit) for name in column_names(by)]
-    cells = [cells_of(by, row, likely_counters(answer.provenance)) for row in rows]
+    titles = [_column(name, answer.unit if unit == ANSWERS else unit) for name, unit in columns_of(by).items()]
+    cells = [cells_of(answer, row, likely_counters(answer.provenance)) for row in rows]
     if as_csv:
         for piece in sheet_pieces(titles, cells, "csv"):
             click.echo(piece, nl=False)
@@ -112,21 +117,19 @@ def _beginning(names: Iterable[str], word: str) -> list[str]:
 
 
 def _column(name: str, unit: str) -> Column:
-    if name == "share":
-        return Column("share(%)", 2)
-    return Column(f"{name}({unit})", 3) if name in FIGURES and name != "count" else Column(name)
+    return Column(f"{name}({unit})", 2 if unit in _COARSE else 3) if unit else Column(name)
 
 
 def _sorted(answer: Stats, column: str | None) -> list[Row]:
     """The rows by a column, largest number first, words by the alphabet, what is not known last."""
     if column is None:
         return answer.rows
-    names = column_names(answer.by)
+    names = list(columns_of(answer.by))
     if column not in names:
         raise UsageError(f"there is no column {column!r} by {answer.by}", hint=f"sort by one of: {', '.join(names)}")
 
     def rank(row: Row) -> tuple[bool, Any]:
-        value = cells_of(answer.by, row)[names.index(column)]
+        value = cells_of(answer, row)[names.index(column)]
         return value is None, "" if value is None else value if isinstance(value, str) else -value
 
     return sorted(answer.rows, key=rank)
@@ -147,9 +150,11 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         about = f": {need}" if need and (answer.provenance or answer.by == "step") else ""
         yield f"nothing was recorded that could be told by {answer.by}{about}"
     if len(rows) < len(answer.rows):
-        yield f"{len(rows)} of {len(answer.rows)} rows shown; shares are of all"
+        yield f"{len(rows)} of {len(answer.rows)} rows shown"
     if answer.unit == "ticks":
         yield "durations are in ticks: without info.json nobody knows how long one takes"
+    for figures in answer.models:
+        yield from model_lines(figures)
     if likely := likely_counters(answer.provenance):
         yield doubt_line(likely)
     why, way = ("as warm-up", " (--skip 0 keeps them)") if skip is None else (f"by --skip {skip}", "")
@@ -160,6 +165,26 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         about = f"{job['job']}: " if len(answer.provenance) > 1 else ""
         for line in provenance_lines(job):
             yield about + line
+
+
+_ORIGINS = {
+    LatencyFrom.CALL: "by its calls",
+    LatencyFrom.RECORDS: "from first begin to last end, for its calls are not known",
+}
+
+
+def model_lines(found: ModelFigures) -> Iterator[str]:
+    """What shares of a model are of, where its latency is from, and of how many layers the sum is."""
+    parts = found.parts
+    whole = "the sum of its layers, for its latency is not known"
+    if parts.latency_us is not None and found.latency_from is not None:
+        whole = f"its mean latency, {parts.latency_us:,.3f} us, {_ORIGINS[found.latency_from]}"
+    yield f"{found.model}: shares are of {whole}; {recorded_text(found.recorded, found.of_layers)}"
+    if parts.is_too_much:
+        yield f"{found.model}: its layers take {parts.layers_us:,.3f} us together, more than that: they overlap"
+    if found.lacking:
+        inferences = f"{found.lacking:,} of {counted(found.inferences, 'inference')}"
+        yield f"{found.model}: {inferences} lack the record of a layer, which counts there with its mean"
 
 
 _MINUTE = "%Y-%m-%d %H:%M"
@@ -196,7 +221,7 @@ async def trend_command(
     as_json: bool,
     columns: int,
 ) -> None:
-    """Show a model's time, session by session, and from which session on its level changed.
+    """Show a model's latency, session by session, and from which session on its level changed.
 
     Example: profagent trend --model yolov5s --since 30d
     Example: profagent trend --model yolov5s --layer conv1 --where board=euler
@@ -226,12 +251,14 @@ def since_us(text: str) -> int:
 
 
 def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
-    nights, unit = board.nights, board.nights[-1].unit
+    nights, newest = board.nights, board.nights[-1]
+    unit = newest.unit
     is_simulated = any("simulated" in each.facts for each in nights)
     mark = SIMULATED_MARK if is_simulated else ""
-    yield printable(f"{board.hostname or board.board}: median of {what}{mark}")
-    medians = [night.median if night.unit == unit else None for night in nights]
-    mads = [night.mad if night.unit == unit else None for night in nights]
+    time = "" if newest.time == "layer" else f"{newest.time}, "
+    yield printable(f"{board.hostname or board.board}: {time}median of {what}{mark}")
+    medians = [night.median if is_alike(night, newest) else None for night in nights]
+    mads = [night.mad if is_alike(night, newest) else None for night in nights]
     yield sparkline(medians)
     levels = {change.session: f"{change.percent:+.1f} %" for change in board.changes}
     columns = [Column(title) for title in ("session", "started (UTC)", "count")]
@@ -249,6 +276,8 @@ def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
         for each, median, mad in zip(nights, medians, mads, strict=True)
     ]
     yield from fitted_lines(columns, rows, width, less=TREND_LESS, tones=_tones(board))
+    if others := [f"{each.session} ({each.time})" for each in nights if not is_alike(each, newest)]:
+        yield f"not compared, for the time is another: {', '.join(others)}"
     for change in board.changes:
         sure = "" if change.is_confirmed else ", which one session alone says"
         others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]

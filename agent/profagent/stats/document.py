@@ -6,41 +6,91 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.cli.provenance import likely_counters
 from profagent.formats.countermap import bound_mark
-from profagent.stats.stats import KEYS
+from profagent.stats.stats import KEYS, NOT_OF_INFERENCES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from profagent.cli.table import Cell
-    from profagent.stats.stats import Row, Stats
+    from profagent.stats.stats import ModelFigures, Row, Stats
 
-FIGURES = ("count", "total", "share", "mean", "median", "mad", "p95", "max")
+# The unit of a column: that of the answer, one of its own, or none.
+ANSWERS = "the answer's"
+_FIGURES = dict.fromkeys(("mean", "median", "mad", "p95", "p99", "max"), ANSWERS)
+# Of layers and what is made of them, by their time in the mean inference; of what is no inference's, by its total.
+OF_LAYERS: Mapping[str, str] = {"count": "", "in_inference": ANSWERS, "share": "%", **_FIGURES}
+OF_OTHERS: Mapping[str, str] = {"count": "", "total": ANSWERS, "share": "%", **_FIGURES}
+# Figures of latency, then of what else there is of a model's inferences.
+OF_MODELS: Mapping[str, str] = {
+    "count": "",
+    **dict.fromkeys(("latency", "p95", "p99", "mean", "mad", "max"), "us"),
+    "latency_from": "",
+    "per_second": "1/s",
+    "gap": "us",
+    "layers": "us",
+    "recorded": "",
+    "of_layers": "",
+}
 _WITHOUT_BOUND = ("aicpu", "api", "step")
 
 
-def column_names(by: str) -> tuple[str, ...]:
-    """The columns of an answer, without units: what `--sort` takes and JSON has for keys."""
-    return (*KEYS[by], *FIGURES, *(() if by in _WITHOUT_BOUND else ("bound by",)))
+def columns_of(by: str) -> dict[str, str]:
+    """The columns of an answer with their units: what `--sort` takes and JSON has for keys."""
+    figures = OF_MODELS if by == "model" else OF_OTHERS if by in NOT_OF_INFERENCES else OF_LAYERS
+    return {**dict.fromkeys(KEYS[by], ""), **figures, **({} if by in _WITHOUT_BOUND else {"bound by": ""})}
 
 
-def cells_of(by: str, row: Row, likely: Sequence[str] = ()) -> tuple[Cell, ...]:
+def cells_of(answer: Stats, row: Row, likely: Sequence[str] = ()) -> tuple[Cell, ...]:
     """A row's values in the order of the columns; what rests on `likely` counters is marked."""
-    number, total, *others = row.figures
-    bound = row.bound and row.bound + bound_mark(likely)
-    return (*row.key, number, total, row.share, *others, *(() if by in _WITHOUT_BOUND else (bound,)))
+    values: dict[str, Cell] = {
+        **dict(zip(KEYS[answer.by], row.key, strict=True)),
+        **row.figures._asdict(),
+        "count": row.figures.number,
+        "share": row.share,
+        "in_inference": row.in_inference,
+        "bound by": row.bound and row.bound + bound_mark(likely),
+    }
+    if answer.by == "model":
+        values |= _of_model(next(each for each in answer.models if (each.model,) == row.key))
+    return tuple(values[name] for name in columns_of(answer.by))
+
+
+def _of_model(found: ModelFigures) -> dict[str, Cell]:
+    return {
+        "latency": found.latency.median,
+        "latency_from": found.latency_from and str(found.latency_from),
+        "per_second": found.per_second,
+        "gap": found.gap_us,
+        "layers": found.layers.median if found.layers_unit == "us" else None,
+        "recorded": found.recorded,
+        "of_layers": found.of_layers,
+    }
 
 
 def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict[str, Any]:
     """What `--json` prints."""
-    names = column_names(answer.by)
+    columns = columns_of(answer.by)
     return {
         "by": answer.by,
         "unit": answer.unit,
+        "units": {name: answer.unit if unit == ANSWERS else unit for name, unit in columns.items() if unit},
         "simulated": answer.is_simulated,
-        "rows": [dict(zip(names, cells_of(answer.by, row), strict=True)) for row in rows],
+        "rows": [dict(zip(columns, cells_of(answer, row), strict=True)) for row in rows],
         "all_rows": len(answer.rows),
+        "models": [_model_document(each) for each in answer.models],
         "likely": likely_counters(answer.provenance),
         "skip": skip,
         "left_out": [each._asdict() for each in answer.left_out],
         "jobs": answer.provenance,
+    }
+
+
+def _model_document(found: ModelFigures) -> dict[str, Any]:
+    """The two times of a model's inferences, and what of the mean one no layer explains."""
+    return {
+        **found._asdict(),
+        "latency": found.latency._asdict(),
+        "layers": found.layers._asdict(),
+        "not_in_any_layer": found.parts.rest_us,
+        "whole": found.parts.whole_us,
     }

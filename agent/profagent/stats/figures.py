@@ -1,4 +1,4 @@
-"""Figures of durations, and which of a load's first are its warm-up. Pure."""
+"""Figures of durations; the inferences of a JOB's models as columns, without their warm-up. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from profagent.formats.inference_times import completed, latency_of, layer_times
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from profagent.formats.inference_times import Spans
     from profagent.store.queries import LayerRow
-    from profagent.store.series import JobSeries
+    from profagent.store.series import JobSeries, RecordSeries
 
 UNKNOWN = "N/A"
 UNITS = ("AA_CORE", "AA_CPU")
@@ -26,6 +29,8 @@ FEWEST_INFERENCES = 10
 NOISE_FACTOR = 4.0
 WARM_UP_FLOOR = 0.02
 LARGEST_SHARE = 4
+# Of smaller numbers it is quicker to count all that there may be than to sort.
+LARGEST_COUNTED = 1 << 20
 
 
 class Figures(NamedTuple):
@@ -37,6 +42,7 @@ class Figures(NamedTuple):
     median: float | None
     mad: float | None
     p95: float | None
+    p99: float | None
     max: float | None
 
 
@@ -44,11 +50,11 @@ def figures_of(durations: NDArray[np.float64], count: int | None = None) -> Figu
     """The figures of durations; `count` where more are known to be than have a duration."""
     number = len(durations) if count is None else count
     if not len(durations):
-        return Figures(number, None, None, None, None, None, None)
+        return Figures(number, None, None, None, None, None, None, None)
     # Between two values it is linear, as numpy's quantile is unless it is told otherwise.
-    median, p95, most = (float(value) for value in np.quantile(durations, (0.5, 0.95, 1.0)))
+    median, p95, p99, most = (float(value) for value in np.quantile(durations, (0.5, 0.95, 0.99, 1.0)))
     total = float(durations.sum())
-    return Figures(number, total, total / len(durations), median, mad(durations), p95, most)
+    return Figures(number, total, total / len(durations), median, mad(durations), p95, p99, most)
 
 
 def mad(values: NDArray[np.float64]) -> float:
@@ -67,6 +73,35 @@ def warm_up(times: NDArray[np.float64]) -> int:
     return len(leading) if leading.all() else int(leading.argmin())
 
 
+class Column(NamedTuple):
+    """A layer of a model, or what has none in its table (-1), in one segment on one unit."""
+
+    unit: str
+    net: int
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTimes:
+    """Inferences of one model that have records, in the order in which they ran.
+
+    `times` has a row for each and a column for each of `columns`, NaN without a record, in µs or in ticks of the NPU;
+    `completed` has what the runtime dropped as well. `table` has the model's layers, `loads` a number for the load of
+    each inference, `ran_before` how many the model had executed before it; `pictures` are pairs of batch and pictures.
+    """
+
+    name: str
+    table: Mapping[int, LayerRow]
+    columns: Sequence[Column]
+    times: NDArray[np.float64]
+    completed: NDArray[np.float64]
+    whole: Spans
+    calls: Spans
+    loads: NDArray[np.int64]
+    ran_before: NDArray[np.float64]
+    pictures: frozenset[tuple[int, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class JobRecords:
     """A JOB's records, the layers of its models, and how long a tick is (None: durations stay in ticks).
@@ -79,13 +114,78 @@ class JobRecords:
     us_per_tick: float | None
     bound: Callable[[NDArray[np.float64]], str | None]
 
+    def units(self, *, is_of_cpu: bool = False) -> list[tuple[str, RecordSeries, float]]:
+        """Each unit's records, and how long a tick of them is in µs.
+
+        Where that is not known of the NPU, times of both cannot be added up: it is one of them, the NPU in ticks, or
+        the CPU (`is_of_cpu`).
+        """
+        npu, cpu = (UNITS[0], self.series.aicore, self.us_per_tick or 1.0), (UNITS[1], self.series.aicpu, 1.0)
+        return [npu, cpu] if self.us_per_tick is not None else [cpu] if is_of_cpu else [npu]
+
+    def models(self, keeps: NDArray[np.bool_], *, is_of_cpu: bool = False) -> list[ModelTimes]:
+        """Each model's inferences of those that are kept, by the records of `units`."""
+        of_model = np.array([row.model for row in self.series.inferences], np.int64)
+        units = self.units(is_of_cpu=is_of_cpu)
+        found = [self._model(((of_model == model) & keeps).nonzero()[0], units) for model in np.unique(of_model[keeps])]
+        return [model for model in found if model.columns]
+
+    def _model(self, places: NDArray[np.int64], units: Sequence[tuple[str, RecordSeries, float]]) -> ModelTimes:
+        rows = np.full(len(self.series.inferences), -1)
+        rows[places] = np.arange(len(places))
+        parts = [_times_of(unit, records, us, rows, len(places)) for unit, records, us in units]
+        times = np.concatenate([part for _, part in parts], axis=1)
+        recorded = ~np.isnan(times).all(axis=1)
+        inferences = [self.series.inferences[place] for place in places[recorded].tolist()]
+        loads = np.array([(row.device_id, row.load) for row in inferences], np.int64).reshape(-1, 2)
+        first = self.series.inferences[places[0]]
+        return ModelTimes(
+            first.model_name,
+            self.layers[first.model],
+            [column for columns, _ in parts for column in columns],
+            times[recorded],
+            completed(times[recorded]),
+            self.series.whole.at(places[recorded]),
+            self.series.calls.at(places[recorded]),
+            np.unique(loads, axis=0, return_inverse=True)[1].reshape(-1),
+            np.array([row.current_pic_count / max(row.input_pic_num, 1) for row in inferences], np.float64),
+            frozenset((row.batch_num, row.input_pic_num) for row in inferences if row.batch_num),
+        )
+
     def times(self) -> NDArray[np.float64]:
-        """Each inference's time, the sum over its layers: on both units in µs, on the NPU alone in ticks."""
+        """Each inference's latency, by which it is warm-up or not; of a model without any, the sum of its layers."""
         count = len(self.series.inferences)
-        times = sums(self.series.aicore.inference, self.series.aicore.duration, count) * (self.us_per_tick or 1.0)
-        if self.us_per_tick is None:
-            return times
-        return times + sums(self.series.aicpu.inference, self.series.aicpu.duration, count)
+        times = np.zeros(count)
+        for _, records, tick_us in self.units():
+            times += np.bincount(records.inference, records.duration, count) * tick_us
+        of_model = np.array([row.model for row in self.series.inferences], np.int64)
+        for model in np.unique(of_model):
+            ours = (of_model == model).nonzero()[0]
+            us = latency_of(self.series.whole.at(ours), self.series.calls.at(ours)).us
+            if not np.isnan(us).all():
+                times[ours] = np.where(np.isnan(us), np.nanmedian(us), us)
+        return times
+
+
+def _times_of(
+    unit: str, records: RecordSeries, us: float, rows: NDArray[np.int64], count: int
+) -> tuple[list[Column], NDArray[np.float64]]:
+    """The columns of a model's records on one unit, and their times in `count` inferences; `rows` is -1 for others."""
+    ours = rows[records.inference] >= 0
+    net, layer = records.net[ours], records.layer[ours] + 1
+    width = int(layer.max(initial=0)) + 1
+    codes, place = _dense(net * width + layer)
+    times = layer_times(rows[records.inference[ours]], place, records.duration[ours], (count, len(codes))) * us
+    return [Column(unit, code // width, code % width - 1) for code in codes.tolist()], times
+
+
+def _dense(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different codes, rising, and the place of each among them; codes are not negative."""
+    if codes.max(initial=0) >= LARGEST_COUNTED:
+        different, places = np.unique(codes, return_inverse=True)
+        return different, places
+    counts = np.bincount(codes)
+    return counts.nonzero()[0], (np.cumsum(counts > 0) - 1)[codes]
 
 
 class LeftOut(NamedTuple):
@@ -116,8 +216,3 @@ def loads_of(series: JobSeries) -> list[NDArray[np.int64]]:
     for place, inference in enumerate(series.inferences):
         found[inference.model, inference.device_id, inference.load].append(place)
     return [np.array(places, np.int64) for places in found.values()]
-
-
-def sums(places: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """The sum of the values at each of `count` places."""
-    return np.bincount(places, values, count).astype(np.float64)

@@ -5,8 +5,9 @@ Durations of JOBs are gathered by what an answer is about, without warm-up.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -14,29 +15,42 @@ import numpy as np
 from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
 from profagent.formats.countermap import bound_by, largest_pipe, mean_ratios
-from profagent.formats.records import NANOSECOND_CLOCK_MHZ, ticks_to_us
-from profagent.stats.figures import UNITS, UNKNOWN, Figures, JobRecords, LeftOut, figures_of, left_out, loads_of, sums
+from profagent.formats.inference_times import (
+    NOT_IN_ANY_LAYER,
+    LatencyFrom,
+    Parts,
+    joined_spans,
+    latency_of,
+    pace_of,
+)
+from profagent.formats.records import NANOSECOND_CLOCK_MHZ, is_on_ai_cpu, ticks_to_us
+from profagent.stats.figures import UNITS, UNKNOWN, Column, Figures, JobRecords, LeftOut, figures_of, left_out
 from profagent.store.database import pages, readings
 from profagent.store.queries import Scope, find_session, jobs_of, layers_of
 from profagent.store.series import READERS, call_series, read_series
 from profagent.store.sessions import figures_of_session, is_cleared, left_out_of, require_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import aiosqlite
     from numpy.typing import NDArray
 
-    from profagent.store.queries import SessionRow
+    from profagent.formats.inference_times import Latency, Spans
+    from profagent.stats.figures import ModelTimes
+    from profagent.store.queries import LayerRow, SessionRow
     from profagent.store.series import RecordSeries
 
 By = Literal["layer", "type", "model", "segment", "aicpu"]
 Key = tuple[str, ...]
+Unit = Literal["us", "ticks"]
+# What a row that is of no layer has for a layer's type or unit.
+NONE = "-"
 # What a row is named by.
 KEYS: dict[str, tuple[str, ...]] = {
-    "layer": ("model", "layer", "type"),
-    "type": ("type",),
+    "layer": ("model", "layer", "type", "unit"),
+    "type": ("model", "type", "unit"),
     "model": ("model",),
     "segment": ("model", "segment", "unit"),
     "aicpu": ("model", "layer", "type"),
@@ -49,25 +63,20 @@ RATIOS = 8
 
 
 def durations_by(job: JobRecords, by: By, keeps: NDArray[np.bool_]) -> Iterator[tuple[Key, NDArray[np.float64]]]:
-    """Durations of kept inferences by what they are of, in µs or ticks; a key may come several times.
+    """Durations of kept inferences' records by what they are of, in µs or ticks; a key may come several times.
 
-    `layer` and `type`: of aicore records; `aicpu`: of aicpu records; `model`: of inferences; `segment`: sums over the
-    records that a segment has on one unit in one inference.
+    `layer`, `type`: of both units, in ticks of the NPU alone; `aicpu`: of the CPU, in µs. By `segment` a duration is
+    the sum of a segment's layers in an inference. By `model` there are none: an inference has two times.
     """
-    series, us = job.series, job.us_per_tick or 1.0
-    if by == "model":
-        times = job.times()
-        for place in loads_of(series):
-            kept = times[place][keeps[place] & (times[place] > 0)]
-            yield (series.inferences[place[0]].model_name,), kept
-    elif by == "segment":
-        yield from _segments(job, keeps, series.aicore, UNITS[0], us)
-        if job.us_per_tick is not None:
-            yield from _segments(job, keeps, series.aicpu, UNITS[1], 1.0)
+    if by == "segment":
+        for model in job.models(keeps):
+            for key, places in _grouped(model, by).items():
+                yield key, model.completed[:, places].sum(axis=1)[~np.isnan(model.times[:, places]).all(axis=1)]
     elif by == "aicpu":
-        yield from _layers(job, "layer", keeps, series.aicpu, 1.0)
-    else:
-        yield from _layers(job, by, keeps, series.aicore, us)
+        yield from _layers(job, by, keeps, (UNITS[1], job.series.aicpu, 1.0))
+    elif by != "model":
+        for unit in job.units():
+            yield from _layers(job, by, keeps, unit)
 
 
 def ratios_by(
@@ -80,7 +89,8 @@ def ratios_by(
     coded = _Coded(job, counters.records, "net" if by == "segment" else "layer")
     (places,) = keeps[counters.records.inference].nonzero()
     for code, found in split(coded.codes[places], places):
-        yield coded.key(by, code, UNITS[0]), counters.values[found, :RATIOS], counters.records.duration[found]
+        key = coded.key(by, code, UNITS[0])
+        yield key, counters.values[found, :RATIOS], counters.records.duration[found]
 
 
 def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -109,54 +119,162 @@ class _Coded:
     def key(self, by: By, code: int, unit: str) -> Key:
         place, number = divmod(code, self._width)
         model, name = self._models[place]
-        layer = self._job.layers[model].get(number - 1)
-        match by:
-            case "model":
-                return (name,)
-            case "segment":
-                return (name, str(number - 1), unit)
-            case "type":
-                return (UNKNOWN if layer is None else layer.type,)
-        return (name, UNKNOWN, UNKNOWN) if layer is None else (name, layer.name, layer.type)
+        # By segment the number is a net's, of which no layer is asked.
+        return _key(by, name, self._job.layers[model].get(number - 1), Column(unit, number - 1, -1))
+
+
+def _key(by: By, model: str, layer: LayerRow | None, column: Column) -> Key:
+    """What a row is of that has a layer, None where the model's table has none."""
+    name, kind = (UNKNOWN, UNKNOWN) if layer is None else (layer.name, layer.type)
+    # Another tool tells by the type that a layer ran on the CPU.
+    unit = UNITS[1] if is_on_ai_cpu(kind) else column.unit
+    match by:
+        case "model":
+            return (model,)
+        case "segment":
+            return (model, str(column.net), column.unit)
+        case "type":
+            return (model, kind, unit)
+        case "aicpu":
+            return (model, name, kind)
+    return (model, name, kind, unit)
+
+
+def _grouped(model: ModelTimes, by: By) -> dict[Key, list[int]]:
+    """The places of a model's columns by what rows are of."""
+    found: dict[Key, list[int]] = defaultdict(list)
+    for place, column in enumerate(model.columns):
+        if by != "aicpu" or column.unit == UNITS[1]:
+            found[_key(by, model.name, model.table.get(column.layer), column)].append(place)
+    return found
 
 
 def _layers(
-    job: JobRecords, by: By, keeps: NDArray[np.bool_], records: RecordSeries, us: float
+    job: JobRecords, by: By, keeps: NDArray[np.bool_], of: tuple[str, RecordSeries, float]
 ) -> Iterator[tuple[Key, NDArray[np.float64]]]:
+    unit, records, us = of
     kept, coded = keeps[records.inference], _Coded(job, records, "layer")
     for code, durations in split(coded.codes[kept], records.duration[kept]):
-        yield coded.key(by, code, ""), durations * us
+        yield coded.key(by, code, unit), durations * us
 
 
-def _segments(
-    job: JobRecords, keeps: NDArray[np.bool_], records: RecordSeries, unit: str, us: float
-) -> Iterator[tuple[Key, NDArray[np.float64]]]:
-    kept, coded = keeps[records.inference], _Coded(job, records, "net")
-    inference, codes = records.inference[kept], coded.codes[kept]
-    width = int(codes.max(initial=0)) + 1
-    runs, places = np.unique(inference * width + codes, return_inverse=True)
-    durations_of = sums(places, records.duration[kept], len(runs))
-    for code, durations in split(runs % width, durations_of):
-        yield coded.key("segment", code, unit), durations * us
+class ModelFigures(NamedTuple):
+    """The two times of a model's inferences, and their pace.
+
+    `latency` is in µs; `layers`, the sum of an inference's layers, in µs or in ticks of the NPU. `recorded` of the
+    layers in the model's table (`of_layers`, None without one) have a record in any of the inferences; `lacking` is how
+    many inferences lack the record of a layer that most have. `gap_us` lies between an inference and the next.
+    """
+
+    model: str
+    inferences: int
+    latency: Figures
+    latency_from: LatencyFrom | None
+    per_second: float | None
+    gap_us: float | None
+    layers: Figures
+    layers_unit: Unit
+    recorded: int
+    of_layers: int | None
+    lacking: int
+
+    @property
+    def parts(self) -> Parts:
+        """What the mean inference is made of."""
+        latency_us = self.latency.mean if self.layers_unit == "us" else None
+        return Parts(self.layers.mean or 0.0, latency_us)
+
+
+class _Ran(NamedTuple):
+    """When a model's inferences of a JOB ran, as of `ModelTimes`."""
+
+    whole: Spans
+    calls: Spans
+    loads: NDArray[np.int64]
+    ran_before: NDArray[np.float64]
+
+
+class _Model:
+    """A model's inferences of several JOBs, without the records."""
+
+    def __init__(self, name: str, by: By) -> None:
+        self._name, self._by = name, by
+        self._jobs: list[_Ran] = []
+        self._layers: list[NDArray[np.float64]] = []
+        self._recorded, self._of_layers, self._lacking = 0, 0, 0
+        # The time of each row's columns over all inferences.
+        self._sums: dict[Key, float] = defaultdict(float)
+
+    def add(self, model: ModelTimes) -> None:
+        """Take the inferences of a JOB in."""
+        self._jobs.append(_Ran(model.whole, model.calls, model.loads, model.ran_before))
+        self._layers.append(model.completed.sum(axis=1))
+        self._recorded = max(self._recorded, len({column.layer for column in model.columns if column.layer >= 0}))
+        self._of_layers = max(self._of_layers, len(model.table))
+        self._lacking += int((np.isnan(model.times) & (model.completed > 0)).any(axis=1).sum())
+        for key, places in _grouped(model, self._by).items():
+            self._sums[key] += float(model.completed[:, places].sum())
+
+    def _latency(self) -> Latency:
+        return latency_of(
+            joined_spans([job.whole for job in self._jobs]), joined_spans([job.calls for job in self._jobs])
+        )
+
+    def figures(self, unit: Unit) -> ModelFigures:
+        """Those of all that was taken in; `unit` is that of the layers."""
+        latency, layers = self._latency(), np.concatenate(self._layers)
+        known = latency.us[~np.isnan(latency.us)]
+        pace = pace_of(
+            ((job.calls if latency.origin is LatencyFrom.CALL else job.whole).at(found), job.ran_before[found])
+            for job in self._jobs
+            for _, found in split(job.loads, np.arange(len(job.loads)))
+        )
+        return ModelFigures(
+            self._name,
+            len(layers),
+            figures_of(known, len(layers)),
+            latency.origin,
+            *pace,
+            figures_of(layers),
+            unit,
+            self._recorded,
+            self._of_layers or None,
+            self._lacking,
+        )
+
+    def times_in_inference(self) -> dict[Key, float]:
+        """What the mean inference spends on each row's layers."""
+        inferences = sum(map(len, self._layers))
+        return {key: total / inferences for key, total in self._sums.items()}
+
+    def rest(self) -> Figures:
+        """Of what no layer explains, in the inferences whose latency is known."""
+        rest = self._latency().us - np.concatenate(self._layers)
+        return figures_of(rest[~np.isnan(rest)])
 
 
 class Row(NamedTuple):
-    """The figures of one thing; `share` is of the time of all rows, in %."""
+    """The figures of one thing.
+
+    `in_inference` is what it takes in the mean inference of its model, `share` that in % of the inference. Where it is
+    None the row is of no inference: the share is of the total of all rows.
+    """
 
     key: Key
     figures: Figures
     share: float | None
     bound: str | None
+    in_inference: float | None = None
 
 
 class JobRows:
-    """What JOBs have together: a JOB's records are let go of before the next ones are read."""
+    """What JOBs have together: a JOB's records are let go of before the next ones are read. Durations are in `unit`."""
 
-    def __init__(self, by: By, skip: int | None) -> None:
-        self._by = by
-        self._skip = skip
+    def __init__(self, by: By, skip: int | None, unit: Unit) -> None:
+        self._by, self._skip, self._unit = by, skip, unit
         self._times: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
         self._counters: dict[Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
+        self._models: dict[str, _Model] = {}
         self._left_out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         # All JOBs of a session are of one device.
         self._bound: Callable[[NDArray[np.float64]], str | None] = bound_by
@@ -168,22 +286,45 @@ class JobRows:
         for model, inferences, number in found:
             self._left_out[model][0] += inferences
             self._left_out[model][1] += number
+        for times in job.models(keeps, is_of_cpu=self._by == "aicpu"):
+            self._models.setdefault(times.name, _Model(times.name, self._by)).add(times)
         for key, durations in durations_by(job, self._by, keeps):
             self._times[key].append(durations)
         for key, ratios, ticks in ratios_by(job, self._by, keeps):
             self._counters[key].append((ratios, ticks))
 
+    def models(self) -> list[ModelFigures]:
+        """The figures of each model, what takes most time first."""
+        found = [model.figures(self._unit) for model in self._models.values()]
+        return sorted(found, key=lambda each: (-(each.latency.total or 0.0), -(each.layers.total or 0.0), each.model))
+
     def rows(self) -> list[Row]:
-        """A row for each key that the JOBs have, by falling total."""
-        bounds = {}
-        for key, parts in self._counters.items():
-            ratios, ticks = (np.concatenate(column) for column in zip(*parts, strict=True))
-            bounds[key] = self._bound(mean_ratios(ratios, ticks))
-        return _with_shares({key: figures_of(np.concatenate(parts)) for key, parts in self._times.items()}, bounds)
+        """A row for each key that the JOBs have, by falling time in an inference; the rest of each model in the end."""
+        if self._by == "model":
+            return [Row((each.model,), each.latency, None, self._bounds().get((each.model,))) for each in self.models()]
+        rows, rests = [], []
+        bounds = self._bounds()
+        for each in self.models():
+            parts = each.parts
+            for key, time in self._models[each.model].times_in_inference().items():
+                figures = figures_of(np.concatenate(self._times[key]))
+                rows.append(Row(key, figures, parts.share(time), bounds.get(key), time))
+            if parts.rest_us is not None and self._by != "aicpu":
+                key = (each.model, NOT_IN_ANY_LAYER, *[NONE] * (len(KEYS[self._by]) - 2))
+                rest = self._models[each.model].rest()
+                rests.append(Row(key, rest, parts.share(parts.rest_us), None, parts.rest_us))
+        return [*sorted(rows, key=lambda row: (-(row.in_inference or 0.0), row.key)), *rests]
 
     def left_out(self) -> list[LeftOut]:
         """What is left out of each model over all JOBs."""
         return [LeftOut(model, *sums) for model, sums in self._left_out.items()]
+
+    def _bounds(self) -> dict[Key, str | None]:
+        bounds = {}
+        for key, parts in self._counters.items():
+            ratios, ticks = (np.concatenate(column) for column in zip(*parts, strict=True))
+            bounds[key] = self._bound(mean_ratios(ratios, ticks))
+        return bounds
 
 
 def call_rows(calls: Iterable[tuple[Key, NDArray[np.float64], int]]) -> list[Row]:
@@ -193,13 +334,10 @@ def call_rows(calls: Iterable[tuple[Key, NDArray[np.float64], int]]) -> list[Row
     for key, durations, count in calls:
         parts[key].append(durations)
         counts[key] += count
-    return _with_shares({key: figures_of(np.concatenate(found), counts[key]) for key, found in parts.items()}, {})
-
-
-def _with_shares(figures: Mapping[Key, Figures], bounds: Mapping[Key, str | None]) -> list[Row]:
+    figures = {key: figures_of(np.concatenate(found), counts[key]) for key, found in parts.items()}
     all_time = sum(row.total or 0.0 for row in figures.values())
     rows = [
-        Row(key, row, row.total / all_time * 100 if row.total is not None and all_time else None, bounds.get(key))
+        Row(key, row, row.total / all_time * 100 if row.total is not None and all_time else None, None)
         for key, row in figures.items()
     ]
     return sorted(rows, key=lambda row: (-(row.figures.total or 0.0), row.key))
@@ -270,18 +408,17 @@ async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row
 
 StatsBy = By | Literal["api", "step"]
 BYS: tuple[StatsBy, ...] = (*get_args(By), "api", "step")
+# Latencies, and what is of the CPU, are in µs whatever a tick of the NPU is.
+_IN_US = ("model", "aicpu")
 # What is not of inferences.
 NOT_OF_INFERENCES = ("api", "step")
-Unit = Literal["us", "ticks"]
-# What is asked of each aicore record; all else of sums over these.
-_OF_AICORE_LAYERS = ("layer", "type")
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Rows by falling total, in `unit`; what was left out, and where each JOB's figures come from.
+    """Rows in `unit`, the largest first; what was left out, and where each JOB's figures come from.
 
-    `is_simulated`: the figures are invented.
+    `models` has what shares are of; none where rows are of no inferences. `is_simulated`: the figures are invented.
     """
 
     by: StatsBy
@@ -290,6 +427,16 @@ class Stats:
     left_out: list[LeftOut]
     provenance: list[dict[str, Any]]
     is_simulated: bool
+    models: list[ModelFigures] = field(default_factory=list)
+
+    def abouts(self) -> list[str | None]:
+        """What else is to be kept of each row, as JSON: by model what its figures, of the latency, do not tell."""
+        if self.by != "model":
+            return [None] * len(self.rows)
+        return [
+            json.dumps({name: value for name, value in each._asdict().items() if name != "latency"})
+            for each in self.models
+        ]
 
 
 async def stats(
@@ -325,12 +472,12 @@ async def stats(
             return Stats(
                 by, "us", call_rows(calls) + await _told(connection, found.session, by), [], provenance, is_simulated
             )
-        unit: Unit = "ticks" if by != "aicpu" and _is_unknown(scopes) else "us"
-        in_us, has_layers = not _is_unknown(scopes), by in _OF_AICORE_LAYERS
-        rows = JobRows(by, skip)
+        in_us = not _is_unknown(scopes)
+        rows = JobRows(by, skip, "us" if in_us or by == "aicpu" else "ticks")
         for scope in scopes:
-            rows.add(await records_of(readers, scope, in_us=in_us, has_layers=has_layers))
-        return Stats(by, unit, rows.rows(), rows.left_out(), provenance, is_simulated)
+            rows.add(await records_of(readers, scope, in_us=in_us))
+        unit: Unit = "us" if in_us or by in _IN_US else "ticks"
+        return Stats(by, unit, rows.rows(), rows.left_out(), provenance, is_simulated, rows.models())
 
 
 async def _kept(
@@ -344,29 +491,35 @@ async def _kept(
     kept = await figures_of_session(connection, session.session, by)
     rows = await _told(connection, session.session, by)
     unit: Unit = "ticks" if kept and kept[0][0] == "ticks" else "us"
-    left_out = (
-        [LeftOut(*row) for row in await left_out_of(connection, session.session)] if by not in NOT_OF_INFERENCES else []
-    )
+    is_of_inferences = by not in NOT_OF_INFERENCES
+    left_out = [LeftOut(*row) for row in await left_out_of(connection, session.session)] if is_of_inferences else []
+    models = await _kept_models(connection, session.session) if is_of_inferences else []
     jobs = await jobs_of(connection, session.session)
     provenance = [await provenance_of(connection, Scope(session, row)) for row in jobs]
-    return Stats(by, unit, rows, left_out, provenance, session.simulated)
+    return Stats(by, unit, rows, left_out, provenance, session.simulated, models)
 
 
 async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:
     """Figures that are kept as they are."""
     kept = await figures_of_session(connection, session, by)
-    return [Row(key, Figures(*figures), share, bound) for _, key, *figures, share, bound in kept]
+    return [Row(key, Figures(*figures), share, bound, time) for _, key, *figures, share, bound, time, _ in kept]
 
 
-async def records_of(
-    readers: Sequence[aiosqlite.Connection], scope: Scope, *, in_us: bool, has_layers: bool = True
-) -> JobRecords:
-    """A JOB's records with the layers of its models; durations on the NPU are in µs where they can be, else ticks.
+async def _kept_models(connection: aiosqlite.Connection, session: int) -> list[ModelFigures]:
+    """The figures of each model, with what `Stats.abouts` tells."""
+    found = []
+    for _, _, *figures, _, _, _, about in await figures_of_session(connection, session, "model"):
+        known = json.loads(about)
+        origin = known["latency_from"] and LatencyFrom(known["latency_from"])
+        known |= {"latency": Figures(*figures), "latency_from": origin, "layers": Figures(*known["layers"])}
+        found.append(ModelFigures(**known))
+    return found
 
-    Without layers those of the NPU are one for each segment.
-    """
+
+async def records_of(readers: Sequence[aiosqlite.Connection], scope: Scope, *, in_us: bool) -> JobRecords:
+    """A JOB's records with the layers of its models; durations on the NPU are in µs where they can be, else ticks."""
     await require_records(readers[0], scope.session.session)
-    series = await read_series(readers, scope, has_layers=has_layers)
+    series = await read_series(readers, scope)
     layers = {model: await layers_of(readers[0], model) for model in {row.model for row in series.inferences}}
     frequency_mhz = scope.job.frequency_mhz
     us_per_tick = ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None

@@ -1,4 +1,4 @@
-"""`trend`: how a model's time, or a layer's, went over the sessions of each board, and where its level changed."""
+"""`trend`: how a model's latency, or a layer's time, went over the sessions of each board, and where it changed."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import aiosqlite
     from numpy.typing import NDArray
 
+    from profagent.stats.figures import Figures
+    from profagent.stats.stats import ModelFigures
     from profagent.store.sessions import Condition
 
 # A session is of another level beyond so many standard deviations, and at least so much of the level.
@@ -77,7 +79,10 @@ def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """One session: the median and MAD of `count` durations, in `unit` (us or ticks), and what is known of it."""
+    """One session: the median and MAD of `count` durations, in `unit` (us or ticks), and what is known of it.
+
+    `time` is what they are: `latency from call` or `records`, `layers` where no latency is known, or `layer`.
+    """
 
     session: int
     started_us: int
@@ -85,6 +90,7 @@ class Night:
     median: float
     mad: float
     unit: str
+    time: str
     losses: int
     facts: Mapping[str, str]
 
@@ -114,6 +120,11 @@ class BoardTrend:
     hostname: str
     nights: list[Night] = field(default_factory=list)
     changes: list[LevelChange] = field(default_factory=list)
+
+
+def is_alike(night: Night, newest: Night) -> bool:
+    """Return True if the medians of two sessions are of one kind of time, in one unit."""
+    return (night.time, night.unit) == (newest.time, newest.unit)
 
 
 async def trend(
@@ -164,12 +175,26 @@ async def _night(
     database: Path, session: Mapping[str, Any], facts: Mapping[str, str], model: str, layer: str | None
 ) -> Night | None:
     answer = await stats(database, session=session["session"], by="model" if layer is None else "layer")
-    wanted = (model,) if layer is None else (model, layer)
-    figures = next((row.figures for row in answer.rows if row.key[: len(wanted)] == wanted), None)
-    if figures is None or figures.median is None or figures.mad is None:
+    if layer is None:
+        of_model = next((each for each in answer.models if each.model == model), None)
+        found = None if of_model is None else _time_of(of_model)
+    else:
+        rows = (row.figures for row in answer.rows if row.key[:2] == (model, layer))
+        found = next((("layer", figures, answer.unit) for figures in rows), None)
+    if found is None:
+        return None
+    time, figures, unit = found
+    if figures.median is None or figures.mad is None:
         return None
     number, started_us, losses = (session[name] for name in ("session", "started_us", "losses"))
-    return Night(number, started_us, figures.number, figures.median, figures.mad, answer.unit, losses, facts)
+    return Night(number, started_us, figures.number, figures.median, figures.mad, unit, time, losses, facts)
+
+
+def _time_of(model: ModelFigures) -> tuple[str, Figures, str]:
+    """A model's latency, or where none is known the sum of its layers: what it is, its figures and their unit."""
+    if model.latency_from is None:
+        return "layers", model.layers, model.layers_unit
+    return f"latency from {model.latency_from}", model.latency, "us"
 
 
 async def _facts(connection: aiosqlite.Connection, session: Mapping[str, Any]) -> dict[str, str]:
@@ -185,8 +210,8 @@ async def _facts(connection: aiosqlite.Connection, session: Mapping[str, Any]) -
 
 
 def _changes(nights: Sequence[Night]) -> list[LevelChange]:
-    """Changes among sessions of one unit, the newest's: others cannot be compared with them."""
-    alike = [night for night in nights if night.unit == nights[-1].unit]
+    """Changes among sessions that have the newest's kind of time: others cannot be compared with them."""
+    alike = [night for night in nights if is_alike(night, nights[-1])]
     medians = np.array([night.median for night in alike])
     spreads = np.array([MEDIAN_FACTOR * MAD_TO_SIGMA * night.mad / np.sqrt(night.count) for night in alike])
     changes = []

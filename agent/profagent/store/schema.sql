@@ -291,7 +291,7 @@ CREATE TABLE cleared_session (
 CREATE TABLE figure (
     session INTEGER NOT NULL REFERENCES session,
     by      TEXT NOT NULL,              -- layer, type, model, segment, aicpu, api or step
-    place   INTEGER NOT NULL,           -- of the row, by falling total
+    place   INTEGER NOT NULL,           -- of the row, as they are shown
     key     TEXT NOT NULL,              -- what the row is of: a JSON array of names
     unit    TEXT NOT NULL,              -- us or ticks
     number  INTEGER NOT NULL,
@@ -300,9 +300,12 @@ CREATE TABLE figure (
     median  REAL,
     mad     REAL,
     p95     REAL,
+    p99     REAL,
     max     REAL,
-    share   REAL,                       -- of the time of all rows, in %
+    share   REAL,                       -- of the inference's time, by api and step of the total of all rows, in %
     bound   TEXT,
+    in_inference REAL,                  -- time in the mean inference
+    about   TEXT,                       -- of a model: layers, pace and where its latency comes from, a JSON object
     PRIMARY KEY (session, by, place)
 ) WITHOUT ROWID;
 

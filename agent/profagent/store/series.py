@@ -12,6 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES
+from profagent.formats.inference_times import (
+    EXECUTE,
+    EXECUTE_ASYNC,
+    SYNCHRONIZE,
+    UNUSED,
+    Calls,
+    Spans,
+    whole_spans,
+)
 from profagent.store.database import KNOWN, RECORDS_PER_PART, fetched, fetched_one
 
 if TYPE_CHECKING:
@@ -32,17 +41,31 @@ SAMPLED_FILES = 100
 SAMPLED_RECORDS = 10_000
 
 _INFERENCES = """
-SELECT inference, m.model, m.name, device_id, batch_num, input_pic_num, current_pic_count
+SELECT inference, m.model, m.name, device_id, batch_num, input_pic_num, current_pic_count, start_us, end_us
 FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job AND {known}
 ORDER BY m.name, m.model, device_id, start_us IS NULL, start_us, load, current_pic_count, inference
 """
 _SEGMENTS = """
 SELECT group_concat(segment), group_concat(inference), group_concat(log), group_concat(net),
-       group_concat(kind = 'aicore'), group_concat(ticks)
-FROM (SELECT g.segment, g.inference, g.log, g.net, g.kind, g.ticks
+       group_concat(kind = 'aicore')
+FROM (SELECT g.segment, g.inference, g.log, g.net, g.kind
       FROM inference i JOIN segment g USING (inference) JOIN model m USING (model)
       WHERE i.session = :session AND m.job = :job AND {known})
 """
+# Times that are not known are NULL, or 0 where the runtime has none.
+_CPU_SPANS = """
+SELECT group_concat(inference), group_concat(ifnull(begin_us, 'nan')), group_concat(ifnull(end_us, 'nan'))
+FROM (SELECT inference, CASE WHEN min(ifnull(g.start_us, 0)) > 0 THEN min(g.start_us) END AS begin_us,
+             CASE WHEN count(*) = count(g.end_us) THEN max(g.end_us) END AS end_us
+      FROM inference i JOIN segment g USING (inference) JOIN model m USING (model)
+      WHERE i.session = :session AND m.job = :job AND g.kind = 'aicpu' AND {known} GROUP BY inference)
+"""
+# Whichever session fetched them: a call comes later than the inference that it ran.
+_EXECUTIONS = f"""
+SELECT l.model, group_concat(api), group_concat(begin_us), group_concat(end_us)
+FROM log l JOIN part p USING (log) CROSS JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
+WHERE l.job = :job AND l.kind = 'acl_api' AND r.api IN ({EXECUTE}, {EXECUTE_ASYNC}, {SYNCHRONIZE}) GROUP BY l.model
+"""  # noqa: S608 - numbers of calls
 _PARTS = """
 SELECT group_concat(part), group_concat(log), group_concat(model)
 FROM (SELECT part, log, model FROM log JOIN part USING (log)
@@ -79,6 +102,7 @@ class InferenceOf(NamedTuple):
     batch_num: int
     input_pic_num: int
     load: int
+    current_pic_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +128,34 @@ class CounterSeries:
 
 
 class JobSeries(NamedTuple):
-    """A JOB's inferences in the order in which each model ran them, and the records of both units."""
+    """A JOB's inferences in the order in which each model ran them, and the records of both units.
+
+    `whole` and `calls` are of each inference: the first begin to the last end of its records, and its call.
+    """
 
     inferences: list[InferenceOf]
     aicore: RecordSeries
     aicpu: RecordSeries
     counters: CounterSeries | None
+    whole: Spans
+    calls: Spans
 
 
-async def read_series(readers: Sequence[aiosqlite.Connection], scope: Scope, *, has_layers: bool = True) -> JobSeries:
+async def read_series(readers: Sequence[aiosqlite.Connection], scope: Scope) -> JobSeries:
     """All that a session has of a JOB's inferences whose figures are final; `counters` is None without a counter map.
 
     Several `readers` share the work: SQLite lets the threads of a process run side by side.
-
-    Without layers `aicore` has one row for each segment, the sum of its records, which takes a tenth of the time.
     """
     named = {"session": scope.session.session, "job": scope.job.job, "clockless": scope.job.frequency_mhz is None}
     connection = readers[0]
-    inferences, numbers = await _inferences(connection, named)
+    inferences, numbers, npu = await _inferences(connection, named)
     columns = await fetched_one(connection, _SEGMENTS.format(known=KNOWN), named)
     segments = _Segments(columns, await fetched_one(connection, _PARTS, named), numbers)
+    whole = whole_spans([segments.where_used(npu, "aicore"), await _cpu_spans(connection, named, numbers)])
+    calls = await _calls(connection, named, inferences, whole)
     counters = None if scope.session.counter_map is None else await _counters(connection, segments)
-    aicore = await _records(readers, "aicore", segments) if has_layers else segments.sums()
-    return JobSeries(inferences, aicore, await _records(readers, "aicpu", segments), counters)
+    aicore, aicpu = [await _records(readers, kind, segments) for kind in _DURATIONS]
+    return JobSeries(inferences, aicore, aicpu, counters, whole, calls)
 
 
 async def call_series(
@@ -147,9 +176,8 @@ class _Segments:
     def __init__(self, segments: Row, parts: Row, inferences: NDArray[np.int64]) -> None:
         columns = np.stack([_integers(text) for text in segments])
         columns = columns[:, np.argsort(columns[0])]
-        self._numbers, of_inference, self._logs, self._nets, self._is_aicore, self._ticks = columns
-        order = np.argsort(inferences)
-        self._inferences = order[np.searchsorted(inferences, of_inference, sorter=order)]
+        self._numbers, of_inference, self._logs, self._nets, self._is_aicore = columns
+        self._inferences = _places(inferences, of_inference)
         self._parts, self._log_of_part, self._model_of_part = map(_integers, parts)
 
     def parts(self, kind: str) -> NDArray[np.int64]:
@@ -162,11 +190,12 @@ class _Segments:
         parts, models = self._parts[ours], self._model_of_part[ours]
         return [part for model in np.unique(models) for part in _evenly(parts[models == model]).tolist()]
 
-    def sums(self) -> RecordSeries:
-        """The aicore segments, each as one record without a layer."""
-        ours = self._is_aicore.nonzero()[0]
-        ticks = self._ticks[ours].astype(np.float64)
-        return RecordSeries(self._inferences[ours], np.full(len(ours), -1), self._nets[ours], ticks)
+    def where_used(self, spans: Spans, kind: str) -> Spans:
+        """The spans of inferences, as those of a unit: UNUSED where one has no segment there, and no time is known."""
+        has_segment = np.zeros(len(spans.begin_us), np.bool_)
+        has_segment[self._inferences[self._is_aicore == (kind == "aicore")]] = True
+        is_used = has_segment | ~np.isnan(spans.begin_us)
+        return Spans(*(np.where(is_used, each, none) for each, none in zip(spans, UNUSED, strict=True)))
 
     def _has_segments(self, kind: str) -> NDArray[np.bool_]:
         """Which parts are of a log that has segments on a unit."""
@@ -188,19 +217,51 @@ class _Segments:
 
 async def _inferences(
     connection: aiosqlite.Connection, named: dict[str, int]
-) -> tuple[list[InferenceOf], NDArray[np.int64]]:
-    """The inferences, and their numbers in the database."""
+) -> tuple[list[InferenceOf], NDArray[np.int64], Spans]:
+    """The inferences, their numbers in the database, and when they ran on the NPU."""
     found: list[InferenceOf] = []
     numbers: list[int] = []
+    times: list[Row] = []
     load, before, count_before = 0, None, -1
     rows = await fetched(connection, _INFERENCES.format(known=KNOWN), named)
-    for number, model, name, device, batch, pictures, stored in rows:
+    for number, model, name, device, batch, pictures, stored, *time in rows:
         count = int(stored)
         load = (load + (count <= count_before)) if before == (model, device) else 0
         before, count_before = (model, device), count
-        found.append(InferenceOf(model, name, device, batch, pictures, load))
+        found.append(InferenceOf(model, name, device, batch, pictures, load, count))
         numbers.append(number)
-    return found, np.array(numbers, np.int64)
+        times.append(tuple(time))
+    begin, end = np.array(times, np.float64).reshape(-1, 2).T
+    return found, np.array(numbers, np.int64), Spans(begin, end)
+
+
+async def _cpu_spans(connection: aiosqlite.Connection, named: dict[str, int], numbers: NDArray[np.int64]) -> Spans:
+    """When the inferences with these numbers ran on the CPU, UNUSED where one did not."""
+    inferences, *times = await fetched_one(connection, _CPU_SPANS.format(known=KNOWN), named)
+    places = _places(numbers, _integers(inferences))
+    begin, end = (np.full(len(numbers), each) for each in UNUSED)
+    begin[places], end[places] = map(_floats, times)
+    return Spans(begin, end)
+
+
+async def _calls(
+    connection: aiosqlite.Connection, named: dict[str, int], inferences: Sequence[InferenceOf], whole: Spans
+) -> Spans:
+    """The call of each inference: of its own model's."""
+    found = Spans(*np.full((2, len(inferences)), np.nan))
+    models = np.array([each.model for each in inferences], np.int64)
+    for model, api, *times in await fetched(connection, _EXECUTIONS, named):
+        ours = models == model
+        calls = Calls(_integers(api), *map(_floats, times))
+        for column, known in zip(found, calls.spans(whole.at(ours)), strict=True):
+            column[ours] = known
+    return found
+
+
+def _places(numbers: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where some of the numbers stand among them."""
+    order = np.argsort(numbers)
+    return order[np.searchsorted(numbers, some, sorter=order)]
 
 
 async def _records(readers: Sequence[aiosqlite.Connection], kind: str, segments: _Segments) -> RecordSeries:

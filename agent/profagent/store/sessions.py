@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
 
 
-_ROW = "key, number, total, mean, median, mad, p95, max, share, bound"
+_ROW = "key, number, total, mean, median, mad, p95, p99, max, share, bound, in_inference, about"
 _RECORDS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 _AS_NEW = "generation = 0, offset = 0, complete = 2, digest = NULL, kept = 1"
 # Rows of a JOB, those first that others are found by. Logs that the ledger speaks of stay, as if nothing of them had
@@ -127,20 +127,20 @@ def write_figures(
 ) -> None:
     """Keep a session's figures in place of those kept before.
 
-    A row: what it is by, its place, the unit, the key, and the figures; `left_out`: model, its inferences, those left
-    out.
+    A row: what it is by, its place, the unit, the key, and the columns behind it; `left_out`: model, its inferences,
+    those left out.
     """
     for table in ("figure", "figure_left_out"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - one of two names
     connection.executemany(
-        f"INSERT INTO figure (session, by, place, unit, {_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        f"INSERT INTO figure (session, by, place, unit, {_ROW}) VALUES ({', '.join('?' * 17)})",  # noqa: S608 - constants
         [(session, by, place, unit, json.dumps(key), *figures) for by, place, unit, key, *figures in rows],
     )
     connection.executemany("INSERT INTO figure_left_out VALUES (?, ?, ?, ?)", [(session, *row) for row in left_out])
 
 
 async def figures_of_session(connection: aiosqlite.Connection, session: int, by: str) -> list[tuple[Any, ...]]:
-    """The figures that were kept: unit, key, number to max, share and bound."""
+    """The figures that were kept: unit, key, number to max, share, bound, time in an inference, and of a model."""
     rows = await fetched(
         connection,
         f"SELECT unit, {_ROW} FROM figure WHERE session = ? AND by = ? ORDER BY place",  # noqa: S608 - constants

@@ -31,14 +31,13 @@ async def against_of(workspace: Workspace, name: str | None) -> Against:
         return NOTHING
     session = int(name) if name.isdecimal() else await baseline_session(workspace, name)
     medians: dict[str, dict[str, float]] = defaultdict(dict)
-    for by in ("layer", "aicpu"):
-        found = await stats(workspace.readable_database(), session=session, by=by)
-        if found.unit != "us":
-            raise UsageError(
-                f"session {session} has no times in microseconds: the NPU's clock is not known",
-                hint="name another one with --against",
-            )
-        for row in found.rows:
-            if row.figures.median is not None:
-                medians[row.key[0]].setdefault(row.key[1], row.figures.median)
+    found = await stats(workspace.readable_database(), session=session, by="layer")
+    if found.unit != "us":
+        raise UsageError(
+            f"session {session} has no times in microseconds: the NPU's clock is not known",
+            hint="name another one with --against",
+        )
+    for row in found.rows:
+        if row.figures.median is not None:
+            medians[row.key[0]].setdefault(row.key[1], row.figures.median)
     return Against(name if not name.isdecimal() else f"session {name}", medians)

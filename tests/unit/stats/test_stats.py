@@ -11,8 +11,9 @@ import pytest
 from profagent.cli.main import run
 from profagent.cli.provenance import SIMULATED_MARK
 from profagent.errors import UsageError
+from profagent.stats.document import stats_document
 from profagent.stats.figures import JobRecords, LeftOut, left_out, warm_up
-from profagent.stats.stats import durations_by, ratios_by, split, stats
+from profagent.stats.stats import By, JobRows, durations_by, ratios_by, split, stats
 from profagent.stats.trend import level_changes
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, mark, spooled
@@ -22,14 +23,24 @@ from tests.unit.store.database import START_US, DatabaseBuilder
 
 
 def _job(builder: DatabaseBuilder, session: int, name: str, inferences: int, **values: int | None) -> int:
-    """Inferences of two layers, 1 and 2 µs, the first ten times as long; the second layer has one on the CPU."""
+    """Inferences of two layers on the NPU, 1 and 2 µs, one on the CPU, 4 µs, in 10 µs; the first takes ten times that.
+
+    A call runs each, of 12 µs.
+    """
     job = builder.job(session, name=name, **values)
-    model = builder.model(job, layers=("conv0", "pool0"))
+    model = builder.model(job, layers=("conv0", "pool0", "nms0"))
+    calls: list[tuple[int, int | None, int]] = []
     for pic in range(inferences):
-        inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
-        slow = 10 if pic == 0 else 1
+        slow, begin = (10, 0) if pic == 0 else (1, 200 * pic)
+        inference = builder.inference(
+            session, model, pic, start_us=START_US + begin, end_us=START_US + begin + 3 * slow
+        )
         builder.aicore(inference, builder.new_part(session, model, "aicore"), [7 * slow, 14 * slow])
-        builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(30, 34)], [1])
+        builder.aicpu(
+            inference, builder.new_part(session, model, "aicpu"), [(begin + 6 * slow, begin + 10 * slow)], [2]
+        )
+        calls.append((2, begin - 1, begin + 12 * slow - 1))
+    builder.calls(builder.new_part(session, model, "acl_api"), calls)
     return job
 
 
@@ -38,10 +49,16 @@ async def test_jobs_of_a_session_are_answered_together_and_their_warm_ups_left_o
     for name in ("JOBA", "JOBB"):
         _job(builder, session, name, 20)
     found = await stats(builder.close())
-    assert [row.key[1] for row in found.rows] == ["pool0", "conv0"]
-    assert [row.figures.number for row in found.rows] == [38, 38]
-    assert [row.figures.median for row in found.rows] == pytest.approx([2.0, 1.0])
-    assert [row.share for row in found.rows] == pytest.approx([200 / 3, 100 / 3])
+    assert [row.key[1:] for row in found.rows] == [
+        ("nms0", "nms", "AA_CPU"),
+        ("pool0", "pool", "AA_CORE"),
+        ("conv0", "conv", "AA_CORE"),
+        ("not in any layer", "-", "-"),
+    ]
+    assert [row.figures.number for row in found.rows] == [38] * 4
+    assert [row.figures.median for row in found.rows] == pytest.approx([4.0, 2.0, 1.0, 5.0])
+    assert [row.in_inference for row in found.rows] == pytest.approx([4.0, 2.0, 1.0, 5.0])
+    assert [row.share for row in found.rows] == pytest.approx([400 / 12, 200 / 12, 100 / 12, 500 / 12])
     assert [tuple(each) for each in found.left_out] == [("yolo", 40, 2)]
     assert [each["job"] for each in found.provenance] == ["JOBA", "JOBB"]
     assert found.unit == "us"
@@ -54,9 +71,14 @@ async def test_without_a_frequency_durations_are_ticks(builder: DatabaseBuilder)
     file = builder.close()
     found = await stats(file, by="type", skip=1)
     assert (found.unit, [row.figures.median for row in found.rows]) == ("ticks", [14.0, 7.0])
-    assert (await stats(file, by="model", skip=1)).rows[0].figures.median == 21.0
-    cpu = await stats(file, by="aicpu")
+    assert [row.share for row in found.rows] == pytest.approx([200 / 3, 100 / 3])
+    # Latency, and what ran on the CPU, need no NPU's clock; the sum over both processors does.
+    of_model = await stats(file, by="model", skip=1)
+    assert (of_model.unit, of_model.rows[0].figures.median) == ("us", 12.0)
+    assert stats_document(of_model, of_model.rows, 1)["rows"][0]["layers"] is None
+    cpu = await stats(file, by="aicpu", skip=1)
     assert (cpu.unit, cpu.rows[0].figures.median) == ("us", 4.0)
+    assert cpu.rows[0].share == pytest.approx(400 / 12)
 
 
 async def test_a_session_or_job_that_there_is_not_is_refused(builder: DatabaseBuilder) -> None:
@@ -82,14 +104,10 @@ def _by(records: JobRecords, by: str, keeps: list[bool] | None = None) -> dict[t
 
 def test_each_record_is_a_value_of_its_layer() -> None:
     assert _by(job(inferences(2), TWO, CPU, us_per_tick=2.0), "layer") == {
-        ("m", "conv0", "Convolution"): [20, 10, 22, 12],
-        ("m", "conv1", "Convolution"): [40, 42],
+        ("m", "conv0", "Convolution", "AA_CORE"): [20, 10, 22, 12],
+        ("m", "conv1", "Convolution", "AA_CORE"): [40, 42],
+        ("m", "nms", "N", "AA_CPU"): [3, 4, 5],
     }
-
-
-def test_a_model_s_value_is_an_inference_over_both_units() -> None:
-    assert _by(job(inferences(2), TWO, CPU, us_per_tick=2.0), "model") == {("m",): [70 + 7, 76 + 5]}
-    assert _by(job(inferences(2), TWO, CPU, us_per_tick=None), "model") == {("m",): [35, 38]}
 
 
 def test_a_segment_s_value_is_its_sum_on_one_unit_in_one_inference() -> None:
@@ -99,7 +117,71 @@ def test_a_segment_s_value_is_its_sum_on_one_unit_in_one_inference() -> None:
     assert ("m", "2", "AA_CPU") not in _by(job(inferences(2), TWO, CPU, us_per_tick=None), "segment")
 
 
-@pytest.mark.parametrize("by", ["layer", "type", "model", "segment", "aicpu"])
+def _models(*jobs: JobRecords, by: By = "model") -> JobRows:
+    rows = JobRows(by, 0, "us")
+    for each in jobs:
+        rows.add(each)
+    return rows
+
+
+def test_a_model_has_two_times_and_how_many_of_its_layers_were_recorded() -> None:
+    # The second inference lacks the record of conv1, which counts with its mean.
+    rows: Rows = [(i, layer, 0, 10.0 + i) for i in range(3) for layer in (0, 1) if (i, layer) != (1, 1)]
+    whole = [(1000.0 * i, 1000.0 * i + 30) for i in range(3)]
+    (found,) = _models(job(inferences(3), rows, whole=whole)).models()
+    assert (found.latency.median, found.latency_from, found.per_second, found.gap_us) == (30, "records", 1000.0, 970.0)
+    assert (found.layers.median, found.recorded, found.of_layers, found.lacking) == (22, 2, 3, 1)
+    assert [found.layers.total, found.parts.rest_us] == pytest.approx([20 + 22 + 24, 8.0])
+
+
+def test_latencies_of_all_jobs_are_of_one_origin() -> None:
+    rows: Rows = [(i, 0, 0, 10) for i in range(3)]
+    whole, calls = [(1000.0 * i, 1000.0 * i + 20) for i in range(3)], [(1000.0 * i, 1000.0 * i + 30) for i in range(3)]
+    with_calls = job(inferences(3), rows, whole=whole, calls=calls)
+    without = job(inferences(3), rows, whole=whole)
+    (found,) = _models(with_calls, without).models()
+    assert (found.latency_from, found.inferences, found.latency.median) == ("call", 6, 30)
+    (found,) = _models(with_calls, without, without).models()
+    assert (found.latency_from, found.inferences, found.latency.median) == ("records", 9, 20)
+
+
+def test_a_layer_is_ranked_by_what_it_takes_when_its_record_is_there() -> None:
+    """Of four inferences one lacks the longest layer's record, which by its total would be the second."""
+    rows: Rows = [(i, layer, 0, us) for i in range(4) for layer, us in ((0, 100), (1, 90)) if i or layer]
+    found = _models(job(inferences(4), rows, whole=[(0.0, 200.0)] * 4), by="layer").rows()
+    assert [(row.key[1], row.figures.total, row.share) for row in found] == [
+        ("conv0", 300, 50.0),
+        ("conv1", 360, 45.0),
+        ("not in any layer", 40, 5.0),
+    ]
+
+
+@pytest.mark.parametrize("by", ["layer", "type", "segment"])
+def test_the_parts_sum_to_the_latency_of_their_own_model(by: By) -> None:
+    both = [*inferences(2), *inferences(2, model=2, name="other")]
+    whole = [(0.0, 100.0), (200.0, 310.0), (0.0, 60.0), (70.0, 130.0)]
+    npu = [*TWO, *((row[0] + 2, *row[1:]) for row in TWO)]
+    cpu = [*CPU, *((row[0] + 2, *row[1:]) for row in CPU)]
+    found = _models(job(both, npu, cpu, whole=whole), by=by).rows()
+    for model, latency in (("m", 105.0), ("other", 60.0)):
+        ours = [row for row in found if row.key[0] == model]
+        assert sum(row.share or 0.0 for row in ours) == pytest.approx(100.0)
+        assert sum(row.in_inference or 0.0 for row in ours) == pytest.approx(latency)
+
+
+def test_layers_that_overlap_leave_no_rest() -> None:
+    rows = _models(job(inferences(2), TWO, CPU, whole=[(0.0, 20.0)] * 2), by="layer")
+    assert not any(row.key[1] == "not in any layer" for row in rows.rows())
+    assert rows.models()[0].parts.is_too_much
+
+
+def test_without_a_latency_shares_are_of_the_sum_of_layers() -> None:
+    rows = _models(job(inferences(2), TWO, CPU), by="layer")
+    assert sum(row.share or 0.0 for row in rows.rows()) == pytest.approx(100.0)
+    assert (rows.models()[0].latency.median, rows.models()[0].latency_from) == (None, None)
+
+
+@pytest.mark.parametrize("by", ["layer", "type", "segment", "aicpu"])
 def test_what_is_left_out_is_in_no_value(by: str) -> None:
     records = job(inferences(2), TWO, CPU)
     alone = job(inferences(1), [(0, *row[1:]) for row in TWO if row[0]], [(0, *row[1:]) for row in CPU if row[0]])
@@ -114,9 +196,19 @@ def test_without_skip_the_warm_up_of_each_load_is_left_out() -> None:
     assert left_out(job(inferences(20, 20), rows), 0)[0].all()
 
 
+def test_what_is_warm_up_is_seen_by_the_latency_where_it_is_known() -> None:
+    rows: Rows = [(i, 0, 0, 300 if i == 0 else 100) for i in range(20)]
+    whole = [(0.0, 900.0 if i < 2 else 400.0) for i in range(20)]
+    assert left_out(job(inferences(20), rows, whole=whole), None)[1] == [LeftOut("m", 20, 2)]
+
+
 def test_ratios_have_the_keys_of_the_durations() -> None:
     records = job(inferences(2), TWO, ratios=0.25)
-    for by, key in (("layer", ("m", "conv1", "Convolution")), ("segment", ("m", "1", "AA_CORE")), ("model", ("m",))):
+    for by, key in (
+        ("layer", ("m", "conv1", "Convolution", "AA_CORE")),
+        ("segment", ("m", "1", "AA_CORE")),
+        ("model", ("m",)),
+    ):
         found = list(ratios_by(records, by, np.array([False, True])))  # type: ignore[arg-type]
         (ratios, ticks) = next(each[1:] for each in found if each[0] == key)
         assert (ratios == 0.25).all()

@@ -88,9 +88,9 @@ class DatabaseBuilder:
             "cache_hit": 75,
             "cache_miss": 25,
             "start_us": START_US,
-            "end_us": START_US + 1000,
         }
         row = {**defaults, **values}
+        row.setdefault("end_us", None if row["start_us"] is None else row["start_us"] + 1000)
         return self.insert("inference", session=session, model=model, current_pic_count=pic, **row)
 
     def log(self, job: int, model: int, kind: str, path: str | bytes) -> int:
@@ -106,10 +106,18 @@ class DatabaseBuilder:
         return self.part(session, self.log(job, model, kind, f"data/{kind}.{next(self._ordinals)}"))
 
     def segment(
-        self, inference: int, part: int, kind: str, ticks: int = 0, *, start_us: float | None = None, net: int = 0
+        self,
+        inference: int,
+        part: int,
+        kind: str,
+        ticks: int = 0,
+        *,
+        start_us: float | None = None,
+        end_us: float | None = None,
+        net: int = 0,
     ) -> int:
         (log,) = self._db.execute("SELECT log FROM part WHERE part = ?", (part,)).fetchone()
-        values = {"ordinal": next(self._ordinals), "net": net, "start_us": start_us, "ticks": ticks}
+        values = {"ordinal": next(self._ordinals), "net": net, "start_us": start_us, "end_us": end_us, "ticks": ticks}
         return self.insert("segment", log=log, inference=inference, kind=kind, **values)
 
     def aicore(
@@ -135,7 +143,8 @@ class DatabaseBuilder:
 
     def aicpu(self, inference: int, part: int, times: list[tuple[int, int]], layers: list[int | None]) -> int:
         """A segment's records from (begin, end), in µs from START_US."""
-        segment = self.segment(inference, part, "aicpu", start_us=START_US + times[0][0])
+        span = START_US + times[0][0], START_US + times[-1][1]
+        segment = self.segment(inference, part, "aicpu", start_us=span[0], end_us=span[1])
         for i, ((begin, end), layer) in enumerate(zip(times, layers, strict=True)):
             row = {"begin_us": START_US + begin, "end_us": START_US + end, "layer_index": layer}
             self.insert("aicpu", record=(part << 24) + i, segment=segment, sequence=i, **row)

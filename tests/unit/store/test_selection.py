@@ -184,13 +184,13 @@ KNOWN = (0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.2, 0.3, 1024.0, 2048.0)
 async def read(builder: DatabaseBuilder) -> Callable[..., JobSeries]:
     """Close the builder, and read a session's first JOB."""
 
-    async def read_all(session: int | None, **options: bool) -> JobSeries:
+    async def read_all(session: int | None) -> JobSeries:
         async with readings(builder.close(), READERS) as readers:
             found = await find_session(readers[0], session)
             scope = Scope(found, (await jobs_of(readers[0], found.session))[0])
-            return await read_series(readers, scope, **options)
+            return await read_series(readers, scope)
 
-    return lambda session=None, **options: asyncio.run(read_all(session, **options))
+    return lambda session=None: asyncio.run(read_all(session))
 
 
 def _rows(records: RecordSeries) -> list[tuple[float, ...]]:
@@ -238,18 +238,29 @@ def test_records_go_with_their_inference_whichever_session_fetched_their_log(
     assert _rows(read(first).aicore) == [(0, 0, 0, 10)]
 
 
-def test_without_layers_an_aicore_segment_is_one_row(builder: DatabaseBuilder, read: Callable) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    part = builder.new_part(session, model, "aicore")
-    for pic, start_us in ((0, START_US + 9), (1, START_US)):
-        inference = builder.inference(session, model, pic, start_us=start_us)
-        builder.aicore(inference, part, [30 + pic, 40], first=4 * pic)
-        builder.aicore(inference, part, [50 + pic], net=1, first=4 * pic + 2)
-        builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(30, 35)], [7])
-    found = read(has_layers=False)
-    assert _rows(found.aicore) == [(1, -1, 0, 70), (1, -1, 1, 50), (0, -1, 0, 71), (0, -1, 1, 51)]
-    assert _rows(found.aicpu) == [(1, 7, 0, 5), (0, 7, 0, 5)]
+def test_an_inference_lasts_from_its_first_begin_to_its_last_end_and_has_its_own_call(
+    builder: DatabaseBuilder, read: Callable
+) -> None:
+    first, second = builder.session(), builder.session()
+    job = builder.job(first, second)
+    model = builder.model(job)
+    both, npu, cpu = (
+        builder.inference(first, model, pic, start_us=start_us, end_us=end_us)
+        for pic, (start_us, end_us) in enumerate([(START_US + 10, START_US + 30), (None, None), (None, None)])
+    )
+    for inference in (both, npu):
+        builder.aicore(inference, builder.new_part(first, model, "aicore"), [10])
+    builder.aicpu(both, builder.new_part(first, model, "aicpu"), [(30, 35), (35, 40)], [7, 8])
+    builder.aicpu(cpu, builder.new_part(first, model, "aicpu"), [(60, 65)], [7])
+    # The calls came with a later session; another model's do not count.
+    log = builder.log(job, model, "acl_api", "data/acl_api.0.yolo.0")
+    builder.calls(builder.part(second, log), [(2, 5, 45), (2, None, 66)])
+    other = builder.model(job, "other")
+    builder.calls(builder.new_part(first, other, "acl_api"), [(2, 59, 66)])
+    found = read(first)
+    # Of the NPU's part of one nothing is known, so nothing is of the whole.
+    assert found.whole.us == pytest.approx([30, np.nan, 5], nan_ok=True)
+    assert found.calls.us == pytest.approx([40, np.nan, np.nan], nan_ok=True)
 
 
 def test_counters_of_a_known_map_come_as_fractions(builder: DatabaseBuilder, read: Callable) -> None:

@@ -100,8 +100,8 @@ function showHead() {
 function showTiles() {
   const tiles = [];
   for (const row of data.stats.model.rows) {
-    tiles.push([`${row.model}: an inference`, durationText(row.median),
-      `median; p95 ${durationText(row.p95)}, ${countText(row.count)} inferences`]);
+    tiles.push([`${row.model}: an inference`, durationText(row.latency),
+      `latency, median; p95 ${durationText(row.p95)}, ${countText(row.count)} inferences`]);
   }
   const units = {};
   for (const row of data.stats.segment.rows) units[row.unit] = (units[row.unit] || 0) + (row.share || 0);
@@ -232,10 +232,11 @@ function showCaveats() {
 
 // The table of all figures: what `profagent stats --json` has, by what the reader chooses.
 
-const chosen = { by: "layer", column: "total", falling: true, words: "" };
+// Without a column the rows are as `stats` orders them.
+const chosen = { by: "layer", column: "", falling: true, words: "" };
 
 function showFigures() {
-  const { rows, unit: rowUnit, left_out: leftOut } = data.stats[chosen.by];
+  const { rows, units, left_out: leftOut } = data.stats[chosen.by];
   const names = rows.length ? Object.keys(rows[0]) : [];
   const words = chosen.words.toLowerCase().split(/\s+/).filter(Boolean);
   const fitting = rows.filter((row) => {
@@ -243,8 +244,9 @@ function showFigures() {
     return words.every((word) => text.includes(word));
   });
   const direction = chosen.falling ? -1 : 1;
-  const sorted = [...fitting].sort((one, other) => direction * compared(one[chosen.column], other[chosen.column]));
-  const columns = names.map((name) => column(name, rows, rowUnit));
+  const sorted = chosen.column === "" ? fitting
+    : [...fitting].sort((one, other) => direction * compared(one[chosen.column], other[chosen.column]));
+  const columns = names.map((name) => column(name, rows, units));
   const made = table(columns, sorted.map((row) => names.map((name) => row[name])));
   const headings = made.querySelectorAll("th");
   names.forEach((name, place) => headings[place].replaceChildren(sorter(name, headings[place])));
@@ -252,13 +254,12 @@ function showFigures() {
   byId("count").textContent = `${countText(sorted.length)} of ${countText(rows.length)} rows`;
   const warmUp = leftOut.filter(({ left_out: count }) => count)
     .map((each) => `Left out as warm-up: ${each.left_out} of ${each.inferences} inferences of ${each.model}.`);
-  byId("table-rule").textContent = [`Shares are of the rows by ${chosen.by}.`, ...warmUp].join(" ");
+  byId("table-rule").textContent = warmUp.join(" ");
 }
 
-function column(name, rows, rowUnit) {
+function column(name, rows, units) {
   const number = rows.some((row) => isNumber(row[name]));
-  const title = name === "share" ? "share(%)" : number && name !== "count" ? `${name}(${rowUnit})` : name;
-  return { title, number, decimals: name === "share" ? 2 : 3 };
+  return { title: name in units ? `${name}(${units[name]})` : name, number, decimals: name === "share" ? 2 : 3 };
 }
 
 function sorter(name, heading) {
@@ -284,7 +285,7 @@ function prepareTable() {
   byId("by").append(...Object.entries(data.stats).filter(([, each]) => each.rows.length)
     .map(([by]) => element("option", { value: by, text: by })));
   byId("by").addEventListener("change", (event) => {
-    Object.assign(chosen, { by: event.target.value, column: "total", falling: true });
+    Object.assign(chosen, { by: event.target.value, column: "", falling: true });
     showFigures();
   });
   byId("search").addEventListener("input", (event) => { chosen.words = event.target.value; showFigures(); });
