@@ -1,7 +1,7 @@
 """`advise`: what the rules find in a session, with evidence and what it could bring at most.
 
-Rules read the views and two tables that are made for them: `layer_means` and `model_means`. The figures of these are
-those of `stats`: final inferences without warm-up.
+Rules read the views and three tables that are made for them: `layer_means`, `model_means` and `inference_times`. The
+figures of these are those of `stats`: final inferences without warm-up.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from profagent.advise.rules import SEVERITIES, Need
 from profagent.cli.provenance import likely_counters, provenance_of
 from profagent.formats.countermap import LARGEST_RATIO, RATIOS, bound_by, mean_ratios
 from profagent.formats.records import US_PER_MS
-from profagent.stats.figures import UNITS, UNKNOWN, left_out
-from profagent.stats.stats import records_of, split
+from profagent.stats.figures import UNITS, UNKNOWN, Column, left_out
+from profagent.stats.stats import JobRows, records_of, split
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
 from profagent.store.series import READERS
@@ -34,16 +34,17 @@ if TYPE_CHECKING:
 
     from profagent.advise.rules import Language, Rule
     from profagent.stats.figures import JobRecords
+    from profagent.stats.stats import ModelFigures
     from profagent.store.queries import SessionRow
     from profagent.store.series import RecordSeries
 
 # So long a query of a rule may take; SQLite asks after so many of its own steps.
 LONGEST_QUERY_S = 30.0
 STEPS_BETWEEN_LOOKS = 100_000
-# What could bring less of an inference, in %, stands among what is of low severity.
-LEAST_SHARE = 10.0
 # Behind it stands what a rule judges by; before it, what it shows.
 _CONDITION = re.compile(r"\b(?:WHERE|HAVING)\b", re.IGNORECASE)
+# Between the names of a row's several layers.
+_BETWEEN_LAYERS = " | "
 # Of a row, what a finding says by itself.
 _NOT_EVIDENCE = ("model",)
 LACKS: dict[Need, str] = {
@@ -58,7 +59,7 @@ MEANS = f"""
 -- Layers of the mean inference, in the network's order.
 --   unit         `AA_CORE` or `AA_CPU`
 --   layer_index  its place in the network
---   us           its time in the mean inference
+--   us           its time in the mean inference, `in_inference` of `stats`
 --   share        of the inference's time, in %
 --   bound        what bounds it, as `stats` tells
 --   {RATIOS[0]}     the mean; behind it {", ".join(RATIOS[1:])}, as in `op_records`
@@ -66,13 +67,23 @@ MEANS = f"""
 CREATE TEMP TABLE layer_means (model TEXT, unit TEXT, segment INTEGER, layer_index INTEGER, layer_name TEXT,
     layer_type TEXT, us REAL, share REAL, bound TEXT, {", ".join(f"{name} REAL" for name in RATIOS)});
 -- Models.
---   inferences  how many the means are of
---   us          the mean inference: the sum of its layers
---   model, npu_us, cpu_us
-CREATE TEMP TABLE model_means (model TEXT, inferences INTEGER, us REAL, npu_us REAL, cpu_us REAL);
+--   inferences    how many the means are of
+--   us            the mean inference, of which shares are: its latency, or where that is not known its layers
+--   npu_us        the sum of its layers on the NPU
+--   cpu_us        on the CPU
+--   latency_from  `call` or `records`; NULL where the latency is not known
+--   model
+CREATE TEMP TABLE model_means (model TEXT, inferences INTEGER, us REAL, npu_us REAL, cpu_us REAL, latency_from TEXT);
+-- Inferences.
+--   latency_us  what the program waited
+--   records_us  from the first begin to the last end of its records, on both processors
+--   layers_us   the sum of its layers
+--   model
+CREATE TEMP TABLE inference_times (model TEXT, latency_us REAL, records_us REAL, layers_us REAL);
 """
 _LAYER = f"INSERT INTO temp.layer_means VALUES ({', '.join('?' * (9 + len(RATIOS)))})"  # noqa: S608 - marks
-_MODEL = "INSERT INTO temp.model_means VALUES (?, ?, ?, ?, ?)"
+_MODEL = "INSERT INTO temp.model_means VALUES (?, ?, ?, ?, ?, ?)"
+_INFERENCE = "INSERT INTO temp.inference_times VALUES (?, ?, ?, ?)"
 _HAS_CALLS = (
     "SELECT EXISTS (SELECT 1 FROM part JOIN log USING (log) WHERE session = ? AND kind = 'acl_api' AND offset > 0)"
 )
@@ -86,7 +97,8 @@ class Finding(NamedTuple):
     """What a rule found in one model, or in the session (`model` None).
 
     `gain_us` is what it could bring at most in an inference, `share` that in % of the inference; None: not known.
-    `likely`: it rests on counters that are not certain.
+    `likely`: it rests on counters that are not certain. `same_time` names findings before it that are about some of
+    its layers as well: what both could bring is one time.
     """
 
     rule: str
@@ -101,6 +113,12 @@ class Finding(NamedTuple):
     share: float | None
     likely: bool
     evidence: list[dict[str, Any]]
+    same_time: list[str]
+
+    def layers(self) -> set[str]:
+        """The names of layers in its evidence."""
+        named = (row.get("layer") or row.get("layers") or "" for row in self.evidence)
+        return {layer for names in named for layer in names.split(_BETWEEN_LAYERS) if layer}
 
 
 class Untold(NamedTuple):
@@ -112,7 +130,7 @@ class Untold(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What the rules found, the gravest and largest first; what they did not find; and what cannot be told."""
+    """What the rules found, first what could bring most; what they did not find; and what cannot be told."""
 
     session: int
     findings: list[Finding]
@@ -144,10 +162,11 @@ async def advise(
             if scope.job.frequency_mhz:
                 means.add(await records_of(readers, scope, in_us=True))
         await means.put_into(connection)
-        there = await _there(connection, found, has_times=bool(means.inferences))
+        there = await _there(connection, found, has_times=bool(means.models()))
         if not any("told_by" in each for each in provenance):
             there.add("ss928")
-        runner = _Runner(connection, found.session, means.model_us(), language, bool(likely_counters(provenance)))
+        whole_us = {each.model: each.parts.whole_us for each in means.models()}
+        runner = _Runner(connection, found.session, whole_us, language, bool(likely_counters(provenance)))
         findings: list[Finding] = []
         quiet: list[str] = []
         untold: list[Untold] = []
@@ -161,15 +180,20 @@ async def advise(
                 untold.append(Untold(rule.id, unknown))
             elif not of_rule:
                 quiet.append(rule.id)
-    findings.sort(key=lambda each: (_rank(each), -(each.gain_us or 0.0), each.rule))
-    return Advice(found.session, findings, quiet, untold, provenance)
+    return Advice(found.session, _ordered(findings), quiet, untold, provenance)
 
 
-def _rank(finding: Finding) -> int:
-    """Its severity's place; what brings little is low."""
-    place = SEVERITIES.index(finding.severity)
-    is_little = finding.share is not None and finding.share < LEAST_SHARE
-    return max(place, SEVERITIES.index("low")) if is_little else place
+def _ordered(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings by what they could bring, then by severity, with those before each that are about the same time."""
+    ordered = sorted(
+        findings, key=lambda each: (-(each.gain_us or 0.0), SEVERITIES.index(each.severity), each.rule, each.title)
+    )
+    found: list[Finding] = []
+    for each in ordered:
+        alike = (other for other in found if other.gain_us and other.model == each.model)
+        same = [other.rule for other in alike if other.layers() & each.layers()]
+        found.append(each._replace(same_time=list(dict.fromkeys(same)) if each.gain_us else []))
+    return found
 
 
 async def _there(connection: aiosqlite.Connection, session: SessionRow, *, has_times: bool) -> set[Need]:
@@ -247,14 +271,14 @@ class _Runner:
         evidence = [{name: value for name, value in row.items() if name not in _NOT_EVIDENCE} for row in rows]
         is_likely = self.is_likely and "counters" in rule.needs
         about = (rule.id, rule.severity, rule.kind, model)
-        return Finding(*about, title, text, advice, rule.manual, gain_us, share, is_likely, evidence)
+        return Finding(*about, title, text, advice, rule.manual, gain_us, share, is_likely, evidence, [])
 
 
 class _Means:
     """The mean inference of each model, over the JOBs that are added."""
 
     def __init__(self) -> None:
-        self.inferences: dict[str, int] = defaultdict(int)
+        self._rows = JobRows("model", None, "us")
         self._sums: dict[_Key, float] = defaultdict(float)
         self._places: dict[_Key, int] = {}
         self._counters: dict[_Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
@@ -262,51 +286,49 @@ class _Means:
 
     def add(self, job: JobRecords) -> None:
         """Take a JOB in, without its warm-up."""
-        keeps, _ = left_out(job, None)
-        for inference, is_kept in zip(job.series.inferences, keeps.tolist(), strict=True):
-            self.inferences[inference.model_name] += is_kept
-        us = job.us_per_tick or 1.0
-        for unit, records, factor in ((UNITS[0], job.series.aicore, us), (UNITS[1], job.series.aicpu, 1.0)):
-            for key, place, durations in _by_layer(job, keeps, records, unit, records.duration * factor):
-                self._sums[key] += float(durations.sum())
-                self._places[key] = min(place, self._places.get(key, place))
+        for model in self._rows.add(job):
+            for column, total in zip(model.columns, model.completed.sum(axis=0).tolist(), strict=True):
+                key = _key(model.name, column, model.table)
+                self._sums[key] += total
+                self._places[key] = min(column.layer, self._places.get(key, column.layer))
         counters, self._bound = job.series.counters, job.bound
         if counters is not None:
-            numbers = np.arange(len(counters.values))
-            for key, _, found in _by_layer(job, keeps, counters.records, UNITS[0], numbers):
-                ratios = counters.values[found, : len(RATIOS)]
-                self._counters[key].append((ratios, counters.records.duration[found]))
+            keeps, _ = left_out(job, None)
+            for key, found in _by_layer(job, keeps, counters.records):
+                self._counters[key].append((counters.values[found, : len(RATIOS)], counters.records.duration[found]))
 
     async def put_into(self, connection: aiosqlite.Connection) -> None:
         """Make the rules' tables; from then on nothing can be written."""
         await connection.executescript(MEANS)
         await connection.executemany(_LAYER, [*self._layer_rows()])
         await connection.executemany(_MODEL, [*self._model_rows()])
+        for model, times in self._rows.inference_times():
+            # SQLite takes NaN for NULL.
+            await connection.executemany(_INFERENCE, [(model, *row) for row in times.tolist()])
         await connection.execute("PRAGMA query_only = ON")
 
-    def model_us(self) -> dict[str, float]:
-        """The mean time of an inference of each model."""
-        return {model: self._unit_us(model, *UNITS) for model, count in self.inferences.items() if count}
+    def models(self) -> list[ModelFigures]:
+        """The two times of each model's inferences."""
+        return self._rows.models()
 
     def _layer_rows(self) -> Iterator[tuple[Any, ...]]:
-        model_us = self.model_us()
+        models = {each.model: each for each in self.models()}
         for key, total in self._sums.items():
             model, unit, segment, name, kind = key
-            us = total / self.inferences[model]
+            us = total / models[model].inferences
             ratios = self._ratios(key)
             bound = None if ratios is None else self._bound(ratios)
             shown: list[float | None] = [None] * len(RATIOS) if ratios is None else _known(ratios)
-            share = us / model_us[model] * 100 if model_us[model] else None
+            share = models[model].parts.share(us)
             yield (model, unit, segment, self._places[key], name, kind, us, share, bound, *shown)
 
     def _model_rows(self) -> Iterator[tuple[Any, ...]]:
-        for model, us in self.model_us().items():
-            npu_us = self._unit_us(model, UNITS[0])
-            yield (model, self.inferences[model], us, npu_us, us - npu_us)
-
-    def _unit_us(self, model: str, *units: str) -> float:
-        sums = (total for key, total in self._sums.items() if key[0] == model and key[1] in units)
-        return sum(sums) / self.inferences[model]
+        for each in self.models():
+            of_units = (
+                sum(total for key, total in self._sums.items() if key[:2] == (each.model, unit)) / each.inferences
+                for unit in UNITS
+            )
+            yield (each.model, each.inferences, each.parts.whole_us, *of_units, each.latency_from)
 
     def _ratios(self, key: _Key) -> NDArray[np.float64] | None:
         """Means weighted by time; None without counters, or where one cannot be a share."""
@@ -323,17 +345,21 @@ def _known(ratios: NDArray[np.float64]) -> list[float | None]:
     return [None if np.isnan(ratio) else ratio for ratio in ratios.tolist()]
 
 
+def _key(model: str, column: Column, table: Mapping[int, LayerRow]) -> _Key:
+    named = table.get(column.layer, LayerRow(0, UNKNOWN, UNKNOWN))
+    return (model, column.unit, column.net, named.name, named.type)
+
+
 def _by_layer(
-    job: JobRecords, keeps: NDArray[np.bool_], records: RecordSeries, unit: str, values: NDArray[Any]
-) -> Iterator[tuple[_Key, int, NDArray[Any]]]:
-    """The values of kept inferences by layer and segment, with the layer's place."""
+    job: JobRecords, keeps: NDArray[np.bool_], records: RecordSeries
+) -> Iterator[tuple[_Key, NDArray[np.int64]]]:
+    """The places of kept inferences' aicore records by layer and segment."""
     models = np.array([each.model for each in job.series.inferences], np.int64)
-    kept = keeps[records.inference]
+    (kept,) = keeps[records.inference].nonzero()
     width, height = int(records.layer.max(initial=-1)) + 2, int(records.net.max(initial=-1)) + 1
     codes = (models[records.inference] * height + records.net) * width + records.layer + 1
     names = {each.model: each.model_name for each in job.series.inferences}
-    for code, found in split(codes[kept], values[kept]):
+    for code, found in split(codes[kept], kept):
         rest, layer = divmod(code, width)
         model, segment = divmod(rest, height)
-        named = job.layers[model].get(layer - 1, LayerRow(0, UNKNOWN, UNKNOWN))
-        yield (names[model], unit, segment, named.name, named.type), layer - 1, found
+        yield _key(names[model], Column(UNITS[0], segment, layer - 1), job.layers[model]), found

@@ -76,6 +76,8 @@ def advice_lines(advice: Advice, language: Language) -> Iterator[str]:
     """The findings for people, then what was not found and what cannot be told."""
     mark = SIMULATED_MARK if advice.is_simulated else ""
     yield f"session {advice.session}: {counted(len(advice.findings), 'finding')}{mark}"
+    if len(advice.findings) > 1:
+        yield "first what could bring most in an inference, then by severity what nobody knows that of"
     for number, each in enumerate(advice.findings, 1):
         yield ""
         yield f"{number}. [{PHRASES[language][each.severity]}] {each.title}{'  (?)' if each.likely else ''}"
@@ -97,6 +99,8 @@ def _finding_lines(finding: Finding, language: Language) -> Iterator[str]:
     yield f"{about}{gain_text(finding, language)}"
     yield finding.finding
     yield f"-> {finding.advice}"
+    if finding.same_time:
+        yield f"it is about layers of {', '.join(finding.same_time)} as well: what they could bring is one time"
     yield f"[{finding.rule}; {finding.manual}]"
     columns, rows = evidence_table(finding)
     width = terminal_columns()

@@ -242,6 +242,11 @@ class _Model:
             self._lacking,
         )
 
+    def times(self) -> NDArray[np.float64]:
+        """Latency, begin to end of the records, and layers of each inference, NaN where one is not known."""
+        whole = joined_spans([job.whole for job in self._jobs])
+        return np.stack([self._latency().us, whole.us, np.concatenate(self._layers)], axis=1)
+
     def times_in_inference(self) -> dict[Key, float]:
         """What the mean inference spends on each row's layers."""
         inferences = sum(map(len, self._layers))
@@ -279,19 +284,26 @@ class JobRows:
         # All JOBs of a session are of one device.
         self._bound: Callable[[NDArray[np.float64]], str | None] = bound_by
 
-    def add(self, job: JobRecords) -> None:
-        """Take a JOB in."""
+    def add(self, job: JobRecords) -> list[ModelTimes]:
+        """Take a JOB in; gives its models' inferences without warm-up."""
         self._bound = job.bound
         keeps, found = left_out(job, self._skip)
         for model, inferences, number in found:
             self._left_out[model][0] += inferences
             self._left_out[model][1] += number
-        for times in job.models(keeps, is_of_cpu=self._by == "aicpu"):
+        models = job.models(keeps, is_of_cpu=self._by == "aicpu")
+        for times in models:
             self._models.setdefault(times.name, _Model(times.name, self._by)).add(times)
         for key, durations in durations_by(job, self._by, keeps):
             self._times[key].append(durations)
         for key, ratios, ticks in ratios_by(job, self._by, keeps):
             self._counters[key].append((ratios, ticks))
+        return models
+
+    def inference_times(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Of each model's inferences latency, begin to end of the records, and layers, shape (inferences, 3)."""
+        for name, model in self._models.items():
+            yield name, model.times()
 
     def models(self) -> list[ModelFigures]:
         """The figures of each model, what takes most time first."""

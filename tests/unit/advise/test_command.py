@@ -54,7 +54,8 @@ def test_the_worked_example_of_the_manual_is_found_in_one_command(job: Path) -> 
 def test_the_gain_is_what_the_other_activation_brings(job: Path, tmp_path: Path) -> None:
     leaky = simulated(tmp_path, 12, model="yolov4-leaky")
     means = [
-        profagent("stats", each, "--by", "model", "--json").document["rows"][0]["mean"] / 1000 for each in (job, leaky)
+        profagent("stats", each, "--by", "model", "--json").document["models"][0]["layers"]["mean"] / 1000
+        for each in (job, leaky)
     ]
     assert means == pytest.approx(MANUAL_MS, abs=0.2)
     rules = {each["rule"] for each in profagent("advise", leaky, "--json").document["findings"]}
@@ -121,13 +122,56 @@ runs = [
 """Swish is grave, and here of little weight."""
 
 
-def test_what_brings_much_stands_before_what_is_grave_and_brings_little(tmp_path: Path) -> None:
+def test_what_brings_most_stands_first_whatever_its_severity(tmp_path: Path) -> None:
     (tmp_path / "two.toml").write_text(SMALL_AND_LARGE, "utf-8")
-    found = profagent("advise", simulated(tmp_path / "board", 3, model=str(tmp_path / "two.toml")), "--json").document
-    first, second, *_ = found["findings"]
-    assert (first["rule"], first["severity"]) == ("dld-suspect", "medium")
-    assert (second["rule"], second["severity"]) == ("split-activation", "high")
-    assert second["share"] < 10 < first["share"]
+    job = simulated(tmp_path / "board", 3, model=str(tmp_path / "two.toml"))
+    findings = profagent("advise", job, "--json", LANG="C").document["findings"]
+    assert [(each["rule"], each["severity"]) for each in findings[:2]] == [
+        ("dld-suspect", "medium"),
+        ("split-activation", "high"),
+    ]
+    known = [each["gain_us"] for each in findings if each["gain_us"] is not None]
+    assert known == sorted(known, reverse=True)
+    said = profagent("advise", job, LANG="C").out
+    assert "first what could bring most in an inference" in said
+
+
+MOSTLY_CPU = """
+name = "tail"
+[[segments]]
+unit = "aicore"
+runs = [{ time_us = 300.0, layers = ["conv1:Convolution"] }, { time_us = 300.0, layers = ["conv2:Convolution"] }]
+[[segments]]
+unit = "aicpu"
+runs = [{ time_us = 9000.0, layers = ["nms:NonMaxSuppression"] }]
+"""
+
+
+def test_of_a_network_that_the_cpu_computes_it_says_so_first_and_once(tmp_path: Path) -> None:
+    (tmp_path / "tail.toml").write_text(MOSTLY_CPU, "utf-8")
+    job = simulated(tmp_path / "board", 20, model=str(tmp_path / "tail.toml"))
+    first, *others = profagent("advise", job, "--json", LANG="C").document["findings"]
+    assert first["rule"] == "cpu-layer"
+    (nms,) = [row for row in profagent("stats", job, "--json").document["rows"] if row["layer"] == "nms"]
+    assert (nms["unit"], nms["share"]) == ("AA_CPU", pytest.approx(first["share"]))
+    assert 90 < nms["share"] < 95
+    assert all((each["share"] or 0) < 10 for each in others)
+
+
+def test_a_finding_says_that_another_is_about_the_same_layers(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session(counter_map="learned")
+    model = builder.model(builder.job(session), layers=("conv0",))
+    inference = builder.inference(session, model, 0)
+    ratios = (0.3, 0.2, 0.1, 0.1, 0.9, 0.1, 0.9, 0.2, 1000.0, 1000.0)
+    builder.aicore(inference, builder.new_part(session, model, "aicore"), [700], counters=[ratios])
+    builder.close()
+    ended = profagent("advise", "1", "--workspace", tmp_path, "--lang", "en", "--json")
+    same = {each["rule"]: each["same_time"] for each in ended.document["findings"]}
+    assert same["dld-suspect"] == []
+    assert same["dstr-suspect"] == ["dld-suspect"]
+    said = profagent("advise", "1", "--workspace", tmp_path, "--lang", "en").out
+    assert "it is about layers of dld-suspect as well: what they could bring is one time" in said
 
 
 def test_jobs_of_different_clocks_are_told(tmp_path: Path) -> None:
@@ -160,24 +204,24 @@ def test_without_a_counter_map_what_rests_on_it_is_not_guessed(
     assert "N/A: clock-change, thermal: no system metric was recorded" in capsys.readouterr().out
 
 
-def test_a_layer_without_a_record_in_each_inference_has_its_time_in_the_mean_one(tmp_path: Path) -> None:
-    """Its column is not called as the mean of `stats` is, which is of its records."""
+def test_a_layer_has_the_time_and_share_that_stats_tells(tmp_path: Path) -> None:
+    """Of a layer that half of the inferences lack the record of as well."""
     builder = DatabaseBuilder(tmp_path / "profagent.db")
     session = builder.session(counter_map="learned")
     model = builder.model(builder.job(session), layers=("conv0", "conv1"))
     for pic in range(4):
-        inference = builder.inference(session, model, pic, start_us=START_US + 100 * pic)
+        inference = builder.inference(session, model, pic, start_us=START_US + 1000 * pic)
         counters = [(0.3, 0.2, 0.1, 0.1, 0.2, 0.1, 0.9, 0.2, 1000.0, 1000.0)]
         layers = builder.new_part(session, model, "aicore")
         builder.aicore(inference, layers, [700] * (1 + pic % 2), counters=[*counters, *counters])
     builder.close()
     ended = profagent("advise", "1", "--workspace", tmp_path, "--lang", "en", "--json")
     (suspect,) = (each for each in ended.document["findings"] if each["rule"] == "dld-suspect")
-    rows = [(row["us_of_inference"], round(row["share_of_inference"], 1)) for row in suspect["evidence"]]
-    assert rows == [(100.0, 66.7), (50.0, 33.3)]
+    rows = [(row["layer"], row["us_of_inference"], row["share_of_inference"]) for row in suspect["evidence"]]
+    assert rows == [("conv0", 100.0, 10.0), ("conv1", 100.0, 10.0)]
     assert "conv0 (100.0 us of an inference)" in suspect["finding"]
     stats = profagent("stats", "1", "--workspace", tmp_path, "--json").document["rows"]
-    assert [row["mean"] for row in stats] == [100.0, 100.0]
+    assert [(row["layer"], row["in_inference"], row["share"]) for row in stats[:2]] == rows
 
 
 def test_what_rests_on_a_counter_that_is_not_certain_is_marked(tmp_path: Path) -> None:

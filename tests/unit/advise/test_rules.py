@@ -251,25 +251,32 @@ def _inferences(rows: Rows, *times: int, **values: Any) -> None:
         rows.put("inferences", session=1, model="m", **more)
 
 
+def _times(rows: Rows, *latencies: float, records_us: float = 900.0) -> None:
+    for us in latencies:
+        rows.put("inference_times", model="m", latency_us=us, records_us=records_us, layers_us=800.0)
+
+
 def test_inferences_that_take_unevenly_long(rows: Rows) -> None:
-    _inferences(rows, *[1000] * 18)
+    _times(rows, *[1000] * 18)
     assert rows.found(RULES["uneven-inferences"]) == []
-    _inferences(rows, *[1500] * 2)
+    _times(rows, *[1500] * 2)
     (found,) = rows.found(RULES["uneven-inferences"])
     assert (found["median_us"], found["p95_us"], found["gain_us"]) == (1000, 1500, 50.0)
 
 
 def test_a_few_inferences_that_take_very_long(rows: Rows) -> None:
-    _inferences(rows, *[1000] * 77)
+    _times(rows, *[1000] * 77)
     assert rows.found(RULES["uneven-inferences"]) == []
-    _inferences(rows, *[30_000] * 3)
+    _times(rows, *[30_000] * 3)
     (found,) = rows.found(RULES["uneven-inferences"])
     assert (found["p95_us"], found["max_us"], found["mean_us"]) == (1000, 30_000, 2087.5)
 
 
 def test_an_execute_that_takes_longer_than_its_network(rows: Rows) -> None:
-    _inferences(rows, 1000, 1000)
-    rows.put("api_records", session=1, model="m", name="svp_acl_mdl_execute", type="model", duration_us=1500)
+    _times(rows, 1500, 1500, records_us=1000)
+    rows.put("model_means", model="m", inferences=2, us=1500.0, npu_us=800.0, cpu_us=0.0, latency_from="records")
+    assert rows.found(RULES["execute-waits"]) == []
+    rows.put("model_means", model="m", inferences=2, us=1500.0, npu_us=800.0, cpu_us=0.0, latency_from="call")
     (found,) = rows.found(RULES["execute-waits"])
     assert found["gain_us"] == 500.0
 

@@ -272,7 +272,7 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
 
 
 def _change(base: float, new: float, scope: Scope = "layer", name: str = "a", *, is_significant: bool = True) -> Change:
-    one, other = (Figures(9, value, value, value, value, value, value) for value in (base, new))
+    one, other = (Figures(9, *[value] * 7) for value in (base, new))
     return Change(scope, name, one, other, 0.01, is_significant)
 
 
