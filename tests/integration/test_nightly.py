@@ -208,7 +208,7 @@ def test_ctrl_c_at_a_terminal_ends_the_board_in_good_order(tmp_path: Path) -> No
         ended = host.ended()
     (board,) = ended.document["boards"]
     assert (board["verdict"], board["session"]) == ("failed", 1)
-    assert board["problems"] == ["the night was stopped in this board's turn"]
+    assert board["problems"][0] == "the night was stopped while this board was captured"
 
 
 def test_the_webhook_is_told(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class Coverage:
         self._changed: list[Interval] = []  # ended, and not taken yet
         self._board = Interval("", now_us, now_us, Standing.AWAY)
         self._behind: dict[str, int] = {}  # JOBs, and since when
+        self._ended_us: int | None = None
+        self._lasted_us = dict.fromkeys(Standing, 0)  # sums over the intervals of the board that have ended
 
     @property
     def standing(self) -> Standing:
@@ -63,12 +65,19 @@ class Coverage:
         """Why it is followed so."""
         return self._board.detail
 
+    def lasted_us(self, standing: Standing, now_us: int) -> int:
+        """Return for how long the board was followed so, in µs."""
+        now_us = now_us if self._ended_us is None else self._ended_us
+        going_on = max(0, now_us - self._board.from_us) if standing is self._board.standing else 0
+        return self._lasted_us[standing] + going_on
+
     def stand(self, standing: Standing, now_us: int, since_us: int | None = None, detail: str = "") -> None:
         """Note how the board is followed; `since_us` is earlier than now where that is found out late."""
         if standing is self._board.standing:
             return
         at_us = max(now_us if since_us is None else since_us, self._board.from_us)
         self._close(self._board, at_us)
+        self._lasted_us[self._board.standing] += at_us - self._board.from_us
         self._board = Interval("", at_us, at_us, standing, detail)
         if standing not in (Standing.COVERED, Standing.BEHIND):
             self.jobs((), at_us)
@@ -82,8 +91,13 @@ class Coverage:
         for job in names:
             self._behind.setdefault(job, now_us)
 
+    def end(self, now_us: int) -> None:
+        """Note that the capture is over: no interval becomes longer."""
+        self._ended_us = now_us
+
     def take(self, now_us: int) -> list[Interval]:
         """Return the intervals that are new or longer since the last call. One that goes on keeps its `from_us`."""
+        now_us = now_us if self._ended_us is None else self._ended_us
         taken, self._changed = self._changed, []
         jobs = (Interval(job, since, now_us, Standing.BEHIND) for job, since in self._behind.items())
         going_on = [_until(self._board, now_us), *(each for each in jobs if _lasts(each))]

@@ -166,7 +166,7 @@ def _manager(timer: str) -> str | None:
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--junit", type=OUTPUT_FILE, metavar="FILE", help="Write JUnit XML to this file.")
 def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -> int:
-    """Run a night: each board in turn, exports, comparison, clearing up, and the verdict.
+    """Run a night: all boards side by side, exports, comparison, clearing up, and the verdict.
 
     Exit code: 0 good; 1 slower, or something failed; 3 a board was away; 4 data is missing.
 

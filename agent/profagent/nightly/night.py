@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from profagent.cli.provenance import coverage_line
 from profagent.cli.table import counted, markdown, printable
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 SCHEDULE = "*-*-* 02:00"
@@ -205,7 +206,8 @@ class Slower:
 class Compared:
     """A comparison: with what, what it found, what makes it unfair; `problem` where there was none.
 
-    `undecided` says of which conditions nobody can tell, and why, where there was enough to tell others.
+    `undecided` says of which conditions nobody can tell, and why, where there was enough to tell others. `is_missing`:
+    what it was to be compared with is not there, which is a mistake of the settings.
     """
 
     against: str
@@ -215,6 +217,7 @@ class Compared:
     can_tell: bool = True
     problem: str = ""
     undecided: tuple[str, ...] = ()
+    is_missing: bool = False
 
     def lines(self) -> Iterator[str]:
         """For people."""
@@ -246,6 +249,8 @@ class Outcome:
     """Whether the board was restarted while its program ran."""
     compared: list[Compared] = field(default_factory=list)
     is_simulated: bool = False
+    coverage: Mapping[str, Any] | None = None
+    """Of its capture, as `coverage_of` gives it."""
 
     @property
     def shown_board(self) -> str:
@@ -271,11 +276,14 @@ class Outcome:
         """Its session, what it was compared with, and what went wrong."""
         session = "no session" if self.session is None else f"session {self.session}"
         yield f"{session}, {counted(self.attempts, 'attempt')}, {self.seconds:.0f} s"
+        if line := coverage_line(self.coverage):
+            yield line
         yield from self.problems
         if self.verdict is Verdict.UNDECIDED and not self.compared:
             yield "nothing to compare with: no good night before, and no baseline"
         for compared in self.compared:
-            yield from compared.lines()
+            if not compared.is_missing:  # that is one of the problems
+                yield from compared.lines()
 
     @property
     def headline(self) -> str:
@@ -291,7 +299,7 @@ class Outcome:
     def document(self) -> dict[str, Any]:
         """The same for programs."""
         found = asdict(self)
-        kept = {name: found[name] for name in ("board", "session", "attempts", "problems", "compared")}
+        kept = {name: found[name] for name in ("board", "session", "attempts", "problems", "compared", "coverage")}
         simulated = {"simulated": self.is_simulated}
         return {**kept, **simulated, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
 

@@ -1,4 +1,4 @@
-"""`nightly run`: each board in turn, in processes of its own, so that one board's failure stops no other."""
+"""`nightly run`: all boards side by side, each in processes of its own, so that none waits for another or ends it."""
 
 from __future__ import annotations
 
@@ -156,19 +156,21 @@ def captured(board: str, ended: Ended) -> Outcome:
     session = found["session"] if isinstance(found, dict) else found
     if document is None or session is None:
         return Outcome(board, problems=[said or f"the capture ended with exit code {code} and no session"])
+    summary = found if isinstance(found, dict) else document
+    coverage = summary.get("coverage")
     # A program's own exit code may be any number.
     if code == INCOMPLETE and not document.get("status"):
-        return Outcome(board, session, problems=[said or "data is missing"], is_incomplete=True)
+        problems = list(summary.get("incomplete", ())) or [said or "data is missing"]
+        return Outcome(board, session, problems=problems, is_incomplete=True, coverage=coverage)
     if code:
         problem = "; ".join(str(cause["text"]) for cause in document.get("causes", []))
         is_lost = document.get("status", code) is None
-        return Outcome(
-            board, session, problems=[problem or f"the program ended with exit code {code}"], is_lost=is_lost
-        )
-    summary = found if isinstance(found, dict) else document
+        problems = [problem or f"the program ended with exit code {code}"]
+        return Outcome(board, session, problems=problems, is_lost=is_lost, coverage=coverage)
     if not any(summary["records"].values()):
-        return Outcome(board, session, problems=["no record of a program came: did it run, and was profiling on?"])
-    return Outcome(board, session)
+        problems = ["no record of a program came: did it run, and was profiling on?"]
+        return Outcome(board, session, problems=problems, is_incomplete=True, coverage=coverage)
+    return Outcome(board, session, coverage=coverage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,21 +185,30 @@ class NightRun:
     tell: Callable[[str], None]
 
     async def boards(self, stop: asyncio.Event) -> list[Outcome]:
-        """Every board's night, one after the other; those that come after `stop` was set are not begun."""
-        return [await self._board(board, stop) for board in self.settings.boards]
+        """Return every board's night. Captures go on side by side; what follows them is done for one at a time."""
+        turn = asyncio.Lock()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._board(board, turn, stop)) for board in self.settings.boards]
+        return [task.result() for task in tasks]
 
-    async def _board(self, board: Board, stop: asyncio.Event) -> Outcome:
+    async def _board(self, board: Board, turn: asyncio.Lock, stop: asyncio.Event) -> Outcome:
         now = asyncio.get_running_loop().time
         begun = now()
         outcome = await self._captured(board, stop)
+        async with turn:
+            await self._answered(board, outcome, stop)
+        outcome.seconds = now() - begun
+        return outcome
+
+    async def _answered(self, board: Board, outcome: Outcome, stop: asyncio.Event) -> None:
+        """Export the session, compare it, and write its report."""
         if outcome.session is not None:
             async with reading(self.workspace.database) as connection:
                 outcome.is_simulated = (await find_session(connection, outcome.session)).simulated
             await self._exported(outcome.session, outcome, stop)
             outcome.compared = await compared(self.settings, board, self.workspace, outcome.session, self.earlier)
+            outcome.problems += [each.problem for each in outcome.compared if each.is_missing]
             await self._reported(outcome.session, outcome, stop)
-        outcome.seconds = now() - begun
-        return outcome
 
     async def _captured(self, board: Board, stop: asyncio.Event) -> Outcome:
         """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
@@ -216,7 +227,7 @@ class NightRun:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), delay_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-        return Outcome(board.name, None, attempts, problems=["the night was stopped before it was this board's turn"])
+        return Outcome(board.name, None, attempts, problems=["the night was stopped before this board was reached"])
 
     async def _attempt(self, board: Board, limit_s: float, stop: asyncio.Event) -> Outcome:
         call = capture_call(board, self.folder, self.workspace.root, self.run, self.settings.counter_map)
@@ -224,10 +235,10 @@ class NightRun:
         ended = await run_command(call, limit_s, stop, lambda line: self.tell(f"{board.name}: {line}"))
         found = captured(board.name, ended)
         if ended.is_stopped:
-            return Outcome(board.name, found.session, problems=["the night was stopped in this board's turn"])
-        if ended.is_late:
-            why = f"its time, {self.settings.time_limit}, was over"
-            return Outcome(board.name, found.session, problems=[why], is_away=found.is_away)
+            found.problems.insert(0, "the night was stopped while this board was captured")
+            found.is_away = False
+        elif ended.is_late:
+            found.problems.insert(0, f"its time, {self.settings.time_limit}, was over")
         return found
 
     async def _exported(self, session: int, outcome: Outcome, stop: asyncio.Event) -> None:
@@ -261,7 +272,7 @@ async def compared(
         try:
             base = await baseline_session(workspace, name)
         except ProfagentError as error:
-            found.append(Compared(f"baseline {name}", None, problem=str(error)))
+            found.append(Compared(f"baseline {name}", None, problem=str(error), is_missing=True))
         else:
             found.append(await _compared(settings, f"baseline {name}", base, workspace, session))
     good = measure(board.name, earlier)

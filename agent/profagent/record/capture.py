@@ -371,7 +371,8 @@ class Capture:
                 self.stand()
         finally:
             session.stop()
-        self._note_unanswered()
+            self._note_unanswered()
+            self.coverage.end(_wall_us())
         if session.error is not None:
             raise session.error
 

@@ -26,6 +26,7 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_latency import LatencyWindow
+from profagent.link.coverage import Standing
 from profagent.link.session import State
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import Change, Entry, JobChanges
     from profagent.ingest.live import Event
+    from profagent.link.coverage import Coverage
     from profagent.link.messages import Board, JobStatus
     from profagent.link.session import LinkSession
     from profagent.record.capture import Capture, Observer
@@ -56,6 +58,11 @@ class Exposition:
         self.capturing = self._gauge("capturing", "1 while the board is captured.")
         self.link_up = self._gauge("link_up", "1 while the board's stream is open.")
         self.link_state = self._gauge("link_state", "1 for the state that the link is in.", "state")
+        self.coverage_s = self._gauge(
+            "coverage_seconds",
+            "For how long the board was followed so: covered, behind, silent, away or paused.",
+            "standing",
+        )
         self.links_lost = self._counter("links_lost_total", "Streams that were open and were lost.")
         self.lag_bytes = self._gauge("lag_bytes", "Bytes that the board has and has not sent.")
         self.arrival_s = self._gauge("arrival_delay_seconds", "From an inference's end to its arrival; the last one's.")
@@ -111,6 +118,10 @@ def exposed(address: str) -> Iterator[tuple[Exposition, str]]:
         thread.join()
 
 
+def _lasted_s(coverage: Coverage, standing: Standing) -> float:
+    return coverage.lasted_us(standing, time.time_ns() // 1000) / US_PER_S
+
+
 def _is_in(session: LinkSession, *states: State) -> float:
     return float(session.state in states)
 
@@ -138,6 +149,9 @@ class Measured:
         self._to.lag_bytes.labels(self._board).set_function(lambda: session.lag_bytes)
         is_up = partial(_is_in, session, State.FOLLOWING, State.LAGGING)
         self._to.link_up.labels(self._board).set_function(is_up)
+        for standing in Standing:
+            lasted_s = partial(_lasted_s, capture.coverage, standing)
+            self._to.coverage_s.labels(self._board, standing.value).set_function(lasted_s)
         for state in State:
             self._to.link_state.labels(self._board, state.value).set_function(partial(_is_in, session, state))
 

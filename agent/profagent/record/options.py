@@ -54,7 +54,7 @@ class RecordingOptions:
 
     `profiling` is what the JOBs' program was set to record, where this host knows that better than the board.
     `beginnings` knows what is from before the capture, and not taken; without it all is.
-    `keeping` chooses inferences.
+    `keeping` chooses inferences. `hold` is called with the board's identity before anything of it is touched.
     """
 
     now_us: Callable[[], int]
@@ -66,6 +66,7 @@ class RecordingOptions:
     profiling: Profiling | None = None
     keeping: Keeping | None = None
     beginnings: Beginnings | None = None
+    hold: Callable[[str], None] = lambda _: None
 
     def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
         """What begins a session of this board."""

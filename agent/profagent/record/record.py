@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.progress import BYTES, JobsProgress, Progress, progress
 from profagent.cli.provenance import keeping_line, not_copied_text
-from profagent.cli.table import counted, time_text
+from profagent.cli.table import counted
 from profagent.errors import (
     IncompleteError,
     SameBoardError,
@@ -18,6 +18,7 @@ from profagent.errors import (
     UnreachableError,
     UnsupportedBoardError,
     UsageError,
+    WorkspaceBusyError,
 )
 from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
@@ -25,7 +26,6 @@ from profagent.link.channel import connected
 from profagent.link.coverage import Standing
 from profagent.link.credentials import own_consumer
 from profagent.link.messages import QUIET, REMOVED, Loss
-from profagent.link.session import ANSWER_S
 from profagent.record.capture import Capture
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import JobChanges
-    from profagent.link.coverage import Coverage
     from profagent.link.messages import JobMeasure, JobStatus, LogEvent, Received
     from profagent.record.exposition import Exposition
     from profagent.record.options import RecordOptions
@@ -74,7 +73,7 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
     """
     await _check(options)
     listening = _exposed(options.metrics_listen, tell)
-    with listening as exposition, options.workspace.locked(), progress("record", BYTES) as shown:
+    with listening as exposition, options.workspace.shared(), progress("record", BYTES) as shown:
         async with Store(options.workspace.database) as store:
             sides = JobsProgress(shown), exposition
             boards = [BoardRecord(address, options, store, tell, *sides) for address in options.addresses]
@@ -149,19 +148,6 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _standing_text(coverage: Coverage) -> str:
-    """Why the board is not covered now, and since when."""
-    since = time_text(coverage.since_us, "%H:%M:%S UTC")
-    match coverage.standing:
-        case Standing.SILENT:
-            return f"the board has not spoken since {since}, nor answered within {ANSWER_S:g} s"
-        case Standing.PAUSED:
-            return f"paused since {since}: {coverage.detail}"
-        case Standing.AWAY:
-            return f"the link is down since {since}: {coverage.detail or 'the board was not reached'}"
-    return f"the board did not say within {ANSWER_S:g} s that everything had come: more is on its way"
-
-
 class RunRecording(Recording):
     """A recording of what one program makes: nothing about other JOBs of the board is written into its session."""
 
@@ -196,6 +182,7 @@ class BoardRecord:
         self.address = address
         self._backlog = backlog or JobsProgress(Progress("record", BYTES, is_shown=False))
         self._held: dict[str, int] = {}
+        self._lock = ExitStack()  # of the board, once it is known which one it is
         self._options = options
         self._is_alone = len(options.addresses) == 1
         self._tell = tell if self._is_alone else lambda text: tell(f"{address}: {text}")
@@ -216,6 +203,7 @@ class BoardRecord:
                 always_new=options.new,
                 keeping=options.keeping,
                 beginnings=self._view.beginnings,
+                hold=lambda identity: self._lock.enter_context(options.workspace.board_locked(identity)),
             ),
         )
         self._measured = None if exposition is None else exposition.measured(self._view, address)
@@ -237,12 +225,19 @@ class BoardRecord:
         What speaks against this board ends it and no other: it is told, and kept for the outcome. Where it is the only
         one, it is raised. Raises StoreError.
         """
+        with self._lock:
+            await self._follow()
+            await self._end()
+        if self._is_alone and self._error is not None:
+            raise self._error
+
+    async def _follow(self) -> None:
         sides = (self._tell_kept(), self._tell_held(), self._show_backlog(), self._keep_coverage())
         telling = [asyncio.create_task(each) for each in sides]
         try:
             # A task of its own: what the capture does need not pass through here.
             await asyncio.create_task(self._capture.run())
-        except (SameBoardError, UnreachableError, UnsupportedBoardError) as error:
+        except (SameBoardError, UnreachableError, UnsupportedBoardError, WorkspaceBusyError) as error:
             self._error = error
             if not self._is_alone:
                 self._tell(f"{error}; {error.hint}")
@@ -252,11 +247,6 @@ class BoardRecord:
             await asyncio.wait(telling)
             if self._measured is not None:
                 self._measured.ended()
-        if self._is_alone and isinstance(self._error, UnreachableError):
-            raise self._error
-        await self._end()
-        if self._is_alone and self._error is not None:
-            raise self._error
 
     async def summary(self) -> dict[str, Any]:
         """The session in figures. Raises UnreachableError when the board was never reached."""
@@ -271,7 +261,8 @@ class BoardRecord:
         error = self._error or self._view.away
         head = {"address": self.address, "error": None if error is None else str(error)}
         if not self._recording.is_begun:
-            code = SameBoardError.exit_code if isinstance(error, SameBoardError) else UnreachableError.exit_code
+            own = self._error if isinstance(self._error, SameBoardError | WorkspaceBusyError) else None
+            code = UnreachableError.exit_code if own is None else own.exit_code
             head["error"] = head["error"] or "stopped before the board was reached"
             return {**head, "session": None, "complete": False, "exit_code": code}
         summary = await self.summary()
@@ -300,18 +291,11 @@ class BoardRecord:
             if self._recording.is_begun:
                 # Where the disk is full it is stored when there is room.
                 with suppress(StoreError):
-                    await self._cover()
-
-    async def _cover(self) -> None:
-        coverage = self._capture.coverage
-        intervals = coverage.take(time.time_ns() // 1000)
-        try:
-            await self._recording.session.cover(intervals)
-        except BaseException:
-            coverage.put_back(intervals)
-            raise
+                    await self._recording.cover(self._capture.coverage)
 
     async def _end(self) -> None:
+        if not self._recording.is_begun:
+            return
         self._view.tell_surplus()
         for job in self._view.jobs:
             # Its program is gone, which the board finds out later.
@@ -326,7 +310,7 @@ class BoardRecord:
             await self._note_shortcomings()
         if not await self._recording.session.has_recorded():
             self._note_nothing()
-        await self._cover()
+        await self._recording.cover(self._capture.coverage)
         await self._recording.end()
 
     def _behind(self) -> list[JobStatus]:
@@ -348,7 +332,7 @@ class BoardRecord:
             self._note("", reasons.STOPPED_EARLY, f"stopped early: {came}")
         is_known = behind and coverage.standing in (Standing.COVERED, Standing.BEHIND)
         if not (session.has_synced or is_known):
-            self._note("", reasons.NOT_COVERED, f"not covered at the end: {_standing_text(coverage)}")
+            self._tell(self._recording.note_uncovered(coverage))
 
     def _note_nothing(self) -> None:
         jobs = [job.name for job in self._view.jobs if job.is_job]

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from profagent.cli.table import time_text
 from profagent.errors import FormatError, UnreachableError, UnsupportedBoardError
 from profagent.files import finished, has_room, to_the_end
 from profagent.formats.names import display_text
@@ -18,7 +19,9 @@ from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced
 from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
 from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.link.channel import clock_difference
+from profagent.link.coverage import Standing
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
+from profagent.link.session import ANSWER_S
 from profagent.record.mirroring import BoardMirrors
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     from profagent.ingest.changes import Change
     from profagent.link.channel import Channel
+    from profagent.link.coverage import Coverage
     from profagent.link.messages import Board, FollowedLog, JobStatus, Received
     from profagent.record.mirroring import LeftLogs
     from profagent.record.options import RecordingOptions
@@ -92,6 +96,8 @@ class Recording:
                 await self._restore()
             return
         options, maps = self._options, self._options.maps
+        self._store.check_board(identity, address)
+        options.hold(identity)
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=board.simulated, sdk=board.sdk_version))
         start = options.session_start(board, identity, address, counter_map)
         is_past = None if options.beginnings is None else options.beginnings.is_in_past
@@ -327,6 +333,21 @@ class Recording:
         if unsettled or not has_ended:
             self.note(name, unfollowed_job_removal(unsettled))
 
+    async def cover(self, coverage: Coverage) -> None:
+        """Store what is new of the coverage; where that fails it is stored by a later call. Raises StoreError."""
+        intervals = coverage.take(self._options.now_us())
+        try:
+            await self.session.cover(intervals)
+        except BaseException:
+            coverage.put_back(intervals)
+            raise
+
+    def note_uncovered(self, coverage: Coverage) -> str:
+        """Note that the capture ended while the board may have had more; returns why, for people."""
+        text = f"not covered at the end: {_why_uncovered(coverage)}"
+        self.note("", reasons.entry(reasons.NOT_COVERED, text))
+        return text
+
     async def end(self) -> None:
         """Mark the session as ended and close the mirrors' files."""
         if self._session is not None:
@@ -385,3 +406,15 @@ class Recording:
         if job not in self._unoffered:
             self._unoffered[job] = await self.session.begun_logs(job)
         return self._unoffered[job]
+
+
+def _why_uncovered(coverage: Coverage) -> str:
+    since = time_text(coverage.since_us, "%H:%M:%S UTC")
+    match coverage.standing:
+        case Standing.SILENT:
+            return f"the board has not spoken since {since}, nor answered within {ANSWER_S:g} s"
+        case Standing.PAUSED:
+            return f"paused since {since}: {coverage.detail}"
+        case Standing.AWAY:
+            return f"the link is down since {since}: {coverage.detail or 'the board was not reached'}"
+    return f"the board did not say within {ANSWER_S:g} s that everything had come: more is on its way"

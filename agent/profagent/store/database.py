@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shlex
 import sqlite3
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 2
 FILE_NAME = "profagent.db"
-BUSY_TIMEOUT_MS = 10_000
+# Captures of several boards, each in a process of its own, take turns in writing.
+BUSY_TIMEOUT_MS = 60_000
 CACHE_KIB = 32_768
 READER_SETTINGS = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size = -{CACHE_KIB};"
 # Of a new database. Batches append: with larger pages, fewer of them go to the disk and through the cache.
@@ -99,7 +101,8 @@ async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = 
         raise _unusable(file, error) from error
     try:
         try:
-            await _prepare(connection, file, durable=durable)
+            with _alone_in(file.parent):
+                await _prepare(connection, file, durable=durable)
             for script in scripts:
                 await connection.executescript(script)
         except sqlite3.Error as error:
@@ -214,6 +217,17 @@ def made_anew(file: Path) -> str:
         f'for job in {root}/mirror/*/*; do profagent import -dir "$job" --workspace {new} --board "$(basename'
         ' "$(dirname "$job")")"; done  # makes it anew from the mirrors; labels, baselines and kept losses go'
     )
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Make a new database, or set up the connection to one, while no other process does."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 async def _prepare(connection: aiosqlite.Connection, file: Path, *, durable: bool) -> None:

@@ -152,8 +152,7 @@ class Store:
 
         Raises SameBoardError when one of this board was begun before: its rows have one writer.
         """
-        if start.identity in self._addresses:
-            raise SameBoardError(start.address, self._addresses[start.identity], start.identity)
+        self.check_board(start.identity, start.address)
         self._addresses[start.identity] = start.address
         try:
             session, board = await self.run(lambda connection: begin_session(connection, start))
@@ -161,6 +160,11 @@ class Store:
             del self._addresses[start.identity]
             raise
         return StoredSession(self, session, board, start.peak_bytes_per_s)
+
+    def check_board(self, identity: str, address: str) -> None:
+        """Raise SameBoardError where a session of the board was begun by this store."""
+        if identity in self._addresses:
+            raise SameBoardError(address, self._addresses[identity], identity)
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Let a function have the connection, and let it finish; what SQLite refuses raises StoreError.

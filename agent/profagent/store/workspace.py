@@ -80,19 +80,37 @@ class Workspace:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be the workspace's only writer. Raises WorkspaceBusyError, StoreError."""
+        with self._locked(self.root / "lock", fcntl.LOCK_EX, f"the workspace {self.root}"):
+            yield
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Write to the workspace beside captures of other boards. Raises as `locked`."""
+        with self._locked(self.root / "lock", fcntl.LOCK_SH, f"the workspace {self.root}"):
+            yield
+
+    @contextmanager
+    def board_locked(self, identity: str) -> Iterator[None]:
+        """Be the only one that captures this board. The workspace is shared meanwhile. Raises as `locked`."""
+        file = self.root / "incoming" / f"{self.board_mirror(identity).name}.lock"
+        with self._locked(file, fcntl.LOCK_EX, f"the mirror of the board {identity} in {self.root}"):
+            yield
+
+    @contextmanager
+    def _locked(self, file: Path, how: int, what: str) -> Iterator[None]:
         try:
-            make_private_folder(self.root)
-            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+            make_private_folder(file.parent)
+            handle = os.open(file, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         except OSError as error:
             raise StoreError(
                 f"cannot use the workspace {self.root}: {error.strerror}", hint="name another one with --workspace DIR"
             ) from error
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, how | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(handle)
             raise WorkspaceBusyError(
-                f"another profagent writes to the workspace {self.root}",
+                f"another profagent writes to {what}",
                 hint="wait for it, or name another workspace with --workspace DIR",
             ) from error
         try:

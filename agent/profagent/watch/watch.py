@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import time
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -341,6 +341,7 @@ async def follow(
             stop=stop,
             is_patient=is_patient,
             access=options.access,
+            asks_at_end=view.kept is not None,
         )
         minding = [asyncio.create_task(each) for each in (view.mind(), view.mind_board())]
         try:
@@ -349,6 +350,10 @@ async def follow(
             for task in minding:
                 task.cancel()
             await asyncio.wait(minding)
+            if view.kept is not None and view.kept.is_begun:
+                if not capture.session.has_synced:
+                    view.remark(view.kept.note_uncovered(capture.coverage))
+                await view.kept.cover(capture.coverage)
     view.show_held()
     view.show_board()
     summary = view.events.summary()
@@ -366,13 +371,13 @@ def own_name() -> str:
 
 @asynccontextmanager
 async def kept_in(workspace: Workspace | None) -> AsyncIterator[Store | None]:
-    """The store of a workspace, whose only writer one is meanwhile; None without one."""
+    """The store of a workspace, shared with captures of other boards; None without one."""
     if workspace is None:
         yield None
         return
     from profagent.store.store import Store  # noqa: PLC0415 - most watches keep nothing
 
-    with workspace.locked():
+    with workspace.shared():
         async with Store(workspace.database) as store:
             yield store
 
@@ -388,9 +393,17 @@ async def _sink(
     from profagent.record.options import RecordingOptions  # noqa: PLC0415 - most watches keep nothing
     from profagent.record.recording import Recording  # noqa: PLC0415 - most watches keep nothing
 
-    chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="watch", maps=options.maps, always_new=True)
-    recording = Recording(options.save, store, chosen)
-    try:
-        yield recording
-    finally:
-        await recording.end()
+    with ExitStack() as lock:
+        workspace = options.save
+        chosen = RecordingOptions(
+            lambda: time.time_ns() // 1000,
+            source="watch",
+            maps=options.maps,
+            always_new=True,
+            hold=lambda identity: lock.enter_context(workspace.board_locked(identity)),
+        )
+        recording = Recording(workspace, store, chosen)
+        try:
+            yield recording
+        finally:
+            await recording.end()

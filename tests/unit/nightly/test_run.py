@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.nightly import run
-from profagent.nightly.night import Board, Collect, Nightly, Outcome, Record
+from profagent.nightly.night import Board, Collect, Night, Nightly, Outcome, Record, Verdict, junit_cases
 from profagent.nightly.page import PastBoard
 from profagent.nightly.run import Ended, NightRun, capture_call, captured, compared, measure, run_command
 from profagent.store.workspace import Workspace
@@ -75,6 +75,20 @@ async def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:
     assert (found.session, found.can_tell, found.undecided) == (1, False, ())
 
 
+async def test_a_baseline_that_is_not_there_is_a_failure(
+    workspace: Workspace, answers: list[Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers += [Ended(0, {"session": 1, "records": {"aicore": 6}}, "")]
+    asked = night("lab1", [], workspace.root, baseline="v1", reports=[])
+    (outcome,) = await asked.boards(asyncio.Event())
+    assert outcome.verdict is Verdict.FAILED
+    (problem,) = outcome.problems
+    assert "there is no baseline 'v1'" in problem
+    assert junit_cases(Night("now", [outcome])) == [("lab1", problem)]
+    assert Night("now", [outcome]).exit_code == 1
+    assert [line for line in outcome.lines() if "v1" in line] == [problem]
+
+
 LIMIT_S = 60.0
 SAYS_MUCH = """
 import sys
@@ -134,8 +148,16 @@ def test_collect() -> None:
 
 def test_what_came_of_it() -> None:
     assert captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 1, "aicpu": 0}}, "")) == Outcome("lab1", 3)
-    (problem,) = captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 0, "aicpu": 0}}, "")).problems
-    assert "no record" in problem
+    nothing = captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 0, "aicpu": 0}}, ""))
+    assert (nothing.verdict, "no record" in nothing.problems[0]) == (Verdict.INCOMPLETE, True)
+    cut = {"session": 3, "incomplete": ["not covered at the end"], "coverage": {"covered_us": 5, "total_us": 9}}
+    assert captured("lab1", Ended(4, cut, "")) == Outcome(
+        "lab1",
+        3,
+        problems=["not covered at the end"],
+        is_incomplete=True,
+        coverage=cut["coverage"],  # type: ignore[arg-type]
+    )
     assert captured("lab1", Ended(3, None, "cannot reach it")) == Outcome(
         "lab1", None, problems=["cannot reach it"], is_away=True
     )
@@ -194,6 +216,20 @@ def night(name: str, told: list[str], tmp_path: Path, **more: object) -> NightRu
     return NightRun(settings, tmp_path, Workspace(tmp_path), "now", [], told.append)
 
 
+async def test_no_board_waits_for_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    both = asyncio.Barrier(2)
+
+    async def played(*_: object) -> Ended:
+        await both.wait()  # for ever, if one came after the other
+        return FAILED
+
+    monkeypatch.setattr(run, "run_command", played)
+    settings = Nightly([Board(name, record=Record("1s")) for name in ("lab1", "lab2")])
+    asked = NightRun(settings, tmp_path, Workspace(tmp_path), "now", [], lambda _: None)
+    outcomes = await asyncio.wait_for(asked.boards(asyncio.Event()), 60)
+    assert [outcome.board for outcome in outcomes] == ["lab1", "lab2"]
+
+
 async def test_a_board_that_is_away_is_tried_again(answers: list[Ended], tmp_path: Path) -> None:
     answers += [AWAY, AWAY, FAILED]
     told: list[str] = []
@@ -212,4 +248,4 @@ async def test_a_night_that_was_stopped_begins_no_board(answers: list[Ended], tm
     stop = asyncio.Event()
     stop.set()
     (outcome,) = await night("127.0.0.1:1", [], tmp_path).boards(stop)
-    assert outcome.problems == ["the night was stopped before it was this board's turn"]
+    assert outcome.problems == ["the night was stopped before this board was reached"]

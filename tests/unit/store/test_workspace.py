@@ -83,6 +83,22 @@ def test_what_is_made_is_for_its_owner_alone_and_what_stands_stays(tmp_path: Pat
 # A session in figures
 
 
+def test_captures_share_a_workspace_and_no_board(tmp_path: Path) -> None:
+    first, second = Workspace(tmp_path), Workspace(tmp_path)
+    with first.shared(), second.shared():
+        with pytest.raises(WorkspaceBusyError, match="the workspace"), first.locked():
+            pass
+        with (
+            first.board_locked("b1"),
+            second.board_locked("b2"),
+            pytest.raises(WorkspaceBusyError, match="the board b1"),
+            second.board_locked("b1"),
+        ):
+            pass
+    with first.locked(), pytest.raises(WorkspaceBusyError), second.shared():
+        pass
+
+
 def test_records_belong_to_the_session_that_fetched_them(rows: Rows) -> None:
     rows.apply(LogAdvanced(AICORE, 1, 512), aicore(), aicpu([(1, 2)], (1, 2)), calls([0, 1, 2]))
     rows.apply(LogAdvanced(AICPU, 1, 128), LogAdvanced(CALLS, 1, 96))
