@@ -106,7 +106,7 @@ async def screenshot(workspace: Workspace) -> str:
         app.model.enter(LinkState.REPLAYED, "of session 1")
         await pilot.press("down", "down")
         await pilot.pause()
-        return app.export_screenshot(title="profagent watch --session 1", simplify=True)
+        return app.export_screenshot(title="profagent watch 1", simplify=True)
 
 
 async def stored_session(folder: Path, inferences: int = INFERENCES) -> Workspace:

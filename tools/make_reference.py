@@ -24,6 +24,7 @@ from profagent.ingest.decoder import schemas
 from profagent.ingest.reasons import REASONS
 from profagent.store import counters, marks
 from profagent.store.database import SCHEMA_VERSION
+from profagent.store.workspace import SESSION_FORMS
 from profagentd import main as daemon
 from profagentd.config import DaemonConfig
 
@@ -38,7 +39,7 @@ FORMS = ("perfetto", "speedscope", "parquet", "sqlite", "summary", "timeline")
 KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
 # Commands that a page explains, and their options whose meaning stands there or in their name.
 EXPLAINED = {
-    "watch": ("../howto/watch-the-screen.md", "--session --speed --plain --against"),
+    "watch": ("../howto/watch-the-screen.md", "--speed --plain --against"),
     "record": (
         "../howto/record.md",
         "--for --inferences --backlog --from-now --new --schedule --every --consumer --metrics-listen",
@@ -70,7 +71,7 @@ COMMON = ("--counter-map", "--json", "--quiet", "--wide", "--workspace")
 # Options that stand together, and what they are called.
 SETS = {
     "board": ("--keys", "--insecure", "--via", "--root", "--bundle"),
-    "JOB": ("-dir", "--session", "--job", "--last", "--inference"),
+    "JOB": ("-dir", "--job", "--last", "--inference"),
     "profiler": ("--interval", "--acl_api", "--aacpu", "--switch", "--aac_metrics"),
     "period": ("--last", "--from", "--to"),
 }
@@ -104,6 +105,12 @@ def commands_page() -> str:
         "Exit codes:",
         "",
         *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items()),
+        "",
+        "## Naming a session",
+        "",
+        f"A session is written {SESSION_FORMS}: `profagent show last`, `profagent diff -2 last`,",
+        "`profagent stats build=1234`, `profagent report 3 --against baseline=release -o report.html`. A baseline is a",
+        "label. Shells complete numbers, `last` and labels. A directory of that name is taken first.",
         "",
         "## Options of several commands",
         "",

@@ -100,11 +100,11 @@ def test_sessions_and_baselines_are_compared(
     for name in ("base", "slow"):
         assert run(["import", "-dir", str(jobs[name]), *workspace]) == 0
     assert run(["baseline", "set", "good", "1", *workspace]) == 0
-    code, document = _document(capsys, "baseline:good", "2", *workspace, *GATE)
+    code, document = _document(capsys, "baseline=good", "2", *workspace, *GATE)
     assert code == 1
-    assert document["base"]["called"] == "baseline:good"
+    assert document["base"]["called"] == "baseline=good"
     assert [change["name"] for change in document["conditions"][0]["for"]] == [SLOWER]
-    assert _document(capsys, "1", "baseline:good", *workspace, *GATE)[0] == 0
+    assert _document(capsys, "1", "baseline=good", *workspace, *GATE)[0] == 0
 
 
 def test_calls_are_compared_where_a_condition_is_about_them(

@@ -167,8 +167,8 @@ def test_a_database_of_another_version_is_refused_everywhere_and_made_anew_by_wh
     for command in (
         ("sessions",),
         ("stats", "1"),
-        ("show", "--session", "1"),
-        ("export", "summary", "--session", "1"),
+        ("show", "1"),
+        ("export", "summary", "1"),
         ("import", "-dir", job),
     ):
         ended = profagent(*command, "--workspace", workspace)

@@ -58,8 +58,8 @@ def test_only_chosen_inferences_have_rows_and_those_are_an_imports(
     assert passed_over > [(0,)]
     line = f"kept {len(kept)} of {INFERENCES} inferences ({text})"
     assert line in profagent("sessions", "--workspace", workspace).out
-    assert line in profagent("show", "--session", "1", "--workspace", workspace).out
-    assert profagent("export", "summary", "--session", "1", "--workspace", workspace).code == 0
+    assert line in profagent("show", "1", "--workspace", workspace).out
+    assert profagent("export", "summary", "1", "--workspace", workspace).code == 0
     (metadata,) = workspace.rglob("metadata.json")
     assert json.loads(metadata.read_text())["sampling"] == sampling
 

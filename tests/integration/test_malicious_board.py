@@ -274,7 +274,7 @@ def test_what_a_board_says_moves_no_cursor(scene: Scene) -> None:
         assert recorded.code == 4
         scene.watch(board.address, until="says goodbye")
         scene.watch(board.address, "--records", "--json", until="says goodbye")
-    shown = profagent("show", "--workspace", scene.workspace, "--session", "1")
+    shown = profagent("show", "--workspace", scene.workspace, "1")
     assert not STEERING.search(shown.out + shown.err)
 
 

@@ -143,7 +143,7 @@ def test_what_is_lost_while_the_host_is_away_is_told_when_it_comes_back(disk: Pa
     assert 0 < deleted["from_us"] <= deleted["to_us"]
     assert "deleted-undelivered" in profagent("sessions", "--workspace", workspace).out
     for kind in ("summary", "timeline"):
-        exported = profagent("export", kind, "--session", "1", "--workspace", workspace)
+        exported = profagent("export", kind, "1", "--workspace", workspace)
         assert exported.code == 0, exported.err
     metadata = [*workspace.glob("exports/**/metadata.json"), *workspace.glob("exports/**/*timeline*.json")]
     assert len(metadata) >= 2

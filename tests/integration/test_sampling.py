@@ -76,12 +76,12 @@ def test_without_an_acl_json_the_interval_is_inferred_and_marked_everywhere(root
         "passed_over": 0,
     }
     line = "captured 21 of 23 due (interval 5, inferred); 2 late"
-    assert line in profagent("show", "--session", "1", "--workspace", workspace).out
+    assert line in profagent("show", "1", "--workspace", workspace).out
     assert "21 of 23 due" in profagent("sessions", "--workspace", workspace).out
     listed = profagent("sessions", "--workspace", workspace, "--json").document
     assert (listed[0]["sampled"], listed[0]["due"], listed[0]["passed_over"]) == (21, 23, 0)
     for kind in ("timeline", "summary"):
-        assert profagent("export", kind, "--session", "1", "--workspace", workspace).code == 0
+        assert profagent("export", kind, "1", "--workspace", workspace).code == 0
     documents = [json.loads(file.read_text()) for file in workspace.rglob("metadata.json")]
     assert [document["sampling"]["due"] for document in documents] == [23, 23]
     (trace,) = workspace.rglob("task_time_*.json")

@@ -155,7 +155,7 @@ def test_a_workspace_is_made_anew_from_its_mirrors(tmp_path: Path) -> None:
     assert query(anew / "profagent.db", "SELECT DISTINCT state FROM job") == [("finished",)]
     listed = profagent("sessions", "--workspace", live)
     assert f"session 1: {len(data) // 256} ops, 1 ranges, 2 samples" in listed.out
-    shown = profagent("show", "--session", "1", "--workspace", live)
+    shown = profagent("show", "1", "--workspace", live)
     assert f"beside its JOBs, session 1 has {len(data) // 256} ops, 1 ranges, 2 samples" in shown.out
     assert profagent("show", "-dir", root / METRICS).out == "session 1: 2 samples; no JOB\n"
 

@@ -133,7 +133,7 @@ def test_inferences_can_be_chosen_and_aggregated(tmp_path: Path) -> None:
 
 def test_a_session_exports_into_its_workspace(tmp_path: Path, demo: Demo) -> None:
     workspace = Path(shutil.copytree(demo.workspace, tmp_path / "workspace"))
-    arguments = ("--session", "1", "--workspace", workspace)
+    arguments = ("1", "--workspace", workspace)
     (exported,) = profagent("export", "summary", *arguments, "--json").document
     assert Path(exported["directory"]) == workspace / "exports" / "session-1" / "summary" / exported["job"]
     assert exported["files"]

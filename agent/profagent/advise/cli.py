@@ -17,14 +17,14 @@ from profagent.cli import options
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import printable
 from profagent.files import make_directory, write_atomically
-from profagent.importing.job_folder import named_target_options, tell_unrecorded
+from profagent.importing.target import target_options, tell_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from profagent.advise.advise import Advice
     from profagent.advise.rules import Language, Rule
-    from profagent.importing.job_folder import Target
+    from profagent.importing.target import Target
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -60,10 +60,10 @@ def advice_options(function: F) -> F:
         rules = all_rules(target.database, target.session, folders)
         return await function(target=target, rules=rules, language=language or usual_language(), **others)
 
-    return cast("F", named_target_options(with_rules))
+    return cast("F", target_options(with_rules))
 
 
-@click.command("advise")
+@click.command("advise", cls=options.SessionCommand)
 @asynchronous
 @advice_options
 @options.as_json

@@ -28,14 +28,21 @@ from profagent.calibrate.vendor_table import (
     said_inference,
     table_cells,
 )
-from profagent.cli.options import FILE, FOLDER, OUTPUT_FILE
+from profagent.cli import options
+from profagent.cli.options import FILE, OUTPUT_FILE
+from profagent.cli.running import run_to_the_end
 from profagent.cli.table import Column, printable, table_lines
 from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.formats import model_info
 from profagent.formats.model_info import TAG_BYTES, iter_items
 from profagent.formats.names import SIMULATED_MARKER, LogKind, LogName, display_text, is_job_name, parse_log_name
+from profagent.importing.target import directory_named
 from profagent.ingest.local import list_job
+from profagent.store.database import reading
+from profagent.store.queries import find_session, jobs_of
+from profagent.store.sessions import require_records
+from profagent.store.workspace import Workspace, session_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -315,8 +322,27 @@ def _remarks(tables: Sequence[Path], files: Mapping[str, bytes], left_out: Mappi
         yield "no vendor table: which word is which counter cannot be settled (--vendor-summary)"
 
 
-@click.command("kit")
-@click.argument("job", metavar="JOB", type=FOLDER)
+async def job_files_of(target: str, job: str | None, workspace: Path | None) -> Path:
+    """Return the directory of a JOB's files: one that is named, or a session's, in the mirror. Raises UsageError."""
+    directory = directory_named(target)
+    if directory is not None:
+        return directory
+    place = Workspace.at(workspace)
+    number = await session_named(place, target)
+    async with reading(place.readable_database()) as connection:
+        session = await find_session(connection, number)
+        await require_records(connection, number)
+        jobs = await jobs_of(connection, number, job)
+    if len(jobs) != 1:
+        names = ", ".join(each.name for each in jobs) or "none"
+        raise UsageError(f"a kit is of one JOB; session {number} has {names}", hint="choose with --job NAME")
+    return place.board_mirror(session.board) / jobs[0].name
+
+
+@click.command("kit", cls=options.SessionCommand)
+@options.target
+@options.workspace
+@options.job
 @click.option("-o", "--output", required=True, type=OUTPUT_FILE, metavar="FILE", help="A .tar.gz to write.")
 @click.option(
     "--vendor-summary",
@@ -329,13 +355,25 @@ def _remarks(tables: Sequence[Path], files: Mapping[str, bytes], left_out: Mappi
 @click.option("--anonymous", is_flag=True, help="Replace the names of models and layers, each by the same throughout.")
 @click.option("--sdk", default="unknown", metavar="VERSION", help="The SDK whose runtime wrote the JOB.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
-def command(*, job: Path, output: Path, tables: tuple[Path, ...], anonymous: bool, sdk: str, yes: bool) -> None:
+def command(
+    *,
+    target: str,
+    job: str | None,
+    workspace: Path | None,
+    output: Path,
+    tables: tuple[Path, ...],
+    anonymous: bool,
+    sdk: str,
+    yes: bool,
+) -> None:
     """Pack evidence from a JOB for the developers: show the files, ask, and write an archive.
 
     Example: profagent kit -o evidence.tar.gz JOB… --anonymous --sdk SDK_VERSION
+    Example: profagent kit -o evidence.tar.gz last --anonymous
     Example: profagent kit -o evidence.tar.gz JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv
     """
-    kit = gather(job, tables, sdk=sdk, is_anonymous=anonymous)
+    directory = run_to_the_end(lambda: job_files_of(target, job, workspace))
+    kit = gather(directory, tables, sdk=sdk, is_anonymous=anonymous)
     click.echo("\n".join(kit.lines()))
     if not yes and not sys.stdin.isatty():
         raise UsageError("nothing was written: nobody is here to agree", hint="look at the list, then add --yes")

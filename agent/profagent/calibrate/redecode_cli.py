@@ -16,7 +16,8 @@ from profagent.cli.table import printable
 from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ
-from profagent.importing.job_folder import alone_in_job, job_database, named_target, new_database
+from profagent.importing.job_folder import alone_in_job, job_database, new_database
+from profagent.importing.target import named_target
 from profagent.store.counter_maps import BUILT_IN
 from profagent.store.counters import exchange_counters
 from profagent.store.database import reading
@@ -102,7 +103,7 @@ async def _redecoded(
     }
 
 
-@click.command("redecode")
+@click.command("redecode", cls=options.SessionCommand)
 @options.target
 @options.workspace
 @options.counter_map
@@ -112,7 +113,7 @@ async def _redecoded(
 async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: bool) -> int:
     """Fill the counter columns of a session or JOB with another counter map.
 
-    A number is a session of the workspace; a JOB directory is imported first when needed. When it fails or is
+    A JOB directory is imported first when needed. When it fails or is
     killed, all columns are as before. Exit code 4: bytes of some records are not kept any more; these have no counters.
 
     Example: profagent redecode 3 --counter-map ss928.toml

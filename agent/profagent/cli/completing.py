@@ -11,7 +11,7 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, Z
 
 from profagent.errors import ProfagentError
 from profagent.link.boards_file import BoardsFile
-from profagent.store.workspace import BASELINE, Workspace
+from profagent.store.workspace import BASELINE, LAST, Workspace, session_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 # A word waits for it: a database that is busy for longer gives nothing.
 PATIENCE_S = 0.2
 MOST_WORDS = 500
-BASELINE_WORD = "baseline:"
 
 # A word, and what it is.
 Word = tuple[str, str]
@@ -48,6 +47,11 @@ def _sessions(context: click.Context) -> Iterator[Word]:
         "SELECT session, ifnull(nullif(hostname, ''), identity) || ' ' || datetime(started_us / 1000000, 'unixepoch')"
         " || ' ' || source FROM session JOIN board USING (board) ORDER BY session DESC",
     )
+    yield LAST, "the newest session"
+    yield from _of_workspace(
+        context,
+        "SELECT key || '=' || value, 'session ' || max(session) FROM session_label GROUP BY key, value ORDER BY 1",
+    )
 
 
 def _baselines(context: click.Context) -> Iterator[Word]:
@@ -56,17 +60,16 @@ def _baselines(context: click.Context) -> Iterator[Word]:
     )
 
 
-def _operands(context: click.Context) -> Iterator[Word]:
-    yield from _sessions(context)
-    yield from ((BASELINE_WORD + name, about) for name, about in _baselines(context))
-
-
 def _jobs(context: click.Context) -> Iterator[Word]:
-    """Of the session that `--session` names; else all."""
+    """Of the session that the command line names; else all."""
+    # Behind an option that waits for its value, click leaves the words before as they are.
+    word = context.params.get("target") or next(iter(context.args), "")
+    query = session_query(word)
+    named, values = query if query is not None else ("session", ())
     yield from _of_workspace(
         context,
-        "SELECT DISTINCT name, '' FROM job JOIN session_job USING (job) WHERE ?1 IS NULL OR session = ?1 ORDER BY name",
-        context.params.get("session"),
+        f"SELECT DISTINCT name, '' FROM job JOIN session_job USING (job) WHERE session = ({named}) ORDER BY name",  # noqa: S608 - queries of ours
+        *values,
     )
 
 
@@ -102,7 +105,7 @@ KINDS: dict[str, Callable[[click.Context], Iterator[Word]]] = {
     "boards": _boards,
     "sessions": _sessions,
     "targets": _sessions,
-    "operands": _operands,
+    "operands": _sessions,
     "baselines": _baselines,
     "jobs": _jobs,
     "models": _models,
@@ -114,7 +117,7 @@ PATHS = {"targets": "dir", "operands": "file"}
 
 
 class Bash(BashComplete):
-    """As click's, but that a word may have a colon, at which bash parts words, and what a shell would read."""
+    """As click's, but that a word may have what bash parts words at, and what a shell would read."""
 
     # Who presses Ctrl-C meanwhile reads no traceback.
     source_template = BashComplete.source_template.replace("bash_complete $1)", "bash_complete $1 2>/dev/null)")
@@ -124,19 +127,23 @@ class Bash(BashComplete):
         before, last = super().get_completion_args()
         words: list[str] = []
         for word in (*before, last):
-            is_joined = bool(words) and (word.startswith(":") or words[-1].endswith(":"))
+            is_joined = bool(words) and (word.startswith(_PARTING) or words[-1].endswith(_PARTING))
             words[-1:] = [words[-1] + word] if is_joined else [*words[-1:], word]
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Of a word with a colon that was typed, bash wants what is behind it."""
+        """Of a word with a colon or an equals sign that was typed, bash wants what is behind it."""
         if item.type != "plain":
             return super().format_completion(item)
         _, typed = self.get_completion_args()
-        value = item.value[typed.rfind(":") + 1 :]
+        if typed.startswith("--"):
+            typed = typed.partition("=")[2]
+        value = item.value[max(map(typed.rfind, _PARTING)) + 1 :]
         return f"{item.type},{shlex.quote(value) if set(value) & _SPECIAL else value}"
 
 
+# Where bash parts words.
+_PARTING = (":", "=")
 _SPECIAL = set(" \t\"'\\$`&|;<>()*?[]!#{}~")
 
 

@@ -44,6 +44,8 @@ profagent record --board 192.168.1.20    capture into a workspace
 profagent stats 1                        which layers take the time
 profagent export summary -dir JOB…       the vendor's tables
 
+A session is 1, last, -2 (the second newest) or LABEL=VALUE (the newest with this label).
+
 Exit codes: 0 ok, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
 """
 
@@ -87,7 +89,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Settle counters": {
         "calibrate": ("calibrate.cli", "Learn a counter map from a JOB and the vendor's table."),
         "redecode": ("calibrate.redecode_cli", "Fill counter columns with another counter map."),
-        "kit": ("calibrate.kit", "Pack evidence from a JOB for the developers."),
+        "kit": ("calibrate.kit", "Pack evidence from a JOB or a session for the developers."),
     },
     "This shell": {
         "completion": ("completion.cli", "Have the shell complete commands, options and names."),

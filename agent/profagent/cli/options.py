@@ -95,6 +95,10 @@ bundle = click.option(
     "--bundle", type=FILE_THERE, metavar="FILE", help="A file of `profagent bundle`, for a board without Python."
 )
 target = click.argument("target", metavar="SESSION|JOB", shell_complete=completed("targets"))
+optional_target = click.argument("target", metavar="[SESSION|JOB]", required=False, shell_complete=completed("targets"))
+targets = click.argument(
+    "targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=completed("targets")
+)
 job = click.option("--job", metavar="NAME", help="Only this JOB of the session.", shell_complete=completed("jobs"))
 acl_json = click.option(
     "--acl-json",
@@ -116,6 +120,46 @@ quiet = click.option(
     callback=lambda context, _option, is_quiet: context.meta.update({QUIET: is_quiet}),
     help="Show no progress.",
 )
+
+
+_FROM_NEWEST = re.compile(r"-[0-9]+")
+
+
+class SessionCommand(click.Command):
+    """A command that takes sessions: `-2` is one of them and no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click. Raises UsageError for the spelling `--session N`, which says what to write."""
+        others = [word for word in args if not _FROM_NEWEST.fullmatch(word)]
+        if len(others) < len(args):
+            ctx.ignore_unknown_options = self._has_known_options(ctx, args)
+        try:
+            # The error is to name what is unknown, and no session.
+            return super().parse_args(ctx, args if ctx.ignore_unknown_options else others)
+        except click.NoSuchOption as error:
+            if error.option_name != "--session":
+                raise
+            hint = f"a session stands by itself: {ctx.command_path} {_behind(args, '--session')}"
+            raise UsageError("there is no option --session", hint=hint) from error
+
+    def _has_known_options(self, ctx: click.Context, args: list[str]) -> bool:
+        """Return True if nothing but sessions counted from the newest looks like an option that is unknown."""
+        parser = self.make_parser(ctx)
+        parser.ignore_unknown_options = True
+        values, words, _ = parser.parse_args([*args])
+        for each in self.params:
+            value = values.get(each.name) if isinstance(each, click.Argument) else None
+            words += [value] if isinstance(value, str) else value or ()
+        return all(_FROM_NEWEST.fullmatch(word) for word in words if word.startswith("-") and word != "-")
+
+
+def _behind(args: list[str], option: str) -> str:
+    """The value that an option was given."""
+    for word, following in zip(args, [*args[1:], "N"], strict=True):
+        name, separator, value = word.partition("=")
+        if name == option:
+            return value if separator else following
+    return "N"
 
 
 def wide(function: F) -> F:

@@ -162,7 +162,7 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     click.echo("  trace/trace.json              the same for chrome://tracing, as JSON")
     click.echo("  timeline/…/task_time_*.json   the vendor's timeline of layers")
     click.echo("  summary/…/op_summary_*.csv    each layer of each inference; aggregate/ has the means")
-    click.echo(f"  profagent show --session {summary['session']} --workspace {root}")
-    click.echo(f"  profagent watch --session {summary['session']} --workspace {root}")
+    click.echo(f"  profagent show {summary['session']} --workspace {root}")
+    click.echo(f"  profagent watch {summary['session']} --workspace {root}")
     click.echo(f"  profagent advise {summary['session']} --workspace {root}")
     return 0 if summary["complete"] else IncompleteError.exit_code

@@ -17,8 +17,8 @@ from profagent.diff.report import diff_document, junit_cases, junit_xml, report_
 from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
-from profagent.importing.job_folder import named_target
-from profagent.store.workspace import Workspace, baseline_session
+from profagent.importing.target import named_target
+from profagent.store.workspace import LAST, Workspace, session_query
 
 if TYPE_CHECKING:
     from profagent.diff.diff import Condition
@@ -36,10 +36,7 @@ def floor_of(text: str) -> Floor:
     return Floor(float(found["percent"]), float(found["us"] or 0.0))
 
 
-BASELINE = "baseline:"
-
-
-@click.command("diff")
+@click.command("diff", cls=options.SessionCommand)
 @click.argument("base", shell_complete=options.completed("operands"))
 @click.argument("new", shell_complete=options.completed("operands"))
 @options.workspace
@@ -82,17 +79,16 @@ async def command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Compare two runs: which layers are slower or faster by more than their noise, or new.
 
-    BASE and NEW are each a session's number, a JOB directory, baseline:NAME, a table op_summary (CSV or JSON), or a
-    folder of such tables. Exit code 1: a condition of --fail-if holds; 4: a run is incomplete, or a condition cannot
-    be told.
+    BASE and NEW are each a session, a JOB directory, a table op_summary (CSV or JSON), or a folder of such tables. Exit
+    code 1: a condition of --fail-if holds; 4: a run is incomplete, or a condition cannot be told.
 
-    Example: profagent diff baseline:release-1.2 14 --fail-if 'layer.median>+5%'
+    Example: profagent diff baseline=release-1.2 14 --fail-if 'layer.median>+5%'
     Example: profagent diff 13 14 --markdown
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
     if workspace is not None and not any(map(_is_in_workspace, (base, new))):
-        raise UsageError("--workspace goes with a session or a baseline", hint="leave it out: BASE and NEW are neither")
+        raise UsageError("--workspace goes with a session", hint="leave it out: BASE and NEW are none")
     chosen = Workspace.at(workspace)
     old = await operand(base, chosen, maps)
     found = await diff(old, await operand(new, chosen, maps), conditions, floor, skip)
@@ -110,17 +106,16 @@ async def command(  # noqa: PLR0913 - one parameter an option
 
 
 def _is_in_workspace(text: str) -> bool:
-    """Whether it names a baseline or a session; a number that is there as a directory or a file is that."""
-    return text.startswith(BASELINE) or (text.isdecimal() and not Path(text).exists())
+    """Return True if it names a session; a word that is there as a directory or a file is that."""
+    return session_query(text) is not None and not Path(text).exists()
 
 
 async def operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
     """What one word names. Raises UsageError, StoreError."""
-    if text.startswith(BASELINE):
-        session = await baseline_session(workspace, text.removeprefix(BASELINE))
-        return Operand(text, workspace.readable_database(), session)
     tables = exported_files(Path(text))
     if tables:
         return Operand(text, tables=tables)
     target = await named_target(text, None, workspace.root if _is_in_workspace(text) else None, maps)
-    return Operand(text, target.database, target.session, target.job)
+    # A word that counts from the newest means another session tomorrow.
+    called = str(target.session) if text == LAST or text.startswith("-") else text
+    return Operand(called, target.database, target.session, target.job)

@@ -38,7 +38,8 @@ from profagent.export.parquet import export_parquet
 from profagent.export.sqlite_file import export_sqlite
 from profagent.export.tables import acl_statistic_rows, inference_tables
 from profagent.formats.records import shown_mhz
-from profagent.importing.job_folder import choice_options, target_options, tell_unrecorded, write_log
+from profagent.importing.job_folder import write_log
+from profagent.importing.target import choice_options, tell_unrecorded, vendor_target_options
 from profagent.store.database import FILE_NAME, event_counts, reading
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
 from profagent.store.selection import Choice, Selection
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     import aiosqlite
 
     from profagent.export.export import Exported
-    from profagent.importing.job_folder import Target
+    from profagent.importing.target import Target
     from profagent.store.counter_maps import CounterMaps
     from profagent.store.selection import InferenceRow
 
@@ -156,9 +157,9 @@ def _about(inference: InferenceRow) -> dict[str, Cell]:
     }
 
 
-@click.command("show")
+@click.command("show", cls=options.SessionCommand)
 @asynchronous
-@target_options
+@vendor_target_options
 @choice_options
 @options.as_json
 @options.wide
@@ -168,7 +169,7 @@ async def show_command(*, target: Target, choice: Choice, as_json: bool, columns
     Like the vendor's command it leaves sqlite/, log/ and timeline/ in a JOB directory.
 
     Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
-    Example: profagent show --session 3 --wide
+    Example: profagent show 3 --wide
     """
     shown = LAST_INFERENCE if choice == NO_CHOICE else choice
     found = await show(target.database, session=target.session, job=target.job, choice=shown)
@@ -208,9 +209,9 @@ for each in (trace, perfetto, speedscope):
     command.add_command(each)
 
 
-@command.command("timeline")
+@command.command("timeline", cls=options.SessionCommand)
 @asynchronous
-@target_options
+@vendor_target_options
 @choice_options
 @options.as_json
 @options.quiet
@@ -218,7 +219,7 @@ async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
     """Write task_time and acl timelines for chrome://tracing and Perfetto.
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
-    Example: profagent export timeline --session 3
+    Example: profagent export timeline 3
     """
     exported = await export_timeline(
         target.database, target.output("timeline"), session=target.session, job=target.job, choice=choice
@@ -226,9 +227,9 @@ async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
     return await _ended(target, exported, "task_time", choice, as_json=as_json)
 
 
-@command.command("summary")
+@command.command("summary", cls=options.SessionCommand)
 @asynchronous
-@target_options
+@vendor_target_options
 @choice_options
 @click.option("--format", "sheet_format", type=click.Choice([*SHEETS]), default="csv", show_default=True)
 @click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
@@ -238,7 +239,7 @@ async def summary(*, target: Target, choice: Choice, sheet_format: str, aggregat
     """Write op_summary, op_statistic and acl_statistic tables.
 
     Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
-    Example: profagent export summary --session 3 --aggregate
+    Example: profagent export summary 3 --aggregate
     """
     exported = await export_summary(
         target.database,
@@ -280,8 +281,8 @@ def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> N
         click.echo(f"{job.job}{' [simulated]' if job.simulated else ''}: {len(job.files)} files in {job.directory}")
 
 
-@command.command("parquet")
-@click.argument("targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=options.completed("targets"))
+@command.command("parquet", cls=options.SessionCommand)
+@options.targets
 @options.workspace
 @click.option("--output", type=options.FOLDER, metavar="DIR", help="In place of parquet/.")
 @options.counter_map
@@ -310,7 +311,7 @@ async def parquet(
         click.echo(msgspec.json.encode(documents))
 
 
-@command.command("sqlite")
+@command.command("sqlite", cls=options.SessionCommand)
 @options.target
 @options.workspace
 @click.option(

@@ -18,14 +18,14 @@ from profagent.export.merged import Operand, export_trace
 from profagent.export.perfetto import PerfettoTrace
 from profagent.export.session_trace import Wanted
 from profagent.export.speedscope import SpeedscopeFile
-from profagent.importing.job_folder import named_target
+from profagent.importing.target import directory_named, named_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from profagent.export.merged import Merged, Writer
     from profagent.export.tracks import Tracks
-    from profagent.importing.job_folder import Target
+    from profagent.importing.target import Target
     from profagent.store.counter_maps import CounterMaps
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -36,9 +36,7 @@ US_PER_S = 1_000_000
 def _merging(name: str) -> Callable[[F], F]:
     """The options of a command that writes one trace of several sessions."""
     options_of = (
-        click.argument(
-            "targets", metavar="SESSION|JOB…", nargs=-1, required=True, shell_complete=options.completed("targets")
-        ),
+        options.targets,
         options.workspace,
         click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences."),
         click.option(
@@ -57,7 +55,7 @@ def _merging(name: str) -> Callable[[F], F]:
     return decorate
 
 
-@click.command("trace")
+@click.command("trace", cls=options.SessionCommand)
 @_merging("trace.json")
 @click.option(
     "--part-size",
@@ -84,7 +82,7 @@ async def trace(*, part_size: int, as_json: bool, **chosen: Any) -> None:
     _tell(merged, "one file" if len(merged.files) > 1 else "it", as_json=as_json)
 
 
-@click.command("perfetto")
+@click.command("perfetto", cls=options.SessionCommand)
 @_merging("trace.pftrace")
 @asynchronous
 async def perfetto(*, as_json: bool, **chosen: Any) -> None:
@@ -96,7 +94,7 @@ async def perfetto(*, as_json: bool, **chosen: Any) -> None:
     _tell(await _merged("trace.pftrace", PerfettoTrace, **chosen), "it", as_json=as_json)
 
 
-@click.command("speedscope")
+@click.command("speedscope", cls=options.SessionCommand)
 @_merging("trace.speedscope.json")
 @asynchronous
 async def speedscope(*, as_json: bool, **chosen: Any) -> None:
@@ -152,7 +150,7 @@ def _tell(merged: Merged, which: str, *, as_json: bool, on: str = "ui.perfetto.d
 
 async def target_of(text: str, workspace: Path | None, maps: CounterMaps) -> Target:
     """What one of several words names: the workspace is that of the sessions among them."""
-    return await named_target(text, None, workspace if text.isdecimal() else None, maps)
+    return await named_target(text, None, workspace if directory_named(text) is None else None, maps)
 
 
 def _time_us(text: str | None) -> int | None:

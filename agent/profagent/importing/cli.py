@@ -19,7 +19,8 @@ from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
 from profagent.importing.importing import NO_BOARD, import_into, import_job
-from profagent.importing.job_folder import tell_unrecorded, write_log
+from profagent.importing.job_folder import write_log
+from profagent.importing.target import tell_unrecorded
 from profagent.ingest.decoder import source_named
 from profagent.link.messages import Profiling
 from profagent.store.database import reading

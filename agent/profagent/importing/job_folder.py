@@ -11,184 +11,24 @@ import fcntl
 import os
 import secrets
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-import click
+from typing import TYPE_CHECKING
 
 from profagent import __version__
-from profagent.cli import options
-from profagent.cli.running import tell
-from profagent.doctor.job import why_no_layers
-from profagent.errors import StoreError, UsageError
+from profagent.errors import StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
-from profagent.formats.records import NANOSECOND_CLOCK_MHZ
 from profagent.ingest.decoder import is_job
 from profagent.ingest.local import OUTPUT_FOLDERS, require_job
-from profagent.store.counter_maps import BUILT_IN, CounterMaps
-from profagent.store.database import FILE_NAME, event_counts, fetched_one, reading
-from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
-from profagent.store.selection import Choice
-from profagent.store.sessions import MapUsed, is_cleared
-from profagent.store.workspace import Workspace
+from profagent.store.counter_maps import BUILT_IN
+from profagent.store.database import FILE_NAME, reading
+from profagent.store.queries import find_session
+from profagent.store.sessions import MapUsed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
 
     from profagent.store.counter_maps import CounterMaps
-
-
-F = TypeVar("F", bound="Callable[..., Any]")
-# Why results of another tool have no layers, and what to do.
-NO_KERNELS = (
-    "no file of it tells kernels",
-    "its rows are in the view `ascend_values`; op_summary, kernel_details, timelines and databases have kernels",
-)
-_IS_OVER = "SELECT ended_us IS NOT NULL FROM session WHERE session = ?"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A database, the session and JOB in it (None: the newest, all), and the folder that results belong to.
-
-    `maps` are those that the user chose, also for what is put beside it.
-    """
-
-    database: Path
-    folder: Path
-    session: int | None = None
-    job: str | None = None
-    maps: CounterMaps = BUILT_IN
-
-    def output(self, name: str) -> Path:
-        """The folder of results of that name. StoreError where a link stands in its place in a JOB."""
-        return self.folder / name if self.session is not None else own_folder(self.folder, name)
-
-
-def target_options(function: F) -> F:
-    """`-dir JOB` or `--session N`, with what goes with them, which the command is given as one `target`."""
-
-    @wraps(function)
-    async def with_target(
-        *,
-        directory: Path | None,
-        session: int | None,
-        job: str | None,
-        workspace: Path | None,
-        maps: CounterMaps,
-        **others: Any,
-    ) -> Any:
-        return await function(target=await find_target(directory, session, job, workspace, maps), **others)
-
-    command = options.workspace(options.counter_map(with_target))
-    command = click.option(
-        "--session",
-        type=int,
-        metavar="N",
-        help="A session of the workspace, in place of -dir.",
-        shell_complete=options.completed("sessions"),
-    )(options.job(command))
-    return cast("F", options.job_directory(required=False)(command))
-
-
-def named_target_options(function: F) -> F:
-    """`SESSION|JOB` with what goes with it, which the command is given as one `target`."""
-
-    @wraps(function)
-    async def with_target(
-        *, target: str, job: str | None, workspace: Path | None, maps: CounterMaps, **others: Any
-    ) -> Any:
-        return await function(target=await named_target(target, job, workspace, maps), **others)
-
-    return cast("F", options.target(options.workspace(options.job(options.counter_map(with_target)))))
-
-
-def choice_options(function: F) -> F:
-    """`--last N` and `--inference PIC`, which the command is given as one `choice`."""
-
-    @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences.")
-    @click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="The one at this picture count.")
-    @wraps(function)
-    def with_choice(*, last: int | None, inference: int | None, **others: Any) -> Any:
-        return function(choice=Choice(inference, last), **others)
-
-    return cast("F", with_choice)
-
-
-async def find_target(
-    directory: Path | None, session: int | None, job: str | None, workspace: Path | None, maps: CounterMaps
-) -> Target:
-    """What the options name; a JOB directory is imported first when needed. Raises UsageError, StoreError."""
-    if (directory is None) == (session is None):
-        raise UsageError("name either a JOB directory or a session", hint="-dir JOB… or --session N")
-    if directory is None:
-        return _session_target(Workspace.at(workspace), session, job, maps)
-    if job is not None or workspace is not None:
-        raise UsageError("--job and --workspace go with --session", hint="leave them out with -dir")
-    return await _job_target(directory, maps)
-
-
-async def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
-    """What one word names: a JOB directory, or a session by its number. Raises UsageError, StoreError."""
-    directory = _named_directory(target)
-    if directory is None:
-        return _session_target(Workspace.at(workspace), int(target), job, maps)
-    for option, value in (("--job", job), ("--workspace", workspace)):
-        if value is not None:
-            raise UsageError(f"{option} goes with a session", hint=f"leave it out: {target} is a JOB directory")
-    return await _job_target(directory, maps)
-
-
-def _named_directory(target: str) -> Path | None:
-    directory = Path(target)
-    if directory.is_dir():
-        return directory
-    if target.isdecimal():
-        return None
-    raise UsageError(f"{target} is neither a session nor a JOB directory", hint="`profagent sessions` lists sessions")
-
-
-async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
-    """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind.
-
-    `session` None is the newest. Of an unfinished one that alone is said: nobody can tell what would have come.
-    Of one whose records `gc` deleted nothing is said.
-    """
-    async with reading(database) as connection:
-        number = (await find_session(connection, session)).session
-        (is_over,) = await fetched_one(connection, _IS_OVER, (number,))
-        if not is_over:
-            tell(f"session {number} is unfinished: its capture goes on, or was cut before all of it came")
-            tell("  wait for it, or start the capture again: it goes on with the session")
-        jobs = [] if await is_cleared(connection, number) else await jobs_of(connection, number, job)
-        is_empty = bool(jobs)
-        for each in jobs:
-            has_layers = await has_records(connection, each.job, "aicore")
-            is_empty &= not has_layers and not await has_records(connection, each.job, "aicpu", "acl_api")
-            if is_over and not has_layers:
-                is_told = each.frequency_mhz == NANOSECOND_CLOCK_MHZ
-                why, remedy = NO_KERNELS if is_told else why_no_layers(await log_sizes(connection, each.job))
-                tell(f"{each.name}: {why}")
-                tell(f"  {remedy}")
-        return int(is_empty and not any((await event_counts(connection, number)).values()))
-
-
-async def _job_target(directory: Path, maps: CounterMaps) -> Target:
-    """A JOB directory's; it is imported first when needed."""
-    database = await imported_database(directory, maps, tell=tell)
-    return Target(database, directory, job=(await asyncio.to_thread(directory.resolve)).name, maps=maps)
-
-
-def _session_target(workspace: Workspace, session: int | None, job: str | None, maps: CounterMaps) -> Target:
-    if maps.named is not None:
-        raise UsageError(
-            "--counter-map goes with a JOB directory",
-            hint=f"`profagent redecode {session} --counter-map FILE` fills a session's columns",
-        )
-    return Target(workspace.readable_database(), workspace.root / "exports" / f"session-{session}", session, job, maps)
 
 
 DATABASE_FOLDER = "sqlite"

@@ -34,7 +34,6 @@ ENDING_S, EXPORT_S = 60.0, 1800.0
 # A board that is away is tried again so often at least before its time is over.
 LONGEST_WAIT_S = 900.0
 LONGEST_LINE_BYTES = 1 << 20
-VENDOR_EXPORTS = {"timeline", "summary"}
 LAST_GOOD = "the last good night"
 # What `record` and `collect` say of a board that cannot be reached, and of data that is missing.
 UNREACHABLE, INCOMPLETE = 3, 4
@@ -243,8 +242,7 @@ class NightRun:
 
     async def _exported(self, session: int, outcome: Outcome, stop: asyncio.Event) -> None:
         for kind in () if stop.is_set() else self.settings.exports:
-            named = ["--session", str(session)] if kind in VENDOR_EXPORTS else [str(session)]
-            call = ["export", kind, *named, "--workspace", str(self.workspace.root)]
+            call = ["export", kind, str(session), "--workspace", str(self.workspace.root)]
             ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
             if ended.code:
                 outcome.problems.append(f"export {kind} failed: {ended.said}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profagent.advise.cli import advice_options
-from profagent.cli.options import OUTPUT_FILE
+from profagent.cli.options import OUTPUT_FILE, SessionCommand, completed
 from profagent.cli.running import asynchronous
 from profagent.cli.table import printable
 from profagent.diff.cli import operand
@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.advise.rules import Language, Rule
-    from profagent.importing.job_folder import Target
+    from profagent.importing.target import Target
 
 
-@click.command("report")
+@click.command("report", cls=SessionCommand)
 @asynchronous
 @advice_options
-@click.option("--against", metavar="BASE", help="Compare with this run: a session, a JOB, baseline:NAME, as `diff`.")
+@click.option(
+    "--against",
+    metavar="BASE",
+    help="Compare with this run: a session, a JOB, or what else `diff` takes.",
+    shell_complete=completed("operands"),
+)
 @click.option("-o", "output", required=True, type=OUTPUT_FILE, metavar="FILE", help="The HTML file that is written.")
 async def command(*, target: Target, rules: list[Rule], language: Language, against: str | None, output: Path) -> None:
     """Write one HTML file that opens anywhere, offline: the verdict, the timeline, layers, losses, a table.
@@ -33,7 +38,7 @@ async def command(*, target: Target, rules: list[Rule], language: Language, agai
     Who opens it needs a browser, and neither profagent nor a network.
 
     Example: profagent report 3 -o report.html
-    Example: profagent report 3 --against baseline:release-1.2 -o report.html
+    Example: profagent report 3 --against baseline=release-1.2 -o report.html
     """
     workspace = Workspace.at(None if target.session is None else target.database.parent)
     base = None if against is None else await operand(against, workspace, target.maps)

@@ -16,7 +16,7 @@ from profagent.cli.provenance import coverage_line, events_line, keeping_line, k
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import Cell, Column, fitted_lines, printable, time_text, toned
 from profagent.errors import UsageError
-from profagent.importing.job_folder import named_target_options
+from profagent.importing.target import target_options
 from profagent.ingest.reasons import REASONS
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, disk_bytes
 from profagent.store.coverage import coverage_of
@@ -24,13 +24,13 @@ from profagent.store.database import reading
 from profagent.store.queries import find_session, ledger_entries
 from profagent.store.sessions import fits
 from profagent.store.summary import all_sessions
-from profagent.store.workspace import BASELINE, Workspace, set_baseline
+from profagent.store.workspace import BASELINE, Workspace, session_named, set_baseline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from profagent.cli.table import Tone
-    from profagent.importing.job_folder import Target
+    from profagent.importing.target import Target
     from profagent.sessions.clearing import Chosen
     from profagent.store.sessions import Condition
 
@@ -147,9 +147,9 @@ def _state(session: Mapping[str, Any]) -> str:
 SHOWN_ENTRIES = 10
 
 
-@click.command("ledger")
+@click.command("ledger", cls=options.SessionCommand)
 @asynchronous
-@named_target_options
+@target_options
 @click.option("--grade", type=click.Choice(["loss", "note"]), help="Only losses, or only notes.")
 @click.option("--all", "is_all", is_flag=True, help=f"List every entry, not {SHOWN_ENTRIES} of a reason.")
 @options.as_json
@@ -283,20 +283,21 @@ def baseline() -> None:
     """
 
 
-@baseline.command("set")
+@baseline.command("set", cls=options.SessionCommand)
 @click.argument("name", shell_complete=options.completed("baselines"))
-@click.argument("session", type=int, shell_complete=options.completed("sessions"))
+@click.argument("session", shell_complete=options.completed("sessions"))
 @options.workspace
 @asynchronous
-async def set_(*, name: str, session: int, workspace: Path | None) -> None:
+async def set_(*, name: str, session: str, workspace: Path | None) -> None:
     """Give a session a name, its label `baseline`, and take it from another session that has it.
 
     Example: profagent baseline set release-1.2 14
     Example: profagent baseline set nightly 20 --workspace lab
     """
     chosen = Workspace.at(workspace)
-    await set_baseline(chosen, name, session)
-    click.echo(f"baseline {name} is session {session} of {chosen.root}")
+    number = await session_named(chosen, session)
+    await set_baseline(chosen, name, number)
+    click.echo(f"baseline {name} is session {number} of {chosen.root}")
 
 
 @baseline.command("list")

@@ -16,7 +16,7 @@ from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, counted, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
 from profagent.errors import UsageError
 from profagent.formats.inference_times import LatencyFrom, recorded_text
-from profagent.importing.job_folder import named_target_options, tell_unrecorded
+from profagent.importing.target import target_options, tell_unrecorded
 from profagent.stats.document import ANSWERS, cells_of, columns_of, stats_document
 from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import is_alike, trend
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.cli.table import Tone
-    from profagent.importing.job_folder import Target
+    from profagent.importing.target import Target
     from profagent.stats.stats import ModelFigures, Row, Stats, StatsBy
     from profagent.stats.trend import BoardTrend
     from profagent.store.sessions import Condition
@@ -57,9 +57,9 @@ LESS = tuple(
 )
 
 
-@click.command("stats")
+@click.command("stats", cls=options.SessionCommand)
 @asynchronous
-@named_target_options
+@target_options
 @click.option("--by", type=click.Choice(BYS), default="layer", show_default=True, help="What a row is of.")
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
 @click.option(

@@ -159,7 +159,7 @@ async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tu
     return [tuple(row) for row in rows]
 
 
-_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+LABEL_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LONGEST_VALUE = 256
 FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or source=record|watch|import|collect"
 # What a session is to have.
@@ -194,7 +194,7 @@ def labels_of(texts: Iterable[str]) -> dict[str, str]:
 def condition_of(text: str) -> Condition:
     """A condition in one of FORMS; UsageError for what is none."""
     name, _, rest = text.partition("=")
-    if name == "label" and _KEY.fullmatch(rest.partition("=")[0]):
+    if name == "label" and LABEL_KEY.fullmatch(rest.partition("=")[0]):
         key, separator, value = rest.partition("=")
         if separator:
             return lambda session: session["labels_by_key"].get(key) == value
@@ -211,7 +211,7 @@ def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
 
 def _label(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
-    if not separator or not _KEY.fullmatch(key) or not value.isprintable() or len(value) > LONGEST_VALUE:
+    if not separator or not LABEL_KEY.fullmatch(key) or not value.isprintable() or len(value) > LONGEST_VALUE:
         raise UsageError(
             f"{text!r} is no label",
             hint="write it as KEY=VALUE; a key is 1 to 64 of A-Z a-z 0-9 . _ -,"

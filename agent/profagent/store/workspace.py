@@ -17,12 +17,19 @@ from profagent.files import PRIVATE_FILE, make_private_folder
 from profagent.ingest.mirror import JobMirror, SharedSync
 from profagent.store.database import FILE_NAME, fetched, reading, transaction, writing
 from profagent.store.queries import find_session
+from profagent.store.sessions import LABEL_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 VARIABLE = "PROFAGENT_WORKSPACE"
+# How a session is named on a command line.
+SESSION_FORMS = "1, last, -2 (the second newest) or LABEL=VALUE (the newest with this label)"
+LAST = "last"
+_NUMBER = re.compile(r"[0-9]+")
+_FROM_NEWEST = re.compile(r"-([1-9][0-9]{0,17})")
+_OLD_BASELINE = "baseline:"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -117,6 +124,38 @@ class Workspace:
             yield
         finally:
             os.close(handle)
+
+
+def session_query(word: str) -> tuple[str, tuple[str | int, ...]] | None:
+    """Return the query, with its values, of the number of the session that a word names; None if it names none.
+
+    The query gives no row, or NULL, where the database has no such session.
+    """
+    if _NUMBER.fullmatch(word):
+        return "SELECT session FROM session WHERE session = ?", (word,)
+    newest = _FROM_NEWEST.fullmatch("-1" if word == LAST else word)
+    if newest is not None:
+        return "SELECT session FROM session ORDER BY session DESC LIMIT 1 OFFSET ?", (int(newest[1]) - 1,)
+    key, separator, value = word.partition("=")
+    if separator and LABEL_KEY.fullmatch(key):
+        return "SELECT max(session) FROM session_label WHERE key = ? AND value = ?", (key, value)
+    return None
+
+
+async def session_named(workspace: Workspace, word: str) -> int:
+    """Return the number of the session that a word names: SESSION_FORMS. Raises UsageError, StoreError."""
+    query = session_query(word)
+    if query is None:
+        hint = f"a session is {SESSION_FORMS}"
+        if word.startswith(_OLD_BASELINE):
+            hint = f"write {BASELINE}={word.removeprefix(_OLD_BASELINE)}"
+        raise UsageError(f"{word!r} names neither a session nor a directory", hint=hint)
+    async with reading(workspace.readable_database()) as connection:
+        rows = await fetched(connection, *query)
+    if rows and rows[0][0] is not None:
+        return int(rows[0][0])
+    what = f"no session with the label {word}" if "=" in word else f"no session {word}"
+    raise UsageError(f"{workspace.root} has {what}", hint="`profagent sessions` lists sessions with their labels")
 
 
 BASELINE = "baseline"

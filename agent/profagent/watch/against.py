@@ -1,4 +1,4 @@
-"""What the layers on the screen are compared with: the medians of a baseline's session, or of any other."""
+"""What the layers on the screen are compared with: the medians of a session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
 from profagent.stats.stats import stats
-from profagent.store.workspace import baseline_session
+from profagent.store.workspace import session_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +26,10 @@ NOTHING = Against("", {})
 
 
 async def against_of(workspace: Workspace, name: str | None) -> Against:
-    """The session of a baseline's name, or of a number. Raises UsageError, StoreError."""
+    """The medians of the session that a word names. Raises UsageError, StoreError."""
     if name is None:
         return NOTHING
-    session = int(name) if name.isdecimal() else await baseline_session(workspace, name)
+    session = await session_named(workspace, name)
     medians: dict[str, dict[str, float]] = defaultdict(dict)
     found = await stats(workspace.readable_database(), session=session, by="layer")
     if found.unit != "us":
@@ -40,4 +40,4 @@ async def against_of(workspace: Workspace, name: str | None) -> Against:
     for row in found.rows:
         if row.figures.median is not None:
             medians[row.key[0]].setdefault(row.key[1], row.figures.median)
-    return Against(name if not name.isdecimal() else f"session {name}", medians)
+    return Against(name if "=" in name else f"session {session}", medians)

@@ -15,7 +15,7 @@ from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import UnreachableError, UsageError
-from profagent.store.workspace import Workspace
+from profagent.store.workspace import SESSION_FORMS, Workspace, session_named
 from profagent.watch.against import against_of
 from profagent.watch.lines import line_of
 from profagent.watch.replay import Replayed, replay
@@ -38,7 +38,7 @@ def wants_screen(*, plain: bool) -> bool:
     return has_terminal and not plain and os.environ.get("TERM", "dumb") != "dumb"
 
 
-@click.command("watch")
+@click.command("watch", cls=options.SessionCommand)
 @click.option(
     "--board",
     "boards",
@@ -47,19 +47,13 @@ def wants_screen(*, plain: bool) -> bool:
     help=f"{options.BOARD_HELP} May be repeated.",
     shell_complete=options.completed("boards"),
 )
-@click.option(
-    "--session",
-    type=click.IntRange(min=1),
-    metavar="ID",
-    help="Replay a session of the workspace.",
-    shell_complete=options.completed("sessions"),
-)
+@click.argument("session", required=False, shell_complete=options.completed("sessions"))
 @click.option(
     "--speed",
     type=click.FloatRange(min=0.01, max=1000),
     default=None,
     metavar="N",
-    help="With --session: so many times as fast as it was (1).",
+    help="Of a session: so many times as fast as it was (1).",
 )
 @options.access
 @via
@@ -68,9 +62,9 @@ def wants_screen(*, plain: bool) -> bool:
 @click.option("--records", "with_records", is_flag=True, help="A line for each record instead of each inference.")
 @click.option(
     "--against",
-    metavar="NAME",
-    help="On the screen: compare layers with a baseline, or a session's number.",
-    shell_complete=options.completed("baselines"),
+    metavar="SESSION",
+    help="On the screen: compare layers with this session.",
+    shell_complete=options.completed("sessions"),
 )
 @click.option("--save", is_flag=True, help="Keep the capture in the workspace.")
 @options.workspace
@@ -79,7 +73,7 @@ def wants_screen(*, plain: bool) -> bool:
 def command(  # noqa: PLR0913 - one parameter an option
     *,
     boards: tuple[str, ...],
-    session: int | None,
+    session: str | None,
     speed: float | None,
     access: Access,
     over: OverSsh | None,
@@ -92,7 +86,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     maps: CounterMaps,
     as_json: bool,
 ) -> int:
-    """Show a board's inferences live, until Ctrl-C.
+    """Show a board's inferences live, until Ctrl-C; or those of a session, at the pace at which they came.
 
     On a terminal: a screen of layers, inferences, calls, metrics and events, with its keys; q leaves it. In a pipe, or
     with --plain, --records or --json: one line an inference: board time (UTC), model, pictures before it, latency, how
@@ -102,15 +96,21 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent watch --board 192.168.1.20
     Example: profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling --records
-    Example: profagent watch --session 3 --speed 4
+    Example: profagent watch 3 --speed 4
     """
     is_screen = wants_screen(plain=plain or with_records or as_json)
     _check(boards, session=session, speed=speed, save=save, against=against, is_screen=is_screen)
     place = Workspace.at(workspace)
     output = _Output(is_json=as_json, names_boards=len(boards) > 1)
     if session is not None:
-        replayed = Replayed(place, session, speed or 1.0, maps, with_records=with_records)
-        run_until_stopped(lambda stop: _replay(replayed, output, against, stop, is_screen=is_screen))
+        word = session
+
+        async def replay_named(stop: asyncio.Event) -> None:
+            number = await session_named(place, word)
+            replayed = Replayed(place, number, speed or 1.0, maps, with_records=with_records)
+            await _replay(replayed, output, against, stop, is_screen=is_screen)
+
+        run_until_stopped(replay_named)
         return 0
     kept = place if save else None
     chosen = [
@@ -151,14 +151,14 @@ class _Output:
             self.show(board, summary)
             if "session" in summary:
                 number, folder = summary["session"], summary["workspace"]
-                tell(f"saved as session {number} of {folder}: profagent show --session {number} --workspace {folder}")
+                tell(f"saved as session {number} of {folder}: profagent show {number} --workspace {folder}")
         return 0 if all(summary.get("reached", True) for summary in summaries) else UnreachableError.exit_code
 
 
 def _check(
     boards: Sequence[str],
     *,
-    session: int | None,
+    session: str | None,
     speed: float | None,
     save: bool,
     against: str | None,
@@ -166,11 +166,12 @@ def _check(
 ) -> None:
     """Raises UsageError where options do not go together."""
     if bool(boards) is (session is not None):
-        raise UsageError("watch takes either boards or a session", hint="name --board BOARD, or --session ID")
+        hint = f"name --board BOARD, or a session: {SESSION_FORMS}"
+        raise UsageError("watch takes either boards or a session", hint=hint)
     if len(set(boards)) < len(boards):
         raise UsageError("a board is named twice", hint="name each board once")
     if session is None and speed is not None:
-        raise UsageError("--speed goes with --session", hint="leave it out: a board has its own pace")
+        raise UsageError("--speed goes with a session", hint="leave it out: a board has its own pace")
     if session is not None and save:
         raise UsageError("--save goes with --board", hint="leave it out: the session is kept already")
     if against is not None and not is_screen:

@@ -1,4 +1,4 @@
-"""`watch --session`: a stored session again, at the pace of its recorded times."""
+"""`watch SESSION`: a stored session again, at the pace of its recorded times."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_session_is_as_old_as_its_results(tmp_path: Path, workspace: Path) -> 
     one, two, (begun_us, ended_us) = rows(workspace, "SELECT started_us, ended_us FROM session ORDER BY session")
     assert (one, two) == ((1_704_067_200_000_000, 1_704_067_202_500_000), (stamp_us, stamp_us))
     assert before_us <= begun_us <= ended_us <= time.time_ns() // 1000
-    replayed = [profagent("watch", "--session", number, "--workspace", workspace).err for number in ("1", "2")]
+    replayed = [profagent("watch", number, "--workspace", workspace).err for number in ("1", "2")]
     assert ["the day is not known" in text for text in replayed] == [False, True]
 
 
@@ -370,6 +370,6 @@ def test_operators_without_a_model_are_named_without_its_number(tmp_path: Path, 
     taken(workspace, summary(tmp_path / "x.csv", OP_SUMMARY, kernel()))
     file = tmp_path / "trace.json"
     assert profagent("export", "trace", "1", "--workspace", workspace, "--output", file).code == 0
-    shown = [*profagent("watch", "--session", "1", "--workspace", workspace).out.splitlines(), file.read_text("utf-8")]
+    shown = [*profagent("watch", "1", "--workspace", workspace).out.splitlines(), file.read_text("utf-8")]
     assert sum("single-op" in text for text in shown) == 2
     assert not any("4294967295" in text for text in shown)

@@ -104,7 +104,7 @@ def test_a_question_without_an_answer_names_what_its_own_tools_need(tmp_path: Pa
 
 def test_without_shares_of_pipes_no_mirror_and_no_counter_map_is_spoken_of(tmp_path: Path) -> None:
     taken(tmp_path / "workspace", summary(tmp_path / "x.csv", KERNEL_DETAILS, "1,a,b,AI_CORE,1.0,2.0,0,8"))
-    words = ["show", "--session", "1", "--workspace", str(tmp_path / "workspace")]
+    words = ["show", "1", "--workspace", str(tmp_path / "workspace")]
     said = CliRunner().invoke(group, words).output
     assert "PipeUtilization" in said
     assert "mirror" not in said
@@ -131,20 +131,20 @@ def test_what_is_not_known_of_it_is_not_told(workspace: Path) -> None:
     assert (job["frequency_mhz"], job["told_by"]) == (None, "another tool")
 
 
-@pytest.mark.parametrize("words", [("trend", "--model", "model 5"), ("sessions",), ("show", "--session", OTHER)])
+@pytest.mark.parametrize("words", [("trend", "--model", "model 5"), ("sessions",), ("show", OTHER)])
 def test_other_questions_are_answered(words: tuple[str, ...], workspace: Path) -> None:
     assert _asked(workspace, *words)
 
 
 @pytest.mark.parametrize("what", ["summary", "timeline"])
 def test_it_is_exported_as_a_boards(what: str, workspace: Path) -> None:
-    (written,) = _asked(workspace, "export", what, "--session", OTHER)
+    (written,) = _asked(workspace, "export", what, OTHER)
     assert len(written["files"]) >= 1
     assert not any("100000" in name for name in written["files"])
 
 
 def test_it_is_replayed_from_the_rows_of_the_database(workspace: Path) -> None:
-    words = ("watch", "--session", OTHER, "--speed", "1000", "--workspace", str(workspace))
+    words = ("watch", OTHER, "--speed", "1000", "--workspace", str(workspace))
     answer = CliRunner().invoke(group, [*words, "--json"], standalone_mode=False)
     events = [json.loads(line) for line in answer.stdout.splitlines()]
     inferences = [event for event in events if event["event"] == "inference"]
@@ -182,7 +182,7 @@ def test_exports_tell_what_ran_on_the_ai_cpu(tmp_path: Path) -> None:
     lines = [kernel(), kernel(start="1787504007005873.000", duration="1.5").replace("AI_CORE", "AI_CPU")]
     taken(workspace, summary(tmp_path / "op_summary.csv", OP_SUMMARY, *lines))
     for what in ("summary", "timeline"):
-        assert _asked(workspace, "export", what, "--session", "1")
+        assert _asked(workspace, "export", what, "1")
     (statistic,) = workspace.rglob("op_statistic_*.csv")
     assert [line.split(",")[2:4] for line in statistic.read_text("utf-8").splitlines()[1:]] == [
         ["conv1", "AA_CORE"],

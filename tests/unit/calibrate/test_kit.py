@@ -69,6 +69,14 @@ def test_nothing_is_written_unless_somebody_agrees(
     assert file.exists()
 
 
+def test_a_kit_of_a_session_is_that_of_its_job(job: Path, tmp_path: Path) -> None:
+    workspace = str(tmp_path / "workspace")
+    assert run(["import", "-dir", str(job), "--workspace", workspace]) == 0
+    kit = tmp_path / "of-session.tar.gz"
+    assert run(["kit", "-o", str(kit), "last", "--workspace", workspace, "--yes"]) == 0
+    assert contents(kit) == made(job, tmp_path / "of-job.tar.gz")
+
+
 def test_a_kit_is_the_same_each_time_and_has_the_bytes_of_the_job(job: Path, table: Path, tmp_path: Path) -> None:
     first = made(job, tmp_path / "1.tar.gz", "--vendor-summary", str(table), "--sdk", "B999")
     made(job, tmp_path / "2.tar.gz", "--vendor-summary", str(table), "--sdk", "B999")

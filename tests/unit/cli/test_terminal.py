@@ -18,9 +18,9 @@ from profagent.cli.progress import BYTES, Progress, progress
 from profagent.cli.running import REPEATED_S, LinkRemarks, remarks
 from profagent.cli.table import text_width
 from profagent.errors import RefusedError, UnreachableError, UsageError
-from profagent.importing.job_folder import find_target, named_target
+from profagent.importing.target import job_target, named_target
 from profagent.link.messages import Clocks, Retention
-from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
+from profagent.store.counter_maps import BUILT_IN
 from profagentd.simulate.run import SimulationOptions
 from tests.board.terminal import at_terminal, without_terminal
 from tests.daemon.simulated_job import write_job
@@ -242,23 +242,6 @@ def test_a_terminal_that_cannot_go_back_has_no_bar() -> None:
 
 
 @pytest.mark.parametrize(
-    ("directory", "session", "job", "workspace", "maps"),
-    [
-        (None, None, None, None, BUILT_IN),
-        (Path("JOB"), 1, None, None, BUILT_IN),
-        (Path("JOB"), None, "JOBA", None, BUILT_IN),
-        (Path("JOB"), None, None, Path("w"), BUILT_IN),
-        (None, 1, None, None, CounterMaps(simulated_map())),
-    ],
-)
-async def test_what_does_not_go_together_is_refused(
-    directory: Path | None, session: int | None, job: str | None, workspace: Path | None, maps: CounterMaps
-) -> None:
-    with pytest.raises(UsageError):
-        await find_target(directory, session, job, workspace, maps)
-
-
-@pytest.mark.parametrize(
     ("job", "workspace", "said"),
     [("JOBA", None, "--job goes with a session"), (None, Path("w"), "--workspace goes with a session")],
 )
@@ -268,4 +251,6 @@ async def test_a_job_directory_named_by_a_word_is_told_of_no_option_that_nobody_
     with pytest.raises(UsageError) as error:
         await named_target(str(tmp_path), job, workspace, BUILT_IN)
     assert str(error.value) == said
+    with pytest.raises(UsageError, match=said):
+        await job_target(tmp_path, job, workspace, BUILT_IN)
     assert error.value.hint == f"leave it out: {tmp_path} is a JOB directory"

@@ -75,10 +75,10 @@ def words(*before: str, word: str = "") -> list[str]:
         (["watch", "--board"], "e", ["euler"]),
         (["deploy"], "lab", ["lab-3"]),
         (["boards", "remove"], "e", ["euler"]),
-        (["stats"], "", ["1"]),
-        (["show", "--session"], "", ["1"]),
-        (["export", "trace", "1"], "", ["1"]),
-        (["diff", "1"], "", ["1", "baseline:release-1.2"]),
+        (["stats"], "", ["1", "last", "baseline=release-1.2"]),
+        (["watch"], "l", ["last"]),
+        (["export", "trace", "1"], "1", ["1"]),
+        (["diff", "1"], "base", ["baseline=release-1.2"]),
         (["baseline", "set"], "rel", ["release-1.2"]),
         (["trend", "--model"], "", ["yolov5s"]),
         (["trend", "--model", "another", "--layer"], "", []),
@@ -95,10 +95,12 @@ def test_words_of_each_kind(at_home: Path, before: list[str], word: str, offered
 def test_layers_and_jobs_are_those_of_the_model_and_session(at_home: Path) -> None:
     layers = words("trend", "--model", "yolov5s", "--layer")
     assert len(layers) == 4
-    [job] = words("show", "--session", "1", "--job")
+    [job] = words("show", "1", "--job")
     assert job.startswith("JOB")
-    assert words("stats", "1", "--job") == [job]
-    assert words("show", "--session", "2", "--job") == []
+    for named in ("last", "-1", "baseline=release-1.2"):
+        assert words("stats", named, "--job") == [job]
+    for named in ("2", "-2", "build=7"):
+        assert words("show", named, "--job") == []
 
 
 def test_verbs_come_in_their_order_without_being_imported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,12 +120,13 @@ def test_files_that_cannot_be_read_give_nothing(at_home: Path, tmp_path: Path, m
 @pytest.mark.parametrize(
     ("typed", "at", "reply"),
     [
-        ("profagent diff baseline", 2, "plain,baseline:release-1.2"),
-        ("profagent diff baseline :", 3, "plain,release-1.2"),
-        ("profagent diff baseline : rel", 4, "plain,release-1.2"),
+        ("profagent diff baseline", 2, "plain,baseline=release-1.2"),
+        ("profagent diff baseline =", 3, "plain,release-1.2"),
+        ("profagent diff baseline = rel", 4, "plain,release-1.2"),
+        ("profagent sessions --where = label = base", 6, "plain,baseline=release-1.2"),
     ],
 )
-def test_bash_parts_words_at_colons(
+def test_bash_parts_words_at_equals_signs(
     at_home: Path, typed: str, at: int, reply: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMP_WORDS", typed)
@@ -149,7 +152,7 @@ def installed(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 # What is typed with a TAB in it, and what the command is given then.
-TYPED = {"profagent sta\t1": "ran: stats 1", "profagent diff baseline:\t1": "ran: diff baseline:release-1.2 1"}
+TYPED = {"profagent sta\t1": "ran: stats 1", "profagent diff baseline=\t1": "ran: diff baseline=release-1.2 1"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -233,7 +233,7 @@ def test_of_an_empty_job_every_command_says_what_is_missing(
         ["stats", job],
         ["stats", job, "--by", "api", "--json"],
         ["import", "-dir", job, *workspace],
-        ["export", "summary", "--session", "1", *workspace],
+        ["export", "summary", "1", *workspace],
     ):
         assert run(words) == 1, words
         told = capsys.readouterr().err

@@ -120,7 +120,7 @@ def test_what_stays_is_said(workspace: Path, capsys: pytest.CaptureFixture[str])
 def test_what_needs_records_says_that_they_are_gone(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert gc(workspace, "--keep-last", "0") == 0
     for command in (["show"], ["export", "summary"], ["export", "timeline"]):
-        assert run([*command, "--session", "1", "--workspace", str(workspace)]) == 2
+        assert run([*command, "1", "--workspace", str(workspace)]) == 2
         assert "session 1 has its figures only" in capsys.readouterr().err
     assert run(["redecode", "1", "--workspace", str(workspace)]) == 2
     assert "session 1 has its figures only" in capsys.readouterr().err

@@ -10,8 +10,10 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.errors import UsageError
+from profagent.importing.target import named_target
+from profagent.store.counter_maps import CounterMaps, simulated_map
 from profagent.store.sessions import condition_of, fits, labels_of
-from profagent.store.workspace import Workspace, baseline_session, baselines, set_baseline
+from profagent.store.workspace import Workspace, baseline_session, baselines, session_named, set_baseline
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
 
@@ -267,3 +269,97 @@ def test_the_command_sets_and_lists(two_sessions: Workspace, capsys: pytest.Capt
     assert (document["name"], document["session"]) == ("good", 1)
     assert run(["sessions", "--where", "label=baseline=good", *at]) == 0
     assert "baseline=good" in capsys.readouterr().out
+
+
+# A session by a word
+
+
+@pytest.mark.parametrize(
+    ("word", "session"),
+    [("1", 1), ("03", 3), ("last", 3), ("-1", 3), ("-2", 2), ("-3", 1), ("build=12", 3), ("baseline=good", 1)],
+)
+async def test_a_word_names_a_session(workspace: Path, word: str, session: int) -> None:
+    await set_baseline(Workspace(workspace), "good", 1)
+    assert await session_named(Workspace(workspace), word) == session
+
+
+async def test_of_several_sessions_with_a_label_the_newest_is_meant(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    for value in ("7", "7", "8"):
+        builder.insert("session_label", session=builder.session(), key="build", value=value)
+    builder.close()
+    assert [await session_named(Workspace(tmp_path), word) for word in ("build=7", "build=8")] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "hint"),
+    [
+        ("4", "no session 4", "`profagent sessions`"),
+        ("-4", "no session -4", "`profagent sessions`"),
+        ("build=13", "no session with the label build=13", "`profagent sessions`"),
+        ("newest", "'newest' names neither a session nor a directory", "LABEL=VALUE"),
+        ("-0", "'-0' names neither", "LABEL=VALUE"),
+        ("baseline:good", "'baseline:good' names neither", "write baseline=good"),
+        ("results/JOB", "there is no JOB directory results/JOB", "LABEL=VALUE"),
+    ],
+)
+async def test_a_word_that_names_no_session_is_told_with_what_to_write(
+    workspace: Path, word: str, said: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as told:
+        await named_target(word, None, workspace, CounterMaps())
+    assert said in str(told.value)
+    assert hint in told.value.hint
+
+
+async def test_a_counter_map_is_not_for_a_session_that_is_stored(workspace: Path) -> None:
+    with pytest.raises(UsageError, match="--counter-map goes with a JOB directory"):
+        await named_target("last", None, workspace, CounterMaps(simulated_map()))
+
+
+# Of each command that takes a session: its words before and behind it.
+TAKING = {
+    "show": (),
+    "stats": (),
+    "advise": (),
+    "report": ("-o", "x.html"),
+    "watch": (),
+    "ledger": (),
+    "diff last": (),
+    "baseline set good": (),
+    "redecode": (),
+    "kit": ("-o", "x.tar.gz"),
+    **{
+        f"export {form}": () for form in ("summary", "timeline", "trace", "perfetto", "speedscope", "parquet", "sqlite")
+    },
+}
+
+
+@pytest.mark.parametrize("command", TAKING)
+def test_every_command_takes_a_session_counted_from_the_newest(
+    workspace: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behind = [*TAKING[command], "--workspace", str(workspace)]
+    assert run([*command.split(), "-7", *behind]) == 2
+    assert f"{workspace} has no session -7" in capsys.readouterr().err
+    assert run([*command.split(), "-7", "--nonsense", *behind]) == 2
+    assert "No such option '--nonsense'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["show", "watch", "export summary", "stats"])
+@pytest.mark.parametrize("spelling", [["--session", "3"], ["--session=3"]])
+def test_the_earlier_spelling_is_told_the_one_that_holds(
+    command: str, spelling: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command.split(), *spelling]) == 2
+    assert capsys.readouterr().err == (
+        "profagent: there is no option --session\n  a session stands by itself: profagent " + command + " 3\n"
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["1", "-dir", "JOB"]])
+def test_the_vendors_commands_take_a_session_or_a_directory(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["show", *words]) == 2
+    assert "name either a session or a JOB directory" in capsys.readouterr().err

@@ -151,7 +151,7 @@ def test_of_a_session_that_was_cut_at_its_beginning_the_model_is_not_blamed(
     ended = capsys.readouterr()
     assert "session 3 is unfinished" in ended.err
     assert "acl.json" not in ended.out
-    assert run(["export", "timeline", "--session", "3", "--workspace", str(tmp_path)]) == 0
+    assert run(["export", "timeline", "3", "--workspace", str(tmp_path)]) == 0
     assert "session 3 is unfinished" in capsys.readouterr().err
 
 

@@ -191,25 +191,25 @@ def test_a_session_without_its_mirror_is_refused(stored: Workspace, tmp_path: Pa
 
 
 def test_lines_of_a_pipe_and_of_json(stored: Workspace) -> None:
-    ended = profagent("watch", "--session", "1", "--speed", "1000", "--workspace", stored.root)
+    ended = profagent("watch", "1", "--speed", "1000", "--workspace", stored.root)
     assert ended.code == 0
     lines = ended.out.splitlines()
     assert sum(" yolov5s.0 inference " in line for line in lines) == INFERENCES
     assert "mark: lights on" in ended.err
-    ended = profagent("watch", "--session", "1", "--speed", "1000", "--workspace", stored.root, "--json")
+    ended = profagent("watch", "1", "--speed", "1000", "--workspace", stored.root, "--json")
     assert json.loads(ended.out.splitlines()[-1])["inferences"] == INFERENCES
 
 
 def test_layers_are_compared_with_a_baseline_or_a_session(stored: Workspace, tmp_path: Path) -> None:
     workspace = Workspace(Path(shutil.copytree(stored.root, tmp_path / "other")))
     asyncio.run(set_baseline(workspace, "last-night", 1))
-    by_name, by_number = (asyncio.run(against_of(workspace, name)) for name in ("last-night", "1"))
-    assert (by_name.name, by_number.name) == ("last-night", "session 1")
+    by_name, by_number = (asyncio.run(against_of(workspace, name)) for name in ("baseline=last-night", "1"))
+    assert (by_name.name, by_number.name) == ("baseline=last-night", "session 1")
     assert by_name.medians == by_number.medians
     assert by_name.medians["yolov5s"]["model.0.conv+model.0.sigmoid+model.0.mul"] == pytest.approx(200, rel=0.1)
     assert "detect.nms" in by_name.medians["yolov5s"]
-    with pytest.raises(UsageError, match="no baseline"):
-        asyncio.run(against_of(workspace, "none"))
+    with pytest.raises(UsageError, match="no session with the label baseline=none"):
+        asyncio.run(against_of(workspace, "baseline=none"))
 
 
 def test_marks_are_kept_with_their_session(tmp_path: Path, stored: Workspace) -> None:
@@ -222,11 +222,11 @@ def test_marks_are_kept_with_their_session(tmp_path: Path, stored: Workspace) ->
 
 REFUSED: list[tuple[tuple[str, ...], str]] = [
     ((), "either boards or a session"),
-    (("--board", "a", "--session", "1"), "either boards or a session"),
+    (("--board", "a", "1"), "either boards or a session"),
     (("--board", "a", "--board", "a"), "named twice"),
-    (("--board", "a", "--speed", "2"), "--speed goes with --session"),
-    (("--session", "1", "--save"), "--save goes with --board"),
-    (("--session", "1", "--against", "day"), "--against is for the screen"),
+    (("--board", "a", "--speed", "2"), "--speed goes with a session"),
+    (("1", "--save"), "--save goes with --board"),
+    (("1", "--against", "day"), "--against is for the screen"),
 ]
 
 

@@ -170,7 +170,7 @@ class BoardKeeper:
             model.note("away", f"not saved any more: {error}")
         finally:
             if model.session is not None:
-                model.note("save", f"session {model.session} has ended: profagent show --session {model.session}")
+                model.note("save", f"session {model.session} has ended: profagent show {model.session}")
             model.session = None
             del self.savings[model]
             if not self.savings:

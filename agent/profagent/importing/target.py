@@ -1,0 +1,170 @@
+"""Which session or JOB directory a command is about: the one place where its words and options are understood."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from profagent.cli import options
+from profagent.cli.running import tell
+from profagent.doctor.job import why_no_layers
+from profagent.errors import UsageError
+from profagent.formats.records import NANOSECOND_CLOCK_MHZ
+from profagent.importing.job_folder import imported_database, own_folder
+from profagent.store.counter_maps import BUILT_IN
+from profagent.store.database import event_counts, fetched_one, reading
+from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
+from profagent.store.selection import Choice
+from profagent.store.sessions import is_cleared
+from profagent.store.workspace import SESSION_FORMS, Workspace, session_named, session_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.store.counter_maps import CounterMaps
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+# Why results of another tool have no layers, and what to do.
+NO_KERNELS = (
+    "no file of it tells kernels",
+    "its rows are in the view `ascend_values`; op_summary, kernel_details, timelines and databases have kernels",
+)
+_IS_OVER = "SELECT ended_us IS NOT NULL FROM session WHERE session = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A database, the session and JOB in it (None: the newest, all), and the folder that results belong to.
+
+    `maps` are those that the user chose, also for what is put beside it.
+    """
+
+    database: Path
+    folder: Path
+    session: int | None = None
+    job: str | None = None
+    maps: CounterMaps = BUILT_IN
+
+    def output(self, name: str) -> Path:
+        """The folder of results of that name. StoreError where a link stands in its place in a JOB."""
+        return self.folder / name if self.session is not None else own_folder(self.folder, name)
+
+
+def target_options(function: F) -> F:
+    """`SESSION|JOB` with what goes with it, which the command is given as one `target`."""
+
+    @wraps(function)
+    async def with_target(
+        *, target: str, job: str | None, workspace: Path | None, maps: CounterMaps, **others: Any
+    ) -> Any:
+        return await function(target=await named_target(target, job, workspace, maps), **others)
+
+    return cast("F", options.target(options.workspace(options.job(options.counter_map(with_target)))))
+
+
+def vendor_target_options(function: F) -> F:
+    """`SESSION|JOB` or the vendor's `-dir JOB`, with what goes with it, given to the command as one `target`."""
+
+    @wraps(function)
+    async def with_target(
+        *,
+        target: str | None,
+        directory: Path | None,
+        job: str | None,
+        workspace: Path | None,
+        maps: CounterMaps,
+        **others: Any,
+    ) -> Any:
+        if (target is None) == (directory is None):
+            raise UsageError(
+                "name either a session or a JOB directory", hint=f"a session is {SESSION_FORMS}; or -dir JOB…"
+            )
+        found = await (
+            job_target(directory, job, workspace, maps)
+            if directory is not None
+            else named_target(cast("str", target), job, workspace, maps)
+        )
+        return await function(target=found, **others)
+
+    command = options.workspace(options.job(options.counter_map(with_target)))
+    return cast("F", options.optional_target(options.job_directory(required=False)(command)))
+
+
+def choice_options(function: F) -> F:
+    """`--last N` and `--inference PIC`, which the command is given as one `choice`."""
+
+    @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences.")
+    @click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="The one at this picture count.")
+    @wraps(function)
+    def with_choice(*, last: int | None, inference: int | None, **others: Any) -> Any:
+        return function(choice=Choice(inference, last), **others)
+
+    return cast("F", with_choice)
+
+
+def directory_named(target: str) -> Path | None:
+    """Return the JOB directory that one word names; None where it names a session. Raises UsageError for neither."""
+    directory = Path(target)
+    if directory.is_dir():
+        return directory
+    if session_query(target) is None and "/" in target:
+        raise UsageError(f"there is no JOB directory {target}", hint=f"a session is {SESSION_FORMS}")
+    return None
+
+
+async def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
+    """What one word names: a JOB directory, which is imported first when needed, or a session.
+
+    Raises UsageError, StoreError.
+    """
+    directory = directory_named(target)
+    if directory is not None:
+        return await job_target(directory, job, workspace, maps)
+    where = Workspace.at(workspace)
+    session = await session_named(where, target)
+    if maps.named is not None:
+        raise UsageError(
+            "--counter-map goes with a JOB directory",
+            hint=f"`profagent redecode {session} --counter-map FILE` fills a session's columns",
+        )
+    return Target(where.readable_database(), where.root / "exports" / f"session-{session}", session, job, maps)
+
+
+async def job_target(directory: Path, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
+    """A JOB directory's; it is imported first when needed. Raises UsageError, StoreError."""
+    for option, value in (("--job", job), ("--workspace", workspace)):
+        if value is not None:
+            raise UsageError(f"{option} goes with a session", hint=f"leave it out: {directory} is a JOB directory")
+    database = await imported_database(directory, maps, tell=tell)
+    return Target(database, directory, job=(await asyncio.to_thread(directory.resolve)).name, maps=maps)
+
+
+async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
+    """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind.
+
+    `session` None is the newest. Of an unfinished one that alone is said: nobody can tell what would have come.
+    Of one whose records `gc` deleted nothing is said.
+    """
+    async with reading(database) as connection:
+        number = (await find_session(connection, session)).session
+        (is_over,) = await fetched_one(connection, _IS_OVER, (number,))
+        if not is_over:
+            tell(f"session {number} is unfinished: its capture goes on, or was cut before all of it came")
+            tell("  wait for it, or start the capture again: it goes on with the session")
+        jobs = [] if await is_cleared(connection, number) else await jobs_of(connection, number, job)
+        is_empty = bool(jobs)
+        for each in jobs:
+            has_layers = await has_records(connection, each.job, "aicore")
+            is_empty &= not has_layers and not await has_records(connection, each.job, "aicpu", "acl_api")
+            if is_over and not has_layers:
+                is_told = each.frequency_mhz == NANOSECOND_CLOCK_MHZ
+                why, remedy = NO_KERNELS if is_told else why_no_layers(await log_sizes(connection, each.job))
+                tell(f"{each.name}: {why}")
+                tell(f"  {remedy}")
+        return int(is_empty and not any((await event_counts(connection, number)).values()))
