@@ -45,7 +45,7 @@ workspace = "ws"
 attempts = 2
 wait = "0.1s"
 time_limit = "2m"
-fail_if = ["total.median>+3%", "layer.median>+5%"]
+fail_if = ["latency.median>+3%", "layer.median>+5%"]
 {more}
 """
 BOARD = """
@@ -140,11 +140,13 @@ def check_verdicts(nights: Nights) -> None:
     assert [board["verdict"] for board in (fine, away, slow)] == ["good", "away", "slower"]
     (beside,) = slow["compared"]
     assert (beside["against"], beside["session"]) == ("baseline release", nights.first["boards"][2]["session"])
-    assert {one["what"] for one in beside["slower"]} <= {"layer conv2", "total"}
+    assert {one["what"] for one in beside["slower"]} <= {"layer conv2", "latency net"}
     (layer,) = [one for one in beside["slower"] if one["what"] == "layer conv2"]
     assert layer["percent"] == pytest.approx(100 * (SLOWER - 1), abs=1.5)
     slower, not_there = nights.second["headlines"]
-    assert re.fullmatch(rf"SLOWER: {nights.slow} \[simulated\]: (total \+3\.\d %, )?layer conv2 \+6\.\d %", slower)
+    assert re.fullmatch(
+        rf"SLOWER: {nights.slow} \[simulated\]: (latency net \+3\.\d %, )?layer conv2 \+6\.\d %", slower
+    )
     assert not_there == f"AWAY: {AWAY}"
 
 

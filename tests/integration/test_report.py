@@ -208,8 +208,8 @@ def test_the_timeline_has_all_kinds_and_zooms_by_button_wheel_and_keyboard(opene
 def test_every_chart_is_drawn_the_comparison_tells_the_cure_and_it_fits_a_dark_phone(opened: Opened) -> None:
     for chart in ("layers-chart", "histogram-chart", "course-chart", "spread-chart"):
         assert opened.is_drawn(chart), chart
-    assert "yolov4 +64" in opened.text("#compared-verdict")
-    assert "yolov4 slower, +64" in opened.text("#sentence")
+    assert "yolov4 latency +64" in opened.text("#compared-verdict")
+    assert re.search(r"yolov4 latency \+64\S+ % \(.*\), slower", opened.text("#sentence"))
     assert "loss: none" in opened.text("#caveats")
     assert "rows; counts are of records, files, bytes or calls" in opened.text("#caveats")
     assert "inferences sampled: 12 of 12 due" in opened.text("#tiles")

@@ -47,7 +47,7 @@ def floor_of(text: str) -> Floor:
     multiple=True,
     metavar="CONDITION",
     callback=lambda _context, _option, texts: [parse_condition(text) for text in texts],
-    help="Exit code 1 where it holds: total.median>+3%, layer.median>+5%, layer[conv1].p95>+20us; may be repeated.",
+    help="Exit code 1 where it holds: latency.median>+3%, layer.median>+5%, layer[conv1].p95>+20us; may be repeated.",
 )
 @click.option(
     "--floor",

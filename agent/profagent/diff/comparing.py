@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from profagent.diff.runs import sum_where_known
 from profagent.diff.significance import differences, different_rows
 from profagent.formats.countermap import COUNTER_NAMES
+from profagent.formats.inference_times import LatencyFrom, completed
 from profagent.stats.figures import Figures, figures_of
 
 if TYPE_CHECKING:
@@ -161,7 +163,7 @@ def _parts_of(
     return found
 
 
-Scope = Literal["total", "model", "layer", "type", "api"]
+Scope = Literal["latency", "layers", "layer", "type", "api"]
 # The chance that a comparison of two runs without a change tells of any.
 ALPHA = 0.03
 # Layers with records in fewer of the inferences are not tested.
@@ -220,15 +222,31 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ModelDiff:
-    """A model in both runs; `changes` has one of each match with both sides, in their order."""
+    """A model in both runs; `changes` has one of each match with both sides, in their order.
+
+    `latency` is None where the two runs do not know it from one origin, `latency_from`; `layers` is the change of the
+    sum of layers.
+    """
 
     name: str
     base: ModelRun
     new: ModelRun
     matches: list[Match]
-    total: Change
+    latency: Change | None
+    latency_from: LatencyFrom | None
+    layers: Change
     changes: dict[int, Change]
     types: list[Change]
+
+    @property
+    def inference(self) -> Change:
+        """The change of an inference: of its latency, or else of the sum of its layers."""
+        return self.layers if self.latency is None else self.latency
+
+    def all_changes(self) -> list[Change]:
+        """The changes of the inference, its layers and their types."""
+        latency = [] if self.latency is None else [self.latency]
+        return [*latency, self.layers, *self.changes.values(), *self.types]
 
 
 def compare(pairs: Sequence[tuple[ModelRun, ModelRun]], floor: Floor) -> list[ModelDiff]:
@@ -265,16 +283,21 @@ def counters_moved(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple
 
 
 def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> ModelDiff:
-    """All things of a model as columns: the total, layers that have a match, and types."""
+    """All things of a model as columns: the sum of layers, the latency, layers that have a match, and types."""
     matches = align(base.layers, new.layers)
     paired = [at for at, match in enumerate(matches) if match.base and match.new]
     types = sorted({layer.type for layer in base.layers} & {layer.type for layer in new.layers})
-    ones = _columns(base, [matches[at].base for at in paired], types)
-    others = _columns(new, [matches[at].new for at in paired], types)
+    origin = _common_origin(base, new)
+    ones = _columns(base, origin, [matches[at].base for at in paired], types)
+    others = _columns(new, origin, [matches[at].new for at in paired], types)
     rows = ones[different_rows(base.times)], others[different_rows(new.times)]
     tested = differences(*rows, has_total=True)
     names = [" | ".join(new.layers[place].name for place in matches[at].new) for at in paired]
-    scopes: list[tuple[Scope, str]] = [("model", new.name), *(("layer", name) for name in names)]
+    scopes: list[tuple[Scope, str]] = [("layers", new.name)]
+    if origin is not None:
+        scopes.append(("latency", new.name))
+    first = len(scopes)
+    scopes += [("layer", name) for name in names]
     scopes += [("type", name) for name in types]
     changes = []
     for column, (scope, name) in enumerate(scopes):
@@ -283,17 +306,33 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
         figures = figures_of(_known(one)), figures_of(_known(other))
         change = Change(scope, name, *figures, None if p is None else min(1.0, p * comparisons)).judged(floor)
         if change.is_significant and scope == "layer":
-            change = replace(change, moved=_moved(base, new, matches[paired[column - 1]]))
+            change = replace(change, moved=_moved(base, new, matches[paired[column - first]]))
         changes.append(change)
-    layers = dict(zip(paired, changes[1 : 1 + len(names)], strict=True))
-    return ModelDiff(new.name, base, new, matches, changes[0], layers, changes[1 + len(names) :])
+    layers = dict(zip(paired, changes[first : first + len(names)], strict=True))
+    latency = None if origin is None else changes[1]
+    return ModelDiff(new.name, base, new, matches, latency, origin, changes[0], layers, changes[first + len(names) :])
 
 
-def _columns(run: ModelRun, layers: Sequence[tuple[int, ...]], types: Sequence[str]) -> NDArray[np.float64]:
-    """Of each inference; NaN where it lacks a record."""
+def _common_origin(base: ModelRun, new: ModelRun) -> LatencyFrom | None:
+    """Where both runs know the latency of most inferences from; a call takes longer than what it runs."""
+    for origin in LatencyFrom:
+        if min(float((~np.isnan(run.latency(origin))).mean()) for run in (base, new)) >= LEAST_KNOWN:
+            return origin
+    return None
+
+
+def _columns(
+    run: ModelRun, origin: LatencyFrom | None, layers: Sequence[tuple[int, ...]], types: Sequence[str]
+) -> NDArray[np.float64]:
+    """Of each inference; NaN where it lacks a record of a layer, or all of several."""
+    filled = completed(run.times)
     of_types = [[place for place, layer in enumerate(run.layers) if layer.type == name] for name in types]
-    places = (*layers, *of_types)
-    return np.stack([run.totals(), *(run.times[:, list(each)].sum(axis=1) for each in places)], axis=1)
+    sums = [
+        run.times[:, each[0]] if len(each) == 1 else sum_where_known(run.times[:, each], filled[:, each])
+        for each in (*map(list, layers), *of_types)
+    ]
+    latency = [] if origin is None else [run.latency(origin)]
+    return np.stack([filled.sum(axis=1), *latency, *sums], axis=1)
 
 
 def _p(one: NDArray[np.float64], other: NDArray[np.float64], tested: float | None) -> float | None:

@@ -13,7 +13,7 @@ from profagent.cli.provenance import provenance_of
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
 from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported
 from profagent.errors import UsageError
-from profagent.stats.figures import UNITS, Figures
+from profagent.stats.figures import UNITS
 from profagent.stats.stats import records_of
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-SCOPES = ("total", "model", "layer", "type", "api")
-FIGURES = ("mean", "median", "mad", "p95", "max")
+SCOPES = ("latency", "layers", "layer", "type", "api")
+FIGURES = ("mean", "median", "mad", "p95", "p99", "max")
+# Words of earlier conditions, which had one time of an inference.
+_FORMER = re.compile(r"(total|model)(?P<rest>\s*[.\[].*)")
 _UNITS = ("%", "us", "ms")
 DEFAULT_FLOOR = Floor()
 _OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _CONDITION = re.compile(
-    rf"(?P<scope>{'|'.join(SCOPES)})\s*(?:(?<!total)\[(?P<name>[^\]]+)\])?\s*\.\s*(?P<figure>{'|'.join(FIGURES)})\s*"
+    rf"(?P<scope>{'|'.join(SCOPES)})\s*(?:\[(?P<name>[^\]]+)\])?\s*\.\s*(?P<figure>{'|'.join(FIGURES)})\s*"
     rf"(?P<operator>{'|'.join(_OPERATORS)})\s*(?P<sign>[+-])\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{'|'.join(_UNITS)})"
 )
 
@@ -76,6 +78,12 @@ class Condition(NamedTuple):
 def parse_condition(text: str) -> Condition:
     """Read a condition; UsageError for what is none."""
     found = _CONDITION.fullmatch(text.strip())
+    if found is None and (former := _FORMER.fullmatch(text.strip())):
+        rest = former["rest"]
+        raise UsageError(
+            f"--fail-if {text}: no such condition: an inference has two times",
+            hint=f"write latency{rest} for what the program waits, layers{rest} for the sum of the layers",
+        )
     if found is None:
         raise UsageError(
             f"--fail-if {text}: no such condition",
@@ -137,7 +145,6 @@ class Diff:
     new: Run
     models: list[ModelDiff]
     calls: list[Change]
-    total: Change
     only: list[tuple[str, str]]
     unfair: list[str]
     outcomes: list[Outcome]
@@ -150,7 +157,7 @@ class Diff:
     @property
     def can_tell(self) -> bool:
         """Whether there are inferences enough to tell a change of any model from noise."""
-        return any(model.total.p is not None for model in self.models)
+        return any(model.inference.p is not None for model in self.models)
 
 
 # What makes runs hard to compare where they differ; what of it should be known is named below.
@@ -218,22 +225,19 @@ async def diff(
     models = compare(pairs, floor)
     wants_calls = any(condition.scope == "api" for condition in conditions)
     calls = compare_calls(one.calls, other.calls, floor) if wants_calls else []
-    total = _total(models)
-    changes = [
-        total,
-        *calls,
-        *(change for model in models for change in (model.total, *model.changes.values(), *model.types)),
-    ]
+    changes = [*calls, *(change for model in models for change in model.all_changes())]
     outcomes = [_outcome(condition, changes) for condition in conditions]
     only = [*_only("BASE", one, pairs), *_only("NEW", other, pairs)]
     remarks += unfair(one, other, pairs)
-    return Diff(one, other, models, calls, total, only, remarks, outcomes)
+    return Diff(one, other, models, calls, only, remarks, outcomes)
 
 
 def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
     about, failing = condition.about(changes), condition.failing(changes)
     undecided = ""
-    if not about:
+    if not about and condition.scope == "latency":
+        undecided = "the latency is not known in both runs: ask for layers, the sum of the layers"
+    elif not about:
         undecided = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"
     elif all(change.p is None for change in about):
         undecided = "too few different inferences"
@@ -281,15 +285,3 @@ def _run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[
 def _only(side: str, run: Run, pairs: Sequence[tuple[ModelRun, ModelRun]]) -> list[tuple[str, str]]:
     compared = [model for pair in pairs for model in pair]
     return [(side, model.name) for model in run.models if not any(model is each for each in compared)]
-
-
-def _total(models: Sequence[ModelDiff]) -> Change:
-    """An inference of every model, one after the other: figures added up."""
-    p = min((model.total.p for model in models if model.total.p is not None), default=None)
-    sums = [_sum([getattr(model.total, side) for model in models]) for side in ("base", "new")]
-    return Change("total", "total", sums[0], sums[1], p, any(model.total.is_significant for model in models))
-
-
-def _sum(figures: Sequence[Figures]) -> Figures:
-    columns = zip(*(each[1:] for each in figures), strict=True)
-    return Figures(min(each.number for each in figures), *(sum(value or 0.0 for value in column) for column in columns))

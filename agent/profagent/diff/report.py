@@ -49,7 +49,7 @@ def _verdict(found: Diff) -> str:
     parts = [f"{count} {word}" for count, word in ((slower, "slower"), (len(changes) - slower, "faster")) if count]
     kinds: list[str] = [match.kind for model in found.models for match in model.matches]
     others = [f"{kinds.count(kind)} {kind}" for kind in OTHER_KINDS if kind in kinds]
-    totals = [f"{model.name} {_change_text(model.total)}" for model in found.models if model.total.is_significant]
+    totals = [_inference_text(model) for model in found.models if model.inference.is_significant]
     layers = f"layers: {', '.join(parts)}" if parts else "no layer is slower or faster by more than the noise"
     said = [layers, *([", ".join(others)] if others else [])]
     # Of layers that were changed for others the whole alone tells.
@@ -63,15 +63,24 @@ def changes_text(found: Diff) -> str:
 
 
 def _model_change(model: ModelDiff) -> str:
-    total = model.total
-    if total.p is None:
-        said = f"{_change_text(total)}, but there are too few different inferences to tell a change from noise"
-    elif total.is_significant:
-        said = f"{'slower' if total.difference > 0 else 'faster'}, {_change_text(total)}, p {total.p:.4f}"
+    change, said = model.inference, _inference_text(model)
+    if change.p is None:
+        said += ", but there are too few different inferences to tell a change from noise"
+    elif change.is_significant:
+        said += f", {'slower' if change.difference > 0 else 'faster'}, p {change.p:.4f}"
     else:
-        said = f"{_change_text(total)}, within noise or floor"
+        said += ", within noise or floor"
     changed = max(_changed_layers(model), default=None)
-    return f"{model.name} {said}{'' if changed is None else f', the layer that changed most: {changed[1]}'}"
+    return f"{said}{'' if changed is None else f', the layer that changed most: {changed[1]}'}"
+
+
+def _inference_text(model: ModelDiff) -> str:
+    """`yolo latency +6.1 % (20.0 → 21.2 us)`, or of the sum of layers where the latency is not known."""
+    return f"{model.name} {_time_name(model.inference)} {_change_text(model.inference)}"
+
+
+def _time_name(change: Change) -> str:
+    return "latency" if change.scope == "latency" else "sum of layers"
 
 
 def _changed_layers(model: ModelDiff) -> Iterator[tuple[float, str]]:
@@ -112,10 +121,17 @@ def _model_lines(model: ModelDiff) -> Iterator[str]:
         for run in (model.base, model.new)
     )
     name = model.name if model.base.name == model.name else f"{model.base.name} → {model.name}"
-    is_noise = not model.total.is_significant and model.total.p is not None
-    yield f"{name}: {numbers}; {_change_text(model.total)}{', within noise or floor' if is_noise else ''}"
-    if model.total.p is None:
+    origin = f", by {model.latency_from}" if model.latency_from else ""
+    yield f"{name}: {numbers}; {_judged_text(model.inference)}{origin}"
+    if model.latency is not None:
+        yield _judged_text(model.layers)
+    if model.inference.p is None:
         yield "no change can be told: a run has fewer than 5 different inferences"
+
+
+def _judged_text(change: Change) -> str:
+    is_noise = not change.is_significant and change.p is not None
+    return f"{_time_name(change)} {_change_text(change)}{', within noise or floor' if is_noise else ''}"
 
 
 def _layer_rows(found: Diff, model: ModelDiff) -> list[tuple[Cell, ...]]:
@@ -298,7 +314,6 @@ def diff_document(found: Diff) -> dict[str, Any]:
         "likely": _likely(found),
         "base": _run(found.base),
         "new": _run(found.new),
-        "total": _change(found.total),
         "models": [_model(model, has_bounds=_is_across_devices(found)) for model in found.models],
         "only": [{"in": side, "model": name} for side, name in found.only],
         "calls": [_change(change) for change in found.calls],
@@ -314,7 +329,9 @@ def _model(model: ModelDiff, *, has_bounds: bool) -> dict[str, Any]:
         "model": model.name,
         "base_inferences": len(model.base.times),
         "new_inferences": len(model.new.times),
-        "total": _change(model.total),
+        "latency": None if model.latency is None else _change(model.latency),
+        "latency_from": model.latency_from,
+        "sum_of_layers": _change(model.layers),
         "layers": [
             {
                 "what": match.kind,

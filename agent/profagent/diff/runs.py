@@ -16,18 +16,19 @@ import numpy as np
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
+from profagent.formats.inference_times import LatencyFrom
 from profagent.formats.records import AI_CPU, is_on_ai_cpu
 from profagent.stats.figures import UNITS, UNKNOWN, left_out, warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from profagent.stats.figures import JobRecords
+    from profagent.stats.figures import JobRecords, ModelTimes
     from profagent.store.queries import LayerRow
-    from profagent.store.series import JobSeries, RecordSeries
+    from profagent.store.series import JobSeries
 
 METADATA_FILE = "metadata.json"
 COLUMNS = ("Layer Id", "Layer Name", "Layer Type", "Time(us)")
@@ -50,8 +51,8 @@ class ModelRun:
     """A model's inferences, without those of its warm-up.
 
     `times` has the shape (inferences, layers), NaN where an inference has no record of a layer; records of one layer
-    are added up. `pictures` are pairs of batch and input pictures. `counters`: of some records of a layer, by the
-    layer's place, shape (records, counters).
+    are added up. `latencies` has what is known of each inference's latency, by its origin. `pictures` are pairs of
+    batch and input pictures. `counters`: of some records of a layer, by the layer's place, shape (records, counters).
     """
 
     name: str
@@ -61,6 +62,11 @@ class ModelRun:
     left_out: int = 0
     counters: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
     bound: Callable[[NDArray[np.float64]], str | None] = bound_by
+    latencies: Mapping[LatencyFrom, NDArray[np.float64]] = field(default_factory=dict)
+
+    def latency(self, origin: LatencyFrom) -> NDArray[np.float64]:
+        """The latency of each inference, NaN where it is not known by that origin."""
+        return self.latencies.get(origin, np.full(len(self.times), np.nan))
 
     def bound_of(self, place: int) -> str | None:
         """What bounds a layer; None where it is not known."""
@@ -70,19 +76,13 @@ class ModelRun:
         ratios = found[:, : len(RATIOS)]
         return self.bound(mean_ratios(ratios, np.ones(len(ratios))))
 
-    def totals(self) -> NDArray[np.float64]:
-        """Each inference's time; a layer that it has no record of counts with its median."""
-        missing = np.isnan(self.times)
-        totals: NDArray[np.float64] = np.where(missing, np.nanmedian(self.times, axis=0), self.times).sum(axis=1)
-        return totals
-
 
 def model_runs(job: JobRecords, skip: int | None) -> list[ModelRun]:
     """The models of a JOB, by name and layers; inferences without any record are in none."""
-    keeps, _ = left_out(job, skip)
-    names = {row.model: row.model_name for row in job.series.inferences}
-    runs = [_model_run(job, model, name, keeps) for model, name in names.items()]
-    return joined_runs(run for run in runs if run.layers)
+    keeps, left = left_out(job, skip)
+    counts = {each.model: each.left_out for each in left}
+    # Of several models of one name the first is told what is left out of them all.
+    return joined_runs([_model_run(job, model, counts.pop(model.name, 0)) for model in job.models(keeps)])
 
 
 def joined_runs(runs: Iterable[ModelRun]) -> list[ModelRun]:
@@ -129,43 +129,38 @@ def _joined(parts: list[ModelRun]) -> ModelRun:
     return replace(
         parts[0],
         times=np.concatenate([part.times for part in parts]),
+        latencies={origin: np.concatenate([part.latency(origin) for part in parts]) for origin in LatencyFrom},
         pictures=frozenset[tuple[int, int]]().union(*(part.pictures for part in parts)),
         left_out=sum(part.left_out for part in parts),
         counters={place: np.concatenate(values) for place, values in counters.items()},
     )
 
 
-def _model_run(job: JobRecords, model: int, name: str, keeps: NDArray[np.bool_]) -> ModelRun:
-    series, known = job.series, job.layers[model]
-    is_ours = np.array([row.model == model for row in series.inferences], np.bool_)
-    kept = is_ours & keeps
-    units = [(UNITS[0], series.aicore, job.us_per_tick or 1.0)]
-    if job.us_per_tick is not None:
-        units.append((UNITS[1], series.aicpu, 1.0))
-    columns = {
-        (layer < 0, layer, unit): times * us
-        for unit, records, us in units
-        for layer, times in _layer_times(records, kept)
-    }
-    keys = sorted(columns)
-    times = np.stack([columns[key] for key in keys], axis=1) if keys else np.empty((0, 0))
-    names = [known.get(layer) for _, layer, _ in keys]
+def _model_run(job: JobRecords, model: ModelTimes, left_out: int) -> ModelRun:
+    places: dict[tuple[bool, int, str], list[int]] = defaultdict(list)
+    for place, column in enumerate(model.columns):
+        places[column.layer < 0, column.layer, column.unit].append(place)
+    keys = sorted(places)
+    names = [model.table.get(layer) for _, layer, _ in keys]
     return ModelRun(
-        name,
+        model.name,
         tuple(
             _layer_name(layer, unit) if layer else LayerName(UNKNOWN, UNKNOWN, unit)
             for layer, (*_, unit) in zip(names, keys, strict=True)
         ),
-        times[~np.isnan(times).all(axis=1)],
-        frozenset(
-            (row.batch_num, row.input_pic_num)
-            for row, keep in zip(series.inferences, kept, strict=True)
-            if keep and row.batch_num
-        ),
-        int((is_ours & ~keeps).sum()),
-        _counters(series, kept, {layer: place for place, (_, layer, unit) in enumerate(keys) if unit == UNITS[0]}),
+        np.stack([sum_where_known(model.times[:, places[key]]) for key in keys], axis=1),
+        model.pictures,
+        left_out,
+        _counters(job.series, model.places, {key[1]: place for place, key in enumerate(keys) if key[2] == UNITS[0]}),
         job.bound,
+        {LatencyFrom.CALL: model.calls.us, LatencyFrom.RECORDS: model.whole.us},
     )
+
+
+def sum_where_known(times: NDArray[np.float64], filled: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """The sum of each row of times, or of `filled` in their place; NaN of a row without any."""
+    total: NDArray[np.float64] = np.nansum(times if filled is None else filled, axis=1)
+    return np.where(np.isnan(times).all(axis=1), np.nan, total)
 
 
 def _layer_name(layer: LayerRow, unit: str) -> LayerName:
@@ -175,25 +170,13 @@ def _layer_name(layer: LayerRow, unit: str) -> LayerName:
     return LayerName(layer.name, layer.type, unit)
 
 
-def _layer_times(records: RecordSeries, keeps: NDArray[np.bool_]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Of each layer, its time in each kept inference."""
-    kept = keeps[records.inference]
-    if not kept.any():
-        return
-    rows = np.cumsum(keeps) - 1
-    layers, place = np.unique(records.layer[kept], return_inverse=True)
-    cells = rows[records.inference[kept]] * len(layers) + place
-    size = int(keeps.sum()) * len(layers)
-    counts = np.bincount(cells, minlength=size)
-    sums = np.where(counts > 0, np.bincount(cells, records.duration[kept], size), np.nan)
-    yield from zip(layers.tolist(), sums.reshape(-1, len(layers)).T, strict=True)
-
-
-def _counters(series: JobSeries, keeps: NDArray[np.bool_], places: Mapping[int, int]) -> dict[int, NDArray[np.float64]]:
+def _counters(
+    series: JobSeries, inferences: NDArray[np.int64], places: Mapping[int, int]
+) -> dict[int, NDArray[np.float64]]:
     if series.counters is None:
         return {}
     records, values = series.counters.records, series.counters.values
-    kept = keeps[records.inference]
+    kept = np.isin(records.inference, inferences)
     return {place: values[kept & (records.layer == layer)] for layer, place in places.items()}
 
 

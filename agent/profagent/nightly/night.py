@@ -32,7 +32,7 @@ EXAMPLE = """\
 #                              # `profagent report` of each session
 # baseline = ""               # a name of `profagent baseline`, for boards that do not name their own
 # counter_map = ""            # a TOML file that `profagent calibrate` wrote; relative to this file
-fail_if = ["total.median>+3%", "layer.median>+5%"]   # conditions of `profagent diff`
+fail_if = ["latency.median>+3%", "layer.median>+5%"]   # conditions of `profagent diff`
 
 # [retention]                 # rules of `profagent gc`, all of which must allow it; without any, nothing goes
 # older_than = "60d"
@@ -191,7 +191,7 @@ _EXIT_CODES = {Verdict.INCOMPLETE: 4, Verdict.AWAY: 3, Verdict.FAILED: 1, Verdic
 
 @dataclass(frozen=True, slots=True)
 class Slower:
-    """What a condition held for: `total`, or a layer, by how much (%, None where the base is 0)."""
+    """What a condition held for: `latency` or `layer`, with its name, by how much (%, None where the base is 0)."""
 
     condition: str
     what: str

@@ -299,11 +299,7 @@ async def _compared(settings: Nightly, against: str, base: int, workspace: Works
     except ProfagentError as error:
         return Compared(against, base, problem=str(error))
     slower = tuple(
-        Slower(
-            each.condition.text,
-            change.scope if change.scope == "total" else f"{change.scope} {change.name}",
-            change.percent,
-        )
+        Slower(each.condition.text, f"{change.scope} {change.name}", change.percent)
         for each in answer.outcomes
         for change in each.failing
     )

@@ -86,11 +86,13 @@ class ModelTimes:
     """Inferences of one model that have records, in the order in which they ran.
 
     `times` has a row for each and a column for each of `columns`, NaN without a record, in µs or in ticks of the NPU;
-    `completed` has what the runtime dropped as well. `table` has the model's layers, `loads` a number for the load of
-    each inference, `ran_before` how many the model had executed before it; `pictures` are pairs of batch and pictures.
+    `completed` has what the runtime dropped as well. `places` are in the JOB's list of inferences. `table` has the
+    model's layers, `loads` a number for the load of each inference, `ran_before` how many the model had executed before
+    it; `pictures` are pairs of batch and pictures.
     """
 
     name: str
+    places: NDArray[np.int64]
     table: Mapping[int, LayerRow]
     columns: Sequence[Column]
     times: NDArray[np.float64]
@@ -141,6 +143,7 @@ class JobRecords:
         first = self.series.inferences[places[0]]
         return ModelTimes(
             first.model_name,
+            places[recorded],
             self.layers[first.model],
             [column for columns, _ in parts for column in columns],
             times[recorded],

@@ -66,7 +66,7 @@ def share_of_alarms(noise: Noise, pairs: int, **sizes: int) -> float:
     alarms = 0
     for pair in range(pairs):
         (diff,) = compare([(run(noise, 2 * pair, **sizes), run(noise, 2 * pair + 1, **sizes))], Floor())
-        alarms += any(change.is_significant for change in (diff.total, *diff.changes.values(), *diff.types))
+        alarms += any(change.is_significant for change in diff.all_changes())
     return alarms / pairs
 
 

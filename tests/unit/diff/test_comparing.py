@@ -16,6 +16,7 @@ from profagent.diff.diff import Condition, parse_condition
 from profagent.diff.runs import LayerName
 from profagent.diff.significance import MOST_ROWS, differences, different_rows
 from profagent.errors import UsageError
+from profagent.formats.inference_times import LatencyFrom
 from profagent.stats.figures import Figures, figures_of
 from tests.unit.diff.noisy_runs import independent, run
 
@@ -59,21 +60,55 @@ def test_what_chance_makes_in_more_than_three_of_a_hundred_comparisons_is_no_cha
 def test_too_few_inferences_tell_nothing_and_repeats_are_not_many() -> None:
     base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES, slower=5)
     few = replace(new, times=new.times[:4])
-    assert _diff(base, few).total.p is None
+    assert _diff(base, few).layers.p is None
     repeated = replace(few, times=np.tile(few.times, (20, 1)))
     found = _diff(base, repeated)
-    assert (found.total.p, _significant(found)) == (None, [])
+    assert (found.layers.p, _significant(found)) == (None, [])
     assert found.changes[5].new.number == 80
 
 
-def test_a_layer_that_one_run_lacks_has_no_change_but_the_total_has() -> None:
+def test_a_layer_that_one_run_lacks_has_no_change_but_their_sum_has() -> None:
     base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES)
     shorter = replace(new, layers=new.layers[1:], times=new.times[:, 1:])
     diff = _diff(base, shorter)
     assert diff.matches[0].kind == "removed"
     assert 0 not in diff.changes
-    assert diff.total.is_significant
-    assert diff.total.difference < 0
+    assert diff.layers.is_significant
+    assert diff.layers.difference < 0
+
+
+def _with_latency(base: ModelRun, rest_us: float, *origins: LatencyFrom) -> ModelRun:
+    """The run, whose inferences take so much longer than their layers."""
+    latency = base.times.sum(axis=1) + rest_us
+    return replace(base, latencies={each: latency + 50 * (each is LatencyFrom.CALL) for each in origins})
+
+
+def test_a_latency_that_grew_beside_the_layers_is_told_and_no_layer() -> None:
+    base = _with_latency(run(independent, 1, **SIZES), 100, *LatencyFrom)
+    new = _with_latency(run(independent, 2, **SIZES), 200, *LatencyFrom)
+    diff = _diff(base, new)
+    assert diff.latency is diff.inference
+    assert (diff.latency_from, diff.latency.is_significant, diff.layers.is_significant) == ("call", True, False)
+    assert diff.latency.difference == pytest.approx(100, abs=5)
+    assert _significant(diff) == []
+
+
+def test_latencies_of_different_origins_are_not_compared() -> None:
+    base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES)
+    by_records = _with_latency(base, 100, LatencyFrom.RECORDS)
+    assert _diff(by_records, _with_latency(new, 100, *LatencyFrom)).latency_from == "records"
+    neither = _diff(by_records, _with_latency(new, 100, LatencyFrom.CALL))
+    assert (neither.latency, neither.inference.scope) == (None, "layers")
+
+
+def test_a_record_that_was_dropped_makes_no_sum_smaller() -> None:
+    base, new = run(independent, 1, **SIZES), run(independent, 2, **SIZES)
+    whole = _diff(base, new)
+    new.times[::4, np.argmax(np.nanmean(new.times, axis=0))] = np.nan
+    dropped = _diff(base, new)
+    assert dropped.layers.new.median == pytest.approx(whole.layers.new.median, rel=0.01)
+    assert dropped.layers.new.number == whole.layers.new.number
+    assert not any(change.is_significant for change in dropped.all_changes())
 
 
 def test_missing_records_are_passed_over_and_a_layer_with_few_is_not_tested() -> None:
@@ -238,12 +273,12 @@ def test_many_rows_are_averaged_in_blocks_and_answers_are_the_same_each_time() -
 @pytest.mark.parametrize(
     ("text", "condition"),
     [
-        ("total.median>+3%", ("total", None, "median", ">", 3.0, "%")),
+        ("latency.median>+3%", ("latency", None, "median", ">", 3.0, "%")),
         ("layer.p95 >= +20.5 us", ("layer", None, "p95", ">=", 20.5, "us")),
         ("layer[a.b+c d].max<-1ms", ("layer", "a.b+c d", "max", "<", -1.0, "ms")),
         (" api [svp_acl_mdl_execute] . mean <= - 0.5 % ", ("api", "svp_acl_mdl_execute", "mean", "<=", -0.5, "%")),
         ("type[Conv].mad>+0%", ("type", "Conv", "mad", ">", 0.0, "%")),
-        ("model.mean>-3%", ("model", None, "mean", ">", -3.0, "%")),
+        ("layers[m].p99>-3%", ("layers", "m", "p99", ">", -3.0, "%")),
     ],
 )
 def test_conditions_are_read(text: str, condition: tuple[object, ...]) -> None:
@@ -255,7 +290,7 @@ def test_conditions_are_read(text: str, condition: tuple[object, ...]) -> None:
     [
         *(
             "",
-            "layers.median>+5%",
+            "latencies.median>+5%",
             "layer",
             "layer.middle>+5%",
             "layer.median+5%",
@@ -263,12 +298,18 @@ def test_conditions_are_read(text: str, condition: tuple[object, ...]) -> None:
             "layer.median>+%",
         ),
         *("layer.median>+5", "layer.median>+5s", "layer.median>+5% or", "layer[].median>+5%", "layer[x.median>+5%"),
-        "total[x].median>+5%",
     ],
 )
 def test_what_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="no such condition"):
         parse_condition(text)
+
+
+@pytest.mark.parametrize(("text", "rest"), [("total.median>+3%", ".median>+3%"), ("model[m].p95>+3%", "[m].p95>+3%")])
+def test_a_former_condition_is_refused_with_the_words_that_take_its_place(text: str, rest: str) -> None:
+    with pytest.raises(UsageError, match="an inference has two times") as error:
+        parse_condition(text)
+    assert error.value.hint == f"write latency{rest} for what the program waits, layers{rest} for the sum of the layers"
 
 
 def _change(base: float, new: float, scope: Scope = "layer", name: str = "a", *, is_significant: bool = True) -> Change:

@@ -14,9 +14,9 @@ from profagent.errors import UsageError
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 TEXT = """\
-FAILED: layers: 1 slower; 1 fused, 1 removed; yolo +5.6 % (18.0 → 19.0 us)
+FAILED: layers: 1 slower; 1 fused, 1 removed; yolo latency +5.0 % (20.0 → 21.0 us)
 FAILED layer.median>+5%: pool +50.0 % (4.0 → 6.0 us)
-passed total.median>+10%
+passed latency.median>+10%
 BASE is 1: JOBA: captured N/A (interval N/A)
 NEW is 2  *** simulated: figures are invented ***: JOBB: captured N/A (interval N/A)
 unfair: figures: measured in BASE, simulated in NEW
@@ -24,7 +24,8 @@ unfair: BASE does not tell: interval
 unfair: NEW is incomplete: its ledger has losses of 2
 unfair: NEW does not tell: interval
 
-yolo: 6 inferences of 5 layers and 6 inferences of 3 layers; +5.6 % (18.0 → 19.0 us)
+yolo: 6 inferences of 5 layers and 6 inferences of 3 layers; latency +5.0 % (20.0 → 21.0 us), by records
+sum of layers +5.6 % (18.0 → 19.0 us)
 
 layer                    what     BASE(us)  NEW(us)  change(us)  change(%)       p
 -----------------------  -------  --------  -------  ----------  ---------  ------
@@ -43,11 +44,13 @@ def _session(
     mhz: int | None = 700,
     **values: int,
 ) -> int:
-    """Six inferences without noise, from the layers' times in µs."""
+    """Six inferences without noise, from the layers' times in µs, which take 2 µs more than these."""
     session = builder.session(**values)
     number = builder.model(builder.job(session, name=name, frequency_mhz=mhz), model, layers=tuple(layers))
     for pic in range(6):
-        inference = builder.inference(session, number, pic, start_us=START_US + pic)
+        start_us = START_US + 1000 * pic
+        end_us = start_us + sum(layers.values()) + 2
+        inference = builder.inference(session, number, pic, start_us=start_us, end_us=end_us)
         builder.aicore(inference, builder.new_part(session, number, "aicore"), [7 * us for us in layers.values()])
     return session
 
@@ -66,7 +69,7 @@ def _two(builder: DatabaseBuilder) -> Path:
 
 
 async def test_the_text_has_the_verdict_first(builder: DatabaseBuilder) -> None:
-    found = await _diff(_two(builder), "layer.median>+5%", "total.median>+10%")
+    found = await _diff(_two(builder), "layer.median>+5%", "latency.median>+10%")
     assert "\n".join(report_lines(found, as_markdown=False)) + "\n" == TEXT
 
 
@@ -89,7 +92,7 @@ async def test_no_name_breaks_markdown(builder: DatabaseBuilder) -> None:
     _session(builder, "JOBA", {"a|b_*": 8}, model="<b>*")
     _session(builder, "JOBB", {"a|b_*": 9}, model="<b>*")
     lines = list(report_lines(await _diff(builder.close()), as_markdown=True))
-    assert lines[0].startswith("**layers: 1 slower; &lt;b&gt;\\* +12.5 %")
+    assert lines[0].startswith("**layers: 1 slower; &lt;b&gt;\\* latency +10.0 %")
     assert [line for line in lines if line.startswith("- &lt;b&gt;\\*: 6 inferences of 1 layer and")]
     assert lines[-1].startswith("| a\\|b\\_\\* | slower | 8.000 | 9.000 |")
 
@@ -111,12 +114,12 @@ async def test_many_changes_fit_into_a_comment_of_any_forge(builder: DatabaseBui
 
 
 async def test_the_document_and_the_test_cases(builder: DatabaseBuilder) -> None:
-    found = await _diff(_two(builder), "layer.median>+5%", "total.median>+10%", "layer[conv1].max>+1us")
+    found = await _diff(_two(builder), "layer.median>+5%", "latency.median>+10%", "layer[conv1].max>+1us")
     document = diff_document(found)
     assert (document["complete"], document["can_tell"]) == (False, True)
     assert [(each["condition"], each["holds"], each["cannot_tell"]) for each in document["conditions"]] == [
         ("layer.median>+5%", True, None),
-        ("total.median>+10%", False, None),
+        ("latency.median>+10%", False, None),
         ("layer[conv1].max>+1us", False, "not in both runs: layer conv1"),
     ]
     assert [layer["what"] for layer in document["models"][0]["layers"]] == ["fused", "removed", "same", "same"]

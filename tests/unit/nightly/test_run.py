@@ -71,7 +71,7 @@ async def test_a_layer_that_is_slower_is_named(workspace: Workspace) -> None:
 
 
 async def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:
-    (found,) = await compared(Nightly([BOARD], fail_if=["total.median>+3%"]), BOARD, workspace, 2, past("undecided"))
+    (found,) = await compared(Nightly([BOARD], fail_if=["latency.median>+3%"]), BOARD, workspace, 2, past("undecided"))
     assert (found.session, found.can_tell, found.undecided) == (1, False, ())
 
 

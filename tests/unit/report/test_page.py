@@ -181,7 +181,9 @@ def runs(tmp_path: Path) -> Path:
         session = builder.session(started_us=START_US + number)
         model = builder.model(builder.job(session, name=f"JOB{number:029}"), layers=("conv0", "pool0"))
         for pic in range(inferences):
-            inference = builder.inference(session, model, pic, start_us=START_US + 10_000 * pic)
+            start_us = START_US + 10_000 * pic
+            end_us = start_us + (ticks + 1400) // 7 + pic % 3
+            inference = builder.inference(session, model, pic, start_us=start_us, end_us=end_us)
             builder.aicore(inference, builder.new_part(session, model, "aicore"), [ticks + pic % 5, 1400 + pic % 7])
     builder.close()
     return tmp_path
@@ -190,9 +192,13 @@ def runs(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("session", "base", "said"),
     [
-        ("2", "1", r"slower, \+10\.0 % \(300.6 → 330.6 us\), p 0\.0\d+, the layer that changed most: conv0 \+29\.9 %"),
-        ("1", "2", r"Against session 2: yolo faster, -9\.1 %"),
-        ("1", "1", r"Against session 1: yolo \+0\.0 % \(.*\), within noise or floor$"),
+        (
+            "2",
+            "1",
+            r"yolo latency \+10\.0 % \(301.0 → 331.0 us\), slower, p 0\.0\d+, .* changed most: conv0 \+29\.9 %",
+        ),
+        ("1", "2", r"Against session 2: yolo latency -9\.1 % \(.*\), faster"),
+        ("1", "1", r"Against session 1: yolo latency \+0\.0 % \(.*\), within noise or floor$"),
         ("2", "3", r"Against session 3: yolo .* there are too few different inferences to tell a change from noise"),
     ],
 )

@@ -205,8 +205,11 @@ function showComparison() {
     return [[model.model, names("base") || "–", names("new") || "–", layer.what, change && change.base.median,
       change && change.new.median, change && change.difference, change && change.percent, change && change.p]];
   }));
-  const totals = found.models.map(({ model, total }) => [model, total.base.median, total.new.median, total.difference,
-    total.percent, total.significant ? "beyond the noise" : "within noise or floor"]);
+  const totals = found.models.map((each) => {
+    const change = each.latency || each.sum_of_layers;
+    return [`${each.model}: ${each.latency ? "latency" : "sum of layers"}`, change.base.median, change.new.median,
+      change.difference, change.percent, change.significant ? "beyond the noise" : "within noise or floor"];
+  });
   const us = (title) => ({ title, number: true });
   const changes = [us("BASE(us)"), us("NEW(us)"), us("change(us)"), { ...us("change(%)"), decimals: 2 }];
   byId("compared").append(element("p", { class: "sentence", id: "compared-verdict", text: found.verdict }),
