@@ -12,6 +12,7 @@ from profagent.cli.progress import BYTES, JobsProgress, Progress, progress
 from profagent.cli.provenance import keeping_line, not_copied_text
 from profagent.cli.table import counted
 from profagent.errors import (
+    DiskFullError,
     IncompleteError,
     SameBoardError,
     StoreError,
@@ -226,8 +227,12 @@ class BoardRecord:
         one, it is raised. Raises StoreError.
         """
         with self._lock:
-            await self._follow()
-            await self._end()
+            try:
+                await self._follow()
+                await self._end()
+            except DiskFullError as error:
+                # The session has not ended, as far as the database could be written: a later capture goes on with it.
+                self._tell(f"not covered at the end: {error}; {error.hint}")
         if self._is_alone and self._error is not None:
             raise self._error
 

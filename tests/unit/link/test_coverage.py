@@ -24,7 +24,7 @@ def test_intervals_follow_each_other_without_a_gap() -> None:
     assert [coverage.lasted_us(each, 8 * S) // S for each in (Standing.COVERED, Standing.AWAY)] == [5, 3]
     coverage.end(9 * S)
     assert coverage.take(20 * S) == [Interval("", 6 * S, 9 * S, Standing.AWAY, "the link was lost")]
-    assert coverage.lasted_us(Standing.AWAY, 20 * S) == 3 * S
+    assert coverage.lasted_us(Standing.AWAY, 20 * S) == 4 * S
 
 
 def test_a_silence_that_is_found_out_late_began_earlier() -> None:
