@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,6 +75,7 @@ class Bench:
         self.workspace = folder / "ws"
         self.remote = folder / "board"
         self.board = friend.target
+        self.daemon: subprocess.Popen[str] | None = None  # that of the board, where one runs there
 
     def arguments(self, *more: str | Path) -> list[str | Path]:
         """The command line; after `--` the program's, three inferences at once unless they are given."""

@@ -135,7 +135,7 @@ def served(bench: Bench, home: Path) -> Iterator[Bench]:
     with running("--root", bench.remote) as daemon:
         entry = BoardEntry("euler", daemon.address, ssh=bench.friend.target)
         BoardsFile(home / ".config" / "profagent" / "boards.toml").put(entry)
-        bench.board = "euler"
+        bench.board, bench.daemon = "euler", daemon.process
         yield bench
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 from profagent.collect.board_run import LOCK, UNPREPARED_S
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually
-from tests.integration.host import started
+from tests.integration.host import hurry, started
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +56,7 @@ def test_a_program_that_fills_the_boards_disk(bench: Bench, tmp_path: Path) -> N
 def test_a_program_that_reads_another_acl_json(served: Bench) -> None:
     script(served, '#!/bin/sh\nmkdir "JOB$(printf A%.0s $(seq 29))"\n')
     ended = served.collect()
-    assert ended.code == 1
+    assert ended.code == 4
     assert "a JOB was made elsewhere" in ended.err
     assert "\n  → name the acl.json" in ended.err
     assert "--acl-json" in ended.err
@@ -64,9 +65,29 @@ def test_a_program_that_reads_another_acl_json(served: Bench) -> None:
 def test_a_program_that_records_nothing(served: Bench) -> None:
     script(served, "#!/bin/sh\nexit 0\n")
     ended = served.collect("--json")
-    assert ended.code == 1
+    assert ended.code == 4
     assert "did not come as far as svp_acl_init" in ended.document["causes"][0]["text"]
-    assert ended.document["exit_code"] == 1
+    assert ended.document["exit_code"] == 4
+    assert "nothing recorded: no JOB came; waited for a program that records" in ended.document["session"]["incomplete"]
+
+
+def test_a_daemon_that_is_killed_while_the_program_runs_makes_it_incomplete(
+    served: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch, "profagent.record.beginnings", "AWAY_S", 0.5)
+    moment = random.randrange(2, 8)
+    with started(
+        *served.arguments("--interval", "1", "--json", "--", "20", "0.1", "unload"), **served.variables
+    ) as host:
+        host.err.until(f"inference {moment}")
+        assert served.daemon is not None
+        served.daemon.kill()
+        ended = host.ended()
+    summary = ended.document["session"]
+    assert (ended.code, ended.document["status"], summary["complete"]) == (4, 0, False), ended.err
+    assert any("the link is down" in why for why in summary["incomplete"])
+    (job,) = served.board_jobs
+    assert len(list((job / "data").glob("aicore*.done"))) == 20
 
 
 def test_a_link_that_drops_before_the_program_runs_leaves_nothing(bench: Bench) -> None:

@@ -82,7 +82,7 @@ def test_a_board_that_fails_makes_a_record_incomplete(fault: str, end: str, tmp_
     workspace = tmp_path / "workspace"
     ends: tuple[str, ...] = {"for": ("--for", f"{FOR_S}s"), "until-finished": ("--until-finished",)}.get(end, ())
     with failing(tmp_path) as board:
-        arguments = ("--board", board.address, "--workspace", workspace, "--json", *ends)
+        arguments: tuple[str | Path, ...] = ("--board", board.address, "--workspace", workspace, "--json", *ends)
         with started("record", *arguments) as host:
             assert eventually(lambda: has_begun(workspace))
             time.sleep(moment_s)
