@@ -96,8 +96,8 @@ def command(
 ) -> int:
     """Capture boards into a workspace, each until an end that was named, or all until Ctrl-C.
 
-    Takes JOBs that are open or appear later. After a kill, or an end that was not complete, it goes on with the session.
-    Of several boards, one that is away is waited for and holds up no other. Exit code 3: a board was never reached; 4:
+    Takes JOBs that are open or appear later. After a kill, or an end that was not complete, it goes on with the
+    session. Of several boards, one that is away is waited for and holds up no other. Exit code 3: a board was never reached; 4:
     not complete: something is missing, the link was down or the disk full at the end, or what was waited for did not
     come; the summary says which.
 
