@@ -97,9 +97,9 @@ def command(
     """Capture boards into a workspace, each until an end that was named, or all until Ctrl-C.
 
     Takes JOBs that are open or appear later. After a kill, or an end that was not complete, it goes on with the
-    session. Of several boards, one that is away is waited for and holds up no other. Exit code 3: a board was never reached; 4:
-    not complete: something is missing, the link was down or the disk full at the end, or what was waited for did not
-    come; the summary says which.
+    session. Of several boards, one that is away is waited for and holds up no other. Exit code 3: a board was never
+    reached; 4: not complete: something is missing, the link was down or the disk full at the end, or what was waited
+    for did not come; the summary says which.
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     Example: profagent record --board euler --backlog --until-finished
