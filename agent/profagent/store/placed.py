@@ -30,7 +30,7 @@ FIRST_INFERENCES, MOST_INFERENCES = 20, 2_000
 
 
 class SpanRow(NamedTuple):
-    """When a chosen inference ran; None where its `.done` does not tell."""
+    """When a chosen inference ran, from its first begin to its last end on both processors; None where not known."""
 
     position: int
     inference: int
@@ -116,11 +116,13 @@ class PagePlan(NamedTuple):
         return Page(self.spans, self.segments, aicore, aicpu)
 
 
-_SPANS = """
-SELECT c.position, c.inference, c.device_id, c.model, c.name, c.model_id, c.stream_id, c.current_pic_count, i.start_us,
-       i.end_us
+_CPU_SEGMENTS = "FROM segment g WHERE g.inference = i.inference AND g.kind = 'aicpu' AND g.start_us > 0"
+_SPANS = f"""
+SELECT c.position, c.inference, c.device_id, c.model, c.name, c.model_id, c.stream_id, c.current_pic_count,
+       (SELECT min(us) FROM (SELECT i.start_us AS us UNION ALL SELECT g.start_us {_CPU_SEGMENTS})),
+       (SELECT max(us) FROM (SELECT i.end_us AS us UNION ALL SELECT g.end_us {_CPU_SEGMENTS}))
 FROM temp.chosen c JOIN inference i USING (inference) WHERE c.position >= ? ORDER BY c.position LIMIT ?
-"""
+"""  # noqa: S608 - ours
 _SEGMENTS = """
 SELECT g.segment, c.position, g.kind = 'aicpu', g.net, g.start_us, g.end_us
 FROM temp.chosen c JOIN segment g USING (inference) WHERE c.position BETWEEN :first AND :last ORDER BY g.segment
