@@ -142,11 +142,13 @@ def test_its_top_has_advice_and_its_table_the_figures_of_stats(
         opened.page.select_option("#by", by)
         shown = opened.page.eval_on_selector_all("#figures tbody tr", cells_of)
         columns = opened.page.eval_on_selector_all("#figures th button", columns_of)
-        assert columns == [*rows[0]]
+        assert sorted(columns) == sorted(rows[0])
         for cells, row in zip(shown, rows, strict=True):
-            assert cells == [shown_as(cell, value) for cell, value in zip(cells, row.values(), strict=True)]
+            assert cells == [shown_as(cell, row[name]) for cell, name in zip(cells, columns, strict=True)]
         assert opened.page.evaluate("by => data.stats[by].rows", by) == rows
     opened.page.select_option("#by", "layer")
+    right = "document.querySelector('[data-column=\"bound by\"]').getBoundingClientRect().right"
+    assert opened.page.evaluate(right) < WIDE["width"], "what bounds a layer is in sight"
 
 
 def test_the_table_is_searched_and_sorted_with_the_keyboard(opened: Opened) -> None:
@@ -224,6 +226,9 @@ def test_every_chart_is_drawn_the_comparison_tells_the_cure_and_it_fits_a_dark_p
     assert eventually(lambda: opened.page.evaluate(width) < PHONE["width"])
     assert opened.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     assert opened.is_drawn("timeline-chart")
+    gain = f"document.querySelector('{RULE} td').getBoundingClientRect().right"
+    assert opened.text(f"{RULE} th") == "gain_us"
+    assert opened.page.evaluate(gain) < PHONE["width"]
 
 
 def test_a_layer_on_the_cpu_stands_among_the_others_and_in_sight(opened: Opened, tail: Path) -> None:
@@ -233,6 +238,15 @@ def test_a_layer_on_the_cpu_stands_among_the_others_and_in_sight(opened: Opened,
     assert "The CPU takes 90 % of an inference" in ended.text("#sentence")
     assert re.search(r"nms\s+89.6 %, bound by CPU", ended.text("#tiles"))
     assert re.match(r"CPU 89.6 %", ended.text("#bounds"))
+    (model,) = ended.page.evaluate("data.models")
+    (execute,) = ended.page.evaluate("data.stats.api.rows.filter((row) => row.function === 'svp_acl_mdl_execute')")
+    assert model["latency"]["median"] == pytest.approx(execute["median"], rel=0.01), "but for the warm-up"
+    assert re.search(
+        rf"Latency\s+{model['latency']['median'] / 1000:.3f} ms\s+median by its calls", ended.text("#tiles")
+    )
+    shares = {row["layer"]: row["share"] for row in ended.page.evaluate("data.ranked")}
+    assert sum(shares.values()) == pytest.approx(100)
+    assert f"not in any layer {shares['not in any layer']:.1f} %" in ended.text("#bounds")
     assert ended.page.evaluate("data.spreads.layers.map(({ name }) => name)") == ["nms", "conv"]
     assert ended.span_ms() == pytest.approx(10 * 1.08, rel=0.05)
     assert ended.wrong == []

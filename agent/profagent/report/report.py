@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,10 +22,10 @@ from profagent.cli.table import UNKNOWN
 from profagent.diff.diff import Operand, diff
 from profagent.diff.report import changes_text, diff_document
 from profagent.files import write_atomically
-from profagent.formats.inference_times import NOT_IN_ANY_LAYER, latency_of
-from profagent.ingest.reasons import REASONS
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER, joined_spans, latency_of
+from profagent.ingest.reasons import REASONS, SEQUENCE_GAP
 from profagent.report.timeline import Timeline, series_of
-from profagent.stats.document import stats_document
+from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS, left_out
 from profagent.stats.stats import BYS, durations_by, records_of, stats
 from profagent.store.database import fetched_named, fetched_one, readings
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
     from profagent.advise.rules import Language, Rule
     from profagent.diff.diff import Diff
-    from profagent.stats.stats import Key
+    from profagent.formats.inference_times import Spans
+    from profagent.stats.stats import Key, ModelFigures
     from profagent.store.queries import SessionRow
 
 BINS = 40
@@ -54,11 +55,15 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_EVIDENCE = 50
 MOST_LEDGER = 200
 _SESSION = "SELECT * FROM sessions WHERE session = ?"
-_LEDGER = (
-    "SELECT grade, reason, detail, job, log, count FROM ledger WHERE session = ? ORDER BY grade, reason, job, log"
-    " LIMIT ?"
-)
-_LEDGER_ROWS = "SELECT count(*) FROM ledger WHERE session = ?"
+# Nearly every file has records that the runtime left out: they are one row together.
+_LEDGER_ROWS = f"""
+SELECT grade, reason, detail, job, log, count FROM ledger WHERE session = :session AND reason <> '{SEQUENCE_GAP}'
+UNION ALL
+SELECT grade, reason, 'in ' || count(*) || iif(count(*) = 1, ' file', ' files'), NULL, NULL, sum(count) FROM ledger
+WHERE session = :session AND reason = '{SEQUENCE_GAP}' GROUP BY grade
+"""  # noqa: S608 - a reason
+_LEDGER = f"{_LEDGER_ROWS} ORDER BY grade, reason, job, log LIMIT :most"
+_ALL_LEDGER = f"SELECT count(*) FROM ({_LEDGER_ROWS})"  # noqa: S608 - the same
 _CLEARED = "`profagent gc` deleted the session's records: its figures are here, what rests on records is not"
 _UNPLACED = "Nothing of the session has a known place in time"
 _UNFINISHED = "The session is unfinished: its capture goes on, or was killed"
@@ -107,10 +112,8 @@ async def gather(
             for scope in scopes:
                 await spreads.read(readers, scope)
             await timeline.read(readers[0], session.session, scopes)
-    documents: dict[str, dict[str, Any]] = {}
-    for by in BYS:
-        found = await stats(database, session=session.session, job=operand.job, by=by)
-        documents[by] = stats_document(found, found.rows, None)
+    answers = {by: await stats(database, session=session.session, job=operand.job, by=by) for by in BYS}
+    documents = {by: stats_document(answer, answer.rows, None) for by, answer in answers.items()}
     # They are of the same JOBs all.
     jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]
     ranked = _ranked(documents["layer"])
@@ -123,9 +126,10 @@ async def gather(
         "session": about,
         "simulated": session.simulated,
         "language": language,
-        "verdict": _verdict(advice, ranked, language, compared),
+        "verdict": _verdict(advice, [row for row in ranked if row["layer"] != NOT_IN_ANY_LAYER], language, compared),
         "advice": None if advice is None else _advice(advice, language),
         "stats": documents,
+        "models": _models(answers["model"].models),
         "ranked": ranked,
         "timeline": {**timeline.document(), "nothing": _CLEARED if cleared else _UNPLACED},
         "spreads": spreads.document(),
@@ -138,8 +142,9 @@ async def gather(
 async def _about(connection: aiosqlite.Connection, session: SessionRow, job: int | None) -> dict[str, Any]:
     """The session's row and its ledger; losses and sampling are those of the JOB where one was chosen."""
     (row,) = await fetched_named(connection, _SESSION, (session.session,))
-    ledger = await fetched_named(connection, _LEDGER, (session.session, MOST_LEDGER))
-    (ledger_rows,) = await fetched_one(connection, _LEDGER_ROWS, (session.session,))
+    chosen = {"session": session.session, "most": MOST_LEDGER}
+    ledger = await fetched_named(connection, _LEDGER, chosen)
+    (ledger_rows,) = await fetched_one(connection, _ALL_LEDGER, chosen)
     sampling = await sampling_of(connection, session.session, job)
     # A reason that only a newer daemon knows has no text here.
     meanings = {name: reason.text for name, reason in REASONS.items()}
@@ -163,10 +168,20 @@ def _advice(advice: Advice, language: Language) -> dict[str, Any]:
     return found
 
 
+def _models(models: Sequence[ModelFigures]) -> list[dict[str, Any]]:
+    """The two times of each model, what its shares are of, and which share of all models' time it takes."""
+    times = [each.parts.whole_us * each.inferences for each in models]
+    all_time = sum(times) or 1.0
+    return [
+        {**model_document(each), "weight": time / all_time, "about": list(model_lines(each))}
+        for each, time in zip(models, times, strict=True)
+    ]
+
+
 def _ranked(layers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The layers of both units by falling time in an inference."""
-    rows = [row for row in layers["rows"] if row["layer"] != NOT_IN_ANY_LAYER]
-    return [{**row, "bound by": "CPU"} if row["unit"] == UNITS[1] else row for row in rows]
+    """The layers of both units, and what is in none of them, by falling time in an inference."""
+    rows = [{**row, "bound by": "CPU"} if row["unit"] == UNITS[1] else row for row in layers["rows"]]
+    return sorted(rows, key=lambda row: -(row["in_inference"] or 0.0))
 
 
 def _verdict(
@@ -212,10 +227,10 @@ def _caveats(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 class _Spreads:
-    """Durations of inferences and layers, without warm-up, and how they are spread."""
+    """Latencies of inferences and durations of layers, without warm-up, and how they are spread."""
 
     def __init__(self) -> None:
-        self._inferences: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+        self._inferences: dict[str, list[_Ran]] = defaultdict(list)
         self._layers: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
         self._unit = "us"
 
@@ -226,9 +241,7 @@ class _Spreads:
             self._unit = "ticks"
         keeps, _ = left_out(job, None)
         for model in job.models(keeps):
-            latency = latency_of(model.whole, model.calls)
-            us = model.completed.sum(axis=1) if latency.origin is None else latency.us
-            self._inferences[model.name,].append(us[~np.isnan(us)])
+            self._inferences[model.name].append(_Ran(model.whole, model.calls, model.completed.sum(axis=1)))
         for key, durations in durations_by(job, "layer", keeps):
             self._layers[key].append(durations)
 
@@ -239,11 +252,7 @@ class _Spreads:
         return {
             "unit": self._unit,
             "points": MOST_POINTS,
-            "inferences": [
-                _spread(key[0], np.concatenate(parts))
-                for key, parts in self._inferences.items()
-                if sum(map(len, parts))
-            ],
+            "inferences": [_spread(name, parts, self._unit) for name, parts in self._inferences.items()],
             "layers": [
                 {
                     "name": key[1] if len(self._inferences) == 1 else " ".join(key[:2]),
@@ -254,10 +263,25 @@ class _Spreads:
         }
 
 
-def _spread(name: str, times: NDArray[np.float64]) -> dict[str, Any]:
+class _Ran(NamedTuple):
+    """Inferences of a model: when they ran by their records and by their calls, and the sum of their layers."""
+
+    whole: Spans
+    calls: Spans
+    layers: NDArray[np.float64]
+
+
+def _spread(name: str, parts: Sequence[_Ran], unit: str) -> dict[str, Any]:
+    """The latencies, or where none is known the sums of the layers, in `unit`."""
+    latency = latency_of(joined_spans([each.whole for each in parts]), joined_spans([each.calls for each in parts]))
+    times = latency.us[~np.isnan(latency.us)]
+    if not len(times):
+        times = np.concatenate([each.layers for each in parts])
     counts, edges = np.histogram(times, bins=min(BINS, max(1, len(times))))
     return {
         "name": name,
+        "what": "Sum of the layers" if latency.origin is None else "Latency",
+        "unit": unit if latency.origin is None else "us",
         "count": len(times),
         "edges": [round(edge, 3) for edge in edges.tolist()],
         "counts": counts.tolist(),

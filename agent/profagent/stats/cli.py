@@ -13,11 +13,10 @@ from profagent.cli import options
 from profagent.cli.options import age_us
 from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines
 from profagent.cli.running import asynchronous
-from profagent.cli.table import Column, counted, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
+from profagent.cli.table import Column, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
 from profagent.errors import UsageError
-from profagent.formats.inference_times import LatencyFrom, recorded_text
 from profagent.importing.target import target_options, tell_unrecorded
-from profagent.stats.document import ANSWERS, cells_of, columns_of, stats_document
+from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
 from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import is_alike, trend
 from profagent.store.workspace import Workspace
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from profagent.cli.table import Tone
     from profagent.importing.target import Target
-    from profagent.stats.stats import ModelFigures, Row, Stats, StatsBy
+    from profagent.stats.stats import Row, Stats, StatsBy
     from profagent.stats.trend import BoardTrend
     from profagent.store.sessions import Condition
 
@@ -165,26 +164,6 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         about = f"{job['job']}: " if len(answer.provenance) > 1 else ""
         for line in provenance_lines(job):
             yield about + line
-
-
-_ORIGINS = {
-    LatencyFrom.CALL: "by its calls",
-    LatencyFrom.RECORDS: "from first begin to last end, for its calls are not known",
-}
-
-
-def model_lines(found: ModelFigures) -> Iterator[str]:
-    """What shares of a model are of, where its latency is from, and of how many layers the sum is."""
-    parts = found.parts
-    whole = "the sum of its layers, for its latency is not known"
-    if parts.latency_us is not None and found.latency_from is not None:
-        whole = f"its mean latency, {parts.latency_us:,.3f} us, {_ORIGINS[found.latency_from]}"
-    yield f"{found.model}: shares are of {whole}; {recorded_text(found.recorded, found.of_layers)}"
-    if parts.is_too_much:
-        yield f"{found.model}: its layers take {parts.layers_us:,.3f} us together, more than that: they overlap"
-    if found.lacking:
-        inferences = f"{found.lacking:,} of {counted(found.inferences, 'inference')}"
-        yield f"{found.model}: {inferences} lack the record of a layer, which counts there with its mean"
 
 
 _MINUTE = "%Y-%m-%d %H:%M"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.provenance import likely_counters
+from profagent.cli.table import counted
 from profagent.formats.countermap import bound_mark
+from profagent.formats.inference_times import LatencyFrom, recorded_text
 from profagent.stats.stats import KEYS, NOT_OF_INFERENCES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from profagent.cli.table import Cell
     from profagent.stats.stats import ModelFigures, Row, Stats
@@ -77,7 +79,7 @@ def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict
         "simulated": answer.is_simulated,
         "rows": [dict(zip(columns, cells_of(answer, row), strict=True)) for row in rows],
         "all_rows": len(answer.rows),
-        "models": [_model_document(each) for each in answer.models],
+        "models": [model_document(each) for each in answer.models],
         "likely": likely_counters(answer.provenance),
         "skip": skip,
         "left_out": [each._asdict() for each in answer.left_out],
@@ -85,7 +87,7 @@ def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict
     }
 
 
-def _model_document(found: ModelFigures) -> dict[str, Any]:
+def model_document(found: ModelFigures) -> dict[str, Any]:
     """The two times of a model's inferences, and what of the mean one no layer explains."""
     return {
         **found._asdict(),
@@ -94,3 +96,23 @@ def _model_document(found: ModelFigures) -> dict[str, Any]:
         "not_in_any_layer": found.parts.rest_us,
         "whole": found.parts.whole_us,
     }
+
+
+_ORIGINS = {
+    LatencyFrom.CALL: "by its calls",
+    LatencyFrom.RECORDS: "from first begin to last end, for its calls are not known",
+}
+
+
+def model_lines(found: ModelFigures) -> Iterator[str]:
+    """What shares of a model are of, where its latency is from, and of how many layers the sum is."""
+    parts = found.parts
+    whole = "the sum of its layers, for its latency is not known"
+    if parts.latency_us is not None and found.latency_from is not None:
+        whole = f"its mean latency, {parts.latency_us:,.3f} us, {_ORIGINS[found.latency_from]}"
+    yield f"{found.model}: shares are of {whole}; {recorded_text(found.recorded, found.of_layers)}"
+    if parts.is_too_much:
+        yield f"{found.model}: its layers take {parts.layers_us:,.3f} us together, more than that: they overlap"
+    if found.lacking:
+        inferences = f"{found.lacking:,} of {counted(found.inferences, 'inference')}"
+        yield f"{found.model}: {inferences} lack the record of a layer, which counts there with its mean"

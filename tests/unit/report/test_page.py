@@ -97,8 +97,35 @@ def test_layers_of_both_units_are_ranked_together(tmp_path: Path) -> None:
     shown = data_of(file.read_text("utf-8"))
     # Of the 175 us from the NPU's begin to the CPU's end.
     ranked = [(row["layer"], round(row["share"], 2), row["bound by"]) for row in shown["ranked"]]
-    assert ranked == [("conv0", 57.14, None), ("nms0", 14.29, "CPU")]
-    assert shown["timeline"]["detailed"] == [[0, 175]] * 3
+    assert ranked == [("conv0", 57.14, None), ("not in any layer", 28.57, None), ("nms0", 14.29, "CPU")]
+    table = {row["layer"]: round(row["share"], 2) for row in shown["stats"]["layer"]["rows"]}
+    assert {layer: share for layer, share, _ in ranked} == table, "a layer has one share"
+    timeline = shown["timeline"]
+    assert timeline["detailed"] == [[0, 175]] * 3
+    bars = [span for span in timeline["spans"] if timeline["lanes"][span[0]] == "inferences"]
+    assert [span[1:3] for span in bars] == [[0, 175]] * 3, "to the end of the CPU's segment"
+    ((model,), (spread,)) = shown["models"], shown["spreads"]["inferences"]
+    assert (model["latency"]["median"], model["latency_from"], model["weight"]) == (175.0, "records", 1.0)
+    assert (spread["what"], spread["unit"], spread["counts"]) == ("Latency", "us", [0, 3, 0])
+    assert "2 of 2 layers recorded" in model["about"][0]
+
+
+def test_of_several_models_each_has_its_part_of_the_time(tmp_path: Path) -> None:
+    """Three inferences of 100 us and three of 300."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session()
+    job = builder.job(session)
+    for number, us in enumerate((100, 300)):
+        model = builder.model(job, name=f"model{number}", model_id=number, layers=("conv0",))
+        for pic in range(3):
+            inference = builder.inference(session, model, pic, start_us=START_US, end_us=START_US + us)
+            builder.aicore(inference, builder.new_part(session, model, "aicore"), [us * 7 // 2])
+    builder.close()
+    file = tmp_path / "report.html"
+    assert profagent("report", "1", "--workspace", tmp_path, "-o", file).code == 0
+    shown = data_of(file.read_text("utf-8"))
+    assert {each["model"]: each["weight"] for each in shown["models"]} == {"model0": 0.25, "model1": 0.75}
+    assert {row["share"] for row in shown["ranked"]} == {50.0}
 
 
 @pytest.mark.parametrize("number", [1, 99, 100, 101, 5000])
@@ -216,7 +243,8 @@ def test_losses_and_samples_are_those_of_the_caveats_and_the_ledger_says_that_it
     jobs = [builder.job(session, name=f"JOB{number:029}") for number in range(2)]
     builder.ledger(session, "loss", "torn-record", 5, jobs[1])
     for _ in range(MOST_LEDGER):
-        builder.ledger(session, "note", "sequence-gap", 1, jobs[0])
+        builder.ledger(session, "note", "no-layer", 1, jobs[0])
+        builder.ledger(session, "note", "sequence-gap", 2, jobs[0])
     builder.close()
     shown = {}
     for job in ("0", "1", ""):
@@ -232,7 +260,21 @@ def test_losses_and_samples_are_those_of_the_caveats_and_the_ledger_says_that_it
     assert "loss: none" in shown["0"]["caveats"]
     assert "loss: torn-record x 5" in shown["1"]["caveats"]
     about = shown[""]["session"]
-    assert (len(about["ledger"]), about["ledger_rows"], about["sampled"]) == (MOST_LEDGER, MOST_LEDGER + 1, "N/A")
+    assert (len(about["ledger"]), about["ledger_rows"], about["sampled"]) == (MOST_LEDGER, MOST_LEDGER + 2, "N/A")
+
+
+def test_what_the_runtime_left_out_is_one_row_of_the_ledger(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    session = builder.session()
+    job = builder.job(session)
+    for _ in range(3):
+        builder.ledger(session, "note", "sequence-gap", 2, job)
+    builder.close()
+    file = tmp_path / "report.html"
+    assert profagent("report", "1", "--workspace", tmp_path, "-o", file).code == 0
+    (row,) = data_of(file.read_text("utf-8"))["session"]["ledger"]
+    assert (row["reason"], row["detail"], row["count"]) == ("sequence-gap", "in 3 files", 6)
+    assert row["meaning"].startswith("Sequence numbers are missing")
 
 
 def test_only_findings_are_said_to_be_chinese(runs: Path) -> None:

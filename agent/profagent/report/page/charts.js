@@ -214,21 +214,21 @@ const BLUE = "#4f9dde";
 
 function layerText(row) {
   const figures = `${numberText(row.share, 2)} %, median ${durationText(row.median)}`;
-  return `${row.layer}\n${row.type}\n${figures}, bound by ${row["bound by"] || UNKNOWN}`;
+  return `${layerName(row)}\n${row.type}\n${figures}, bound by ${row["bound by"] || UNKNOWN}`;
 }
 
 function drawLayers() {
   const rows = data.ranked.slice(0, MOST_BARS).reverse();
   const all = data.ranked.length;
-  const shown = all > rows.length ? `The ${rows.length} of ${countText(all)} layers` : "The layers";
-  byId("layers-rule").textContent = `${shown} that take the most time. Shares are of the layers of both processors`
-    + " together. The table below has all figures.";
+  const shown = all > rows.length ? `The ${rows.length} of ${countText(all)} rows that take the most time` : "All rows";
+  const about = data.models.flatMap((model) => model.about.map((line) => `${line}.`));
+  byId("layers-rule").textContent = [`${shown}; the table below has all figures.`, ...about].join(" ");
   const bars = rows.map((row) => ({ value: row.share, itemStyle: { color: colourOf(boundOf(row)), borderRadius: 3 } }));
   const share = { ...label(), show: true, position: "right", formatter: ({ value }) => `${numberText(value, 1)} %` };
   draw("layers-chart", Math.max(rows.length, 1) * ROW_PX + 40, {
     grid: { left: nameWidth(), right: 64, top: 8, bottom: 28 },
     xAxis: { type: "value", ...fewMarks(), ...axisColours(), axisLabel: { ...label(), formatter: "{value} %" } },
-    yAxis: { type: "category", data: rows.map((row) => row.layer), ...axisColours(), axisLabel: nameLabel() },
+    yAxis: { type: "category", data: rows.map(layerName), ...axisColours(), axisLabel: nameLabel() },
     tooltip: { trigger: "item", ...tooltip(({ dataIndex }) => layerText(rows[dataIndex])) },
     series: [{ type: "bar", barMaxWidth: 14, data: bars, label: share }],
   });
@@ -247,15 +247,15 @@ function drawSpreads() {
   byId("spread-rule").textContent = `Warm-up is left out.${thinned}`;
 }
 
-function drawInferences({ counts, edges, course }) {
-  const isMs = data.spreads.unit === "us" && edges.at(-1) >= 10 * US_PER_MS;
-  const unitName = isMs ? "ms" : data.spreads.unit;
+function drawInferences({ what, unit: of, counts, edges, course }) {
+  const isMs = of === "us" && edges.at(-1) >= 10 * US_PER_MS;
+  const unitName = isMs ? "ms" : of;
   const value = (each) => (isMs ? each / US_PER_MS : each);
   const grid = { left: 58, right: 16, top: 34, bottom: 44 };
   const middles = counts.map((_, place) => numberText(value((edges[place] + edges[place + 1]) / 2), 3));
   const from = (place) => `${numberText(value(edges[place]))} to ${numberText(value(edges[place + 1]))} ${unitName}`;
   draw("histogram-chart", 260, {
-    title: chartTitle(`How long an inference takes (${unitName})`), grid,
+    title: chartTitle(`${what} (${unitName})`), grid,
     xAxis: { type: "category", data: middles, ...axisColours() },
     yAxis: { type: "value", minInterval: 1, ...axisColours() },
     tooltip: { trigger: "item", ...tooltip(({ dataIndex: at }) => `${from(at)}\n${counts[at]} inferences`) },

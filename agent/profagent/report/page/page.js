@@ -34,22 +34,30 @@ function written(name, attributes, text) {
   return element(name, attributes, ...parts);
 }
 
-// Durations of an inference and its layers are ticks where the clock is not known.
+const usText = (value) => (value === null ? UNKNOWN
+  : Math.abs(value) >= US_PER_MS ? `${numberText(value / US_PER_MS, 3)} ms` : `${numberText(value, 1)} us`);
+// Durations of layers are ticks where the clock is not known.
 const unit = data.stats.layer.unit;
-const durationText = (value) => (value === null ? UNKNOWN : unit === "ticks" ? `${numberText(value, 0)} ticks`
-  : value >= US_PER_MS ? `${numberText(value / US_PER_MS, 3)} ms` : `${numberText(value, 1)} us`);
+const durationText = (value) => (value === null || unit !== "ticks" ? usText(value) : `${numberText(value, 0)} ticks`);
+
+// Shares are of an inference of a row's own model; of several models each has its part of their time.
+const NOT_IN_ANY_LAYER = "not in any layer";
+const weights = new Map(data.models.map(({ model, weight }) => [model, weight]));
+const weighted = (row) => (row.share || 0) * (weights.get(row.model) ?? 1);
+const layerName = (row) => (data.models.length > 1 ? `${row.model}: ${row.layer}` : row.layer);
 
 // One colour for each bound, the same in light and dark, told apart without red and green.
 const BOUND_COLOURS = {
   cube: "#2f8f5b", mac: "#4f9dde", vector: "#7fb069", vec: "#9a7fd1", DLD: "#e08a2e", WLD: "#c2577a", Dstr: "#d0b03a",
-  Dtrans: "#6f7f95", CPU: "#8a5a44", unexplained: "#b35900", [UNKNOWN]: "#9aa5b1",
+  Dtrans: "#6f7f95", CPU: "#8a5a44", unexplained: "#b35900", [UNKNOWN]: "#9aa5b1", [NOT_IN_ANY_LAYER]: "#c9d1d9",
 };
 const BOUND_MEANINGS = {
   cube: "the cube unit works well", mac: "cube instructions", vector: "the vector unit works well",
   vec: "vector instructions", DLD: "loading feature maps", WLD: "loading weights", Dstr: "storing results",
   Dtrans: "moving data inside", CPU: "runs on the CPU", unexplained: "nothing reaches 50 %", [UNKNOWN]: "no counter map",
+  [NOT_IN_ANY_LAYER]: "the latency that no layer explains",
 };
-const boundOf = (row) => (row["bound by"] || UNKNOWN).replace("?", "");
+const boundOf = (row) => (row.layer === NOT_IN_ANY_LAYER ? row.layer : (row["bound by"] || UNKNOWN).replace("?", ""));
 const colourOf = (bound) => BOUND_COLOURS[bound] || BOUND_COLOURS[UNKNOWN];
 
 // A column has whole numbers, or all of its numbers have decimals.
@@ -97,21 +105,38 @@ function showHead() {
   }
 }
 
+// Of several models each tile says whose it is.
+const titled = (model, text) => (data.models.length > 1 ? `${model}: ${text}` : text);
+const FROM = { call: "by its calls", records: "first begin to last end" };
+
+function latencyTiles({ model, inferences, latency, latency_from: from, per_second: rate, gap_us: gap }) {
+  const figures = `p95 ${usText(latency.p95)}, p99 ${usText(latency.p99)}`;
+  const about = from ? `median ${FROM[from]}; ${figures}; ${countText(inferences)} inferences` : "no time of it is known";
+  return [[titled(model, "Latency"), usText(latency.median), about],
+    [titled(model, "Inferences per second"), numberText(rate, 1), `gap between them ${usText(gap)}`]];
+}
+
+function layersTile({ model, layers, recorded, of_layers: all }) {
+  const counted = all === null ? countText(recorded) : `${countText(recorded)} of ${countText(all)}`;
+  return [titled(model, "Layers"), durationText(layers.median), `median of their sum; ${counted} layers recorded`];
+}
+
 function showTiles() {
-  const tiles = [];
-  for (const row of data.stats.model.rows) {
-    tiles.push([`${row.model}: an inference`, durationText(row.latency),
-      `latency, median; p95 ${durationText(row.p95)}, ${countText(row.count)} inferences`]);
-  }
+  const tiles = data.models.flatMap((model) => [...latencyTiles(model), layersTile(model)]);
   const units = {};
-  for (const row of data.stats.segment.rows) units[row.unit] = (units[row.unit] || 0) + (row.share || 0);
-  const split = [["AA_CORE", "NPU"], ["AA_CPU", "CPU"]].filter(([key]) => key in units)
-    .map(([key, name]) => `${name} ${numberText(units[key], 1)} %`);
-  if (split.length) tiles.push(["Where the time goes", split.join(", "), "of all segments"]);
-  const first = data.ranked[0];
+  const names = { AA_CORE: "NPU", AA_CPU: "CPU" };
+  for (const row of data.stats.segment.rows) {
+    const name = names[row.unit] || row.segment;
+    units[name] = (units[name] || 0) + weighted(row);
+  }
+  const { [NOT_IN_ANY_LAYER]: rest, ...used } = units;
+  const split = Object.entries(used).map(([name, share]) => `${name} ${numberText(share, 1)} %`);
+  const left = rest === undefined ? "" : `; ${NOT_IN_ANY_LAYER} ${numberText(rest, 1)} %`;
+  if (split.length) tiles.push(["Where the time goes", split.join(", "), `of an inference${left}`]);
+  const first = data.ranked.find(({ layer }) => layer !== NOT_IN_ANY_LAYER);
   if (first) {
     const bound = first["bound by"] || UNKNOWN;
-    tiles.push(["Longest layer", first.layer, `${numberText(first.share, 1)} %, bound by ${bound}`]);
+    tiles.push(["Longest layer", layerName(first), `${numberText(first.share, 1)} %, bound by ${bound}`]);
   }
   const losses = Object.entries(data.session.losses).map(([reason, count]) => `${reason} x ${countText(count)}`);
   const counted = losses.length ? `${COUNTED}; ` : "";
@@ -122,7 +147,9 @@ function showTiles() {
 
 function evidence(finding) {
   const first = finding.evidence[0];
-  const names = Object.keys(first).filter((name) => finding.evidence.some((row) => row[name] !== null));
+  // What it could bring stands first: on a phone the last columns are out of sight.
+  const names = Object.keys(first).filter((name) => finding.evidence.some((row) => row[name] !== null))
+    .sort((one, other) => (other === "gain_us") - (one === "gain_us"));
   const areNumbers = (name) => finding.evidence.every((row) => row[name] === null || isNumber(row[name]));
   const columns = names.map((name) => ({ title: name, number: areNumbers(name) }));
   const rows = finding.evidence.map((row) => names.map((name) => row[name]));
@@ -169,9 +196,9 @@ function showWhere() {
   const mean = { title: `mean(${data.stats.segment.unit})`, number: true };
   const share = { title: "share(%)", number: true, decimals: 2 };
   byId("segments").append(element("h3", { text: "Segments of the network" }), tableOrNone(
-    [{ title: "model" }, { title: "segment", number: true }, { title: "unit" }, mean, share, { title: "" }],
-    segments.map((row) => [row.model, Number(row.segment), names[row.unit], row.mean, row.share,
-      bar(row.share, UNIT_COLOURS[row.unit])]), "No segment was recorded."));
+    [{ title: "model" }, { title: "segment" }, { title: "unit" }, mean, share, { title: "" }],
+    segments.map((row) => [row.model, row.segment, names[row.unit] || "–", row.mean, row.share,
+      bar(row.share, UNIT_COLOURS[row.unit] || BOUND_COLOURS[NOT_IN_ANY_LAYER])]), "No segment was recorded."));
   const calls = data.stats.api.rows;
   byId("calls").append(element("h3", { text: "Calls of the runtime's API" }), tableOrNone(
     [{ title: "function" }, { title: "count", number: true }, { title: "mean(us)", number: true, decimals: 1 }, share],
@@ -184,7 +211,7 @@ function tableOrNone(columns, rows, none) {
 
 function showBounds() {
   const shares = {};
-  for (const row of data.ranked) shares[boundOf(row)] = (shares[boundOf(row)] || 0) + (row.share || 0);
+  for (const row of data.ranked) shares[boundOf(row)] = (shares[boundOf(row)] || 0) + weighted(row);
   const sorted = Object.entries(shares).sort((one, other) => other[1] - one[1]);
   byId("bounds").append(
     element("div", { class: "stack", role: "presentation" }, ...sorted.map(([bound, share]) =>
@@ -240,7 +267,7 @@ const chosen = { by: "layer", column: "", falling: true, words: "" };
 
 function showFigures() {
   const { rows, units, left_out: leftOut } = data.stats[chosen.by];
-  const names = rows.length ? Object.keys(rows[0]) : [];
+  const names = rows.length ? inSight(Object.keys(rows[0])) : [];
   const words = chosen.words.toLowerCase().split(/\s+/).filter(Boolean);
   const fitting = rows.filter((row) => {
     const text = names.map((name) => (isNumber(row[name]) ? "" : String(row[name]))).join(" ").toLowerCase();
@@ -258,6 +285,16 @@ function showFigures() {
   const warmUp = leftOut.filter(({ left_out: count }) => count)
     .map((each) => `Left out as warm-up: ${each.left_out} of ${each.inferences} inferences of ${each.model}.`);
   byId("table-rule").textContent = warmUp.join(" ");
+}
+
+// Share and bound stand before the figures, of which a narrow window shows the first ones.
+const FIRST_FIGURES = ["share", "bound by"];
+
+function inSight(names) {
+  const chosenNames = FIRST_FIGURES.filter((name) => names.includes(name));
+  const others = names.filter((name) => !chosenNames.includes(name));
+  const place = others.indexOf("count");
+  return [...others.slice(0, place), ...chosenNames, ...others.slice(place)];
 }
 
 function column(name, rows, units) {
