@@ -9,6 +9,7 @@ from profagent.cli.table import UNKNOWN, counted, printable, time_text
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
 from profagent.ingest.decoder import is_job
+from profagent.ingest.reasons import SEQUENCE_GAP
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
@@ -166,9 +167,12 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
         yield "loss: none"
     for grade, reasons in provenance["ledger"].items():
         for reason, count in reasons.items():
-            yield f"{grade}: {printable(reason)} x {count}"
+            if reason != SEQUENCE_GAP:
+                yield f"{grade}: {printable(reason)} x {count}"
     yield from (printable(kept_loss_line(loss)) for loss in provenance["kept_losses"])
     yield from map(printable, provenance["implausible"])
+    if left_out := provenance["ledger"]["note"].get(SEQUENCE_GAP):
+        yield f"the runtime left out {counted(left_out, 'record')} of layers ({SEQUENCE_GAP}, see `profagent ledger`)"
 
 
 def not_final_lines(not_final: Iterable[Mapping[str, Any]]) -> Iterator[str]:

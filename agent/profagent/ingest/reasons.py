@@ -223,7 +223,10 @@ DONE_WITHOUT_DATA = _reason(
 )
 # What the runtime does by itself.
 SEQUENCE_GAP = _reason(
-    "sequence-gap", NOTE, "Sequence numbers are missing: the runtime leaves out records of some layers."
+    "sequence-gap",
+    NOTE,
+    "Sequence numbers are missing: the runtime leaves out records of some layers, such as those without a time. Figures"
+    " say how many layers were recorded, and an inference that lacks one is not taken for faster.",
 )
 SEQUENCE_JUMP = _reason(
     "sequence-jump",
