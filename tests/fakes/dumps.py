@@ -26,17 +26,17 @@ _QUERIES = {
     " FROM layer l JOIN model m USING (model)",
     "logs": "SELECT path, kind, offset, complete, digest FROM log",
     "job": "SELECT name, frequency_mhz FROM job",
-    "sampling": "SELECT m.name, model_id, input_pic_num, sampled, passed_over, interval, interval_from, due, late,"
-    " never_came FROM sampling JOIN model m USING (model)",
+    "sampling": "SELECT model, model_id, sampled, passed_over, interval, interval_from, due, late, never_came, why"
+    " FROM sampling_by_model",
     "segments": "SELECT path, g.kind, ordinal, net, start_us, end_us, ticks FROM segment g JOIN log USING (log)",
     "ledger": "SELECT path, grade, reason, detail, first, last, count FROM ledger_entry LEFT JOIN log USING (log)"
     " WHERE origin <> 'link'",
 }
 _FAULTS = {
     "models whose samples are not as many as told": "SELECT model FROM sampling s WHERE sampled"
-    " - (SELECT count(*) FROM sample x WHERE x.model = s.model) NOT BETWEEN 0 AND"
+    " - (SELECT count(*) FROM sample x WHERE x.model = s.model AND x.session = s.session) NOT BETWEEN 0 AND"
     " (SELECT count(*) FROM inference i WHERE i.model = s.model AND load > 0)"
-    " OR passed_over <> (SELECT count(*) FROM sample x WHERE x.model = s.model AND NOT kept)",
+    " OR passed_over <> (SELECT count(*) FROM sample x WHERE x.model = s.model AND x.session = s.session AND NOT kept)",
     "passed over logs with rows": "SELECT path FROM log JOIN part USING (log) WHERE NOT kept",
     "segments whose ticks are not those of their records": "SELECT segment FROM segment g WHERE kind = 'aicore'"
     " AND ticks <> (SELECT ifnull(sum(ticks), 0) FROM aicore r WHERE r.segment = g.segment)",

@@ -34,7 +34,6 @@ _OURS = {
     "counter_bound": f"job IN {_JOBS}",
     "layer": f"model IN {_MODELS}",
     "sample": f"model IN {_MODELS}",
-    "sampling": f"model IN {_MODELS}",
     "segment": f"inference IN {_INFERENCES}",
     "kept_loss": "entry IN (SELECT entry FROM source.ledger_entry WHERE session = :session)",
     "metric_name": f"log IN (SELECT log FROM source.log WHERE job IN {_JOBS})",  # noqa: S608 - as above

@@ -14,8 +14,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
@@ -150,7 +148,7 @@ class Gap(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """How well a model was sampled. `due` includes what came; None: not known.
+    """How well a model was sampled. `due` includes what came; None: not known, and `why` says why not.
 
     `origin` says where the interval is from: FROM_FILE or INFERRED. `late` counts samples that came late.
     """
@@ -161,13 +159,22 @@ class Figures(NamedTuple):
     due: int | None
     late: int | None
     never_came: int | None
+    why: str | None = None
 
     def fields(self) -> dict[str, int | str | None]:
         """As they are told in JSON."""
-        names = ("sampled", "due", "late", "never_came", "interval")
+        names = ("sampled", "due", "late", "never_came", "interval", "why")
         return {**{name: getattr(self, name) for name in names}, "interval_from": self.origin}
 
 
+# Why it is not known what was due.
+NOT_LISTED = "the capture had not caught up with the JOB"
+NAMELESS_LOSS = "files were lost whose names are not known"
+LOADS = "the model was loaded again, and the samples of its loads cannot be told apart"
+SIZES = "its inferences differ in their number of pictures"
+NO_INTERVAL = "no acl.json tells the interval, and picture counts do not show it"
+MISMATCH = "its picture counts do not fit the interval"
+MAY_HAVE_STOPPED = "between samples the program may have stopped recording, and no calls tell"
 UNKNOWN_FIGURES = Figures(None, None, 0, None, None, None)
 
 
@@ -201,21 +208,45 @@ def infer_interval(gaps: Mapping[int, int]) -> int | None:
     return smallest if is_clear else None
 
 
-def figures_of(sampled: int, gaps: Mapping[int, int] | None, interval_told: int | None) -> Figures:
-    """Figures from the distances between samples, in inferences; None: they are not known.
+def figures_of(
+    sampled: int,
+    gaps: Mapping[int, int] | None,
+    interval_told: int | None,
+    *,
+    shown_by: Mapping[int, int] | None = None,
+    why: str | None = None,
+    has_calls: bool = False,
+) -> Figures:
+    """Figures from the distances between samples, in inferences; None: they are not known, for the reason `why`.
 
     `interval_told` is that of an acl.json. Distances that it does not allow show that the program was told another one.
+    Without it, `shown_by` are the distances that show the interval, where these are more than `gaps`. Of a program that
+    starts and stops recording by itself each inference is due, of those that run while it records: so with an inferred
+    interval of 1 the distances are right only if they count the recorded calls, `has_calls`.
     """
-    interval = interval_told if interval_told is not None or gaps is None else infer_interval(gaps)
+    interval = interval_told
+    if interval is None and gaps is not None:
+        interval = infer_interval(shown_by or gaps)
     origin = None if interval is None else INFERRED if interval_told is None else FROM_FILE
-    if interval is None or gaps is None or not sampled:
-        return Figures(interval, origin, sampled, None, None, None)
-    meanings = [(gap_of(gap, interval), count) for gap, count in gaps.items()]
-    if any(meaning is None for meaning, _ in meanings):
-        return Figures(interval, origin, sampled, None, None, None)
+    if why is None and gaps is not None:
+        why = _doubt(gaps, interval, is_sure=has_calls or origin == FROM_FILE)
+    if why is not None or gaps is None or not sampled:
+        return Figures(interval, origin, sampled, None, None, None, why)
+    meanings = [(gap_of(gap, interval), count) for gap, count in gaps.items() if interval is not None]
     late = sum(count for meaning, count in meanings if meaning is not None and meaning.late_by)
     never_came = sum(meaning.never_came * count for meaning, count in meanings if meaning is not None)
     return Figures(interval, origin, sampled, sampled + never_came, late, never_came)
+
+
+def _doubt(gaps: Mapping[int, int], interval: int | None, *, is_sure: bool) -> str | None:
+    """Return why distances do not tell what was due, None where they do: a first sample was due in any case."""
+    if not gaps:
+        return None
+    if interval is None:
+        return NO_INTERVAL
+    if any(gap_of(gap, interval) is None for gap in gaps):
+        return f"{MISMATCH} {interval}"
+    return MAY_HAVE_STOPPED if interval == 1 and not is_sure and max(gaps) > 1 else None
 
 
 def sum_of(figures: Iterable[Figures]) -> Figures:
@@ -233,6 +264,7 @@ def sum_of(figures: Iterable[Figures]) -> Figures:
         due=_sum([one.due for one in each]),
         late=_sum([one.late for one in each]),
         never_came=_sum([one.never_came for one in each]),
+        why=next((one.why for one in each if one.why is not None), None),
     )
 
 
@@ -261,11 +293,14 @@ class SampleTally:
 
     def figures(self, interval_told: int | None) -> Figures:
         """How well the model was sampled; `interval_told` is that of its acl.json, None where it is not known."""
-        return figures_of(self.sampled, self._inferences(), interval_told)
+        gaps = self._inferences()
+        return figures_of(self.sampled, gaps, interval_told, why=SIZES if gaps is None else None)
 
     def _inferences(self) -> dict[int, int] | None:
         """The distances in inferences; None where they cannot be told."""
         pictures = self.pictures
+        if not self.gaps:
+            return {}
         if not pictures or any(gap % pictures for gap in self.gaps):
             return None
         return {gap // pictures: count for gap, count in self.gaps.items()}
@@ -274,16 +309,6 @@ class SampleTally:
         self.gaps[gap] -= 1
         if not self.gaps[gap]:
             del self.gaps[gap]
-
-
-def tally_of(loads: Iterable[Sequence[int]], pictures: int) -> SampleTally:
-    """The samples of several loads of a model, by their picture counts, rising in each; `pictures` as SampleTally's."""
-    counts = [np.array(load, np.int64) for load in loads]
-    if not any(map(len, counts)):
-        return SampleTally()
-    gaps, numbers = np.unique(np.concatenate([np.diff(load) for load in counts]), return_counts=True)
-    tally = dict(zip(gaps.tolist(), numbers.tolist(), strict=True))
-    return SampleTally(sum(map(len, counts)), pictures, Counter(tally))
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

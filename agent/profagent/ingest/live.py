@@ -12,7 +12,7 @@ from cachetools import LRUCache
 from profagent.formats.figure_states import FigureState, Verdict
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, api_name
-from profagent.formats.sampling import Figures, SampleTally, figures_of, sum_of
+from profagent.formats.sampling import LOADS, NOT_LISTED, Figures, SampleTally, figures_of, sum_of
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
@@ -75,7 +75,9 @@ class _Samples:
 
     def figures(self, interval: int | None) -> Figures:
         """As SampleTally's; of a model that was loaded again it is not known what was due."""
-        return figures_of(self.tally.sampled, None, interval) if self.is_loaded_again else self.tally.figures(interval)
+        if self.is_loaded_again:
+            return figures_of(self.tally.sampled, None, interval, why=LOADS)
+        return self.tally.figures(interval)
 
 
 class LiveSamples:
@@ -124,7 +126,7 @@ class LiveSamples:
     def _figures(self, job: str, samples: _Samples) -> Figures:
         if job not in self._listed:
             # A file between two others may be told later.
-            return figures_of(samples.tally.sampled, None, self._intervals.get(job))
+            return figures_of(samples.tally.sampled, None, self._intervals.get(job), why=NOT_LISTED)
         return samples.figures(self._intervals.get(job))
 
     def _of(self, job: str, name: LogName) -> _Samples:

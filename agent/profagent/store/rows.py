@@ -104,6 +104,11 @@ class LogRow(Struct):
     wanted: tuple[Entry, ...] | None = None
 
     @property
+    def is_name(self) -> bool:
+        """Whether nothing has come of it yet but its name."""
+        return self.generation == 0 and self.complete == 0 and bool(self.kept)
+
+    @property
     def state(self) -> tuple[Any, ...]:
         """What a batch may change of its row."""
         return (self.generation, self.offset, self.complete, self.digest, self.kept, self.whole, self.fault)
@@ -124,6 +129,7 @@ class LogRows:
         self._new_units: set[int] = set()
         # By model and picture count; more than one size of input is 0, which is no size.
         self._samples: dict[tuple[int, int], int] = {}
+        self._fetched: set[tuple[int, int]] = set()  # those of which more has come than a name
         self._passed_over: set[tuple[int, int]] = set()
         self.changed: set[int] = set()  # models of which something else has changed that their sampling depends on
 
@@ -151,15 +157,19 @@ class LogRows:
             else:
                 by_number[log].noted.add((fields[1], fields[2]))
 
-    def row(self, path: str) -> LogRow:
-        """The row of a log, new where there was none."""
+    def row(self, path: str, *, is_announced: bool = False) -> LogRow:
+        """Return the row of a log, new where there was none; `is_announced`: nothing is known of it but its name."""
         row = self._logs.get(path)
+        is_new = row is None
         if row is None:
             name = parse_log_name(path)
             model = None if name is None or name.model is None else self.model(name.model, name.model_id)
             row = self._logs[path] = LogRow(self._numbers.take("log"), path, name, model)
-            if model is not None and name is not None and name.kind in UNITS:
-                self._add_sample(model, name)
+        if row.model is not None and row.name is not None and row.name.kind in UNITS:
+            if is_new:
+                self._add_sample(row.model, row.name)
+            if not is_announced and (is_new or row.is_name):
+                self._fetch_sample(row.model, row.name)
         return row
 
     def model(self, name: str | None, model_id: int | None) -> int:
@@ -215,7 +225,7 @@ class LogRows:
                 if (row := self._logs[path]).state != before
             ],
         )
-        self._write_samples()
+        self._write_samples(session)
         self._write_entries(session)
 
     def _add_sample(self, model: int, name: LogName) -> None:
@@ -226,15 +236,27 @@ class LogRows:
             same = self._samples.setdefault((model, count), pictures) == pictures
             self._samples[model, count] = pictures if same else 0
 
-    def _write_samples(self) -> None:
+    def _fetch_sample(self, model: int, name: LogName) -> None:
+        count = name.current_pic_count
+        if count is not None and count <= LARGEST_INTEGER:
+            self._fetched.add((model, count))
+
+    def _write_samples(self, session: int) -> None:
         self._connection.executemany(
-            "INSERT INTO sample VALUES (?, ?, ?, 1) ON CONFLICT (model, current_pic_count) DO UPDATE"
+            "INSERT INTO sample (model, current_pic_count, input_pic_num, kept) VALUES (?, ?, ?, 1)"
+            " ON CONFLICT (model, current_pic_count) DO UPDATE"
             " SET input_pic_num = 0 WHERE input_pic_num <> excluded.input_pic_num",
             [(*sample, pictures) for sample, pictures in self._samples.items()],
         )
+        self._connection.executemany(
+            "UPDATE sample SET session = ? WHERE model = ? AND current_pic_count = ? AND session IS NULL",
+            [(session, *sample) for sample in self._fetched],
+        )
         # They were as they were then.
-        stale = [(model,) for model in {model for model, _ in (*self._samples, *self._passed_over)} | self.changed]
-        self._connection.executemany("DELETE FROM sampling WHERE model = ?", stale)
+        changed = {model for model, _ in (*self._samples, *self._fetched, *self._passed_over)} | self.changed
+        self._connection.executemany(
+            "DELETE FROM sampling WHERE model = ? AND session = ?", [(model, session) for model in changed]
+        )
         self._connection.executemany(
             "UPDATE sample SET kept = 0 WHERE model = ? AND current_pic_count = ?", self._passed_over
         )

@@ -1,103 +1,145 @@
 """How well models were sampled, and where the runtime lost what it should have recorded: worked out when it is asked.
 
-What is worked out when a JOB ends is kept in the table `sampling` and in the ledger; a later sample voids it.
+A sample belongs to the session that first had more of it than a name, and so does what was due since the sample before
+it, whoever has that: sessions that follow each other over a JOB divide it, and what came while nobody recorded belongs
+to the session that copied it later. What is known when a session or a JOB ends is stored in the table `sampling`, and
+stays: no later session changes it.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.formats.sampling import FROM_FILE, Figures, counts_of_loads, figures_of, gap_of, sum_of, tally_of
+from profagent.formats.sampling import (
+    FROM_FILE,
+    LOADS,
+    MISMATCH,
+    NAMELESS_LOSS,
+    NOT_LISTED,
+    SIZES,
+    Figures,
+    counts_of_loads,
+    figures_of,
+    gap_of,
+    infer_interval,
+    sum_of,
+)
 from profagent.ingest import reasons
 from profagent.ingest.reasons import RING_CALLS, ring_entry
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.ingest.changes import Entry
 
-# Of each reason and model; one more entry counts the rest, and the view `sample_gaps` has each of them.
+# Of each reason, model and session; one more entry counts the rest, and the view `sample_gaps` has each of them.
 MOST_NOTES = 1_000
 NAMED_PICTURES = 4
-_STORED = (
-    "SELECT interval, interval_from, sampled, due, late, never_came, input_pic_num, passed_over FROM sampling"
-    " WHERE model = ?"
+_OF_SESSION = (
+    "SELECT job, model FROM session_job JOIN model m USING (job) WHERE session = ?1 AND (?2 IS NULL OR job = ?2) AND"
+    " (EXISTS (SELECT 1 FROM sampling g WHERE g.model = m.model AND g.session = ?1)"
+    " OR EXISTS (SELECT 1 FROM sample x WHERE x.model = m.model AND x.session = ?1)) ORDER BY model"
 )
-_SAMPLES = "SELECT count(*), count(*) - total(kept), min(input_pic_num), max(input_pic_num) FROM sample WHERE model = ?"
-_COUNTS = "SELECT current_pic_count FROM sample WHERE model = ? ORDER BY 1"
+_STORED = (
+    "SELECT interval, interval_from, sampled, due, late, never_came, why, passed_over FROM sampling"
+    " WHERE model = ? AND session = ?"
+)
+_SAMPLES = "SELECT current_pic_count, ifnull(session, 0), kept, input_pic_num FROM sample WHERE model = ? ORDER BY 1"
 _IS_LOADED_AGAIN = "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ? AND load > 0)"
 _UNPLACED = (
     "SELECT EXISTS (SELECT 1 FROM sample s WHERE model = ? AND NOT EXISTS"
     " (SELECT 1 FROM inference i WHERE i.model = s.model AND i.current_pic_count = s.current_pic_count))"
 )
 _TIMES = (
-    "SELECT current_pic_count, min(start_us) FROM inference WHERE model = ? AND current_pic_count <= ?"
+    "SELECT current_pic_count, min(start_us), min(session) FROM inference WHERE model = ? AND current_pic_count <= ?"
     " GROUP BY current_pic_count, load ORDER BY current_pic_count, load"
 )
-# Where a sample may have been lost without its name, or may still be told, distances mean nothing.
-_IS_UNSURE = (
-    "SELECT EXISTS (SELECT 1 FROM job WHERE job = ?1 AND NOT caught_up)"
-    " OR EXISTS (SELECT 1 FROM ledger_entry WHERE job = ?1 AND log IS NULL AND grade = 'loss')"
-    " OR EXISTS (SELECT 1 FROM ledger_entry e LEFT JOIN kept_loss k USING (entry)"
-    " WHERE e.job IS NULL AND e.log IS NULL AND e.grade = 'loss'"
-    " AND e.session IN (SELECT session FROM session_job WHERE job = ?1)"
-    " AND (k.job_name IS NULL OR k.job_name = (SELECT name FROM job WHERE job = ?1)))"
+# Where a sample may have been lost without its name, or its name may still be told, distances mean nothing.
+_IS_LISTED = "SELECT caught_up, interval FROM job WHERE job = ?"
+_HAS_NAMELESS_LOSS = (
+    "SELECT EXISTS (SELECT 1 FROM ledger_entry e LEFT JOIN kept_loss k USING (entry)"
+    " WHERE e.session = ?2 AND e.log IS NULL AND e.grade = 'loss' AND (e.job = ?1 OR e.job IS NULL"
+    " AND (k.job_name IS NULL OR k.job_name = (SELECT name FROM job WHERE job = ?1))))"
 )
-# Other sessions fetched a part of it, or nobody has: of samples before its own the names are known.
-_IS_PART = (
-    "SELECT EXISTS (SELECT 1 FROM inference WHERE model = ?1 AND session <> ?2) OR EXISTS"
-    " (SELECT 1 FROM sample WHERE model = ?1 AND kept AND current_pic_count <"
-    " (SELECT min(current_pic_count) FROM inference WHERE model = ?1))"
-)
-# What is not copied yet is known by its name, too.
-_IS_OPEN = (
-    "SELECT NOT caught_up AND EXISTS (SELECT 1 FROM inference WHERE model = ?1 AND session = ?2)"
-    " FROM model JOIN job USING (job) WHERE model = ?1"
-)
-_OF_SESSION = (
-    "SELECT current_pic_count, kept, coalesce(is_own, NOT (kept AND ?3)) FROM sample LEFT JOIN"
-    " (SELECT current_pic_count, max(session = ?2) AS is_own FROM inference WHERE model = ?1 GROUP BY 1)"
-    " USING (current_pic_count) WHERE model = ?1 AND current_pic_count BETWEEN"
-    " (SELECT min(current_pic_count) FROM inference WHERE model = ?1 AND session = ?2) AND"
-    " (SELECT max(current_pic_count) FROM inference WHERE model = ?1 AND session = ?2) ORDER BY current_pic_count"
-)
-_END_TIMES = (
-    f"SELECT end_us FROM part CROSS JOIN api ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - a constant
+_CALL_TIMES = (
+    f"SELECT end_us, api FROM part CROSS JOIN api ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - a constant
     f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE log = ?"
 )
+_CALLS_OF = "SELECT log FROM log WHERE model = ? AND kind = 'acl_api'"
+_ENDS = (
+    "SELECT current_pic_count, max(end_us) FROM inference WHERE model = ? AND current_pic_count <= ?"
+    " AND end_us IS NOT NULL GROUP BY 1"
+)
 _FLUSH_TIMES = "SELECT end_us FROM inference WHERE model = ? AND end_us IS NOT NULL"
+# The calls that execute a model (format page 3.3), synchronously or not.
+_EXECUTE_CALLS = (2, 3)
 
 
 class ModelSampling(NamedTuple):
-    """How well a model was sampled. `pictures` go into each inference, 0 where they differ; None without a sample."""
+    """How well a model was sampled in a session; `notes` are the ledger's entries of it.
+
+    `pictures` go into each inference, 0 where they differ.
+    """
 
     figures: Figures
-    pictures: int | None
+    pictures: int
     passed_over: int
+    notes: tuple[Entry, ...] = ()
+
+
+class _Samples(NamedTuple):
+    """A model's samples by load and rising picture count; a session is 0 where nobody has more than the name.
+
+    `loads` is None where they cannot be told apart, and the rest is by picture count alone then.
+    """
+
+    loads: NDArray[np.int64] | None
+    counts: NDArray[np.int64]
+    sessions: NDArray[np.int64]
+    passed_over: Counter[int]
+    pictures: int
+
+    @property
+    def has_several_loads(self) -> bool:
+        return self.loads is not None and len(self.loads) > 0 and bool(self.loads[-1])
+
+
+class _Gaps(NamedTuple):
+    """The distances between neighbouring samples of a load, in inferences; `later` is the second one's place."""
+
+    later: NDArray[np.int64]
+    inferences: NDArray[np.int64]
+    has_calls: bool = False
+
+    def of(self, samples: _Samples, session: int) -> _Gaps:
+        """Return those whose second sample is the session's."""
+        chosen = samples.sessions[self.later] == session
+        return self._replace(later=self.later[chosen], inferences=self.inferences[chosen])
+
+    @property
+    def counted(self) -> dict[int, int]:
+        return Counter(self.inferences.tolist())
 
 
 async def sampling_of(connection: aiosqlite.Connection, session: int, job: int | None = None) -> dict[str, Any]:
-    """How well the JOBs that a session fetched, or one of them, were sampled, and what was kept of it.
-
-    Of a model that other sessions fetched as well it is what lies between the session's first and last inference.
-    """
-    rows = await fetched(
-        connection,
-        "SELECT job, model FROM fetched_jobs JOIN model USING (job) WHERE session = ?1 AND (?2 IS NULL OR job = ?2)"
-        " AND EXISTS (SELECT 1 FROM sample WHERE sample.model = model.model) ORDER BY model",
-        (session, job),
-    )
+    """Return how well the JOBs of a session, or one of them, were sampled while it captured them, and what it kept."""
     (keeping,) = await fetched_one(connection, "SELECT keeping FROM session WHERE session = ?", (session,))
-    shares = [await _share_of(connection, session, model, await _known(connection, of, model)) for of, model in rows]
-    figures = sum_of(share for share, _ in shares)
-    passed_over = sum(passed for _, passed in shares)
+    found: list[ModelSampling] = []
+    for of, model in await fetched(connection, _OF_SESSION, (session, job)):
+        rows = await fetched(connection, _STORED, (model, session))
+        if rows:
+            found.append(ModelSampling(Figures._make(rows[0][:7]), 0, rows[0][7]))
+        else:
+            found.append((await _worked_out(connection, of, model))[session])
+    figures = sum_of(each.figures for each in found)
+    passed_over = sum(each.passed_over for each in found)
     return {
         **figures.fields(),
         "keeping": keeping,
@@ -106,52 +148,122 @@ async def sampling_of(connection: aiosqlite.Connection, session: int, job: int |
     }
 
 
-async def samplings_of(connection: aiosqlite.Connection, job: int) -> dict[int, ModelSampling]:
-    """How well each of a JOB's models was sampled, worked out now. It reads every sample."""
+async def samplings_of(connection: aiosqlite.Connection, job: int) -> dict[tuple[int, int], ModelSampling]:
+    """Return how well a JOB was sampled, by model and session, worked out now. It reads every sample."""
     models = await fetched(
         connection,
         "SELECT model FROM model m WHERE job = ? AND EXISTS (SELECT 1 FROM sample s WHERE s.model = m.model)",
         (job,),
     )
-    return {model: await _worked_out(connection, job, model) for (model,) in models}
+    return {
+        (model, session): found
+        for (model,) in models
+        for session, found in (await _worked_out(connection, job, model)).items()
+    }
 
 
-async def sample_notes(connection: aiosqlite.Connection, known: Mapping[int, ModelSampling]) -> list[Entry]:
-    """What the ledger says of the samples of these models."""
-    entries: list[Entry] = []
-    for model, (figures, pictures, _) in known.items():
-        query = "SELECT name || '.' || model_id FROM model WHERE model = ?"
-        (name,) = await fetched_one(connection, query, (model,))
-        loads = await _loads(connection, model)
-        if loads is None:
-            continue
-        if figures.interval is not None and (figures.late or figures.never_came):
-            entries += _of_model(loads, name, figures, pictures or 1)
-        elif figures.origin == FROM_FILE and tally_of(loads, pictures or 0).figures(figures.interval).due is None:
-            detail = f"{name}: its picture counts do not fit the interval {figures.interval} of its acl.json"
-            entries.append(reasons.entry(reasons.INTERVAL_MISMATCH, detail))
-    return entries
+async def _worked_out(connection: aiosqlite.Connection, job: int, model: int) -> dict[int, ModelSampling]:
+    """Return how well a model was sampled, by session."""
+    samples = await _samples(connection, model)
+    is_listed, interval_told = await fetched_one(connection, _IS_LISTED, (job,))
+    gaps = await _gaps(connection, model, samples, interval_told)
+    name = ""
+    found: dict[int, ModelSampling] = {}
+    for session in set(samples.sessions.tolist()) - {0}:
+        (has_loss,) = await fetched_one(connection, _HAS_NAMELESS_LOSS, (job, session))
+        why = NAMELESS_LOSS if has_loss else None if is_listed else NOT_LISTED
+        own = None if gaps is None else gaps.of(samples, session)
+        figures = figures_of(
+            int((samples.sessions == session).sum()),
+            None if own is None else own.counted,
+            interval_told,
+            shown_by=None if gaps is None else gaps.counted,
+            why=why or (_why_no_gaps(samples) if gaps is None else None),
+            has_calls=gaps is not None and gaps.has_calls,
+        )
+        if not name:
+            query = "SELECT name || '.' || model_id FROM model WHERE model = ?"
+            (name,) = await fetched_one(connection, query, (model,))
+        notes = () if own is None else tuple(_notes(samples, own, figures, name))
+        found[session] = ModelSampling(figures, samples.pictures, samples.passed_over[session], notes)
+    return found
 
 
-async def _known(connection: aiosqlite.Connection, job: int, model: int) -> ModelSampling:
-    """As it was worked out when its JOB ended, or now."""
-    rows = await fetched(connection, _STORED, (model,))
-    if not rows:
-        return await _worked_out(connection, job, model)
-    return ModelSampling(Figures._make(rows[0][:6]), *rows[0][6:])
+def _why_no_gaps(samples: _Samples) -> str:
+    return LOADS if samples.loads is None else SIZES
 
 
-async def _worked_out(connection: aiosqlite.Connection, job: int, model: int) -> ModelSampling:
-    sampled, passed_over, *pictures = await fetched_one(connection, _SAMPLES, (model,))
-    size = pictures[0] if pictures[0] == pictures[1] else 0
-    (interval,) = await fetched_one(connection, "SELECT interval FROM job WHERE job = ?", (job,))
-    (is_unsure,) = await fetched_one(connection, _IS_UNSURE, (job,))
-    loads = await _loads(connection, model)
-    if is_unsure or loads is None:
-        figures = figures_of(sampled if loads is None else sum(map(len, loads)), None, interval)
-    else:
-        figures = tally_of(loads, size or 0).figures(interval)
-    return ModelSampling(figures, size, int(passed_over))
+async def _samples(connection: aiosqlite.Connection, model: int) -> _Samples:
+    rows = await fetched(connection, _SAMPLES, (model,))
+    counts, sessions, kept, sizes = np.array(rows, np.int64).reshape(-1, 4).T
+    passed_over = Counter(sessions[kept == 0].tolist())
+    pictures = int(sizes[0]) if len(sizes) and (sizes == sizes[0]).all() else 0
+    if not (await fetched_one(connection, _IS_LOADED_AGAIN, (model,)))[0]:
+        return _Samples(np.zeros(len(counts), np.int64), counts, sessions, passed_over, pictures)
+    # A sample without rows, as one that was passed over on purpose, belongs to nobody knows which load.
+    if not (await fetched_one(connection, _UNPLACED, (model,)))[0]:
+        times: dict[int, list[int | None]] = {}
+        owners: dict[int, list[int]] = {}
+        for count, start_us, session in await fetched(connection, _TIMES, (model, LARGEST_INTEGER)):
+            times.setdefault(count, []).append(start_us)
+            owners.setdefault(count, []).append(session)
+        loads = counts_of_loads(times)
+        if loads is not None:
+            # The inferences of one file are of rising loads.
+            placed = [(load, count, owners[count].pop(0)) for load, each in enumerate(loads) for count in each]
+            numbers, counts, sessions = np.array(placed, np.int64).reshape(-1, 3).T
+            return _Samples(numbers, counts, sessions, passed_over, pictures)
+    return _Samples(None, counts, sessions, passed_over, pictures)
+
+
+async def _gaps(
+    connection: aiosqlite.Connection, model: int, samples: _Samples, interval_told: int | None
+) -> _Gaps | None:
+    """Return the distances between samples; None where they cannot be told in inferences.
+
+    Of a program that may start and stop recording by itself they count the calls that were recorded between.
+    """
+    if samples.loads is None:
+        return None
+    later = np.flatnonzero(np.diff(samples.loads) == 0) + 1
+    distances = samples.counts[later] - samples.counts[later - 1]
+    if not len(later):
+        return _Gaps(later, distances)
+    if not samples.pictures or (distances % samples.pictures).any():
+        return None
+    gaps = _Gaps(later, distances // samples.pictures)
+    is_by_program = interval_told is None and infer_interval(gaps.counted) == 1
+    if not is_by_program or samples.has_several_loads or gaps.inferences.max() == 1:
+        return gaps
+    recorded = await _recorded_between(connection, model, samples, gaps)
+    return gaps if recorded is None else _Gaps(later, recorded, has_calls=True)
+
+
+async def _recorded_between(
+    connection: aiosqlite.Connection, model: int, samples: _Samples, gaps: _Gaps
+) -> NDArray[np.int64] | None:
+    """Return how many inferences ran in each distance while the program recorded; None where that is not known.
+
+    The runtime records a call only while it is started, and writes the calls since the sample before with each sample.
+    """
+    logs = await fetched(connection, _CALLS_OF, (model,))
+    if len(logs) != 1:
+        return None
+    calls = np.array(await fetched(connection, _CALL_TIMES, logs[0]), np.float64).reshape(-1, 2)
+    ends: dict[int, int] = dict(await fetched(connection, _ENDS, (model, LARGEST_INTEGER)))
+    times = np.array([ends.get(count, np.nan) for count in samples.counts.tolist()], np.float64)
+    long = np.flatnonzero(gaps.inferences > 1)
+    until, since = times[gaps.later[long]], times[gaps.later[long] - 1]
+    if np.isnan(until).any() or np.isnan(since).any():
+        return None
+    every = np.sort(calls[:, 0])
+    if (np.searchsorted(every, until, "right") - np.searchsorted(every, since, "right") >= RING_CALLS).any():
+        return None
+    executes = np.sort(calls[np.isin(calls[:, 1], _EXECUTE_CALLS), 0])
+    between = np.searchsorted(executes, until, "right") - np.searchsorted(executes, since, "right")
+    recorded = gaps.inferences.copy()
+    recorded[long] = np.clip(between, 1, gaps.inferences[long])
+    return recorded
 
 
 async def full_rings(connection: aiosqlite.Connection, job: int) -> dict[int, Entry]:
@@ -163,7 +275,7 @@ async def full_rings(connection: aiosqlite.Connection, job: int) -> dict[int, En
         passed = await fetched(connection, "SELECT 1 FROM sample WHERE model = ? AND NOT kept LIMIT 1", (model,))
         # Nobody knows when the runtime flushed for samples that were passed over.
         if not passed:
-            ends = await _sorted(connection, _END_TIMES, log)
+            ends = await _sorted(connection, _CALL_TIMES, log)
             flushes = await _sorted(connection, _FLUSH_TIMES, model)
             if (calls := most_calls_between(ends, flushes)) >= RING_CALLS:
                 found[log] = ring_entry(calls)
@@ -185,49 +297,20 @@ async def _sorted(connection: aiosqlite.Connection, sql: str, number: int) -> ND
     return np.sort(np.concatenate([np.empty(0), *(np.array(page, np.float64)[:, 0] for page in times)]))
 
 
-async def _is_loaded_again(connection: aiosqlite.Connection, model: int) -> bool:
-    """Whether rows show that a model's picture counts began anew."""
-    return bool((await fetched_one(connection, _IS_LOADED_AGAIN, (model,)))[0])
+def _notes(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> Iterator[Entry]:
+    """Give the ledger's notes of a session's samples of a model."""
+    if figures.due is not None and figures.interval is not None and (figures.late or figures.never_came):
+        yield from _of_gaps(samples, gaps, figures, model)
+    elif figures.origin == FROM_FILE and figures.why is not None and figures.why.startswith(MISMATCH):
+        detail = f"{model}: its picture counts do not fit the interval {figures.interval} of its acl.json"
+        yield reasons.entry(reasons.INTERVAL_MISMATCH, detail)
 
 
-async def _loads(connection: aiosqlite.Connection, model: int) -> list[list[int]] | None:
-    """The picture counts of each load's samples; None where they cannot be told."""
-    if not await _is_loaded_again(connection, model):
-        return [[count for (count,) in await fetched(connection, _COUNTS, (model,))]]
-    # A sample without rows, as one that was passed over on purpose, belongs to nobody knows which.
-    if (await fetched_one(connection, _UNPLACED, (model,)))[0]:
-        return None
-    times: dict[int, list[int | None]] = {}
-    for count, start_us in await fetched(connection, _TIMES, (model, LARGEST_INTEGER)):
-        times.setdefault(count, []).append(start_us)
-    return counts_of_loads(times)
-
-
-async def _share_of(
-    connection: aiosqlite.Connection, session: int, model: int, known: ModelSampling
-) -> tuple[Figures, int]:
-    """What of a model's samples is a session's, and how many of these were passed over."""
-    figures = known.figures
-    (is_open,) = await fetched_one(connection, _IS_OPEN, (model, session))
-    (is_part,) = await fetched_one(connection, _IS_PART, (model, session))
-    if not (is_open or is_part):
-        return figures, known.passed_over
-    rows = await fetched(connection, _OF_SESSION, (model, session, is_open))
-    passed_over = sum(not kept for _, kept, _ in rows)
-    of_others = sum(not is_own for _, _, is_own in rows)
-    sampled = len(rows) - of_others
-    if figures.due is None or await _is_loaded_again(connection, model):
-        return figures_of(sampled, None, figures.interval)._replace(origin=figures.origin), passed_over
-    share = tally_of([[count for count, _, _ in rows]], known.pictures or 0).figures(figures.interval)
-    due = None if share.due is None else share.due - of_others
-    return share._replace(sampled=sampled, due=due, origin=figures.origin), passed_over
-
-
-def _of_model(loads: Sequence[Sequence[int]], model: str, figures: Figures, pictures: int) -> Iterator[Entry]:
+def _of_gaps(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> Iterator[Entry]:
     assert figures.interval is not None, "without an interval nothing is late"
     late = missing = missing_named = 0
-    for name, count, distance in _distances(loads, model):
-        gap = gap_of(distance // pictures, figures.interval)
+    for name, count, before, inferences in _odd_gaps(samples, gaps, figures.interval, model):
+        gap = gap_of(inferences, figures.interval)
         if gap is not None and gap.late_by:
             late += 1
             if late <= MOST_NOTES:
@@ -237,8 +320,10 @@ def _of_model(loads: Sequence[Sequence[int]], model: str, figures: Figures, pict
             missing += 1
             if missing <= MOST_NOTES:
                 missing_named += gap.never_came
-                detail = f"{name}: {_missed(count - distance, gap.never_came, figures.interval * pictures)}"
-                yield reasons.entry(reasons.SAMPLE_NEVER_CAME, detail, count=gap.never_came)
+                is_whole = inferences * samples.pictures == count - before
+                step = figures.interval * samples.pictures
+                which = _missed(before, gap.never_came, step) if is_whole else _missed_between(before, count)
+                yield reasons.entry(reasons.SAMPLE_NEVER_CAME, f"{name}: {which}", count=gap.never_came)
     if (rest := late - MOST_NOTES) > 0:
         yield reasons.entry(reasons.SAMPLE_LATE, f"{model}: {rest} more samples came late", count=rest)
     if missing > MOST_NOTES:
@@ -247,12 +332,17 @@ def _of_model(loads: Sequence[Sequence[int]], model: str, figures: Figures, pict
         yield reasons.entry(reasons.SAMPLE_NEVER_CAME, detail, count=rest)
 
 
-def _distances(loads: Sequence[Sequence[int]], model: str) -> Iterable[tuple[str, int, int]]:
-    """The model, and which load of it where there are several; a sample's picture count; pictures since the last."""
-    for number, counts in enumerate(loads, 1):
-        name = f"{model}, load {number}" if len(loads) > 1 else model
-        for before, count in pairwise(counts):
-            yield name, count, count - before
+def _odd_gaps(samples: _Samples, gaps: _Gaps, interval: int, model: str) -> Iterable[tuple[str, int, int, int]]:
+    """Give the model, and which load of it where there are several; picture counts of both samples; the distance."""
+    assert samples.loads is not None, "distances are known"
+    odd = gaps.inferences != interval
+    for place, inferences in zip(gaps.later[odd].tolist(), gaps.inferences[odd].tolist(), strict=True):
+        name = f"{model}, load {samples.loads[place] + 1}" if samples.has_several_loads else model
+        yield name, int(samples.counts[place]), int(samples.counts[place - 1]), inferences
+
+
+def _missed_between(before: int, count: int) -> str:
+    return f"due between pictures {before} and {count}, never came"
 
 
 def _missed(before: int, missing: int, step: int) -> str:

@@ -159,13 +159,16 @@ CREATE TABLE sample (
     current_pic_count INTEGER NOT NULL,
     input_pic_num     INTEGER NOT NULL, -- 0 where its files do not tell the same
     kept              INTEGER NOT NULL, -- 0 when it was passed over on purpose
+    session           INTEGER REFERENCES session, -- the first that had more of it than a name; NULL: none has
     PRIMARY KEY (model, current_pic_count)
 ) WITHOUT ROWID;
 
--- How well a model was sampled, from its samples and the interval. NULL is "not known". Written when its JOB or the
--- capture has ended; there is no row once a later sample has come.
+-- How well a model was sampled while a session captured it: its samples, and what was due since the sample before each,
+-- whoever has that. The sessions of a model so sum to all of it. NULL is "not known". Written when the JOB or the
+-- session has ended; what is known then stays. There is no row once a later sample of the session has come.
 CREATE TABLE sampling (
-    model         INTEGER PRIMARY KEY REFERENCES model,
+    model         INTEGER NOT NULL REFERENCES model,
+    session       INTEGER NOT NULL REFERENCES session,
     input_pic_num INTEGER,              -- pictures of every inference, 0 where they differ
     sampled       INTEGER NOT NULL,
     passed_over   INTEGER NOT NULL,     -- of these, on purpose
@@ -173,8 +176,10 @@ CREATE TABLE sampling (
     interval_from TEXT,                 -- acl.json or inferred
     due           INTEGER,              -- sampled, and those that were due and never came
     late          INTEGER,
-    never_came    INTEGER
-);
+    never_came    INTEGER,
+    why           TEXT,                 -- it is not known what was due
+    PRIMARY KEY (model, session)
+) WITHOUT ROWID;
 
 -- A network segment of an inference, on one of the two units.
 CREATE TABLE segment (
@@ -353,8 +358,8 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 --   jobs                how many JOBs, and collections of other sources
 --   losses              sum of `count` of its losses in the ledger
 --   keeping             which inferences it keeps; NULL for all
---   sampled             inferences that the board sampled; NULL while they come, or where another session has a part
---   due                 those that were sampled or should have been
+--   sampled             inferences that the board sampled and it has; NULL while they come
+--   due                 those, and what should have been sampled since the one before each
 --   passed_over         sampled, and not kept on purpose
 --   cleared_us          when `profagent gc` deleted its records; NULL where they are there
 --   counter_map_digest  of what that map makes of a record
@@ -369,20 +374,21 @@ SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.starte
        (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'loss') AS losses,
        (SELECT ifnull(sum(count), 0) FROM ledger_entry WHERE session = s.session AND grade = 'note') AS notes,
        s.keeping,
-       CASE WHEN f.shared THEN NULL ELSE ifnull(f.sampled, 0) END AS sampled,
-       CASE WHEN f.shared THEN NULL ELSE f.due END AS due,
-       CASE WHEN f.shared THEN NULL ELSE ifnull(f.passed_over, 0) END AS passed_over, c.cleared_us,
+       CASE WHEN f.is_open THEN NULL ELSE ifnull(f.sampled, 0) END AS sampled,
+       CASE WHEN f.is_open THEN NULL ELSE f.due END AS due,
+       CASE WHEN f.is_open THEN NULL ELSE ifnull(f.passed_over, 0) END AS passed_over, c.cleared_us,
        s.counter_map_digest,
        s.ended_us IS NOT NULL AND NOT EXISTS (
            SELECT 1 FROM ledger_entry WHERE session = s.session
            AND (grade = 'loss' OR reason IN ('stopped-early', 'not-covered', 'nothing-recorded'))) AS complete
 FROM session s JOIN board b USING (board) LEFT JOIN cleared_session c USING (session)
-LEFT JOIN (SELECT session, sum(sampled) AS sampled, CASE WHEN count(*) = count(due) THEN sum(due) END AS due,
-                  sum(passed_over) AS passed_over,
-                  max(sampled IS NULL OR EXISTS (SELECT 1 FROM fetched_jobs o WHERE o.job = f.job
-                                                 AND o.session <> f.session)) AS shared
-           FROM fetched_jobs f JOIN model m USING (job) LEFT JOIN sampling USING (model)
-           WHERE EXISTS (SELECT 1 FROM sample x WHERE x.model = m.model) GROUP BY session) f USING (session);
+LEFT JOIN (SELECT j.session, sum(g.sampled) AS sampled, CASE WHEN count(*) = count(g.due) THEN sum(g.due) END AS due,
+                  sum(g.passed_over) AS passed_over, max(g.sampled IS NULL) AS is_open
+           FROM session_job j JOIN model m USING (job)
+           LEFT JOIN sampling g ON g.model = m.model AND g.session = j.session
+           WHERE g.sampled IS NOT NULL
+              OR EXISTS (SELECT 1 FROM sample x WHERE x.model = m.model AND x.session = j.session)
+           GROUP BY j.session) f USING (session);
 
 -- How captures followed their boards, in intervals that touch each other.
 --   job       the JOB that alone was behind; NULL: it is about the board
@@ -474,16 +480,26 @@ CREATE VIEW ledger AS
 SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
 
--- How well the runtime sampled each model of a JOB, before any choice by `record`.
+-- How well the runtime sampled each model of a JOB, over all sessions, before any choice by `record`.
 --   interval_from  `acl.json`, or `inferred` from picture counts
 --   acl_json       the file on the board that told the interval
 --   due            those that were sampled, and those that never came
 --   passed_over    sampled, and not kept on purpose
+--   why            it is not known what was due
 --   interval, sampled, late, never_came
 CREATE VIEW sampling_by_model AS
-SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id, s.interval, s.interval_from, j.acl_json,
-       s.sampled, s.due, s.late, s.never_came, s.passed_over
-FROM sampling s JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
+SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id,
+       CASE WHEN min(s.interval) = max(s.interval) THEN min(s.interval) END AS interval,
+       CASE WHEN min(s.interval) = max(s.interval) THEN max(s.interval_from) END AS interval_from, j.acl_json,
+       sum(s.sampled) AS sampled, CASE WHEN count(*) = count(s.due) THEN sum(s.due) END AS due,
+       CASE WHEN count(*) = count(s.late) THEN sum(s.late) END AS late,
+       CASE WHEN count(*) = count(s.never_came) THEN sum(s.never_came) END AS never_came,
+       sum(s.passed_over) AS passed_over, max(s.why) AS why
+FROM sampling s JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board)
+LEFT JOIN cleared_session c ON c.session = s.session
+WHERE c.session IS NULL OR NOT EXISTS (SELECT 1 FROM sampling o WHERE o.model = s.model
+                                       AND o.session NOT IN (SELECT session FROM cleared_session))
+GROUP BY m.model;
 
 -- Neighbouring samples that are not the interval apart; none of a model that was loaded again.
 --   pic_count_before  pictures before the earlier sample
@@ -494,11 +510,12 @@ CREATE VIEW sample_gaps AS
 SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id, g.before AS pic_count_before,
        g.current_pic_count, g.inferences, g.inferences % g.interval AS late_by,
        g.inferences / g.interval - 1 AS never_came
-FROM (SELECT x.model, s.interval, x.current_pic_count,
-             lag(x.current_pic_count) OVER (PARTITION BY x.model ORDER BY x.current_pic_count) AS before,
-             (x.current_pic_count - lag(x.current_pic_count) OVER (PARTITION BY x.model ORDER BY x.current_pic_count))
-             / s.input_pic_num AS inferences
-      FROM sample x JOIN sampling s USING (model) WHERE s.due IS NOT NULL AND s.interval > 0
+FROM (SELECT x.model, s.interval, x.current_pic_count, x.before,
+             (x.current_pic_count - x.before) / s.input_pic_num AS inferences
+      FROM (SELECT *, lag(current_pic_count) OVER (PARTITION BY model ORDER BY current_pic_count) AS before
+            FROM sample) x
+      JOIN sampling s ON s.model = x.model AND s.session = x.session
+      WHERE s.due IS NOT NULL AND s.interval > 0
             AND NOT EXISTS (SELECT 1 FROM inference i WHERE i.model = x.model AND i.load > 0)) g
 JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board)
 WHERE g.inferences <> g.interval;

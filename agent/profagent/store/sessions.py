@@ -31,6 +31,7 @@ _ROWS = (
     "DELETE FROM segment WHERE log IN (SELECT log FROM log WHERE job = ?)",
     "DELETE FROM part WHERE log IN (SELECT log FROM log WHERE job = ?)",
     "DELETE FROM inference WHERE model IN (SELECT model FROM model WHERE job = ?)",
+    "UPDATE sample SET session = NULL WHERE model IN (SELECT model FROM model WHERE job = ?)",
     "DELETE FROM log WHERE job = ? AND log NOT IN (SELECT log FROM ledger_entry WHERE log IS NOT NULL)",
     f"UPDATE log SET {_AS_NEW} WHERE job = ?",  # noqa: S608 - a constant
     "UPDATE ledger_entry SET origin = 'cleared' WHERE job = ? AND origin <> 'board'",

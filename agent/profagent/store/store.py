@@ -22,13 +22,13 @@ from profagent.store import counters, marks
 from profagent.store.coverage import write_coverage
 from profagent.store.database import fetched_of, reading, refused, transaction, writing
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
-from profagent.store.sampling import full_rings, sample_notes, sampling_of, samplings_of
+from profagent.store.sampling import full_rings, sampling_of, samplings_of
 from profagent.store.sessions import begin_session
 from profagent.store.summary import has_recorded, session_summary
 from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import aiosqlite
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Entry, JobChanges
     from profagent.link.coverage import Interval
     from profagent.store.database import Writing
+    from profagent.store.sampling import ModelSampling
     from profagent.store.sessions import SessionStart
 
 T = TypeVar("T")
@@ -202,7 +203,7 @@ class Store:
         for (job,) in await self.query("SELECT job FROM session_job WHERE session = ?", (session,)):
             async with reading(self.file) as reader:
                 odd = await counters.implausible_counters(reader, job, peak_bytes_per_s)
-            await self.run(partial(_write_findings, session=session, job=job, found=Findings([], None, odd, None)))
+            await self.run(partial(_write_findings, session=session, job=job, found=Findings({}, odd, None)))
 
 
 def _write_together(connection: sqlite3.Connection, together: Sequence[_Waiting]) -> None:
@@ -377,10 +378,12 @@ class StoredSession:
 
 
 class Findings(NamedTuple):
-    """What follows from all rows of a JOB: rows of `sampling`, and entries of the ledger; None: not looked for."""
+    """What follows from all rows of a JOB: by model and session how it was sampled; the ledger's entries of the rest.
 
-    sampling: list[tuple[Any, ...]]
-    samples: list[Entry] | None
+    `rings` is None where they were not looked for.
+    """
+
+    samplings: dict[tuple[int, int], ModelSampling]
     counters: dict[int, list[str]]
     rings: dict[int, Entry] | None
 
@@ -388,11 +391,9 @@ class Findings(NamedTuple):
 async def _findings(
     connection: aiosqlite.Connection, job: int, peak_bytes_per_s: float, *, has_ended: bool
 ) -> Findings:
-    """Of a JOB that goes on some samples and calls are on their way."""
-    known = await samplings_of(connection, job)
+    """Of a JOB that goes on some calls are on their way."""
     return Findings(
-        [(model, of.pictures, *of.figures, of.passed_over) for model, of in known.items()],
-        await sample_notes(connection, known) if has_ended else None,
+        await samplings_of(connection, job),
         await counters.implausible_counters(connection, job, peak_bytes_per_s),
         await full_rings(connection, job) if has_ended else None,
     )
@@ -400,15 +401,27 @@ async def _findings(
 
 def _write_findings(connection: sqlite3.Connection, session: int, job: int, found: Findings) -> None:
     with transaction(connection):
-        connection.executemany(
-            "INSERT OR REPLACE INTO sampling (model, input_pic_num, interval, interval_from, sampled, due, late,"
-            " never_came, passed_over) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            found.sampling,
-        )
-        if found.samples is not None:
-            LedgerRows(connection, session, job).replace_all("sampling", found.samples)
+        _write_samplings(connection, session, job, found.samplings)
         for of, details in found.counters.items():
             entries = [reasons.entry(reasons.IMPLAUSIBLE_COUNTER, detail) for detail in details]
             LedgerRows(connection, of, job).replace_all("counters", entries, of_session=True)
         if found.rings is not None:
             LedgerRows(connection, session, job).replace_rings(found.rings)
+
+
+def _write_samplings(
+    connection: sqlite3.Connection, session: int, job: int, found: Mapping[tuple[int, int], ModelSampling]
+) -> None:
+    """Write how a session sampled a JOB; of earlier ones only what was not known before: what was, stays."""
+    known = connection.execute(
+        "SELECT model, session FROM sampling JOIN model USING (model) WHERE job = ? AND due IS NOT NULL", (job,)
+    ).fetchall()
+    new = {key: each for key, each in found.items() if key[1] == session or key not in known}
+    connection.executemany(
+        "INSERT OR REPLACE INTO sampling (model, session, input_pic_num, interval, interval_from, sampled, due, late,"
+        " never_came, why, passed_over) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(*key, each.pictures, *each.figures, each.passed_over) for key, each in new.items()],
+    )
+    for of in {of for _, of in new}:
+        notes = [note for (_, owner), each in found.items() if owner == of for note in each.notes]
+        LedgerRows(connection, of, job).replace_all("sampling", notes, of_session=True)

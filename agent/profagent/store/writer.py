@@ -116,7 +116,7 @@ class JobRows:
     def _announce(self, change: LogAnnounced) -> None:
         name = parse_log_name(change.path)
         if name is not None and name.kind in UNITS:
-            self._touch(self._logs.row(change.path))
+            self._touch(self._logs.row(change.path, is_announced=True))
 
     def _judge_log(self, change: LogJudged) -> None:
         row = self._logs.row(change.path)

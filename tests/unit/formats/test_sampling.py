@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from profagent.errors import UsageError
 from profagent.formats.names import InferenceKey
 from profagent.formats.sampling import (
+    MAY_HAVE_STOPPED,
+    MISMATCH,
+    NO_INTERVAL,
     EachNth,
     Figures,
     SampleTally,
@@ -174,13 +177,26 @@ def test_an_inferred_interval_is_the_right_one_where_half_of_the_samples_came_in
 
 def test_only_the_first_inference_is_due_with_an_interval_of_0() -> None:
     assert figures_of(1, {}, 0) == Figures(0, "acl.json", 1, 1, 0, 0)
-    assert figures_of(2, {7: 1}, 0) == Figures(0, "acl.json", 2, None, None, None)
+    assert figures_of(2, {7: 1}, 0) == Figures(0, "acl.json", 2, None, None, None, f"{MISMATCH} 0")
 
 
-@pytest.mark.parametrize("gaps", [{}, {5: 1}, {3: 1, 5: 10}, {2: 1, 3: 1, 4: 1}])
+@pytest.mark.parametrize("gaps", [{5: 1}, {3: 1, 5: 10}, {2: 1, 3: 1, 4: 1}])
 def test_an_interval_that_picture_counts_do_not_show_is_not_known(gaps: dict[int, int]) -> None:
-    assert figures_of(sum(gaps.values()) + 1, gaps, None)[:2] == (None, None)
-    assert figures_of(sum(gaps.values()) + 1, gaps, None).due is None
+    sampled = sum(gaps.values()) + 1
+    assert figures_of(sampled, gaps, None) == Figures(None, None, sampled, None, None, None, NO_INTERVAL)
+
+
+def test_the_only_sample_was_due_whatever_the_interval() -> None:
+    assert figures_of(1, {}, None) == Figures(None, None, 1, 1, 0, 0)
+
+
+def test_what_a_program_passed_over_by_itself_is_not_due() -> None:
+    gaps = {1: 8, 6: 1}
+    assert figures_of(10, gaps, None) == Figures(1, "inferred", 10, None, None, None, MAY_HAVE_STOPPED)
+    # An acl.json is for programs that do not start and stop, and calls were counted.
+    assert figures_of(10, gaps, 1).due == 15
+    assert figures_of(10, gaps, None, has_calls=True).due == 15
+    assert figures_of(10, {2: 8, 6: 1}, None).due == 12
 
 
 @pytest.mark.parametrize(

@@ -352,6 +352,7 @@ def test_figures_grow_with_the_files_that_come_in_any_order() -> None:
         "never_came": 1,
         "interval": 10,
         "interval_from": "acl.json",
+        "why": None,
     }
 
 

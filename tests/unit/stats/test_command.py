@@ -175,8 +175,9 @@ def nights(tmp_path: Path) -> Path:
             builder.insert("session_label", session=session, key="nightly", value=f"night {night}")
             job = builder.job(session, name=f"JOB{board}{night}")
             model = builder.model(job, layers=("conv0", "pool0"))
-            builder.insert("sample", model=model, current_pic_count=0, input_pic_num=1, kept=1)
-            builder.insert("sampling", model=model, sampled=12, passed_over=0, interval=2 if slower else 1)
+            builder.insert("sample", model=model, current_pic_count=0, input_pic_num=1, kept=1, session=session)
+            interval = 2 if slower else 1
+            builder.insert("sampling", model=model, session=session, sampled=12, passed_over=0, interval=interval)
             for pic in range(12):
                 end_us = at_us + pic + (2160 if slower else 2100)
                 inference = builder.inference(session, model, pic, start_us=at_us + pic, end_us=end_us)

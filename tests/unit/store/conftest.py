@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,18 @@ from tests.unit.store.rows import Rows
 @pytest.fixture
 def rows(tmp_path: Path) -> Iterator[Rows]:
     """A writer's database; what it holds in the end must not contradict itself."""
-    rows = Rows(tmp_path)
-    yield rows
-    check(rows.connection)
-    rows.connection.close()
-    rows.close()
-    rows.runner.close()
+    with opened(tmp_path) as rows:
+        yield rows
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Rows]:
+    """The same where a test needs several."""
+    rows = Rows(folder)
+    try:
+        yield rows
+        check(rows.connection)
+    finally:
+        rows.connection.close()
+        rows.close()
+        rows.runner.close()

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
+from profagent.formats.sampling import MAY_HAVE_STOPPED, NOT_LISTED
 from profagent.ingest.changes import (
     Change,
     ContentLedger,
@@ -18,11 +24,13 @@ from profagent.ingest.changes import (
     JobChanges,
     LinkLedger,
     LogAdvanced,
+    LogAnnounced,
     PassedOver,
     ProfilingKnown,
 )
 from profagent.ingest.reasons import INTERVAL_MISMATCH, RING_CALLS, SAMPLE_LATE, SAMPLE_NEVER_CAME
 from profagent.store.sampling import MOST_NOTES, most_calls_between, sampling_of
+from tests.unit.store.conftest import opened
 from tests.unit.store.rows import CALLS, JOB, Rows, aicore, calls, name_of
 
 TOLD = ProfilingKnown(10, "/app/acl.json")
@@ -172,6 +180,110 @@ def test_two_models_are_told_apart_and_summed(rows: Rows) -> None:
     assert figures(rows) == (10, "acl.json", 5, 6, 0, 1)
     rows.finish()
     assert rows.query("SELECT model, sampled, due FROM sampling_by_model ORDER BY model") == [("m", 3, 4), ("n", 2, 2)]
+
+
+# Sessions that follow each other over one JOB
+
+
+class Capture:
+    """Sessions over one JOB of a program that samples at `counts`; each session begins and ends as a record does."""
+
+    def __init__(self, rows: Rows, counts: list[int]) -> None:
+        self.rows, self.counts = rows, counts
+        self.ran = 0
+        self.copied: set[int] = set()
+
+    def record(self, until: int, *, copies: Callable[[int], bool], keeps: Callable[[int], bool] = bool) -> None:
+        """A session that hears of everything up to sample number `until`, and has copied some of it when it stops."""
+        self.rows.apply(*(LogAnnounced(path(count)) for count in self.counts[self.ran : until]), state="open")
+        self.ran = max(until, self.ran)
+        self.rows.list_all()
+        new = [count for count in self.counts[:until] if count not in self.copied and copies(count)]
+        self.copied.update(new)
+        self.rows.apply(*(LogAdvanced(path(each), 1, 0) if keeps(each) else PassedOver(path(each)) for each in new))
+        self.rows.run(self.rows.writer.end(9))
+        self.rows.session()
+
+
+def of_sessions(rows: Rows, sessions: int) -> list[tuple[int, int]]:
+    """Sampled and due of each, which the view `sessions` has as well."""
+    found = [rows.ask(sampling_of, session) for session in range(1, sessions + 1)]
+    figures = [(each["sampled"], each["due"]) for each in found]
+    shown = rows.query("SELECT sampled, due FROM sessions WHERE session <= ? ORDER BY session", sessions)
+    assert shown == [(sampled, due if sampled else None) for sampled, due in figures]
+    return figures
+
+
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_sessions_divide_the_job_wherever_they_stop_and_none_changes_later(data: st.DataObject) -> None:
+    gaps = data.draw(st.lists(st.sampled_from([10, 10, 10, 13, 20, 47]), min_size=1, max_size=20))
+    counts = [0, *accumulate(gaps)]
+    stops = sorted(data.draw(st.lists(st.integers(1, len(counts)), min_size=1, max_size=5)))
+    known: list[tuple[int, int]] = []
+    with TemporaryDirectory() as folder, opened(Path(folder)) as rows:
+        rows.apply(TOLD)
+        capture = Capture(rows, counts)
+        for number, stop in enumerate([*stops, len(counts)], 1):
+            chosen = data.draw(st.sets(st.sampled_from(counts))) if number <= len(stops) else set(counts)
+            capture.record(stop, copies=chosen.__contains__, keeps=lambda count: count % 20 == 0)
+            found = of_sessions(rows, number)
+            assert found[:-1] == known
+            known = found
+    assert sum(sampled for sampled, _ in known) == len(counts)
+    assert sum(due or 0 for _, due in known) == 1 + sum(gap // 10 for gap in gaps)
+
+
+def test_what_came_while_nobody_recorded_belongs_to_who_copied_it(rows: Rows) -> None:
+    rows.apply(TOLD)
+    capture = Capture(rows, [0, 10, 20, 30, 60, 70])
+    capture.record(2, copies=lambda _: True)
+    capture.record(6, copies=lambda count: count > 20)
+    assert of_sessions(rows, 2) == [(2, 2), (3, 5)]
+    capture.record(6, copies=lambda _: True)
+    assert of_sessions(rows, 3) == [(2, 2), (3, 5), (1, 1)]
+    assert rows.query("SELECT sampled, due, never_came FROM sampling_by_model") == [(6, 8, 2)]
+    assert rows.query("SELECT session, reason, count FROM ledger WHERE grade = 'note'") == [(2, SAMPLE_NEVER_CAME, 2)]
+
+
+def test_a_session_that_had_not_caught_up_knows_what_was_due_once_another_has(rows: Rows) -> None:
+    rows.apply(TOLD)
+    come(rows, [path(20)])
+    rows.write(JobChanges(JOB, "/board", (), "quiet"))
+    rows.run(rows.writer.end(9))
+    found = rows.ask(sampling_of, 1)
+    assert (found["sampled"], found["due"], found["why"]) == (1, None, NOT_LISTED)
+    rows.session()
+    come(rows, [path(0), path(10)])
+    rows.list_all()
+    rows.run(rows.writer.end(9))
+    assert of_sessions(rows, 2) == [(1, 1), (2, 2)]
+
+
+# Programs that start and stop recording by themselves
+
+
+def executed(rows: Rows, counts: Iterable[int]) -> None:
+    """Inferences that took 5 µs each, 10 µs apart, and the calls of those that ran while the program recorded."""
+    for count in counts:
+        log = path(count)
+        times = InferenceTimed(name_of(log), 0, Done(256, 10 * count, 10 * count + 5))
+        rows.apply(LogAdvanced(log, 1, 256), aicore(log, (1,)), times)
+
+
+def test_inferences_that_ran_while_the_program_did_not_record_were_not_due(rows: Rows) -> None:
+    sampled = [*range(5), *range(20, 25)]
+    executed(rows, sampled)
+    # Number 5 ran while number 4 was being written, and 19 before the first sample of the second stretch.
+    rows.apply(calls(range(12), [10 * count + 6 for count in sorted([*sampled, 5, 19])], CALLS))
+    assert figures(rows) == (1, "inferred", 10, 12, 0, 2)
+    assert noted(rows) == [(SAMPLE_NEVER_CAME, "m.0: due between pictures 4 and 20, never came", 2)]
+
+
+def test_without_calls_nobody_knows_whether_the_program_recorded(rows: Rows) -> None:
+    executed(rows, [*range(5), *range(20, 25)])
+    assert figures(rows) == (1, "inferred", 10, None, None, None)
+    assert rows.ask(sampling_of, 1)["why"] == MAY_HAVE_STOPPED
 
 
 # Where the runtime's ring of calls may have overflowed

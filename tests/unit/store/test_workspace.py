@@ -180,14 +180,14 @@ def test_what_an_earlier_session_fetched_is_in_no_figure_of_a_later_one(rows: Ro
     rows.apply(LogAdvanced(AICORE, 1, 768), aicore(ticks=(1,), first=2))
     rows.apply(job=other)
     first, second, third = rows.ask(all_sessions)
-    # What two sessions fetched of one JOB the view cannot tell apart.
+    # The third has no sample that is not the first's.
     assert [(each["jobs"], each["sampled"], each["passed_over"]) for each in (first, second, third)] == [
-        (1, None, None),
+        (1, 1, 0),
         (2, 1, 0),
-        (2, None, None),
+        (2, 0, 0),
     ]
     fetched = rows.query("SELECT session, name FROM fetched_jobs JOIN job USING (job) ORDER BY session, name")
     assert fetched == [(1, NAMED_JOB), (2, other), (3, NAMED_JOB)]
     for each in (first, second, third):
         figures = rows.ask(session_summary, each["session"])["sampling"]
-        assert (figures["sampled"], figures["due"]) == (0 if each is third else 1, None)
+        assert (figures["sampled"], figures["due"]) == ((0, None) if each is third else (1, None))
