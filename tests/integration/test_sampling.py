@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from tests.integration.board import AGE_S, eventually, running, simulated
@@ -16,13 +17,14 @@ from tests.integration.rows import query, rows_of
 INTERVAL, BUSY = 5, 13
 INFERENCES = 1 + 9 * 5 + 13 + 9 * 5 + 13 + 4
 SAMPLED, DUE = 21, 23
-FIGURES = {"sampled": SAMPLED, "due": DUE, "late": 2, "never_came": 2, "interval": INTERVAL}
+FIGURES = {"sampled": SAMPLED, "due": DUE, "late": 2, "never_came": 2, "interval": INTERVAL, "why": None}
 NOTES = [
     ("sample-late", "yolov5s.0: the sample at picture 58 came 3 inferences late", 1),
     ("sample-never-came", "yolov5s.0: due at picture 50, never came", 1),
     ("sample-late", "yolov5s.0: the sample at picture 116 came 3 inferences late", 1),
     ("sample-never-came", "yolov5s.0: due at picture 108, never came", 1),
 ]
+_SAMPLES = "SELECT current_pic_count FROM sample WHERE session IS NOT NULL ORDER BY 1"
 _NOTES = "SELECT reason, detail, count FROM ledger_entry WHERE origin = 'sampling' ORDER BY entry"
 
 
@@ -86,6 +88,27 @@ def test_without_an_acl_json_the_interval_is_inferred_and_marked_everywhere(root
     assert [document["sampling"]["due"] for document in documents] == [23, 23]
     (trace,) = workspace.rglob("task_time_*.json")
     assert json.loads(trace.read_text())["metadata"]["sampling"]["never_came"] == 2
+
+
+def test_captures_that_are_stopped_and_begun_again_divide_the_job_and_none_changes_later(
+    root: Path, workspace: Path
+) -> None:
+    def figures() -> list[tuple[int, int]]:
+        listed = profagent("sessions", "--workspace", workspace, "--json").document
+        return [(each["sampling"]["sampled"], each["sampling"]["due"]) for each in listed]
+
+    options = ("--interval", INTERVAL, "--busy", BUSY, "--rate", "400", "--layers", "2")
+    known: list[tuple[int, int]] = []
+    with running("--root", root, "--simulate", *map(str, options)) as board:
+        for number in (1, 2, 3):
+            arguments = ("--board", board.address, "--workspace", workspace, "--every", "5")
+            assert profagent("record", *arguments, "--inferences", str(number + 2), "--new").code == 0
+            assert figures()[:-1] == known
+            known = figures()
+    counts = [count for (count,) in query(workspace / "profagent.db", _SAMPLES)]
+    assert sum(sampled for sampled, _ in known) == len(counts)
+    assert sum(due for _, due in known) == 1 + sum((after - before) // INTERVAL for before, after in pairwise(counts))
+    assert sum(due for _, due in known) > len(counts) > sum(1 for _ in known)
 
 
 def test_watching_tells_what_was_due_live_and_at_the_end(root: Path) -> None:

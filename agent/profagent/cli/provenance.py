@@ -51,12 +51,13 @@ def events_line(events: Mapping[str, int]) -> str | None:
 
 
 def sampling_line(sampling: Mapping[str, Any]) -> str:
-    """`captured 96 of 100 due (interval 10, from acl.json)`, with what came late."""
+    """`captured 96 of 100 due (interval 10, from acl.json)`, what came late, or why nobody knows what was due."""
     interval = UNKNOWN if sampling["interval"] is None else sampling["interval"]
     origin = sampling["interval_from"]
     source = "" if origin is None else f", from {FROM_FILE}" if origin == FROM_FILE else f", {origin}"
     late = f"; {sampling['late']:,} late" if sampling["late"] else ""
-    return f"captured {share_text(sampling['sampled'], sampling['due'])} (interval {interval}{source}){late}"
+    why = f"; {sampling['why']}" if sampling.get("why") else ""
+    return f"captured {share_text(sampling['sampled'], sampling['due'])} (interval {interval}{source}){late}{why}"
 
 
 def keeping_line(sampling: Mapping[str, Any]) -> str | None:
