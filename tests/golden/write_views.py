@@ -88,7 +88,7 @@ def _kind(event: dict[str, Any]) -> str:
 
 
 def _recorded(summary: dict[str, Any]) -> dict[str, Any]:
-    places = {"board", "mirror", "database", "coverage"}
+    places = {"board", "hostname", "mirror", "database", "coverage"}
     return {"keys": sorted(summary), "summary": _without(summary, places)}
 
 

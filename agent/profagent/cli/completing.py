@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, add_completion_class
 
 from profagent.errors import ProfagentError
-from profagent.link.boards_file import BoardsFile
+from profagent.link.boards_file import BoardNames, BoardsFile
 from profagent.store.workspace import BASELINE, LAST, Workspace, session_query
 
 if TYPE_CHECKING:
@@ -42,11 +42,14 @@ def _boards(_context: click.Context) -> Iterator[Word]:
 
 
 def _sessions(context: click.Context) -> Iterator[Word]:
-    yield from _of_workspace(
+    names = BoardNames.known()
+    rows = _rows(
         context,
-        "SELECT session, ifnull(nullif(hostname, ''), identity) || ' ' || datetime(started_us / 1000000, 'unixepoch')"
-        " || ' ' || source FROM session JOIN board USING (board) ORDER BY session DESC",
+        "SELECT session, identity, hostname, datetime(started_us / 1000000, 'unixepoch') || ' ' || source"
+        " FROM session JOIN board USING (board) ORDER BY session DESC",
     )
+    for session, identity, hostname, about in rows:
+        yield str(session), f"{names.of(identity, hostname)} {about}"
     yield LAST, "the newest session"
     yield from _of_workspace(
         context,
@@ -96,9 +99,13 @@ def _conditions(context: click.Context) -> Iterator[Word]:
 
 
 def _of_workspace(context: click.Context, query: str, *values: object) -> Iterator[Word]:
+    yield from ((str(word), about) for word, about in _rows(context, query, *values))
+
+
+def _rows(context: click.Context, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
     database = Workspace.at(context.params.get("workspace")).database.absolute()
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
-        yield from ((str(word), about) for word, about in connection.execute(f"{query} LIMIT {MOST_WORDS}", values))
+        yield from connection.execute(f"{query} LIMIT {MOST_WORDS}", values)
 
 
 KINDS: dict[str, Callable[[click.Context], Iterator[Word]]] = {

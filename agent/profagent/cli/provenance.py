@@ -10,9 +10,11 @@ from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
 from profagent.ingest.decoder import is_job
 from profagent.ingest.reasons import SEQUENCE_GAP
+from profagent.link.boards_file import BoardNames
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
+from profagent.store.sessions import NO_BOARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
     import aiosqlite
 
     from profagent.store.queries import Scope
+
+
+def session_title(about: Mapping[str, Any]) -> str:
+    """Return `session 3 of euler`; what was imported without a board has its number alone."""
+    board, hostname = about["board"], about["hostname"]
+    of_board = "" if board == NO_BOARD else f" of {BoardNames.known().of(board, hostname)}"
+    return f"session {about['session']}{of_board}"
 
 
 def ledger_lines(ledger: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -214,7 +223,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
     ledger = ledger_lines(summary["ledger"])
     mark = " [simulated]" if summary["simulated"] else ""
     return [
-        f"session {summary['session']} of {summary['board']}{mark}: {_verdict(summary)}",
+        printable(f"{session_title(summary)}{mark}: {_verdict(summary)}"),
         f"  JOBs:     {' '.join(summary['jobs']) or 'none'}",
         f"  records:  {records}; {summary['bytes']} bytes",
         *(f"  sources:  {line}" for line in [events_line(summary["events"])] if line),

@@ -17,6 +17,7 @@ import click
 
 from profagent.cli.table import printable, time_text
 from profagent.errors import RefusedError, UnreachableError
+from profagent.link.boards_file import BoardNames
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -33,7 +34,7 @@ FAR_OFF_S = 86_400
 
 def remarks(board: Board, role: str, host_wall_us: int) -> Iterator[str]:
     """Sentences about trust, for a board that told of itself when this host's clock showed `host_wall_us`."""
-    name = board.hostname or board.identity
+    name = BoardNames.known().of(board.identity, board.hostname)
     if board.insecure:
         yield (
             f"{name} is open (--insecure): whoever reaches it may follow it, and nothing proves that it is the board;"

@@ -13,11 +13,13 @@ from profagent.cli.provenance import provenance_of
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
 from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported
 from profagent.errors import UsageError
+from profagent.link.boards_file import BoardNames
 from profagent.stats.figures import UNITS
 from profagent.stats.stats import records_of
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.series import READERS, call_series
+from profagent.store.sessions import NO_BOARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -163,7 +165,7 @@ class Diff:
 # What makes runs hard to compare where they differ; what of it should be known is named below.
 _FACTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "figures": lambda job: "simulated" if job["simulated"] else "measured",
-    "board": lambda job: None if job["board"] == "import" else job["hostname"] or job["board"],
+    "board": lambda job: None if job["board"] == NO_BOARD else BoardNames.known().of(job["board"], job["hostname"]),
     "device": lambda job: "another Ascend device" if "told_by" in job else "SS928",
     "frequency": lambda job: f"{job['frequency_mhz']} MHz" if job["frequency_mhz"] else None,
     "interval": lambda job: job["sampling"]["interval"],

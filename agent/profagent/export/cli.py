@@ -16,6 +16,7 @@ from profagent.cli.provenance import (
     not_final_lines,
     provenance_lines,
     provenance_of,
+    session_title,
 )
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import (
@@ -110,7 +111,7 @@ def shown_as_document(shown: Shown) -> dict[str, Any]:
 def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
     """Lines for a terminal of so many columns (0: any): a heading, tables, ledger, what the PMU columns stand on."""
     mark = SIMULATED_MARK if shown.provenance["simulated"] else ""
-    yield printable(f"{shown.provenance['job']}  session {shown.provenance['session']}{mark}")
+    yield printable(f"{shown.provenance['job']}  {session_title(shown.provenance)}{mark}")
     if shown.inferences < shown.known_inferences:
         yield f"{shown.inferences} of {shown.known_inferences} inferences shown; --last N shows more"
     for table in shown.tables:
@@ -191,7 +192,7 @@ async def _other_sources(target: Target) -> str:
     async with reading(target.database) as connection:
         found = await find_session(connection, target.session)
         events = events_line(await event_counts(connection, found.session)) or "nothing"
-    return f"session {found.session}: {events}; no JOB{SIMULATED_MARK if found.simulated else ''}"
+    return f"{session_title(found._asdict())}: {events}; no JOB{SIMULATED_MARK if found.simulated else ''}"
 
 
 @click.group("export")

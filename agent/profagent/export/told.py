@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
+from profagent.link.boards_file import BoardNames
 from profagent.store.coverage import why_incomplete
 from profagent.store.database import fetched
 from profagent.store.queries import find_session, ledger_of, not_final
@@ -39,9 +40,13 @@ async def told_of(connection: aiosqlite.Connection, session: SessionRow) -> dict
 
 def title_of(told: Mapping[str, Any]) -> str:
     """`euler session 3 [simulated]`; copied JOBs have no board of their own, and are named themselves."""
-    number, name = told["session"], told["hostname"]
-    named = f"{name or told['board'][:8]} session {number}" if name or not told["jobs"] else ", ".join(told["jobs"])
-    return named + (" [simulated]" if told["simulated"] else "")
+    mark = " [simulated]" if told["simulated"] else ""
+    name = BoardNames.known().of(told["board"], told["hostname"])
+    if name == told["board"] and not told["hostname"]:
+        if told["jobs"]:
+            return ", ".join(told["jobs"]) + mark
+        name = name[:8]
+    return f"{name} session {told['session']}{mark}"
 
 
 async def session_to_export(connection: aiosqlite.Connection, number: int | None) -> tuple[SessionRow, dict[str, Any]]:

@@ -18,12 +18,13 @@ from profagent.cli.table import printable
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
-from profagent.importing.importing import NO_BOARD, import_into, import_job
+from profagent.importing.importing import import_into, import_job
 from profagent.importing.job_folder import write_log
 from profagent.importing.target import tell_unrecorded
 from profagent.ingest.decoder import source_named
 from profagent.link.messages import Profiling
 from profagent.store.database import reading
+from profagent.store.sessions import NO_BOARD
 from profagent.store.summary import session_summary
 from profagent.store.workspace import Workspace
 

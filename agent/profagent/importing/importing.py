@@ -21,7 +21,7 @@ from profagent.ingest.decoder import decoder_of, source_named
 from profagent.ingest.local import LocalJob, LocalStream, list_collection
 from profagent.link.messages import JOB_SOURCE, OPEN, PROTOCOL, Board, Chunk, Clocks, JobStatus, Profiling, Received
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
-from profagent.store.sessions import MapUsed, SessionStart
+from profagent.store.sessions import NO_BOARD, MapUsed, SessionStart
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NO_BOARD = "import"
 # What profagentd takes as an identity, and what `record` calls a board that has none.
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}|address \S{1,255}")
 LOGS_PER_PAGE = 1_000
@@ -223,7 +222,7 @@ async def _fill(
 ) -> None:
     session = await store.begin(
         SessionStart(
-            identity="import",
+            identity=NO_BOARD,
             hostname="",
             board_model="",
             source="import",

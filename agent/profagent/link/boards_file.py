@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -151,6 +151,24 @@ class BoardsFile:
             document = self._document()
             yield document
             write_atomically(target, [tomlkit.dumps(document).encode()])
+
+
+class BoardNames:
+    """The names by which people know boards."""
+
+    def __init__(self, entries: Iterable[BoardEntry] = ()) -> None:
+        self._by_identity = {entry.uuid: entry.name for entry in entries if entry.uuid}
+
+    @classmethod
+    def known(cls) -> Self:
+        """Return those of the file, none where that cannot be read: a listing does not fail by it."""
+        with suppress(UsageError):
+            return cls(BoardsFile().entries().values())
+        return cls()
+
+    def of(self, identity: str, hostname: str) -> str:
+        """Return a board's name of `profagent boards`, else its host's name, else its identity."""
+        return self._by_identity.get(identity) or hostname or identity
 
 
 def check_same(entry: BoardEntry, entries: Mapping[str, BoardEntry]) -> None:

@@ -17,7 +17,7 @@ from profagent import __version__
 from profagent.advise.advise import Advice, advise
 from profagent.advise.report import PHRASES, advice_document, gain_text
 from profagent.advise.rules import all_rules
-from profagent.cli.provenance import provenance_lines, share_text
+from profagent.cli.provenance import provenance_lines, session_title, share_text
 from profagent.cli.table import UNKNOWN
 from profagent.diff.diff import Operand, diff
 from profagent.diff.report import changes_text, diff_document
@@ -32,7 +32,7 @@ from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
 from profagent.store.sampling import sampling_of
 from profagent.store.series import READERS
-from profagent.store.sessions import is_cleared
+from profagent.store.sessions import NO_BOARD, is_cleared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -309,7 +309,7 @@ def page(shown: Mapping[str, Any]) -> str:
 def _title(shown: Mapping[str, Any]) -> str:
     about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
     # An imported JOB has no board of its own.
-    named = f"session {about['session']} of {about['hostname']}" if about["hostname"] or not jobs else ", ".join(jobs)
+    named = ", ".join(jobs) if jobs and about["board"] == NO_BOARD else session_title(about)
     return named + (" [simulated]" if shown["simulated"] else "")
 
 

@@ -12,12 +12,13 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.options import age_us, size_bytes
-from profagent.cli.provenance import coverage_line, events_line, keeping_line, kept_loss_line, share_text
+from profagent.cli.provenance import coverage_line, events_line, keeping_line, kept_loss_line, session_title, share_text
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import Cell, Column, fitted_lines, printable, time_text, toned
 from profagent.errors import UsageError
 from profagent.importing.target import target_options
 from profagent.ingest.reasons import REASONS
+from profagent.link.boards_file import BoardNames
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, disk_bytes
 from profagent.store.coverage import coverage_of
 from profagent.store.database import reading
@@ -92,32 +93,27 @@ def _covered(coverage: Mapping[str, Any] | None) -> str:
     return f"{coverage['covered_us'] / 1e6:,.1f} of {coverage['total_us'] / 1e6:,.1f} s"
 
 
-def _rows(sessions: list[dict[str, Any]]) -> list[tuple[Cell, ...]]:
-    """The rows; where boards share a host name, their identities tell them apart."""
-    boards = {(session["hostname"], session["board"]) for session in sessions}
-    names = Counter(hostname for hostname, _ in boards)
-    shown = (
-        {**session, "hostname": f"{session['hostname']} {session['board'][:8]}"}
-        if session["hostname"] and names[session["hostname"]] > 1
-        else session
-        for session in sessions
-    )
-    return [session_cells(session) for session in shown]
+def _rows(sessions: Sequence[Mapping[str, Any]]) -> list[tuple[Cell, ...]]:
+    """The rows; where boards share a name, their identities tell them apart."""
+    names = BoardNames.known()
+    boards = {session["board"]: names.of(session["board"], session["hostname"]) for session in sessions}
+    counts = Counter(boards.values())
+    shown = {board: f"{name} {board[:8]}" if counts[name] > 1 else name for board, name in boards.items()}
+    return [_cells(session, shown[session["board"]]) for session in sessions]
 
 
 def _tones(sessions: Iterable[Mapping[str, Any]]) -> list[Tone | None]:
     return ["loss" if _state(session) == "INCOMPLETE" else None for session in sessions]
 
 
-def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
-    """A row of the list, from a session as `all_sessions` gives it."""
+def _cells(session: Mapping[str, Any], board: str) -> tuple[Cell, ...]:
     state = _state(session)
     if session["cleared_us"] is not None:
         state += ", figures only"
     mark = " [simulated]" if session["simulated"] else ""
     return (
         session["session"],
-        (session["hostname"] or session["board"]) + mark,
+        board + mark,
         _source(session),
         time_text(session["started_us"]),
         state,
@@ -131,7 +127,7 @@ def session_cells(session: dict[str, Any]) -> tuple[Cell, ...]:
     )
 
 
-def _source(session: dict[str, Any]) -> str:
+def _source(session: Mapping[str, Any]) -> str:
     """Where it is from: results of other devices are of no board, and only their place tells them apart."""
     if session["labels_by_key"].get("source") != "ascend":
         return str(session["source"])
@@ -160,12 +156,14 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
     Example: profagent ledger JOB… --all
     """
     async with reading(target.database) as connection:
+        session = await find_session(connection, target.session)
         entries = [_explained(each) for each in await ledger_entries(connection, target.session, target.job)]
-        coverage = await coverage_of(connection, (await find_session(connection, target.session)).session)
+        coverage = await coverage_of(connection, session.session)
     entries = [each for each in entries if grade in {None, each["grade"]}]
     if as_json:
         click.echo(msgspec.json.encode(entries))
         return
+    click.echo(printable(session_title(session._asdict())))
     for line in _by_reason(entries, len(entries) if is_all else SHOWN_ENTRIES):
         click.echo(toned(line))
     if not entries:
@@ -320,6 +318,6 @@ async def list_(*, workspace: Path | None, as_json: bool, columns: int) -> None:
     if not found:
         click.echo(f"no baselines in {chosen.root}")
         return
-    rows = [(each["labels_by_key"][BASELINE], *session_cells(each)) for each in found]
+    rows = [(each["labels_by_key"][BASELINE], *cells) for each, cells in zip(found, _rows(found), strict=True)]
     for line in fitted_lines((Column("baseline"), *SESSION_COLUMNS), rows, columns, less=LESS, tones=_tones(found)):
         click.echo(line)

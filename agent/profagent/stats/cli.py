@@ -11,11 +11,12 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.options import age_us
-from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines
+from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
 from profagent.cli.running import asynchronous
 from profagent.cli.table import Column, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
 from profagent.errors import UsageError
 from profagent.importing.target import target_options, tell_unrecorded
+from profagent.link.boards_file import BoardNames
 from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
 from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import is_alike, trend
@@ -136,7 +137,7 @@ def _sorted(answer: Stats, column: str | None) -> list[Row]:
 
 def _heading(answer: Stats) -> str:
     jobs = ", ".join(each["job"] for each in answer.provenance)
-    session = "".join(f"session {each['session']}, " for each in answer.provenance[:1])
+    session = "".join(f"{session_title(each)}, " for each in answer.provenance[:1])
     mark = SIMULATED_MARK if answer.is_simulated else ""
     return f"{session}{jobs or 'no JOB'}: by {answer.by}{mark}"
 
@@ -235,7 +236,7 @@ def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
     is_simulated = any("simulated" in each.facts for each in nights)
     mark = SIMULATED_MARK if is_simulated else ""
     time = "" if newest.time == "layer" else f"{newest.time}, "
-    yield printable(f"{board.hostname or board.board}: {time}median of {what}{mark}")
+    yield printable(f"{BoardNames.known().of(board.board, board.hostname)}: {time}median of {what}{mark}")
     medians = [night.median if is_alike(night, newest) else None for night in nights]
     mads = [night.mad if is_alike(night, newest) else None for night in nights]
     yield sparkline(medians)

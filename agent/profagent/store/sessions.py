@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import PEAK_MEMORY_RATE
+from profagent.link.boards_file import BoardNames
 from profagent.store.coverage import take_up_again
 from profagent.store.database import RECORDS_PER_PART, fetched, join_job, transaction
 
@@ -41,6 +42,10 @@ _FETCHED = (
     "SELECT session, job FROM fetched_jobs UNION SELECT min(session), job FROM session_job"
     " WHERE session NOT IN (SELECT session FROM cleared_session) GROUP BY job"
 )
+
+
+# The identity of the board that a JOB was copied from, where nobody said which one.
+NO_BOARD = "import"
 
 
 class HeldSession(NamedTuple):
@@ -166,7 +171,6 @@ FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or s
 # What a session is to have.
 Condition = Callable[[Mapping[str, Any]], bool]
 _VALUES: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
-    "board": lambda session: (session["board"], session["hostname"]),
     "source": lambda session: (session["source"],),
     "sdk": lambda session: (session["sdk_version"],),
     "frequency": lambda session: map(str, session["frequencies_mhz"]),
@@ -200,13 +204,18 @@ def condition_of(text: str) -> Condition:
         if separator:
             return lambda session: session["labels_by_key"].get(key) == value
         return lambda session: key in session["labels_by_key"]
+    if name == "board" and rest:
+        names = BoardNames.known()
+        return lambda session: (
+            rest in (session["board"], session["hostname"], names.of(session["board"], session["hostname"]))
+        )
     if name in _VALUES and rest:
         return lambda session: rest in _VALUES[name](session)
     raise UsageError(f"{text!r} is no condition on sessions", hint=f"write {FORMS}")
 
 
 def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
-    """Whether a session, as `all_sessions` gives it, fits all of them; a board is its identity or its host's name."""
+    """Return True if a session of `all_sessions` fits all; a board is its name, its host's or its identity."""
     return all(holds(session) for holds in conditions)
 
 

@@ -42,9 +42,9 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
     It is `complete`, or `incomplete` says why it is not.
     `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
     """
-    board, simulated, sdk_version, counter_map, digest = await fetched_one(
+    board, hostname, simulated, sdk_version, counter_map, digest = await fetched_one(
         connection,
-        "SELECT identity, simulated, sdk_version, counter_map, counter_map_digest"
+        "SELECT identity, hostname, simulated, sdk_version, counter_map, counter_map_digest"
         " FROM session JOIN board USING (board) WHERE session = ?",
         (session,),
     )
@@ -59,6 +59,7 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
     return {
         "session": session,
         "board": board,
+        "hostname": hostname,
         "simulated": bool(simulated),
         "sdk_version": sdk_version,
         "counter_map": counter_map,

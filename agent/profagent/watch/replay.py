@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from profagent.cli.provenance import session_title
 from profagent.formats.records import FIRST_WALL_US
 from profagent.ingest.decoder import is_job
 from profagent.ingest.live import LiveEvents
@@ -186,7 +187,7 @@ async def replay(
 
     def begin(session: SessionRow) -> None:
         mark = " [simulated]" if session.simulated else ""
-        tell(f"replaying session {session.session} of {session.hostname or session.board}{mark}")
+        tell(f"replaying {session_title(session._asdict())}{mark}")
 
     def mark(_time_us: int, text: str) -> None:
         tell(f"mark: {text}")

@@ -9,7 +9,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.importing.cli import identity_of
-from profagent.importing.importing import NO_BOARD
+from profagent.store.sessions import NO_BOARD
 
 
 @pytest.fixture(autouse=True)

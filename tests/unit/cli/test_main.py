@@ -243,7 +243,8 @@ def test_a_file_that_is_no_json_stays_as_it_is(file: Path, capsys: pytest.Captur
 
 SUMMARY: dict[str, Any] = {
     "session": 4,
-    "board": "board-1",
+    "board": "0f3a-board-1",
+    "hostname": "euler",
     "simulated": False,
     "jobs": ["JOBA", "JOBB"],
     "bytes": 1234,
@@ -279,7 +280,7 @@ SUMMARY: dict[str, Any] = {
 
 def test_a_summary_in_lines() -> None:
     assert summary_lines(SUMMARY) == [
-        "session 4 of board-1: complete",
+        "session 4 of euler: complete",
         "  JOBs:     JOBA JOBB",
         "  records:  5 aicore, 0 aicpu, 2 acl_api; 1234 bytes",
         "  sources:  1,200 ops, 7 samples",

@@ -171,7 +171,7 @@ def test_it_says_what_is_wrong(tmp_path: Path) -> None:
 
 def test_places_are_filled_once() -> None:
     shown = {
-        "session": {"hostname": "@@data@@", "session": 1},
+        "session": {"board": "u-1", "hostname": "@@data@@", "session": 1},
         "jobs": [],
         "simulated": False,
         "language": "en",

@@ -97,6 +97,31 @@ def test_boards_with_one_host_name_are_told_apart(tmp_path: Path, capsys: pytest
     assert "euler feedbeef" in out
 
 
+def test_a_board_has_its_own_name_wherever_it_is_shown(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(workspace))
+    (workspace / "profagent").mkdir()
+    boards = workspace / "profagent" / "boards.toml"
+    boards.write_text('[boards.line-3]\naddress = "10.0.0.3"\nuuid = "0ddba11"\n')
+    at = ["--workspace", str(workspace)]
+    for command, said in {
+        ("sessions",): "line-3 [simulated]",
+        ("sessions", "--where", "board=line-3"): "line-3 [simulated]",
+        ("ledger", "3"): "session 3 of line-3\n",
+        ("show", "2"): "session 2 of line-3: nothing; no JOB",
+    }.items():
+        run([*command, *at])
+        shown = capsys.readouterr().out
+        assert said in shown
+        assert "0ddba11" not in shown
+    assert run(["sessions", "--json", *at]) == 0
+    assert {each["board"] for each in json.loads(capsys.readouterr().out)} == {"0ddba11"}
+    boards.write_text("[boards")
+    assert run(["ledger", "3", *at]) == 0
+    assert capsys.readouterr().out.startswith("session 3 of euler\n")
+
+
 # Labels, and sessions that are chosen by them
 
 SESSION: dict[str, Any] = {
@@ -195,11 +220,11 @@ def test_each_entry_has_its_place_and_each_reason_its_meaning(
 
 
 def test_a_reason_of_a_newer_board_is_shown_as_it_came(with_ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, with_ledger)[:2] == ["loss: moon (2)", "  - the board: full (2)"]
+    assert told(capsys, with_ledger)[:3] == ["session 1 of euler", "loss: moon (2)", "  - the board: full (2)"]
 
 
 def test_grade_and_all_choose_what_is_listed(with_ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(told(capsys, with_ledger, "--grade", "note", "--all")) == 3 + 12
+    assert len(told(capsys, with_ledger, "--grade", "note", "--all")) == 4 + 12
     assert not any(line.startswith("note") for line in told(capsys, with_ledger, "--grade", "loss"))
 
 

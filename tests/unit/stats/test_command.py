@@ -17,7 +17,7 @@ from profagent.stats.cli import since_us
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
 SHOWN = f"""\
-session 1, {JOB}: by layer  *** simulated: these figures are invented ***
+session 1 of euler, {JOB}: by layer  *** simulated: these figures are invented ***
 model  layer             type  unit     count  in_inference(us)  share(%)  mean(us)  median(us)  mad(us)  p95(us)  p99(us)  max(us)  bound by
 -----  ----------------  ----  -------  -----  ----------------  --------  --------  ----------  -------  -------  -------  -------  --------
 yolo   pool0             pool  AA_CORE     12             2.000     50.00     2.000       2.000    0.000    2.000    2.000    2.000  cube

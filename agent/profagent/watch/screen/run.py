@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from profagent.cli.running import retrying
 from profagent.errors import ProfagentError
+from profagent.link.boards_file import BoardNames
 from profagent.record.options import RecordOptions
 from profagent.record.record import BoardRecord
 from profagent.store.marks import add_mark
@@ -240,7 +241,8 @@ async def play_into(model: BoardModel, replayed: Replayed, pace: Pace, stop: asy
 
     def begin(session: SessionRow) -> None:
         model.likely = tuple(player.events.likely)
-        model.replays(session.hostname or session.board, f"session {session.session}", replayed.speed)
+        board = BoardNames.known().of(session.board, session.hostname)
+        model.replays(board, f"session {session.session}", replayed.speed)
 
     await player.play(
         begin,
