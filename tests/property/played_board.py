@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UnreachableError
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.formats.records import ticks_to_us
 from profagent.importing.importing import import_into
 from profagent.ingest.changes import Entry
@@ -566,12 +567,13 @@ class Player(Linked):
             jobs = connection.execute("SELECT count(*) FROM session_job WHERE session = ?", (session,)).fetchone()
         if session is None or not jobs[0]:
             return
-        found = self.runner.run(stats(self.database, session=session, by="model", skip=0))
+        found = self.runner.run(stats(self.database, session=session, by="layer", skip=0))
         if found.unit == "us":
             final = [each for each in kept if each.is_final and each.session == session]
             loads = [self.whole.by_key[each.key][each.load] for each in final]
             total = sum(self.whole.total_us(each) for each in loads)
-            assert abs(sum(row.figures.total or 0 for row in found.rows) - total) < TOLERANCE_US * (1 + len(final))
+            layers = [row.figures.total or 0 for row in found.rows if row.key[1] != NOT_IN_ANY_LAYER]
+            assert abs(sum(layers) - total) < TOLERANCE_US * (1 + len(final))
 
     # Inside
 

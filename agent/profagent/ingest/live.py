@@ -35,7 +35,6 @@ from profagent.ingest.live_inference import (
     rounded,
 )
 from profagent.ingest.live_job import LiveJob
-from profagent.ingest.live_latency import known_latency
 from profagent.ingest.reasons import SEQUENCE_GAP
 from profagent.link.messages import ENDED_STATES, REMOVED
 
@@ -203,7 +202,7 @@ class LiveEvents:
 
     def _settled(self, name: str, job: LiveJob) -> Iterator[Event]:
         for (model, model_id), times in job.settled() if self._with_layers else ():
-            latency_us, origin = known_latency(times.latency)
+            latency_us, origin = times.latency
             model_of = {"model": display_text(model), "model_id": model_id}
             yield self._event(
                 "latency", name, **model_of, times=times, latency_us=rounded(latency_us), latency_from=origin
@@ -325,7 +324,7 @@ class LiveEvents:
         layers = LayerTimes(columns, job.us_per_tick, job.table(inference.name))
         # Where all layers are there, which are the slowest is not asked for, nor how each model was sampled.
         slowest = 0 if self._with_layers else SLOWEST_LAYERS
-        fields = inference.fields(verdict, layers, times.latency, slowest=slowest)
+        fields = inference.fields(verdict, layers, times, slowest=slowest)
         doubts = self._doubts(has_counters=any(each.counters for each in inference.columns))
         if self._with_layers:
             if is_final and times.is_awaited:

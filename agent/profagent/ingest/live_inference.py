@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from heapq import nlargest
+from math import inf, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from profagent.formats.countermap import RATIOS, bound_of, mean_ratios
 from profagent.formats.figure_states import FigureState
-from profagent.formats.inference_times import UNUSED, Parts, Spans, whole_spans
+from profagent.formats.inference_times import Parts
 from profagent.formats.names import LogKind, display_text
-from profagent.ingest.live_latency import known_latency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
     from profagent.formats.board_files import Done
     from profagent.formats.figure_states import Verdict
-    from profagent.formats.inference_times import Latency
     from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Entry
+    from profagent.ingest.live_latency import InferenceTimes
 
 SLOWEST_LAYERS = 3
 
@@ -80,7 +81,8 @@ class RecordColumns(NamedTuple):
         return np.stack([self.counters[name][rows] if name in self.counters else unknown for name in RATIOS], axis=1)
 
 
-class LayerTimes(NamedTuple):
+@dataclass(frozen=True)
+class LayerTimes:
     """All records of an inference, the table that names their layers, and how long a tick is; None: not known.
 
     A layer's place is its index in the table, further back on the CPU; behind the table's layers there is a place for
@@ -92,38 +94,41 @@ class LayerTimes(NamedTuple):
     table: LayerTable | None
 
     @property
-    def layers_known(self) -> int | None:
+    def of_layers(self) -> int | None:
         """How many layers the model has; None without a table."""
         return None if self.table is None else len(self.table.runs)
 
     def places(self, columns: RecordColumns) -> NDArray[np.int64]:
         """The place of each record's layer."""
-        known = self.layers_known or 0
+        known = self.of_layers or 0
         index = columns.layer_index
         places = np.where((index >= 0) & (index < known), index, known).astype(np.int64)
         return places + (known + 1 if columns.unit is LogKind.AICPU else 0)
 
+    @cached_property
     def by_place(self) -> NDArray[np.float64]:
         """How long each layer took in µs, by its place; NaN where it has no record, or a time is not known."""
-        times = np.full(2 * ((self.layers_known or 0) + 1), np.nan)
+        width = 2 * ((self.of_layers or 0) + 1)
+        times, has_record = np.zeros(width), np.zeros(width, np.bool_)
         for columns in self.columns:
             durations = columns.durations_us(self.us_per_tick)
-            if durations is None:
-                continue
-            places = self.places(columns)
-            times[places] = np.nan_to_num(times[places])
-            times += np.bincount(places, durations, len(times))
+            if durations is not None:
+                places = self.places(columns)
+                has_record[places] = True
+                times += np.bincount(places, durations, width)
+        times[~has_record] = np.nan
         return times
 
-    def recorded(self, times: NDArray[np.float64]) -> int:
+    @property
+    def recorded(self) -> int:
         """How many layers were recorded: without a table, how many records there are."""
         if self.table is None:
             return sum(len(each.duration) for each in self.columns)
-        return int((~np.isnan(times.reshape(2, -1)[:, :-1])).sum())
+        return int((~np.isnan(self.by_place.reshape(2, -1)[:, :-1])).sum())
 
     def layer(self, place: int, duration_us: float) -> Layer:
         """The layer with this place."""
-        is_cpu, index = divmod(place, (self.layers_known or 0) + 1)
+        is_cpu, index = divmod(place, (self.of_layers or 0) + 1)
         unit = LogKind.AICPU if is_cpu else LogKind.AICORE
         run = None if self.table is None or index == len(self.table.runs) else self.table.runs[index]
         name, type_ = (None, None) if run is None else (run.name, run.type)
@@ -207,20 +212,21 @@ class OpenInference:
             first, end = first - count, None if end is None else end - count
 
     @property
-    def span(self) -> Spans:
-        """From its first begin to its last end on both processors, a column of length 1; NaN where not known."""
-        units: list[tuple[float | None, float | None]] = []
-        done = (None, None) if self.done is None else (self.done.start_us or None, self.done.end_us or None)
-        if done[0] is not None or any(each.unit is LogKind.AICORE for each in self.columns):
-            units.append(done)
+    def span(self) -> tuple[float, float]:
+        """From its first begin to its last end on both processors in µs; NaN where one is not known."""
+        begins, ends = [inf], [-inf]
+        if self.done is not None or any(each.unit is LogKind.AICORE for each in self.columns):
+            begins.append((self.done and self.done.start_us) or nan)
+            ends.append((self.done and self.done.end_us) or nan)
         for each in self.columns:
             if each.segment_times is not None:
-                begins, ends = each.segment_times
-                units.append((float(begins.min()) or None, float(ends.max())))
-        return whole_spans([Spans(*(np.array([each], np.float64) for each in unit)) for unit in units or [UNUSED]])
+                begins.append(float(each.segment_times[0].min()) or nan)
+                ends.append(float(each.segment_times[1].max()))
+        is_known = all(each == each for each in (*begins, *ends))  # noqa: PLR0124 - NaN
+        return (min(begins), max(ends)) if is_known else (nan, nan)
 
     def fields(
-        self, verdict: Verdict, layers: LayerTimes, latency: Latency, *, slowest: int = SLOWEST_LAYERS
+        self, verdict: Verdict, layers: LayerTimes, times: InferenceTimes, *, slowest: int = SLOWEST_LAYERS
     ) -> dict[str, Any]:
         """Its figures, as an event tells them: null, with the reason, where they are not final."""
         is_final = verdict.state is FigureState.FINAL
@@ -228,8 +234,8 @@ class OpenInference:
             **model_fields(self.name),
             "start_us": (self.done.start_us or None) if is_final and self.done is not None else None,
             "end_us": (self.done.end_us or None) if is_final and self.done is not None else None,
-            **(_times(layers, latency, slowest) if is_final else _UNKNOWN_TIMES),
-            "layers_known": layers.layers_known,
+            **(_times(layers, times, slowest) if is_final else _UNKNOWN_TIMES),
+            "of_layers": layers.of_layers,
             "records": self.records,
             "figures": verdict.state.value,
             "why": verdict.why,
@@ -245,21 +251,21 @@ _UNKNOWN_TIMES: Mapping[str, Any] = {
     "layers_us": None,
     "aicpu_us": None,
     "slowest": [],
-    "layers_recorded": None,
+    "recorded": None,
 }
 
 
-def _times(layers: LayerTimes, latency: Latency, slowest: int) -> dict[str, Any]:
+def _times(layers: LayerTimes, inference: InferenceTimes, slowest: int) -> dict[str, Any]:
     """The times of an inference whose figures are final: its latency, its layers, and the slowest of these."""
-    times = layers.by_place()
-    known = np.nan_to_num(times)
-    latency_us, origin = known_latency(latency)
-    parts = Parts(float(known.sum()), latency_us)
+    times = layers.by_place
+    (places,) = (~np.isnan(times)).nonzero()
+    latency_us, origin = inference.latency
+    parts = Parts(float(times[places].sum()), latency_us)
     return {
         "latency_us": rounded(latency_us),
         "latency_from": origin,
         "layers_us": rounded(parts.layers_us),
-        "aicpu_us": rounded(float(known[len(known) // 2 :].sum())),
+        "aicpu_us": rounded(float(times[places[places >= len(times) // 2]].sum())),
         "slowest": [
             {
                 "layer_name": layer.name,
@@ -269,10 +275,10 @@ def _times(layers: LayerTimes, latency: Latency, slowest: int) -> dict[str, Any]
                 "share": _share(parts, float(times[place])),
                 **layer.bound(),
             }
-            for place in nlargest(slowest, np.flatnonzero(~np.isnan(times)).tolist(), times.__getitem__)
+            for place in nlargest(slowest, places.tolist(), times.__getitem__)
             for layer in [layers.layer(place, float(times[place]))]
         ],
-        "layers_recorded": layers.recorded(times),
+        "recorded": layers.recorded,
     }
 
 

@@ -35,7 +35,7 @@ from profagent.ingest.changes import (
     LogReset,
 )
 from profagent.ingest.live_inference import OpenInference, RecordColumns
-from profagent.ingest.live_latency import NO_SPAN, InferenceTimes, ModelCalls
+from profagent.ingest.live_latency import InferenceTimes, ModelCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,12 +144,14 @@ class LiveJob:
 
     def times(self, inference: OpenInference, number: int) -> InferenceTimes:
         """When an inference ran, as far as it is known now; `number` tells it from all others."""
-        name, span = inference.name, inference.span
-        calls = self._calls.get(_model(name))
-        call = NO_SPAN if calls is None else calls.span(span)
-        is_awaited = calls is not None and not self._ended and bool(np.isnan(call.us[0]))
+        name = inference.name
         ran_before = (name.current_pic_count or 0) / max(name.input_pic_num or 1, 1)
-        return InferenceTimes(number, ran_before, span, call, is_awaited)
+        found = InferenceTimes(number, ran_before, *inference.span)
+        calls = self._calls.get(_model(name))
+        if calls is None:
+            return found
+        found = calls.find(found)
+        return found._replace(is_awaited=not self._ended and found.call_end_us != found.call_end_us)
 
     def await_call(self, name: LogName, times: InferenceTimes) -> None:
         """Let an inference wait for its call, until `settled` tells of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from profagent.formats.inference_times import (
     EXECUTE_ASYNC,
     SYNCHRONIZE,
     Calls,
-    Latency,
+    LatencyFrom,
     Spans,
     latency_of,
     pace_of,
@@ -24,18 +25,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.formats.inference_times import LatencyFrom, Pace
+    from profagent.formats.inference_times import Latency, Pace
 
 # Calls of a model that run inferences, those that came last; inferences that wait for theirs.
 KEPT_CALLS = MOST_WAITING = 4_096
 # Inferences of a model whose latency is in its figures.
 KEPT_INFERENCES = 240
 _RUN_INFERENCES = (EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE)
-NO_SPAN = Spans(np.full(1, np.nan), np.full(1, np.nan))
+UNKNOWN_US = float("nan")
 
 
 class InferenceTimes(NamedTuple):
-    """When an inference ran by its records and by its call, columns of length 1.
+    """When an inference ran by its records, from the first begin to the last end, and by its call; NaN is not known.
 
     `number` tells it from all others, `ran_before` is how many the model ran before it. `is_awaited`: its call may
     still come.
@@ -43,14 +44,19 @@ class InferenceTimes(NamedTuple):
 
     number: int
     ran_before: float
-    records: Spans
-    call: Spans
-    is_awaited: bool
+    begin_us: float
+    end_us: float
+    call_begin_us: float = UNKNOWN_US
+    call_end_us: float = UNKNOWN_US
+    is_awaited: bool = False
 
     @property
-    def latency(self) -> Latency:
-        """Its latency as it is known now."""
-        return latency_of(self.records, self.call)
+    def latency(self) -> tuple[float | None, LatencyFrom | None]:
+        """Its latency in µs as it is known now, and where that is from; None where it is not known."""
+        if (us := self.call_end_us - self.call_begin_us) >= 0:
+            return us, LatencyFrom.CALL
+        # What ran on no processor is from infinity to infinity.
+        return (us, LatencyFrom.RECORDS) if 0 <= (us := self.end_us - self.begin_us) < inf else (None, None)
 
 
 class ModelCalls:
@@ -58,8 +64,8 @@ class ModelCalls:
 
     def __init__(self) -> None:
         self._records: NDArray[np.void] = np.empty(0, API_DTYPE)
-        self._calls: Calls | None = None  # made when it is asked for
-        self._latest_begin_us = 0
+        self._has_new = False
+        self._latest_begin_us = self._latest_end_us = 0
         self._waiting: deque[InferenceTimes] = deque()
 
     def take(self, records: NDArray[np.void]) -> None:
@@ -67,15 +73,15 @@ class ModelCalls:
         records = records[np.isin(records["api"], _RUN_INFERENCES)]
         if len(records):
             self._records = np.concatenate([self._records, records])[-KEPT_CALLS:]
-            self._calls = None
+            self._has_new = True
+            self._latest_end_us = max(self._latest_end_us, int(records["end_us"].max()))
             waits = records["api"] != EXECUTE_ASYNC  # a call that only begins an inference proves nothing
             self._latest_begin_us = max(self._latest_begin_us, int(records["begin_us"][waits].max(initial=0)))
 
-    def span(self, inference: Spans) -> Spans:
-        """The call of each inference; NaN where it has not come."""
-        if self._calls is None:
-            self._calls = Calls(*(self._records[name] for name in ("api", "begin_us", "end_us")))
-        return self._calls.spans(inference)
+    def find(self, inference: InferenceTimes) -> InferenceTimes:
+        """An inference with its call, if that is here."""
+        # Most calls come later than what they ran.
+        return self._with_calls([inference])[0] if inference.end_us <= self._latest_end_us else inference
 
     def wait(self, inference: InferenceTimes) -> None:
         """Let an inference wait for its call."""
@@ -86,18 +92,25 @@ class ModelCalls:
 
         A call has gone when one is here that began after the inference: the runtime writes calls as they end.
         """
-        if not self._waiting:
-            return
-        call = self.span(_joined([each.records for each in self._waiting]))
         surplus = len(self._waiting) - MOST_WAITING
-        waiting, self._waiting = self._waiting, deque()
+        if not self._waiting or not (self._has_new or is_over or surplus > 0):
+            return
+        self._has_new = False
+        waiting, self._waiting = self._with_calls(self._waiting), deque()
         for place, each in enumerate(waiting):
-            own = Spans(call.begin_us[place : place + 1], call.end_us[place : place + 1])
-            is_gone = is_over or place < surplus or each.records.end_us[0] < self._latest_begin_us
-            if is_gone or not np.isnan(own.us[0]):
-                yield each._replace(call=own, is_awaited=False)
+            is_gone = is_over or place < surplus or each.end_us < self._latest_begin_us
+            if is_gone or each.call_end_us >= each.call_begin_us:
+                yield each._replace(is_awaited=False)
             else:
                 self._waiting.append(each)
+
+    def _with_calls(self, inferences: Sequence[InferenceTimes]) -> list[InferenceTimes]:
+        calls = Calls(*(self._records[name] for name in ("api", "begin_us", "end_us")))
+        found = calls.spans(_records_of(inferences))
+        return [
+            each._replace(call_begin_us=begin, call_end_us=end)
+            for each, begin, end in zip(inferences, *(column.tolist() for column in found), strict=True)
+        ]
 
 
 class LatencyWindow:
@@ -126,7 +139,8 @@ class LatencyWindow:
         """The latency of each kept inference, oldest first: of one origin, NaN where it is not known."""
         if self._found is None:
             kept = self._kept
-            self._found = latency_of(_joined([each.records for each in kept]), _joined([each.call for each in kept]))
+            calls = np.array([(each.call_begin_us, each.call_end_us) for each in kept], np.float64).reshape(-1, 2)
+            self._found = latency_of(_records_of(kept), Spans(calls[:, 0], calls[:, 1]))
         return self._found
 
     @property
@@ -135,15 +149,6 @@ class LatencyWindow:
         return pace_of([(self.latency.spans, np.array([each.ran_before for each in self._kept], np.float64))])
 
 
-def known_latency(latency: Latency) -> tuple[float | None, LatencyFrom | None]:
-    """The latency in µs of one inference and where it is from; None where it is not known."""
-    us = float(latency.us[0])
-    return (None, None) if us != us else (us, latency.origin)  # noqa: PLR0124 - NaN
-
-
-def _joined(spans: Sequence[Spans]) -> Spans:
-    none = np.empty(0)
-    return Spans(
-        np.concatenate([none, *(each.begin_us for each in spans)]),
-        np.concatenate([none, *(each.end_us for each in spans)]),
-    )
+def _records_of(inferences: Sequence[InferenceTimes]) -> Spans:
+    times = np.array([(each.begin_us, each.end_us) for each in inferences], np.float64).reshape(-1, 2)
+    return Spans(times[:, 0], times[:, 1])

@@ -235,9 +235,9 @@ class Measured:
     def _time(self, inference: Event) -> None:
         where = self._board, inference["model"]
         self._to.layers_s.labels(*where).set(inference["layers_us"] / US_PER_S)
-        self._to.layers_recorded.labels(*where).set(inference["layers_recorded"])
-        if inference["layers_known"] is not None:
-            self._to.layers_known.labels(*where).set(inference["layers_known"])
+        self._to.layers_recorded.labels(*where).set(inference["recorded"])
+        if inference["of_layers"] is not None:
+            self._to.layers_known.labels(*where).set(inference["of_layers"])
         self._windows.setdefault(inference["model"], LatencyWindow()).take(inference["times"])
         if not inference["times"].is_awaited:
             self._wait_is_over(inference)

@@ -83,7 +83,7 @@ class LayersView(NamedTuple):
 class InferencesView(NamedTuple):
     """Latencies of the last inferences in µs, oldest first; how many inferences there were in all, and their pace.
 
-    `layers_us` is what the recorded layers take together, `recorded` how many of the `known` the last inference had.
+    `layers_us` is what the recorded layers take together, `recorded` how many of the `known` any of them had.
     """
 
     latencies_us: NDArray[np.float64]
@@ -92,7 +92,7 @@ class InferencesView(NamedTuple):
     per_s: float | None
     gap_us: float | None
     layers_us: float | None
-    recorded: int | None
+    recorded: int
     known: int | None
 
 
@@ -118,7 +118,6 @@ class ModelLayers:
     def __init__(self) -> None:
         self._table: LayerTable | None = None
         self._us_per_tick: float | None = None
-        self._recorded: int | None = None  # layers of the last inference
         # What is worked out once for a state.
         self._made: _Made | None = None
         self._begin(None)
@@ -128,10 +127,9 @@ class ModelLayers:
         if layers.table is not self._table:
             self._begin(layers.table)
         self._made, self._us_per_tick = None, layers.us_per_tick
-        times = layers.by_place()
+        times = layers.by_place
         self._times[self._window.total % len(self._times)] = times
         self._used |= ~np.isnan(times)
-        self._recorded = layers.recorded(times)
         self._counters += [
             (layers.places(each), each.duration, each.counters) for each in layers.columns if each.counters
         ]
@@ -152,8 +150,8 @@ class ModelLayers:
             pace.per_second,
             pace.gap_us,
             made.parts.layers_us if len(made.used) else None,
-            self._recorded,
-            None if self._table is None else len(self._table.runs),
+            self._recorded(made),
+            None if self._table is None else self._runs,
         )
 
     def places(self, query: LayerQuery, baseline: Mapping[str, float] | None = None) -> list[int]:
@@ -258,6 +256,11 @@ class ModelLayers:
             self._bound(place, counters),
             self._change(place, made.medians, baseline),
         )
+
+    def _recorded(self, made: _Made) -> int:
+        """How many layers of the table have a record."""
+        index = made.used[made.used < self._rest] % (self._runs + 1)
+        return int((np.unique(index) < self._runs).sum())
 
     def _is_cpu(self, place: int) -> bool:
         return self._runs < place < self._rest

@@ -66,9 +66,9 @@ def _inference(event: Event) -> str:
 
 def _recorded(event: Event) -> str:
     """`83 of 88 layers`; how many records there are where the layers are not known."""
-    if event["layers_known"] is None or event["layers_recorded"] is None:
+    if event["of_layers"] is None or event["recorded"] is None:
         return counted(event["records"], "record")
-    return f"{event['layers_recorded']:,} of {event['layers_known']:,} layers"
+    return f"{event['recorded']:,} of {event['of_layers']:,} layers"
 
 
 def _board(event: Event) -> str:

@@ -179,7 +179,7 @@ def test_records_that_the_runtime_left_out_are_told_by_the_layers_and_once_at_th
     gappy = records(700)[:256] + records(700, 700, 700)[512:]
     assert job.send(aicore_path(), gappy) == []
     (event,) = job.send(aicore_path() + ".done", aicore_done(512))
-    assert (event["ledger"], event["layers_recorded"], event["layers_known"]) == ([], 2, 3)
+    assert (event["ledger"], event["recorded"], event["of_layers"]) == ([], 2, 3)
     summary = job.events.summary()
     assert (summary["ledger"]["note"], summary["left_out_records"]) == (1, 1)
 
@@ -282,7 +282,7 @@ def test_layers_of_both_processors_are_among_the_slowest_with_shares_of_the_late
     done = done_text(file_len=256, start_time=START_US, end_time=START_US + 40, cache_hit=1, cache_mis=1)
     (event,) = job.send(aicore_path() + ".done", done)
     assert (event["latency_us"], event["layers_us"], event["aicpu_us"], event["records"]) == (660.0, 640.0, 600.0, 2)
-    assert (event["layers_recorded"], event["layers_known"]) == (2, 2)
+    assert (event["recorded"], event["of_layers"]) == (2, 2)
     slowest = [(layer["layer_name"], layer["unit"], layer["share"]) for layer in event["slowest"]]
     assert slowest == [("nms", "aicpu", 0.9091), ("conv", "aicore", 0.0606)]
     line = line_of(event)

@@ -12,13 +12,12 @@ from msgspec.structs import replace
 
 from profagent.errors import UnreachableError
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.formats.inference_times import Spans
 from profagent.formats.model_info import LayerTable
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.live_inference import LayerTimes, RecordColumns
-from profagent.ingest.live_latency import KEPT_INFERENCES, NO_SPAN, InferenceTimes
+from profagent.ingest.live_latency import KEPT_INFERENCES, InferenceTimes
 from profagent.link.messages import JobStatus, Profiling
 from profagent.store.counter_maps import CounterMaps, simulated_map
 from profagent.watch.layers import LayerQuery, ModelLayers, Sort
@@ -308,9 +307,7 @@ def _times(*values: float, table: LayerTable | None = None) -> LayerTimes:
 
 def _ran(number: int, latency_us: float) -> InferenceTimes:
     begin = float(START_US + number * 1_000_000)
-    return InferenceTimes(
-        number, float(number), Spans(np.array([begin]), np.array([begin + latency_us])), NO_SPAN, is_awaited=False
-    )
+    return InferenceTimes(number, float(number), begin, begin + latency_us)
 
 
 def test_what_is_kept_is_bounded_and_the_newest() -> None:
