@@ -18,6 +18,7 @@ from profagent.errors import UsageError
 from profagent.importing.target import target_options, tell_unrecorded
 from profagent.link.boards_file import BoardNames
 from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
+from profagent.stats.figures import UNITS
 from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import is_alike, trend
 from profagent.store.workspace import Workspace
@@ -96,7 +97,7 @@ async def command(
     rows = _sorted(answer, sort)[:top]
     if as_json:
         click.echo(msgspec.json.encode(stats_document(answer, rows, skip)))
-        return 0 if answer.rows else await tell_unrecorded(target.database, target.session, target.job)
+        return 0 if _has_what_is_asked(answer) else await tell_unrecorded(target.database, target.session, target.job)
     titles = [_column(name, answer.unit if unit == ANSWERS else unit) for name, unit in columns_of(by).items()]
     cells = [cells_of(answer, row, likely_counters(answer.provenance)) for row in rows]
     if as_csv:
@@ -109,7 +110,13 @@ async def command(
         click.echo()
     for line in _remarks(answer, rows, skip):
         click.echo(toned(printable(line)), err=as_csv)
-    return 0 if answer.rows else await tell_unrecorded(target.database, target.session, target.job)
+    return 0 if _has_what_is_asked(answer) else await tell_unrecorded(target.database, target.session, target.job)
+
+
+def _has_what_is_asked(answer: Stats) -> bool:
+    """Whether there are rows, and of layers some of the NPU: that none is there, needs a reason."""
+    is_of_layers = answer.by in ("layer", "type")
+    return any(not is_of_layers or UNITS[0] in row.key for row in answer.rows)
 
 
 def _beginning(names: Iterable[str], word: str) -> list[str]:
