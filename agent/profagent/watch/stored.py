@@ -62,6 +62,7 @@ FROM inference i JOIN segment g USING (inference) JOIN log l USING (log)
 WHERE i.session = ? GROUP BY l.log ORDER BY at IS NULL, at, l.job, l.path
 """
 _SMALL = "SELECT path FROM log WHERE job = ? AND (kind IN ('info_json', 'net_info', 'layer_info') OR path = ?)"
+_CALL_LOGS = "SELECT path FROM log WHERE job = ? AND kind = 'acl_api'"
 # `has_inference`: whether the log, or that of a `.done`, has records of one in this session.
 _LEDGER = """
 SELECT e.job, l.path, EXISTS (
@@ -157,9 +158,9 @@ class _Mirrored:
         """Nothing: tables are read before any data."""
         return []
 
-    def begin(self, paths: Iterable[str]) -> JobChanges:
-        """Small files that name and time what comes."""
-        changes: list[Change] = []
+    def begin(self, paths: Iterable[str], calls: Iterable[str]) -> JobChanges:
+        """Small files that name and time what comes; of logs of `calls` that there are any."""
+        changes: list[Change] = [LogAnnounced(path) for path in calls]
         for path in sorted(paths, key=lambda path: (path != SIMULATED_MARKER, path)):
             data = self.read(path)
             if data is not None:
@@ -283,7 +284,9 @@ class StoredSession:
             if number not in begun:
                 begun.add(number)
                 small = await fetched(self._connection, _SMALL, (number, SIMULATED_MARKER))
-                yield Moment(time_us, mirrored.begin([path_from_sql(path) for (path,) in small]))
+                calls = await fetched(self._connection, _CALL_LOGS, (number,))
+                paths = ([path_from_sql(path) for (path,) in rows] for rows in (small, calls))
+                yield Moment(time_us, mirrored.begin(*paths))
                 for moment in self._entries_of(number, time_us):
                     yield moment
             yield Moment(time_us, mirrored.logs([path_from_sql(row[2]) for row in rows]))

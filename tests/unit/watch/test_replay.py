@@ -10,13 +10,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from profagent.errors import UsageError
+from profagent.stats.stats import stats
 from profagent.store.marks import add_mark
 from profagent.store.workspace import Workspace, set_baseline
 from profagent.watch.against import against_of
+from profagent.watch.layers import LayerQuery
+from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import LONGEST_WAIT_S, Pace, Player, Replayed, replay
+from profagent.watch.screen.run import play_into
 from tests.integration.host import profagent
 from tests.unit.watch.conftest import INFERENCES
 from tools.draw_screen import MARKED_US, PERIOD_US, START_US
@@ -71,6 +76,24 @@ def test_figures_are_those_of_the_database(stored: Workspace) -> None:
     ]
     assert [count for count, _ in found] == [count for count, _ in rows]
     assert [us for _, us in found] == pytest.approx([us for _, us in rows], abs=0.001)
+
+
+def test_the_screen_says_what_stats_say(stored: Workspace) -> None:
+    model, stop = BoardModel("replay", lambda: 0, LinkState.REPLAYED), asyncio.Event()
+    asyncio.run(play_into(model, Replayed(stored, 1), Pace(float("inf"), stop), stop))
+    layers = model.layers("yolov5s.0")
+    told = asyncio.run(stats(stored.database, session=1, by="layer", skip=0))
+    (figures,) = told.models
+    shown = layers.inferences()
+    assert (shown.origin, shown.total) == (figures.latency_from, INFERENCES) == ("call", INFERENCES)
+    quantiles = np.quantile(shown.latencies_us, (0.5, 0.95, 0.99)).tolist()
+    assert quantiles == pytest.approx([figures.latency.median, figures.latency.p95, figures.latency.p99])
+    assert (shown.per_s, shown.gap_us) == pytest.approx((figures.per_second, figures.gap_us))
+    assert (shown.recorded, shown.known) == (figures.recorded, figures.of_layers)
+    assert shown.layers_us == pytest.approx(figures.layers.mean)
+    shares = {line.name: line.share * 100 for line in layers.view(LayerQuery()).lines}
+    assert shares == pytest.approx({row.key[1]: row.share for row in told.rows})
+    assert sum(shares.values()) == pytest.approx(100)
 
 
 def test_a_mark_comes_where_it_was_set(stored: Workspace) -> None:
