@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profagent.formats.inference_times import Latency, Pace
 
 # Calls of a model that run inferences, those that came last; inferences that wait for theirs.
-KEPT_CALLS = MOST_WAITING = 4_096
+KEPT_CALLS = MOST_WAITING = 8_192
 # Inferences of a model whose latency is in its figures.
 KEPT_INFERENCES = 240
 _RUN_INFERENCES = (EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE)
@@ -64,6 +64,7 @@ class ModelCalls:
 
     def __init__(self) -> None:
         self._records: NDArray[np.void] = np.empty(0, API_DTYPE)
+        self._calls: Calls | None = None  # of these records, once somebody has asked
         self._has_new = False
         self._latest_begin_us = self._latest_end_us = 0
         self._waiting: deque[InferenceTimes] = deque()
@@ -73,7 +74,7 @@ class ModelCalls:
         records = records[np.isin(records["api"], _RUN_INFERENCES)]
         if len(records):
             self._records = np.concatenate([self._records, records])[-KEPT_CALLS:]
-            self._has_new = True
+            self._calls, self._has_new = None, True
             self._latest_end_us = max(self._latest_end_us, int(records["end_us"].max()))
             waits = records["api"] != EXECUTE_ASYNC  # a call that only begins an inference proves nothing
             self._latest_begin_us = max(self._latest_begin_us, int(records["begin_us"][waits].max(initial=0)))
@@ -105,8 +106,9 @@ class ModelCalls:
                 self._waiting.append(each)
 
     def _with_calls(self, inferences: Sequence[InferenceTimes]) -> list[InferenceTimes]:
-        calls = Calls(*(self._records[name] for name in ("api", "begin_us", "end_us")))
-        found = calls.spans(_records_of(inferences))
+        if self._calls is None:
+            self._calls = Calls(*(self._records[name] for name in ("api", "begin_us", "end_us")))
+        found = self._calls.spans(_records_of(inferences))
         return [
             each._replace(call_begin_us=begin, call_end_us=end)
             for each, begin, end in zip(inferences, *(column.tolist() for column in found), strict=True)

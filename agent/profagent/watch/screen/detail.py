@@ -204,4 +204,5 @@ class HelpScreen(ModalScreen[None]):
         lines.append([word("▼", GOOD, 7), word("faster by more than 5 %", INK)])
         lines.append([word("?", WARN, 7), word("rests on a counter that the counter map is not certain of", INK)])
         lines.append([word("lag", INK, 7), word("age of the newest record, by the board's clock", INK)])
+        lines.append([word("gap", INK, 7), word("from an inference's end to the next one's begin", INK)])
         self.query_one("#help", Lines).show(lines)
