@@ -86,7 +86,9 @@ async def command(
 ) -> int:
     """Show what takes the time, over all inferences of a session or of a JOB directory.
 
-    The slower first inferences of each load (warm-up) are left out.
+    By layer, type and segment it says what each takes of an inference's latency, on both processors; by model the
+    latency itself, inferences per second and the gap between them. The slower first inferences of each load (warm-up)
+    are left out.
 
     Example: profagent stats 3 --by type --sort median
     Example: profagent stats JOB… --top 10
@@ -105,7 +107,7 @@ async def command(
             click.echo(piece, nl=False)
     else:
         click.echo(printable(_heading(answer)))
-        for line in fitted_lines(titles, cells, columns, less=LESS):
+        for line in fitted_lines(titles, cells, columns, less=LESS_OF_MODELS if by == "model" else LESS):
             click.echo(line)
         click.echo()
     for line in _remarks(answer, rows, skip):

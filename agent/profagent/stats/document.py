@@ -59,6 +59,7 @@ def cells_of(answer: Stats, row: Row, likely: Sequence[str] = ()) -> tuple[Cell,
 
 def _of_model(found: ModelFigures) -> dict[str, Cell]:
     return {
+        "count": found.inferences,
         "latency": found.latency.median,
         "latency_from": found.latency_from and str(found.latency_from),
         "per_second": found.per_second,
@@ -111,8 +112,11 @@ def model_lines(found: ModelFigures) -> Iterator[str]:
     if parts.latency_us is not None and found.latency_from is not None:
         whole = f"its mean latency, {parts.latency_us:,.3f} us, {_ORIGINS[found.latency_from]}"
     yield f"{found.model}: shares are of {whole}; {recorded_text(found.recorded, found.of_layers)}"
+    inferences = counted(found.inferences, "inference")
+    if 0 < found.latency.number < found.inferences:
+        yield f"{found.model}: its latency is known of {found.latency.number:,} of {inferences}"
     if parts.is_too_much:
         yield f"{found.model}: its layers take {parts.layers_us:,.3f} us together, more than that: they overlap"
     if found.lacking:
-        inferences = f"{found.lacking:,} of {counted(found.inferences, 'inference')}"
-        yield f"{found.model}: {inferences} lack the record of a layer, which counts there with its mean"
+        lacking = f"{found.lacking:,} of {inferences}"
+        yield f"{found.model}: {lacking} lack a layer's record, which counts there with its mean"

@@ -161,7 +161,8 @@ def _layers(
 class ModelFigures(NamedTuple):
     """The two times of a model's inferences, and their pace.
 
-    `latency` is in µs; `layers`, the sum of an inference's layers, in µs or in ticks of the NPU. `recorded` of the
+    `latency` is in µs, of the inferences whose latency is known; `layers`, the sum of an inference's layers, of all of
+    them, in µs or in ticks of the NPU. `recorded` of the
     layers in the model's table (`of_layers`, None without one) have a record in any of the inferences; `lacking` is how
     many inferences lack the record of a layer that most have. `gap_us` lies between an inference and the next.
     """
@@ -232,7 +233,7 @@ class _Model:
         return ModelFigures(
             self._name,
             len(layers),
-            figures_of(known, len(layers)),
+            figures_of(known),
             latency.origin,
             *pace,
             figures_of(layers),

@@ -115,5 +115,5 @@ def test_beside_the_table_it_says_what_shares_are_of(job: Path) -> None:
     said = profagent("stats", job, "--top", "1").out
     assert "tail: shares are of its mean latency, " in said
     assert " us, by its calls; 41 of 41 layers recorded" in said
-    assert "lack the record of a layer, which counts there with its mean" in said
+    assert "lack a layer's record, which counts there with its mean" in said
     assert said.splitlines()[-1].endswith("records of layers (sequence-gap, see `profagent ledger`)")

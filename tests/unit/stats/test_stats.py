@@ -11,7 +11,7 @@ import pytest
 from profagent.cli.main import run
 from profagent.cli.provenance import SIMULATED_MARK
 from profagent.errors import UsageError
-from profagent.stats.document import stats_document
+from profagent.stats.document import model_lines, stats_document
 from profagent.stats.figures import JobRecords, LeftOut, left_out, warm_up
 from profagent.stats.stats import By, JobRows, durations_by, ratios_by, split, stats
 from profagent.stats.trend import level_changes
@@ -140,9 +140,10 @@ def test_latencies_of_all_jobs_are_of_one_origin() -> None:
     with_calls = job(inferences(3), rows, whole=whole, calls=calls)
     without = job(inferences(3), rows, whole=whole)
     (found,) = _models(with_calls, without).models()
-    assert (found.latency_from, found.inferences, found.latency.median) == ("call", 6, 30)
+    assert (found.latency_from, found.inferences, found.latency.number, found.latency.median) == ("call", 6, 3, 30)
+    assert "m: its latency is known of 3 of 6 inferences" in model_lines(found)
     (found,) = _models(with_calls, without, without).models()
-    assert (found.latency_from, found.inferences, found.latency.median) == ("records", 9, 20)
+    assert (found.latency_from, found.inferences, found.latency.number, found.latency.median) == ("records", 9, 9, 20)
 
 
 def test_a_layer_is_ranked_by_what_it_takes_when_its_record_is_there() -> None:
@@ -172,13 +173,17 @@ def test_the_parts_sum_to_the_latency_of_their_own_model(by: By) -> None:
 def test_layers_that_overlap_leave_no_rest() -> None:
     rows = _models(job(inferences(2), TWO, CPU, whole=[(0.0, 20.0)] * 2), by="layer")
     assert not any(row.key[1] == "not in any layer" for row in rows.rows())
-    assert rows.models()[0].parts.is_too_much
+    (model,) = rows.models()
+    assert "m: its layers take 42.500 us together, more than that: they overlap" in model_lines(model)
 
 
 def test_without_a_latency_shares_are_of_the_sum_of_layers() -> None:
     rows = _models(job(inferences(2), TWO, CPU), by="layer")
     assert sum(row.share or 0.0 for row in rows.rows()) == pytest.approx(100.0)
-    assert (rows.models()[0].latency.median, rows.models()[0].latency_from) == (None, None)
+    (model,) = rows.models()
+    assert (model.latency.median, model.latency_from) == (None, None)
+    first, *_ = model_lines(model)
+    assert first.startswith("m: shares are of the sum of its layers, for its latency is not known;")
 
 
 @pytest.mark.parametrize("by", ["layer", "type", "segment", "aicpu"])
