@@ -136,7 +136,7 @@ async def test_an_unknown_source_is_mirrored_counted_and_noted_once(logs: Path, 
     with (logs / "a.log").open("ab") as file:
         file.write(b"two\n")
     await _recorded(logs, workspace, offsets, [("a.log", 8, 1)])
-    entries = so_far(workspace.database, "SELECT reason, detail FROM ledger WHERE reason <> 'stopped-early'")
+    entries = so_far(workspace.database, "SELECT reason, detail FROM ledger WHERE reason <> 'nothing-recorded'")
     assert entries == [("no-decoder", "no decoder for the source 'text': its logs are kept, not read")]
     (copied,) = workspace.root.glob(f"mirror/*/{LOGS}/a.log")
     assert copied.read_bytes() == b"one\ntwo\n"

@@ -193,7 +193,7 @@ def test_a_host_that_is_revoked_while_it_records_is_told_so(workshop: Keys, addr
         running_host.err.until("no open JOB yet")
         workshop.revoke("ci")
         running_host.err.until("is revoked on this board")
-        assert running_host.interrupt().code == 0
+        assert running_host.interrupt().code == 4
     ended = profagent(*arguments)
     assert ended.code == 3
     assert "the certificate of ci" in ended.err

@@ -185,8 +185,8 @@ class ClientStream:
         if not any(done):
             caught_up = self._session.take_caught_up()
             done.append(await self._say(messages.job_status(each, caught_up=True) for each in caught_up))
-        if not any(done) and self._site.has_searched and (number := self._session.take_synced()) is not None:
-            await self._write(messages.synced(number))
+        if not any(done) and self._session.sync_due is not None and self._site.has_searched:
+            await self._say(map(messages.synced, self._session.take_synced()))
         if self._clock.monotonic() - self._spoke >= HEARTBEAT_S:
             await self._send_heartbeat()
         return any(done)

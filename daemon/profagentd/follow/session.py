@@ -304,12 +304,12 @@ class FollowSession:
             each.caught_up_sent = True
         return due
 
-    def take_synced(self) -> int | None:
-        """The number of the Sync that can be answered now; None where there is none."""
+    def take_synced(self) -> list[int]:
+        """The number of the Sync that can be answered now, where there is one."""
         if self.sync_due is None or not all(map(self._has_sent, self._followings.values())):
-            return None
+            return []
         number, self.sync_due = self.sync_due, None
-        return number
+        return [number]
 
     @property
     def is_caught_up(self) -> bool:
