@@ -209,7 +209,9 @@ def test_ctrl_c_at_a_terminal_ends_the_board_in_good_order(tmp_path: Path) -> No
         os.killpg(process.pid, signal.SIGINT)
         ended = host.ended()
     (board,) = ended.document["boards"]
-    assert (board["verdict"], board["session"]) == ("incomplete", 1)
+    # What was recorded until then may be all that there was.
+    assert board["verdict"] in {"failed", "incomplete"}
+    assert board["session"] == 1
     assert board["problems"][0] == "the night was stopped while this board was captured"
 
 
