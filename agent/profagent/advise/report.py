@@ -77,7 +77,7 @@ def advice_lines(advice: Advice, language: Language) -> Iterator[str]:
     mark = SIMULATED_MARK if advice.is_simulated else ""
     yield f"session {advice.session}: {counted(len(advice.findings), 'finding')}{mark}"
     if len(advice.findings) > 1:
-        yield "first what could bring most in an inference, then by severity what nobody knows that of"
+        yield "in the order of what each could bring at most in an inference; where that is not known, by severity"
     for number, each in enumerate(advice.findings, 1):
         yield ""
         yield f"{number}. [{PHRASES[language][each.severity]}] {each.title}{'  (?)' if each.likely else ''}"

@@ -133,7 +133,7 @@ def test_what_brings_most_stands_first_whatever_its_severity(tmp_path: Path) -> 
     known = [each["gain_us"] for each in findings if each["gain_us"] is not None]
     assert known == sorted(known, reverse=True)
     said = profagent("advise", job, LANG="C").out
-    assert "first what could bring most in an inference" in said
+    assert "in the order of what each could bring at most in an inference" in said
 
 
 MOSTLY_CPU = """

@@ -87,7 +87,9 @@ def test_figures_ledger_and_layers_stay_and_the_rest_goes(workspace: Path, capsy
     for by in BYS:
         after = stats(workspace, 2, by, capsys)
         assert after["rows"] == before[by]["rows"]
-        assert (after["unit"], after["left_out"]) == (before[by]["unit"], before[by]["left_out"])
+        assert {name: after[name] for name in ("unit", "left_out", "models")} == {
+            name: before[by][name] for name in ("unit", "left_out", "models")
+        }
     assert count(workspace, "ledger WHERE session = 2") == losses > 0
     assert count(workspace, "layer") == layers
     assert count(workspace, f"sessions WHERE inferences = {INFERENCES} AND (session = 3) = (cleared_us IS NULL)") == 3

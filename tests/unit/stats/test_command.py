@@ -233,6 +233,36 @@ def test_a_level_is_another_beyond_what_medians_are_uncertain_by(
     assert changes == [0, 1]
 
 
+@pytest.mark.parametrize(("known", "time"), [(True, "latency from records"), (False, "layers")])
+def test_sessions_that_know_another_time_are_shown_and_not_compared(
+    known: bool, time: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    for night in range(4):
+        at_us = START_US + night * DAY_US
+        session = builder.session(started_us=at_us)
+        model = builder.model(builder.job(session, name=f"JOB{night}"), layers=("conv0",))
+        calls: list[tuple[int, int | None, int]] = []
+        for pic in range(12):
+            start_us = at_us + 1000 * pic
+            # The newest of them all may not know when its inferences ran.
+            is_timed = known or night == 0
+            times: dict[str, int | None] = (
+                {"start_us": start_us, "end_us": start_us + 100} if is_timed else {"start_us": None}
+            )
+            inference = builder.inference(session, model, pic, **times)
+            builder.aicore(inference, builder.new_part(session, model, "aicore"), [560], start_us=None)
+            calls.append((2, start_us - START_US - 10, start_us - START_US + 150))
+        if night == 0:
+            builder.calls(builder.new_part(session, model, "acl_api"), calls)
+    builder.close()
+    assert trend(tmp_path, "--model", "yolo") == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"euler: {time}, median of yolo")
+    assert "not compared, for the time is another: 1 (latency from call)" in said
+    assert "the level did not change in 4 sessions" in said
+
+
 def test_figures_that_outlived_their_records_count_as_well(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert trend(nights, "--model", "yolo", "--json") == 0
     before = json.loads(capsys.readouterr().out)
