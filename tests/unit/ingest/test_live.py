@@ -259,6 +259,21 @@ def test_a_call_that_the_runtime_lost_is_not_waited_for_when_later_ones_are_here
     assert latencies(job.send(CALLS, LATER_CALL)) == [("latency", 900.0, "records"), ("latency", 1000.0, "call")]
 
 
+def test_an_asynchronous_inference_lasts_until_the_synchronize_that_waited_for_it(job: ArrivingJob) -> None:
+    job.send(CALLS, api_record(3, START_US - 100, START_US - 90) + api_record(4, START_US - 80, START_US + 1000))
+    assert latencies(send_aicore(job)) == [("inference", 1100.0, "call")]
+
+
+def test_the_oldest_of_too_many_that_wait_for_calls_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.ingest.live_latency.MOST_WAITING", 1)
+    job = ArrivingJob(with_layers=True)
+    job.begin()
+    job.announce(CALLS)
+    told = infer_twice(job)
+    assert [event["event"] for event in told] == ["inference", "inference", "latency"]
+    assert told[2]["times"].number == told[0]["times"].number
+
+
 def test_without_a_log_of_calls_nothing_is_waited_for() -> None:
     job = ArrivingJob(with_layers=True)
     job.begin()
