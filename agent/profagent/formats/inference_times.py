@@ -244,7 +244,7 @@ class Parts:
 
 
 def recorded_text(recorded: int | None, known: int | None) -> str:
-    """`83 of 88 layers recorded`; `known` is None where the model's table of layers is missing."""
-    if recorded is None:
-        return "N/A"
-    return f"{recorded:,} layers recorded" if known is None else f"{recorded:,} of {known:,} layers recorded"
+    """`83 of 88 layers recorded`; both are None where the model's table of layers is missing."""
+    if recorded is None or known is None:
+        return "how many of its layers were recorded is not known"
+    return f"{recorded:,} of {known:,} layers recorded"

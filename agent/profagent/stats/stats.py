@@ -162,9 +162,9 @@ class ModelFigures(NamedTuple):
     """The two times of a model's inferences, and their pace.
 
     `latency` is in µs, of the inferences whose latency is known; `layers`, the sum of an inference's layers, of all of
-    them, in µs or in ticks of the NPU. `recorded` of the
-    layers in the model's table (`of_layers`, None without one) have a record in any of the inferences; `lacking` is how
-    many inferences lack the record of a layer that most have. `gap_us` lies between an inference and the next.
+    them, in µs or in ticks of the NPU. `recorded` of the layers in the model's table (`of_layers`; both None without
+    one) have a record in any of the inferences; `lacking` is how many inferences lack the record of a layer that most
+    have. `gap_us` lies between an inference and the next.
     """
 
     model: str
@@ -175,7 +175,7 @@ class ModelFigures(NamedTuple):
     gap_us: float | None
     layers: Figures
     layers_unit: Unit
-    recorded: int
+    recorded: int | None
     of_layers: int | None
     lacking: int
 
@@ -238,7 +238,7 @@ class _Model:
             *pace,
             figures_of(layers),
             unit,
-            self._recorded,
+            self._recorded if self._of_layers else None,
             self._of_layers or None,
             self._lacking,
         )
