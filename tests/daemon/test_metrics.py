@@ -134,8 +134,15 @@ def test_processes_by_their_names(board: Path) -> None:
 
 
 def test_disks_of_the_roots(tmp_path: Path) -> None:
-    seen = named(list(collectors.Disks([bytes(tmp_path)])(tmp_path)))
-    assert seen[f"disk.{tmp_path}.free"][0] == "B"
+    spools = tmp_path / "profagent-k2x9" / "spool"
+    spools.mkdir(parents=True)
+    seen = named(list(collectors.Disks([bytes(tmp_path), bytes(spools)], bytes(spools))(tmp_path)))
+    assert {name: unit for name, (unit, _) in seen.items()} == {
+        f"disk.{tmp_path}.free": "B",
+        f"disk.{tmp_path}.free_inodes": "",
+        "disk.spool.free": "B",
+        "disk.spool.free_inodes": "",
+    }
 
 
 def test_one_that_fails_is_told_once_and_tried_later(board: Path) -> None:

@@ -88,7 +88,8 @@ def test_the_same_job_again_adds_nothing(tmp_path: Path) -> None:
     first = imported(job, tmp_path / "workspace")
     before = everything(tmp_path / "workspace")
     again = imported(job, tmp_path / "workspace")
-    assert again.document == first.document
+    known = {"job": job.name, "session": 1, "inferences": 2}
+    assert again.document == {**first.document, "earlier": [known]}
     assert everything(tmp_path / "workspace") == before
 
 

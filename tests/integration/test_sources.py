@@ -253,7 +253,7 @@ async def test_what_is_said_of_another_source_fits_it(tmp_path: Path, monkeypatc
     directory = spooled(root / MARKS, numbered(0) * 20_000, is_over=False)
 
     def tell(line: str) -> None:
-        if f"{MARKS} holds 5.1 MB already" in line:
+        if f"{MARKS} holds 5.1 MB that came before" in line:
             is_told.set()
 
     with running("--root", root) as board:

@@ -12,7 +12,7 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import printable
+from profagent.cli.table import counted, printable
 from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ
@@ -127,7 +127,8 @@ async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_
     if as_json:
         click.echo(msgspec.json.encode(done))
     else:
-        has = f"{done['rows']:,} rows have the counters of {done['counter_map']}, digest {done['counter_map_digest']}"
+        has = f"{counted(done['rows'], 'row')} with the counters of {done['counter_map']}"
+        has += f", digest {done['counter_map_digest']}"
         click.echo(printable(f"session {done['session']}: {has}; before: {done['counter_map_before'] or 'none'}"))
         if done["rows_without_bytes"]:
             click.echo(f"{done['rows_without_bytes']:,} rows have none: their bytes are not kept any more")

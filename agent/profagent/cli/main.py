@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from importlib import import_module
 from inspect import cleandoc
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -212,4 +213,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """The entry point of the command."""
+    # A path need not be text: its stray bytes are written as they are.
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")
     sys.exit(run())

@@ -249,7 +249,10 @@ def several_lines(summary: dict[str, Any]) -> list[str]:
     total = summary["total"]
     records = ", ".join(f"{count} {unit}" for unit, count in total["records"].items()) or "no records"
     reached = f"{total['reached']} of {total['boards']} boards reached"
-    return [*lines, f"total: {_verdict(total)}; {reached}; {total['jobs']} JOBs; {records}; {total['bytes']} bytes"]
+    return [
+        *lines,
+        f"total: {_verdict(total)}; {reached}; {counted(total['jobs'], 'JOB')}; {records}; {total['bytes']} bytes",
+    ]
 
 
 def _verdict(summary: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board
 
 
+NAME = "profagent"
 US_PER_S = 1_000_000
 REPEATED_S = 30.0
 # A clock that is off by more than this was never set, or set wrongly.
@@ -111,6 +113,21 @@ SAME_WISH_S = 0.5
 # A batch makes some ten thousand objects, of which none is part of a cycle: they are looked through for cycles less
 # often than each 700, as is usual. What was there before the command began is code, and is not looked through at all.
 OBJECTS_BETWEEN_COLLECTIONS = (50_000, 10, 10)
+
+
+def program() -> str:
+    """Return how a shell calls this program: `profagent` where that is on its PATH, else the path of the call."""
+    called, found = Path(sys.argv[0]), shutil.which(NAME)
+    if called.name != NAME or not called.exists() or (found is not None and called.samefile(found)):
+        return NAME
+    return shlex.quote(str(called))
+
+
+def installing(package: str) -> str:
+    """Return the command that adds a package to where this program is installed: by pipx, or by pip."""
+    if Path(sys.prefix).parts[-3:-1] == ("pipx", "venvs"):
+        return f"pipx inject {Path(sys.prefix).name} {package}"
+    return f"{shlex.quote(sys.executable)} -m pip install {package}"
 
 
 def tell(text: str) -> None:

@@ -126,7 +126,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     Example: profagent collect -m out/main --board root@192.168.1.20 --project . --interval 1 --all -- input.bin
     Example: profagent collect -m /opt/app/main --board euler --acl-json /opt/app/acl.json
     """
-    name, target, asker = _login(config, board)
+    name, target, asker = login(config, board)
     absolute = main.startswith("/")
     folder = project or (None if absolute else Path())
     if folder is not None and project is None and folder.resolve() in (Path.home().resolve(), Path("/")):
@@ -153,7 +153,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     return done.exit_code
 
 
-def _login(config: Path | None, board: str | None) -> tuple[str, str, Asker]:
+def login(config: Path | None, board: str | None) -> tuple[str, str, Asker]:
     """What links call the board, what SSH does, and who answers."""
     if (config is None) == (board is None):
         raise UsageError(
@@ -166,12 +166,12 @@ def _login(config: Path | None, board: str | None) -> tuple[str, str, Asker]:
         mode, text = config.stat().st_mode, config.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {config}: {error}", hint="name the vendor's ini file, or use --board") from error
-    if mode & OPEN_MODE:
+    target, password = read_ini(text, str(config))
+    if password and mode & OPEN_MODE:
         tell(
             f"{config} holds a password and has mode {stat.S_IMODE(mode):04o}: chmod 600 {config}; better without one:"
             " ssh-copy-id, `profagent boards add NAME HOST --ssh USER@HOST`, then --board NAME"
         )
-    target, password = read_ini(text, str(config))
     return target, target, Given(password, Person()) if password else Person()
 
 

@@ -14,7 +14,7 @@ import click
 
 from profagent.cli.options import duration_s
 from profagent.cli.provenance import summary_lines
-from profagent.cli.running import run_until_stopped, tell
+from profagent.cli.running import program, run_until_stopped, tell
 from profagent.diff.diff import Operand as ReportOperand
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError
 from profagent.export.export import export_summary, export_timeline
@@ -162,7 +162,7 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     click.echo("  trace/trace.json              the same for chrome://tracing, as JSON")
     click.echo("  timeline/…/task_time_*.json   the vendor's timeline of layers")
     click.echo("  summary/…/op_summary_*.csv    each layer of each inference; aggregate/ has the means")
-    click.echo(f"  profagent show {summary['session']} --workspace {root}")
-    click.echo(f"  profagent watch {summary['session']} --workspace {root}")
-    click.echo(f"  profagent advise {summary['session']} --workspace {root}")
+    click.echo(f"  {program()} show {summary['session']} --workspace {root}")
+    click.echo(f"  {program()} watch {summary['session']} --workspace {root}")
+    click.echo(f"  {program()} advise {summary['session']} --workspace {root}")
     return 0 if summary["complete"] else IncompleteError.exit_code

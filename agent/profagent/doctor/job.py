@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from profagent.cli.table import counted
 from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
@@ -53,7 +54,7 @@ def job_data(files: Mapping[str, int]) -> Iterator[Finding]:
     layers = [name for path, name in names.items() if name.kind is LogKind.AICORE and name.is_data and files[path]]
     if layers:
         models = {(name.model, name.model_id) for name in layers}
-        yield good(check, f"{len(layers)} inferences of {len(models)} models have layers")
+        yield good(check, f"layers of {counted(len(layers), 'inference')} of {counted(len(models), 'model')}")
         yield from _sampled(layers)
     elif not unprofiled or _recorded(names, files) or _has_tables(names):
         yield bad(check, *why_no_layers(files))

@@ -29,6 +29,7 @@ from profagent.cli.table import (
     Cell,
     Column,
     as_object,
+    counted,
     fitted_lines,
     printable,
     toned,
@@ -38,6 +39,7 @@ from profagent.export.merged_cli import perfetto, speedscope, target_of, trace
 from profagent.export.parquet import export_parquet
 from profagent.export.sqlite_file import export_sqlite
 from profagent.export.tables import acl_statistic_rows, inference_tables
+from profagent.formats.names import display_text
 from profagent.formats.records import shown_mhz
 from profagent.importing.job_folder import write_log
 from profagent.importing.target import choice_options, tell_unrecorded, vendor_target_options
@@ -266,7 +268,7 @@ async def _ended(target: Target, exported: Sequence[Exported], prefix: str, choi
 
 def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> None:
     for job in exported:
-        lines = [f"export: {len(job.files)} files in {job.directory}", *ledger_lines(job.ledger)]
+        lines = [f"export: {counted(len(job.files), 'file')} in {job.directory}", *ledger_lines(job.ledger)]
         lines += [f"{line}: left out" for line in not_final_lines(job.not_final)]
         if job.unplaced:
             lines.append(f"{job.unplaced} records or calls have no known start and are not in the timeline")
@@ -275,11 +277,13 @@ def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> N
         for line in lines[1:]:
             tell(f"  {line}")
     if as_json:
-        document = [{**job._asdict(), "directory": str(job.directory)} for job in exported]
+        document = [{**job._asdict(), "directory": display_text(str(job.directory))} for job in exported]
         click.echo(msgspec.json.encode(document))
         return
     for job in exported:
-        click.echo(f"{job.job}{' [simulated]' if job.simulated else ''}: {len(job.files)} files in {job.directory}")
+        click.echo(
+            f"{job.job}{' [simulated]' if job.simulated else ''}: {counted(len(job.files), 'file')} in {job.directory}"
+        )
 
 
 @command.command("parquet", cls=options.SessionCommand)
@@ -294,7 +298,7 @@ async def parquet(
 ) -> None:
     """Write the views as Parquet, by board and day.
 
-    Several sessions may share a folder. Needs pyarrow: pip install 'profagent[parquet]'.
+    Several sessions may share a folder. Needs pyarrow; without it the error tells the command that installs it.
 
     Example: profagent export parquet 3
     Example: profagent export parquet 3 4 --output lake
@@ -304,10 +308,11 @@ async def parquet(
         target = await target_of(text, workspace, maps)
         written = await export_parquet(target.database, output or target.output("parquet"), target.session)
         rows = sum(written.rows.values())
-        line = f"session {written.metadata['session']}: {rows:,} rows of {len(written.rows)} views in {written.folder}"
-        documents.append({"folder": str(written.folder), "rows": written.rows, "metadata": written.metadata})
+        line = f"{counted(rows, 'row')} of {counted(len(written.rows), 'view')} in {written.folder}"
+        folder = display_text(str(written.folder))
+        documents.append({"folder": folder, "rows": written.rows, "metadata": written.metadata})
         if not as_json:
-            click.echo(line)
+            click.echo(f"session {written.metadata['session']}: {line}")
     if as_json:
         click.echo(msgspec.json.encode(documents))
 
@@ -337,6 +342,6 @@ async def sqlite(*, target: str, workspace: Path | None, output: Path | None, ma
     file = output or found.output("exports" if found.session is None else "sqlite") / FILE_NAME
     metadata = await export_sqlite(found.database, file, found.session)
     if as_json:
-        click.echo(msgspec.json.encode({"file": str(file), "metadata": metadata}))
+        click.echo(msgspec.json.encode({"file": display_text(str(file)), "metadata": metadata}))
     else:
         click.echo(f"session {metadata['session']}: {file}")

@@ -12,12 +12,14 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.running import asynchronous, tell
+from profagent.cli.table import counted
 from profagent.errors import UsageError
 from profagent.export.json_trace import LARGEST_PART_BYTES, JsonTrace
 from profagent.export.merged import Operand, export_trace
 from profagent.export.perfetto import PerfettoTrace
 from profagent.export.session_trace import Wanted
 from profagent.export.speedscope import SpeedscopeFile
+from profagent.formats.names import display_text
 from profagent.importing.target import directory_named, named_target
 
 if TYPE_CHECKING:
@@ -140,12 +142,12 @@ def _tell(merged: Merged, which: str, *, as_json: bool, on: str = "ui.perfetto.d
             sure = "not known: it is not moved" if line is None else f"known to {line['uncertainty_us']:,.0f} us"
             tell(f"session {session['session']}: its clock's distance from the host's is {sure}")
     if as_json:
-        files = [str(file) for file in merged.files]
+        files = [display_text(str(file)) for file in merged.files]
         click.echo(msgspec.json.encode({"files": files, "events": merged.events, "metadata": merged.metadata}))
         return
     for file in merged.files:
         click.echo(str(file))
-    click.echo(f"{merged.events:,} events; drop {which} on {on}")
+    click.echo(f"{counted(merged.events, 'event')}; drop {which} on {on}")
 
 
 async def target_of(text: str, workspace: Path | None, maps: CounterMaps) -> Target:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
+from profagent.cli.running import installing
 from profagent.errors import UsageError
 from profagent.export.told import session_to_export
 from profagent.files import make_directory, written_atomically
@@ -71,8 +72,7 @@ async def export_parquet(database: Path, folder: Path, session: int | None = Non
     try:
         import pyarrow  # noqa: F401, ICN001, PLC0415 - 50 MB, for this one export
     except ImportError as error:
-        hint = "pip install 'profagent[parquet]'"
-        raise UsageError("Parquet needs pyarrow, which is not installed", hint=hint) from error
+        raise UsageError("Parquet needs pyarrow, which is not installed", hint=installing("pyarrow")) from error
     async with reading(database) as connection:
         row, metadata = await session_to_export(connection, session)
         (address,) = await fetched_one(connection, "SELECT address FROM session WHERE session = ?", (row.session,))

@@ -14,12 +14,12 @@ from profagent.cli import options
 from profagent.cli.progress import progress
 from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.cli.table import printable
+from profagent.cli.table import counted, printable
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
 from profagent.importing.importing import import_into, import_job
-from profagent.importing.job_folder import write_log
+from profagent.importing.job_folder import fresh_database, write_log
 from profagent.importing.target import tell_unrecorded
 from profagent.ingest.decoder import source_named
 from profagent.link.messages import Profiling
@@ -125,19 +125,23 @@ def identity_of(board: str | None) -> str:
 
 
 async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling | None, *, as_json: bool) -> int:
+    has_changed = await fresh_database(directory, maps) is None
     imported = await import_job(directory, maps, profiling=profiling, tell=tell)
     async with reading(imported.database) as connection:
         summary = await session_summary(connection, SESSION)
     lines = ledger_lines(summary["ledger"])
-    write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s", *lines])
+    write_log(directory, [f"import: {counted(imported.files, 'file')} in {imported.elapsed_s:.1f} s", *lines])
     if as_json:
-        click.echo(msgspec.json.encode({**summary, "database": str(imported.database)}))
+        click.echo(msgspec.json.encode({**summary, "database": display_text(str(imported.database))}))
     else:
         records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
         mark = " [simulated]" if imported.simulated else ""
+        again = "" if has_changed else "; nothing new: no file has changed since the import before"
         if (events := events_line(summary["events"])) is not None:
             records = f"{records}, {events}"
-        click.echo(f"imported {imported.files} files{mark}: {records}\n  database: {imported.database}")
+        click.echo(
+            f"imported {counted(imported.files, 'file')}{mark}: {records}{again}\n  database: {imported.database}"
+        )
         for line in (*lines, *summary["implausible"]):
             tell(f"  {line}")
     return await _exit_code(summary, imported.database)
@@ -183,7 +187,8 @@ def _result_line(taken: Taken) -> str:
     if taken.is_known:
         return f"session {taken.session}: {taken.path}: nothing new"
     entries = f", {taken.entries} in its ledger" if taken.entries else ""
-    return f"session {taken.session}: {taken.path}: {taken.rows:,} rows, {taken.kernels:,} kernels{entries}"
+    came = f"{counted(taken.rows, 'row')}, {counted(taken.kernels, 'kernel')}{entries}"
+    return f"session {taken.session}: {taken.path}: {came}"
 
 
 def _result_document(taken: Taken) -> dict[str, Any]:

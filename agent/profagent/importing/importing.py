@@ -40,6 +40,8 @@ T = TypeVar("T")
 # What profagentd takes as an identity, and what `record` calls a board that has none.
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}|address \S{1,255}")
 LOGS_PER_PAGE = 1_000
+# What of a summary grows when something comes.
+_AMOUNTS = ("bytes", "records", "events", "jobs")
 BATCH_BYTES = 4 << 20
 BATCH_EVENTS = 5_000
 
@@ -57,7 +59,8 @@ async def import_into(
     """Copy a JOB into the workspace's mirror and database; returns the session's summary.
 
     `board` is the identity of the board that it was copied from, `profiling` what its program was to record.
-    What is there already is compared and not written again; one that was interrupted goes on. `reached` is called after
+    What is there already is compared and not written again: a JOB of which nothing is new is in `earlier`. One that was
+    interrupted goes on. `reached` is called after
     each step of the commit rule. Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
     """
     from profagent.record.options import RecordingOptions  # noqa: PLC0415 - verbs that only read start faster
@@ -77,19 +80,26 @@ async def import_into(
     if directory.is_relative_to(workspace.root.resolve() / "mirror"):
         # Each file would be replaced while it is read.
         raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
+    # The database holds text; a path need not be any.
+    address = display_text(str(directory))
     listing = await asyncio.to_thread(list_collection, directory)
     with workspace.locked():
         async with Store(workspace.database) as store:
             chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="import", maps=maps, job=directory.name)
             recording = Recording(workspace, store, chosen, reached=reached)
-            await recording.begin(_board_of(board, listing), str(directory))
-            status = JobStatus(1, directory.name, str(directory), OPEN, caught_up=False, profiling=profiling)
+            await recording.begin(_board_of(board, listing), address)
+            before = await recording.session.summary()
+            status = JobStatus(1, directory.name, address, OPEN, caught_up=False, profiling=profiling)
             recording.know_job(replace(status, source=listing.source))
             with progress("import", "files") as shown:
                 await _copy(recording, LocalStream(directory, listing), stop, shown)
             await _finish(recording, directory.name, is_ended=_is_ended(listing))
             summary = await recording.session.summary()
-    return {**summary, "database": str(workspace.database), "mirror": str(recording.mirror)}
+            inferences = await recording.session.final_inferences(directory.name)
+    if before["bytes"] and all(before[name] == summary[name] for name in _AMOUNTS):
+        known = {"job": directory.name, "session": summary["session"], "inferences": inferences}
+        summary["earlier"] = [*summary["earlier"], known]
+    return {**summary, "database": display_text(str(workspace.database)), "mirror": display_text(str(recording.mirror))}
 
 
 async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event, shown: Progress) -> None:
@@ -220,13 +230,14 @@ async def _fill(
     peak_bytes_per_s: float,
     profiling: Profiling | None,
 ) -> None:
+    address = display_text(str(directory))
     session = await store.begin(
         SessionStart(
             identity=NO_BOARD,
             hostname="",
             board_model="",
             source="import",
-            address=str(directory),
+            address=address,
             started_us=time.time_ns() // 1000,
             simulated=listing.is_simulated,
             decoded_with=MapUsed.of(counter_map),
@@ -235,21 +246,19 @@ async def _fill(
     )
     if profiling is not None:
         known = ProfilingKnown(interval_of(profiling.interval), display_text(profiling.path))
-        await session.apply([JobChanges(directory.name, str(directory), (known,))])
+        await session.apply([JobChanges(directory.name, address, (known,))])
     job = LocalJob(directory, listing, counter_map)
     with progress("import", "files") as shown:
         done = 0
         for files in _in_batches(job.changes(), _records, RECORDS_PER_BATCH, FILES_PER_BATCH):
             changes = [change for file in files for change in file]
-            await session.apply([JobChanges(directory.name, str(directory), changes)])
+            await session.apply([JobChanges(directory.name, address, changes)])
             done += len(files)
             shown(done, len(listing.files))
     unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
     is_over = _is_ended(listing) if listing.source != JOB_SOURCE else not unsettled
     state = "finished" if is_over else "quiet"
-    await session.apply(
-        [JobChanges(directory.name, str(directory), job.end(unsettled, orphans), state, caught_up=True)]
-    )
+    await session.apply([JobChanges(directory.name, address, job.end(unsettled, orphans), state, caught_up=True)])
     await session.end(time.time_ns() // 1000)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from profagent import __version__
 from profagent.errors import StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
+from profagent.formats.names import display_text
 from profagent.ingest.decoder import is_job
 from profagent.ingest.local import OUTPUT_FOLDERS, require_job
 from profagent.store.counter_maps import BUILT_IN
@@ -147,7 +148,7 @@ def write_log(directory: Path, lines: Iterable[str]) -> None:
     file = own_folder(directory, "log") / LOG_FILE
     try:
         with open(_opened(file, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as log:
-            log.writelines(f"{now} profagent {__version__} {line}\n" for line in lines)
+            log.writelines(f"{now} profagent {__version__} {display_text(line)}\n" for line in lines)
     except OSError as error:
         raise _not_written(file, error) from error
 

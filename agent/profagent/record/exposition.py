@@ -5,6 +5,7 @@ The server has a thread of its own, which ends with the capture; it only reads.
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -45,6 +46,8 @@ US_PER_S = 1_000_000
 BUCKETS_S = tuple(round(0.0005 * 10 ** (step / 15), 6) for step in range(65))
 # Logs of metrics whose names are known: a board writes one at a time, and begins another now and then.
 REMEMBERED_LOGS = 16
+# A program's metrics have its process's number, with which each start would begin other series.
+_PROCESS = re.compile(r"(program\..+)-\d+(?=\.[a-z_]+$)")
 # Models of which the last inferences are known, for their pace.
 REMEMBERED_MODELS = 64
 
@@ -219,7 +222,7 @@ class Measured:
                 self._lose(("link", reason), [change.entry], self._link_losses[reason])
 
     def _take_rows(self, job: str, change: SourceRows) -> None:
-        """Rows of another source; of metrics, the names and the last value of each."""
+        """Rows of another source; of metrics, the names and the last values, of programs of one name their sum."""
         place = job, change.path
         if change.table == "metric_name":
             names = self._names.setdefault(place, {})
@@ -229,8 +232,13 @@ class Measured:
         if change.table == "metric":
             names = self._names.get(place, {})
             last = {number: value for _, number, _, value in change.rows if number in names}
+            sums: dict[tuple[str, str], float] = {}
             for number, value in last.items():
-                self._to.metric.labels(self._board, *names[number]).set(value)
+                name, unit = names[number]
+                named = _PROCESS.sub(r"\1", name), unit
+                sums[named] = sums.get(named, 0.0) + value
+            for named, value in sums.items():
+                self._to.metric.labels(self._board, *named).set(value)
 
     def _time(self, inference: Event) -> None:
         where = self._board, inference["model"]

@@ -149,6 +149,18 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def before_line(job: str, held: JobMeasure, copied: int, here: int) -> str:
+    """Return what is said of a JOB that was begun before: what of it is still to be copied.
+
+    Of what the board holds, `copied` bytes and `here` inferences are in the mirror.
+    """
+    size = f"{(held.bytes - copied) / BYTES_PER_MB:,.1f} MB"
+    inferences = counted(max(0, held.inferences - here), "inference")
+    # Of other sources nobody counts what it holds.
+    amount = f"{'' if held.is_all else 'more than '}{inferences} ({size})" if is_job_name(job) else size
+    return f"{job} holds {amount} that came before: copying that first. --from-now leaves it out"
+
+
 class RunRecording(Recording):
     """A recording of what one program makes: nothing about other JOBs of the board is written into its session."""
 
@@ -364,11 +376,8 @@ class BoardRecord:
             if held is not None:
                 self._held[job] = held.bytes
             if held is not None and is_open and held.bytes - copied >= LEAST_BYTES:
-                least = "" if held.is_all else "more than "
-                size = f"{held.bytes / BYTES_PER_MB:,.1f} MB"
-                # Of other sources nobody counts what it holds.
-                amount = f"{least}{counted(held.inferences, 'inference')} ({size})" if is_job_name(job) else size
-                self._tell(f"{job} holds {amount} already: copying that first. --from-now leaves it out")
+                here = await self._recording.session.final_inferences(job) if copied else 0
+                self._tell(before_line(job, held, copied, here))
                 await self._tell_time(job, held.bytes)
 
     async def _tell_time(self, job: str, held_bytes: int) -> None:

@@ -14,7 +14,7 @@ from profagent.cli import options
 from profagent.cli.options import age_us, size_bytes
 from profagent.cli.provenance import coverage_line, events_line, keeping_line, kept_loss_line, session_title, share_text
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import Cell, Column, fitted_lines, printable, time_text, toned
+from profagent.cli.table import Cell, Column, counted, fitted_lines, printable, time_text, toned
 from profagent.errors import UsageError
 from profagent.importing.target import target_options
 from profagent.ingest.reasons import REASONS
@@ -260,7 +260,7 @@ def _cleared(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:
 def _cleared_lines(done: Mapping[str, Any]) -> Iterator[str]:
     sessions, before, after = done["sessions"], _megabytes(done["bytes_before"]), done["bytes_after"]
     verb = "would delete" if after is None else "deleted"
-    yield f"{verb} the records of {len(sessions)} sessions: {', '.join(map(str, sessions)) or 'none'}"
+    yield f"{verb} the records of {counted(len(sessions), 'session')}: {', '.join(map(str, sessions)) or 'none'}"
     yield from (f"session {session} stays: it {why}" for session, why in done["staying"].items())
     if after is None:
         yield f"the workspace takes {before}, about {_megabytes(done['freed_bytes_estimated'])} less then"

@@ -13,7 +13,7 @@ from profagent.cli import options
 from profagent.cli.options import age_us
 from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
 from profagent.cli.running import asynchronous
-from profagent.cli.table import Column, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
+from profagent.cli.table import Column, counted, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
 from profagent.errors import UsageError
 from profagent.importing.target import target_options, tell_unrecorded
 from profagent.link.boards_file import BoardNames
@@ -278,7 +278,7 @@ def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
             f" changed with it: {', '.join(others) or 'nothing that is known'}"
         )
     if not board.changes:
-        yield f"the level did not change in {len(nights)} sessions"
+        yield f"the level did not change in {counted(len(nights), 'session')}"
 
 
 def _tones(board: BoardTrend) -> list[Tone | None]:

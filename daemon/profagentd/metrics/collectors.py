@@ -181,16 +181,21 @@ class Network:
 
 
 class Disks:
-    """Free bytes and inodes of the roots' file systems."""
+    """Free bytes and inodes of the roots' file systems.
 
-    def __init__(self, roots: Iterable[bytes]) -> None:
-        self._roots = roots
+    The spools' own root is called `spool`: that of a temporary daemon has another path each time, and a metric by its
+    path would be another one as often.
+    """
+
+    def __init__(self, roots: Iterable[bytes], spools: bytes) -> None:
+        self._roots, self._spools = roots, spools
 
     def __call__(self, _board: Path) -> Iterator[Sample]:
         """A pair of samples for each root that answers."""
-        for name in map(os.fsdecode, self._roots):
+        for root in self._roots:
+            name = "spool" if root == self._spools else os.fsdecode(root)
             try:
-                state = os.statvfs(name)
+                state = os.statvfs(root)
             except OSError:
                 continue  # the daemon tells of it where it looks for JOBs
             yield Sample(f"disk.{name}.free", "B", float(state.f_bavail * state.f_frsize))
@@ -238,7 +243,7 @@ class Processes:
 Collector = Callable[[Path], Iterable[Sample]]
 
 
-def every(roots: Iterable[bytes]) -> dict[str, Collector]:
+def every(roots: Iterable[bytes], spools: bytes) -> dict[str, Collector]:
     """All of them by name, new ones of each: some remember what they saw last. A new one has its line here."""
     return {
         "npu": npu,
@@ -249,7 +254,7 @@ def every(roots: Iterable[bytes]) -> dict[str, Collector]:
         "load": load,
         "cpu": Processors(),
         "network": Network(),
-        "disk": Disks(roots),
+        "disk": Disks(roots, spools),
         "process": Processes(Profiled()),
     }
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable
 
+from profagentd.config import real_root
 from profagentd.loop import until_first
 from profagentd.metrics.collectors import every
 from profagentd.metrics.sampler import Lines, Sampler
@@ -41,7 +42,7 @@ class SpoolKeeper:
         self._clock = clock
         self._lost = lost
         self._made_by = made_by
-        self._sampler = Sampler(every(roots), board)
+        self._sampler = Sampler(every(roots, real_root(config.spool_directory)), board)
         self._is_refused = False  # the disk took no metrics the last time
         self.offered = asyncio.Event()  # programs find their FIFOs, if there are to be any
         self._ending, self._ended = asyncio.Event(), asyncio.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from profagent.cli.main import GLOSSARY, GROUPS, VERBS, LazyGroup, group, run
+from profagent.cli.main import GLOSSARY, GROUPS, VERBS, LazyGroup, group, main, run
 from profagent.cli.provenance import summary_lines
 from profagent.errors import (
     IncompleteError,
@@ -140,6 +141,15 @@ def _parse(example: str) -> None:
         command = command.commands[words]
     with command.make_context(words, arguments):
         pass
+
+
+def test_a_path_that_is_no_text_is_written_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "out").open("w", encoding="utf-8") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr("profagent.cli.main.run", lambda: print(os.fsdecode(b"caf\xe9")))
+        with pytest.raises(SystemExit):
+            main()
+    assert (tmp_path / "out").read_bytes() == b"caf\xe9\n"
 
 
 def test_a_verb_that_there_is_not_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

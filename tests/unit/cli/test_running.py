@@ -14,7 +14,7 @@ import click
 import pytest
 
 from profagent.cli.main import run
-from profagent.cli.running import run_to_the_end, run_until_stopped
+from profagent.cli.running import installing, program, run_to_the_end, run_until_stopped
 from profagent.nightly.cli import NAMES, units
 from profagent.nightly.night import EXAMPLE, read_settings
 from tests.board.terminal import at_terminal
@@ -93,6 +93,28 @@ run_until_stopped(work)
         terminal.close()
         assert terminal.process.wait(60) == 0
     assert told.exists()
+
+
+def test_a_package_is_added_by_what_installed_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/my home/bin/python")
+    monkeypatch.setattr(sys, "prefix", "/my home")
+    assert installing("pyarrow") == "'/my home/bin/python' -m pip install pyarrow"
+    monkeypatch.setattr(sys, "prefix", "/root/.local/share/pipx/venvs/profagent")
+    assert installing("pyarrow") == "pipx inject profagent pyarrow"
+
+
+def test_the_program_is_called_again_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program_file = tmp_path / "a b" / "profagent"
+    program_file.parent.mkdir()
+    program_file.write_text("#!/bin/sh\n")
+    program_file.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program_file), "demo"])
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert program() == f"'{program_file}'"
+    monkeypatch.setenv("PATH", f"/usr/bin:{program_file.parent}")
+    assert program() == "profagent"
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    assert program() == "profagent"
 
 
 @pytest.mark.usefixtures("handlers")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profagent.aclconfig.edit import DEFAULTS, Profiler, edited_acl_json, has_dump
-from profagent.collect.cli import plain_name, read_ini
+from profagent.collect.cli import login, plain_name, read_ini
 from profagent.collect.collecting import Collected
 from profagent.collect.explain import Aftermath, causes, failure
 from profagent.collect.look import LARGEST_BYTES, Main, Place, read_main
@@ -57,6 +57,20 @@ def test_what_is_missing_is_told_without_the_files_words(text: str, told: str) -
 
 
 OUTPUT = Profiler(output="/opt/app/profiling")
+
+
+@pytest.mark.parametrize(("more", "is_told"), [("", False), ("pwd=secret\n", True)])
+def test_others_who_may_read_the_file_are_told_of_where_it_holds_a_password(
+    more: str, is_told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ssh.ini"
+    file.write_text(f"[ssh_config]\nip=10.0.0.2\nusername=root\n{more}")
+    for mode, is_open in ((0o644, True), (0o600, False)):
+        file.chmod(mode)
+        assert login(file, None)[0] == "ssh://root@10.0.0.2:22"
+        assert ("holds a password" in capsys.readouterr().err) is (is_told and is_open)
+
+
 BOTH_ON = {"aicpu": "on", "aacpu": "on", "aic_metrics": "ArithmeticUtilization", "aac_metrics": "ArithmeticUtilization"}
 VENDORS = {"switch": "on", "output": "/opt/app/profiling", "interval": "0", "acl_api": "on", **BOTH_ON}
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -25,6 +27,8 @@ from tests.fakes.job_copy import JOB
 from tests.fakes.small_job import CALLS, ON_CPU, PLAIN, SMALL_JOB
 
 if TYPE_CHECKING:
+    from io import TextIOWrapper
+
     from profagent.ingest.changes import Change
 
 
@@ -241,6 +245,55 @@ def test_of_an_empty_job_every_command_says_what_is_missing(
         assert "--online_model_type=2" in told or "`profagent aclconfig check FILE`" in told
     assert run(["doctor", job]) == 1
     assert why in capsys.readouterr().out
+
+
+def test_a_job_whose_path_is_not_utf_8_is_imported_and_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cast("TextIOWrapper", sys.stdout).reconfigure(errors="replace")
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    job = str(write_job(folder, SimulationOptions(model="yolov5s", layers=3, root=folder), 2, gaps=False))
+    workspace = ["--workspace", str(folder / "workspace")]
+    for words in (
+        ["import", "-dir", job],
+        ["import", "-dir", job, *workspace],
+        ["import", "-dir", job, *workspace, "--json"],
+        ["sessions", *workspace],
+        ["show", job],
+        ["export", "summary", "-dir", job, "--json"],
+        ["export", "trace", "1", *workspace, "--json"],
+        ["export", "sqlite", "1", *workspace, "--json"],
+        ["stats", job],
+    ):
+        assert run(words) == 0, words
+    assert "caf\\xe9" in Path(job, "log", "profagent.log").read_text()
+    capsys.readouterr()
+    assert run(["sessions", *workspace, "--json"]) == 0
+    (session,) = json.loads(capsys.readouterr().out)
+    assert session["address"] == f"{tmp_path}/caf\\xe9/{Path(job).name}"
+
+
+def test_a_job_that_is_imported_again_has_nothing_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = write_job(tmp_path, SimulationOptions(model="yolov5s", layers=3, root=tmp_path), 4, gaps=False)
+    into, workspace = ["import", "-dir", str(job)], ["--workspace", str(tmp_path / "workspace")]
+    told = f"{job.name}: nothing new: 4 inferences are there from session 1"
+    logs = sorted((job / "data").glob("aicore.*"))
+    kept = {log: log.read_bytes() for log in logs[-2:]}
+    for log in kept:
+        log.unlink()
+    for is_again in (False, True):
+        assert run([*into, *workspace]) == 0
+        assert ("nothing new" in capsys.readouterr().out) is is_again
+    for log, data in kept.items():
+        log.write_bytes(data)
+    assert run([*into, *workspace]) == 0
+    assert "nothing new" not in capsys.readouterr().out
+    assert run([*into, *workspace]) == 0
+    assert told in capsys.readouterr().out
+    for is_again in (False, True):
+        assert run(into) == 0
+        assert ("; nothing new: no file has changed since the import before" in capsys.readouterr().out) is is_again
 
 
 @pytest.mark.parametrize("case", PARTS)

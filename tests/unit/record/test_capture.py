@@ -224,6 +224,16 @@ def test_a_metric_has_its_last_value(measured: Measured) -> None:
     assert value(measured, "records_total", kind="metric") == 2
 
 
+def test_a_program_that_is_started_again_has_the_series_it_had(measured: Measured) -> None:
+    names = [(0, "program.my-app-17.rss", "B"), (1, "program.my-app-18.rss", "B"), (2, "daemon.rss", "B")]
+    rows = [(0, 0, 1_000, 7.0), (1, 0, 2_000, 8.0), (2, 1, 2_000, 2.0), (3, 2, 2_000, 1.0)]
+    changes = [SourceRows("00000001", "metric_name", names), SourceRows("00000001", "metric", rows)]
+    measured.changed([JobChanges("METRICS-x", "", changes)])
+    assert value(measured, "metric", name="program.my-app.rss", unit="B") == 10.0
+    assert value(measured, "metric", name="daemon.rss", unit="B") == 1.0
+    assert value(measured, "metric", name="program.my-app-17.rss", unit="B") is None
+
+
 def test_a_stream_that_was_open_is_lost_once_and_one_that_never_was_is_not(measured: Measured) -> None:
     away = UnreachableError("away", hint="wait")
     measured.unlinked(away, 1.0)

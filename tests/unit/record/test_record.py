@@ -14,11 +14,11 @@ from profagent.errors import UsageError
 from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, LinkLedger
-from profagent.link.messages import JobStatus, Loss, Received
+from profagent.link.messages import JobMeasure, JobStatus, Loss, Received
 from profagent.record import beginnings
 from profagent.record.beginnings import MadeJobs
 from profagent.record.options import RecordingOptions, RecordOptions
-from profagent.record.record import RunRecording
+from profagent.record.record import RunRecording, before_line
 from profagent.record.view import RecordView
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
@@ -116,6 +116,21 @@ def test_more_inferences_than_were_asked_for_are_told() -> None:
     viewed.inference(2)
     viewed.view.tell_surplus()
     assert viewed.told == ["asked for 2 inferences, got 3: what came together is kept together"]
+
+
+@pytest.mark.parametrize(
+    ("held", "copied", "here", "amount"),
+    [
+        (JobMeasure(30_000_000, 201, is_all=True), 0, 0, "201 inferences (30.0 MB)"),
+        (JobMeasure(30_000_000, 201, is_all=True), 20_000_000, 200, "1 inference (10.0 MB)"),
+        (JobMeasure(30_000_000, 201, is_all=False), 29_000_000, 205, "more than 0 inferences (1.0 MB)"),
+    ],
+)
+def test_of_what_a_job_holds_that_is_said_which_is_not_here(
+    held: JobMeasure, copied: int, here: int, amount: str
+) -> None:
+    said = f"{JOB} holds {amount} that came before: copying that first. --from-now leaves it out"
+    assert before_line(JOB, held, copied, here) == said
 
 
 # The JOBs of one program, and when all of them has come

@@ -124,6 +124,42 @@ async def test_while_a_text_is_asked_for_only_its_keys_are_told(screen: Screen, 
         assert not screen.keeper.asked
 
 
+async def test_keys_lead_to_the_first_and_the_last_layer_and_one_by_one(screen: Screen) -> None:
+    async with screen.app.run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        first = screen.app.chosen
+        chosen = []
+        for key in ("j", "down", "k", "G", "home", "end", "g"):
+            await pilot.press(key)
+            chosen.append(screen.app.chosen)
+        one, two, back, last, home, end, top = chosen
+        assert len({first, one, two, last}) == 4
+        assert (back, home, top, end) == (one, first, first, last)
+        lines = screen.text("layers").splitlines()
+        assert "▸" in lines[1]
+        await pilot.press("end")
+        assert "▸" in screen.text("layers").splitlines()[-1]
+
+
+@pytest.mark.parametrize(("size", "layers"), [((80, 12), 5), ((80, 17), 7), ((80, 24), 6), ((120, 12), 6)])
+async def test_a_low_terminal_shows_layers_first(screen: Screen, size: tuple[int, int], layers: int) -> None:
+    async with screen.app.run_test(size=size) as pilot:
+        await pilot.pause()
+        await pilot.pause()
+        assert sum(".conv" in line or "detect" in line for line in screen.text("layers").splitlines()) == layers
+
+
+async def test_a_click_on_a_tab_shows_its_board(stored: Workspace) -> None:
+    screen = Screen(stored, boards=3)
+    async with screen.app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        for board, name in ((2, "board 2"), (0, "euler"), (1, "board 1")):
+            await pilot.click("#tabs", offset=(screen.text("tabs").index(name) + 1, 0))
+            assert screen.app.board == board
+        await pilot.click("#tabs", offset=(110, 0))
+        assert screen.app.board == 1
+
+
 async def test_marks_saving_and_pausing_are_the_keepers(screen: Screen) -> None:
     async with screen.app.run_test(size=WIDE) as pilot:
         await pilot.press("m", *"now", "enter", "w", "space")

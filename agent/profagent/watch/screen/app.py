@@ -27,13 +27,18 @@ if TYPE_CHECKING:
 
     from profagent.watch.against import Against
     from profagent.watch.layers import InferencesView, LayerDetail, LayersView, ModelLayers
-    from profagent.watch.model import BoardModel
+    from profagent.watch.model import BoardModel, LinkState
     from profagent.watch.screen.paint import Line
 
 # Nobody reads faster; a key is answered at once.
 REDRAW_S = 1.0
 # Narrower than this, the panes on the right come one at a time.
 WIDE_COLUMNS = 110
+# Lower than this, a narrow screen has room for the layers alone.
+HIGH_LINES = 22
+# Rows that keys move the choice by; to the first and the last one, more than a model has layers.
+FAR = 1_000_000
+MOVES = {"up,k": -1, "down,j": 1, "pageup": -10, "pagedown": 10, "home,g": -FAR, "end,G": FAR}
 SIDE_PANES = {"calls": "API calls", "metrics": "Metrics", "ranges": "Ranges and ops", "events": "Events"}
 
 SHORT_KEYS = tuple((key, about) for key, about, _ in KEYS)
@@ -75,6 +80,7 @@ class BoardScreen(Screen[None]):
     BoardScreen.-narrow #side { width: 100%; height: 10; }
     BoardScreen.-narrow #side Lines { height: 5; }
     BoardScreen.-narrow #keys { height: 2; }
+    BoardScreen.-narrow.-low #side { display: none; }
     """
 
     def compose(self) -> ComposeResult:
@@ -93,13 +99,17 @@ class BoardScreen(Screen[None]):
     def on_resize(self, event: Resize) -> None:
         """Another size has another arrangement."""
         self.set_class(event.size.width < WIDE_COLUMNS, "-narrow")
+        self.set_class(event.size.height < HIGH_LINES, "-low")
         self.call_after_refresh(self.app.redraw)
 
     def on_click(self, event: Click) -> None:
-        """A click chooses a layer."""
-        pane = self.pane("layers")
-        if event.widget is pane and event.y >= 2:
+        """A click chooses a layer, or the board of a tab."""
+        if event.widget is self.pane("layers") and event.y >= 2:
             self.app.choose(event.y - 2)
+        elif event.widget is self.pane("tabs"):
+            board = panes.tab_at(self._tabs(), event.x - 1)
+            if board is not None:
+                self.app.see_board(board)
 
     def pane(self, name: str) -> Lines:
         """A pane by its name."""
@@ -111,8 +121,7 @@ class BoardScreen(Screen[None]):
         model, layers = app.model, app.layers
         self.pane("tabs").display = len(app.models) > 1
         if len(app.models) > 1:
-            states = [(each.name, each.header().link) for each in app.models]
-            self.pane("tabs").show([panes.tab_line(states, app.board)])
+            self.pane("tabs").show([panes.tab_line(self._tabs(), app.board)])
         header, width = model.header(), self.size.width - 2
         self.pane("header").show(panes.header_lines(header, app.doing, width))
         pane, inferences = self.pane("inferences"), layers.inferences()
@@ -121,6 +130,9 @@ class BoardScreen(Screen[None]):
         self._draw_layers(inferences, header.likely)
         self._draw_side(model)
         self.pane("keys").show(key_lines(width, ASKING if app.asked else SHORT_KEYS))
+
+    def _tabs(self) -> list[tuple[str, LinkState]]:
+        return [(each.name, each.header().link) for each in self.app.models]
 
     def _draw_layers(self, inferences: InferencesView, likely: Sequence[str]) -> None:
         app, pane = self.app, self.pane("layers")
@@ -186,7 +198,7 @@ class WatchApp(App[None]):
         Binding("question_mark", "help"),
         Binding("q,ctrl+c", "quit", priority=False),
         Binding("escape", "all"),
-        *(Binding(key, f"move({rows})") for key, rows in (("up", -1), ("down", 1), ("pageup", -10), ("pagedown", 10))),
+        *(Binding(keys, f"move({rows})") for keys, rows in MOVES.items()),
     ]
 
     def __init__(
@@ -313,8 +325,11 @@ class WatchApp(App[None]):
 
     def action_next_board(self) -> None:
         """See the next board."""
-        self.board = (self.board + 1) % len(self.models)
-        self.chosen = -1
+        self.see_board((self.board + 1) % len(self.models))
+
+    def see_board(self, number: int) -> None:
+        """See the board of this number, from 0."""
+        self.board, self.chosen = number, -1
         self.redraw()
 
     def action_next_side(self) -> None:

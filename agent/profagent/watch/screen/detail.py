@@ -198,7 +198,12 @@ class HelpScreen(ModalScreen[None]):
 
     def _draw(self) -> None:
         lines: list[Line] = [[word(key, TITLE, 7), word(text, INK)] for key, _, text in KEYS]
-        lines.append([word("↑ ↓", TITLE, 7), word("Choose a layer; PgUp and PgDn go further.", INK)])
+        lines.append(
+            [
+                word("↑ ↓", TITLE, 7),
+                word("Choose a layer, as k and j; PgUp and PgDn go further, Home and End (G) all the way.", INK),
+            ]
+        )
         lines.append([])
         lines.append([word("▲", paint.BAD, 7), word("slower than the baseline by more than 5 %", INK)])
         lines.append([word("▼", GOOD, 7), word("faster by more than 5 %", INK)])

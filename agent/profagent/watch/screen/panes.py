@@ -102,6 +102,16 @@ def tab_line(names: Sequence[tuple[str, LinkState]], chosen: int) -> Line:
     return line
 
 
+def tab_at(names: Sequence[tuple[str, LinkState]], column: int) -> int | None:
+    """Return the number of the board whose tab is at a column of the line; None where there is none."""
+    end = 0
+    for number, part in enumerate(tab_line(names, -1)):
+        end += part.cell_length
+        if 0 <= column < end:
+            return None if number % 2 else number // 2
+    return None
+
+
 class Columns(NamedTuple):
     """Which columns of the layers have room, and how wide the name is."""
 
