@@ -108,7 +108,8 @@ _ORIGINS = {
 def model_lines(found: ModelFigures) -> Iterator[str]:
     """What shares of a model are of, where its latency is from, and of how many layers the sum is."""
     parts = found.parts
-    whole = "the sum of its layers, for its latency is not known"
+    why = "its latency is not known" if found.latency_from is None else "the NPU's clock is not known"
+    whole = f"the sum of its layers, for {why}"
     if parts.latency_us is not None and found.latency_from is not None:
         whole = f"its mean latency, {parts.latency_us:,.3f} us, {_ORIGINS[found.latency_from]}"
     yield f"{found.model}: shares are of {whole}; {recorded_text(found.recorded, found.of_layers)}"

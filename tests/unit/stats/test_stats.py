@@ -71,6 +71,8 @@ async def test_without_a_frequency_durations_are_ticks(builder: DatabaseBuilder)
     file = builder.close()
     found = await stats(file, by="type", skip=1)
     assert (found.unit, [row.figures.median for row in found.rows]) == ("ticks", [14.0, 7.0])
+    (line,) = model_lines(found.models[0])
+    assert "shares are of the sum of its layers, for the NPU's clock is not known;" in line
     assert [row.share for row in found.rows] == pytest.approx([200 / 3, 100 / 3])
     # Latency, and what ran on the CPU, need no NPU's clock; the sum over both processors does.
     of_model = await stats(file, by="model", skip=1)

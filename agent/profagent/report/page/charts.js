@@ -222,7 +222,8 @@ function drawLayers() {
   const all = data.ranked.length;
   const shown = all > rows.length ? `The ${rows.length} of ${countText(all)} rows that take the most time` : "All rows";
   const about = data.models.flatMap((model) => model.about.map((line) => `${line}.`));
-  byId("layers-rule").textContent = [`${shown}; the table below has all figures.`, ...about].join(" ");
+  byId("layers-rule").textContent = all ? [`${shown}; the table below has all figures.`, ...about].join(" ")
+    : "No layer was recorded.";
   const bars = rows.map((row) => ({ value: row.share, itemStyle: { color: colourOf(boundOf(row)), borderRadius: 3 } }));
   const share = { ...label(), show: true, position: "right", formatter: ({ value }) => `${numberText(value, 1)} %` };
   draw("layers-chart", Math.max(rows.length, 1) * ROW_PX + 40, {
