@@ -238,7 +238,7 @@ def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
     about, failing = condition.about(changes), condition.failing(changes)
     undecided = ""
     if not about and condition.scope == "latency":
-        undecided = "the latency is not known in both runs: ask for layers, the sum of the layers"
+        undecided = "both runs do not know the latency by their calls, nor both by their records: ask for layers"
     elif not about:
         undecided = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"
     elif all(change.p is None for change in about):

@@ -64,6 +64,17 @@ def test_exit_codes(workspace: Path, arguments: list[str], code: int) -> None:
     assert run(["diff", *arguments, "--workspace", str(workspace)]) == code
 
 
+def test_tables_have_no_latency_to_ask_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for run_name in ("one", "other"):
+        (tmp_path / run_name).mkdir()
+        for count in range(6):
+            _table(tmp_path / run_name, NAME.format(count), TABLE.format(f"{count + 2}.000"))
+    words = ["diff", str(tmp_path / "one"), str(tmp_path / "other")]
+    assert run([*words, "--fail-if", "latency.median>+5%"]) == 4
+    assert "cannot tell latency.median>+5%: both runs do not know the latency" in capsys.readouterr().out
+    assert run([*words, "--fail-if", "layers.median>+5%"]) == 0
+
+
 @pytest.mark.parametrize("form", [[], ["--json"], ["--markdown"]])
 def test_junit_is_written_beside_any_form(workspace: Path, form: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     file = workspace / "diff.xml"
