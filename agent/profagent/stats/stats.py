@@ -490,7 +490,9 @@ async def stats(
         for scope in scopes:
             rows.add(await records_of(readers, scope, in_us=in_us))
         unit: Unit = "us" if in_us or by in _IN_US else "ticks"
-        return Stats(by, unit, rows.rows(), rows.left_out(), provenance, is_simulated, rows.models())
+        # Of the CPU's layers alone nobody can tell what no layer explains.
+        models = rows.models() if in_us or by != "aicpu" else []
+        return Stats(by, unit, rows.rows(), rows.left_out(), provenance, is_simulated, models)
 
 
 async def _kept(

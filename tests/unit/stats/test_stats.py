@@ -79,7 +79,7 @@ async def test_without_a_frequency_durations_are_ticks(builder: DatabaseBuilder)
     assert (of_model.unit, of_model.rows[0].figures.median) == ("us", 12.0)
     assert stats_document(of_model, of_model.rows, 1)["rows"][0]["layers"] is None
     cpu = await stats(file, by="aicpu", skip=1)
-    assert (cpu.unit, cpu.rows[0].figures.median) == ("us", 4.0)
+    assert (cpu.unit, cpu.rows[0].figures.median, cpu.models) == ("us", 4.0, [])
     assert cpu.rows[0].share == pytest.approx(400 / 12)
 
 
