@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
-from profagent.formats.names import LogName, parse_log_name, path_beside
+from profagent.formats.names import LogName, joined_unit, parse_log_name, split_unit
 from profagentd.simulate.npu import JobWriter
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
@@ -320,9 +320,16 @@ def _inferences(files: dict[str, bytes], path: str) -> list[tuple[int, int, str]
     name = parse_log_name(path)
     assert name is not None, "it is named as data"
     data = path.removesuffix(".done")
-    aicore = data if name.kind == "aicore" else path_beside(data)
-    count = max(len(_loads(files, each)) for each in (aicore, path_beside(aicore)))
+    aicore = data if name.kind == "aicore" else _beside(data)
+    count = max(len(_loads(files, each)) for each in (aicore, _beside(aicore)))
     return [(load, name.current_pic_count or 0, aicore) for load in range(count)]
+
+
+def _beside(path: str) -> str:
+    """The same inference's data on the other unit."""
+    spelling, rest = split_unit(path)
+    other = spelling[:2] + ("cpu" if spelling.lower().endswith("core") else "core")
+    return joined_unit(other.upper() if spelling.isupper() else other, rest)
 
 
 def _loads(files: dict[str, bytes], path: str) -> list[bytes]:
@@ -343,7 +350,7 @@ def _of_inference(files: dict[str, bytes], aicore: str, load: int) -> list[Write
     """Segments by the number of their net, then the `.done`s; of an earlier load, one that says what it must have."""
     segments: list[tuple[int, str, bytes]] = []
     dones: list[Write] = []
-    for path, size, net_at in ((aicore, AICORE_BYTES, 0xFC), (path_beside(aicore), AICPU_BYTES, 0x7C)):
+    for path, size, net_at in ((aicore, AICORE_BYTES, 0xFC), (_beside(aicore), AICPU_BYTES, 0x7C)):
         loads = _loads(files, path)
         if load >= len(loads):
             continue

@@ -130,7 +130,10 @@ def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
 
 async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choice) -> Shown:
     """All op_summary tables stand before those of op_statistic, calls and the frequency."""
-    selection, logs = await Selection.of(connection, scope, choice), await call_logs(connection, scope)
+    selection, logs = (
+        await Selection.of(connection, scope, choice._replace(by_aicore=True)),
+        await call_logs(connection, scope),
+    )
     found = [each async for each in inference_tables(connection, scope, selection)]
     tables = [ShownTable("AA core metric", _about(each.inference), OP_SUMMARY, each.op_summary) for each in found]
     tables += [ShownTable("Op statistic", _about(each.inference), OP_STATISTIC, each.op_statistic) for each in found]

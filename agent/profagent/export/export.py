@@ -18,7 +18,7 @@ from profagent.files import make_directory, write_atomically, written_atomically
 from profagent.formats.records import shown_mhz
 from profagent.store.database import reading
 from profagent.store.queries import Scope, call_logs, calls, earliest_call_us, find_session, jobs_of, layers_of
-from profagent.store.selection import Choice, Selection
+from profagent.store.selection import Choice, InferenceRow, Selection
 from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from profagent.cli.progress import Progress
     from profagent.cli.table import Cell, Column
     from profagent.export.trace import TraceEvent
-    from profagent.store.selection import InferenceRow
+    from profagent.store.queries import CallLog
 
 METADATA_FILE = "metadata.json"
 UNKNOWN_FIELD = "NA"
@@ -97,21 +97,22 @@ async def export_summary(
     """
 
     async def write(connection: aiosqlite.Connection, output: _Output) -> None:
-        selection = await Selection.of(connection, output.scope, choice)
+        selection = await Selection.of(connection, output.scope, choice._replace(by_aicore=True))
         make_tables = mean_tables if aggregate else inference_tables
         total = len(await selection.groups()) if aggregate else await selection.count()
         mhz = shown_mhz(output.scope.job.frequency_mhz)
         with progress("export", "tables") as shown:
             async for row, op_summary, op_statistic in make_tables(connection, output.scope, selection):
-                output.write_sheet(
-                    op_summary_name(row, mhz, is_aggregate=aggregate), OP_SUMMARY, op_summary, sheet_format
-                )
+                about = _about(row, is_aggregate=aggregate)
+                name = op_summary_name(row, mhz, is_aggregate=aggregate)
+                output.write_sheet(name, OP_SUMMARY, op_summary, sheet_format, about)
                 name = op_statistic_name(row, is_aggregate=aggregate)
-                output.write_sheet(name, OP_STATISTIC, op_statistic, sheet_format)
+                output.write_sheet(name, OP_STATISTIC, op_statistic, sheet_format, about)
                 shown(row.position + 1, total)
         for log in await call_logs(connection, output.scope):
             rows = await acl_statistic_rows(calls(connection, output.scope, log.log))
-            output.write_sheet(acl_statistic_name(log.device_id, log.model_id), ACL_STATISTIC, rows, sheet_format)
+            name = acl_statistic_name(log.device_id, log.model_id)
+            output.write_sheet(name, ACL_STATISTIC, rows, sheet_format, _about(log, is_aggregate=True))
 
     return await _export(database, directory, session, job, write)
 
@@ -122,19 +123,24 @@ class _Output:
         self.provenance = provenance
         self.unplaced = 0
         self._directory = directory
-        self._files: dict[str, None] = {}
+        self._files: dict[str, dict[str, Any]] = {}  # what each is about
         make_directory(directory)
 
     def write_sheet(
-        self, stem: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], sheet_format: str
+        self,
+        stem: str,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[Cell]],
+        sheet_format: str,
+        about: dict[str, Any],
     ) -> None:
         """Write one table, under a name that no other has; none where there are no rows."""
         if rows:
             name = unique_name(stem, sheet_format, self._files)
             write_atomically(self._directory / name, sheet_pieces(columns, rows, sheet_format))
-            self._files[name] = None
+            self._files[name] = about
 
-    async def stream(self, stem: str, pieces: AsyncIterator[bytes]) -> None:
+    async def stream(self, stem: str, pieces: AsyncIterator[bytes], about: dict[str, Any]) -> None:
         """Write one timeline; none where there are no pieces."""
         name = unique_name(stem, "json", self._files)
         first = await anext(pieces, None)
@@ -143,11 +149,11 @@ class _Output:
                 file.write(first)
                 async for piece in pieces:
                     file.write(piece)
-            self._files[name] = None
+            self._files[name] = about
 
     def finish(self) -> Exported:
         """Write the metadata beside the files."""
-        metadata = {**self.provenance, "unplaced": self.unplaced, "files": list(self._files)}
+        metadata = {**self.provenance, "unplaced": self.unplaced, "files": self._files}
         text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
         write_atomically(self._directory / METADATA_FILE, [text, b"\n"])
         facts = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
@@ -191,7 +197,8 @@ async def _write_tasks(
                 shown(following.position + 1, total)
                 following = await anext(inferences, None)
 
-        await _write_trace(output, task_time_name(group), batches(), events, origin_us)
+        about = _about(group, is_aggregate=True)
+        await _write_trace(output, task_time_name(group), batches(), events, origin_us, about)
 
 
 async def _write_calls(connection: aiosqlite.Connection, output: _Output, origin_us: float) -> None:
@@ -199,7 +206,7 @@ async def _write_calls(connection: aiosqlite.Connection, output: _Output, origin
         events = CallEvents(origin_us, _title(output.scope, log.model_name))
         name = acl_name(log.device_id, log.model_name, log.model_id, log.batch_num)
         batches = (list(events.of_calls(page)) async for page in calls(connection, output.scope, log.log))
-        await _write_trace(output, name, batches, events, origin_us)
+        await _write_trace(output, name, batches, events, origin_us, _about(log, is_aggregate=True))
 
 
 async def _write_trace(
@@ -208,13 +215,24 @@ async def _write_trace(
     batches: AsyncIterator[Sequence[TraceEvent]],
     events: TaskEvents | CallEvents,
     origin_us: float,
+    about: dict[str, Any],
 ) -> None:
     """Write a timeline, unless nothing has a place in it."""
     await output.stream(
         name,
         trace_pieces(batches, lambda: {**output.provenance, "origin_us": origin_us, "unplaced": events.unplaced}),
+        about,
     )
     output.unplaced += events.unplaced
+
+
+def _about(row: InferenceRow | CallLog, *, is_aggregate: bool) -> dict[str, Any]:
+    """Return what a file is about, where its name does not tell: its model, and its inference where it is of one."""
+    model = {"device_id": row.device_id, "model": row.model_name, "model_id": row.model_id}
+    if is_aggregate or not isinstance(row, InferenceRow):
+        return {**model, "inference": None}
+    fields = ("stream_id", "batch_num", "input_pic_num", "current_pic_count", "load")
+    return {**model, "inference": {name: getattr(row, name) for name in fields}}
 
 
 def _title(scope: Scope, text: str) -> str:

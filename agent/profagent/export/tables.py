@@ -27,7 +27,7 @@ UNITS = {"aicore": "AA_CORE", "aicpu": "AA_CPU"}
 
 
 class LayerTables(NamedTuple):
-    """Rows of OP_SUMMARY and OP_STATISTIC of an inference."""
+    """Rows of OP_SUMMARY and OP_STATISTIC of an inference; of the second none where the CPU's records are missing."""
 
     inference: InferenceRow
     op_summary: list[Cells]
@@ -51,7 +51,8 @@ async def inference_tables(
             for each in found:
                 gathered.of(unit, each.layer_index).add(each.duration)
         summary = op_summary_rows(records["aicore"], inference.ticks, mhz, layers)
-        yield LayerTables(inference, summary, gathered.rows(inference.stream_id, mhz))
+        statistic = gathered.rows(inference.stream_id, mhz) if inference.is_known else []
+        yield LayerTables(inference, summary, statistic)
 
 
 async def mean_tables(

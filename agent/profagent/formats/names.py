@@ -63,8 +63,7 @@ class InferenceKey(NamedTuple):
     current_pic_count: int
 
 
-_UNIT = re.compile(r"(data/a[ai])(core|cpu)(?=\.)", re.IGNORECASE)
-_OTHER_UNIT = {"core": "cpu", "cpu": "core"}
+_UNIT = re.compile(r"data/(a[ai](?:core|cpu))(?=\.)", re.IGNORECASE)
 _FIELD_MAX = {"stream": U16_MAX, "current_pic_count": U64_MAX}
 _PATTERNS = tuple(
     (re.compile(pattern, re.ASCII), kind)
@@ -143,12 +142,19 @@ def parse_log_name(path: str) -> LogName | None:
 
 
 @lru_cache(REMEMBERED_NAMES)
-def path_beside(path: str) -> str:
-    """The path of the same inference's data log on the other unit: however they are spelt, only that differs."""
+def split_unit(path: str) -> tuple[str, str]:
+    """Split the path of a data log of an inference into how its unit is spelt, and the rest, which both units share.
+
+    A JOB may mix spellings: only the kind of a log tells its unit.
+    """
     found = _UNIT.match(path)
-    assert found is not None, "only logs of an inference have one beside them"
-    other = _OTHER_UNIT[found[2].lower()]
-    return f"{found[1]}{other.upper() if found[2].isupper() else other}{path[found.end() :]}"
+    assert found is not None, "it is a log of an inference"
+    return found[1], path[found.end() :]
+
+
+def joined_unit(spelling: str, rest: str) -> str:
+    """Return the path that `split_unit` split."""
+    return f"data/{spelling}{rest}"
 
 
 def display_text(name: str) -> str:

@@ -26,7 +26,6 @@ from profagent.formats.names import (
     LogName,
     is_job_name,
     parse_log_name,
-    path_beside,
 )
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.ingest import reasons
@@ -65,6 +64,11 @@ class JobRecords:
         self._directory = directory
         listing = list_job(directory)
         self._files = frozenset(listing.files)
+        named = ((path, parse_log_name(path)) for path in listing.files)
+        # By what the logs of an inference share: their spellings may differ.
+        self._cpu_logs = {
+            name.inference: path for path, name in named if name and name.kind is LogKind.AICPU and name.is_data
+        }
         self._joins = Joins(self)
         self.is_simulated = listing.is_simulated
 
@@ -109,8 +113,8 @@ class JobRecords:
 
     def cpu_log(self, path: str) -> str | None:
         """The aicpu log of the inference that an aicore log is of; None where there is none."""
-        beside = path_beside(path)
-        return beside if beside in self._files else None
+        name = parse_log_name(path)
+        return None if name is None else self._cpu_logs.get(name.inference)
 
     def of(self, path: str, name: LogName) -> Iterator[InferenceRecords]:
         """The inferences of one log: more than one where the model was loaded again."""
@@ -270,6 +274,11 @@ class LocalJob:
         self._directory = directory
         self._stream = LocalStream(directory, listing, READ_BYTES)
         self._files = frozenset(listing.files)
+        named = ((path, parse_log_name(path)) for path in listing.files)
+        # By what the logs of an inference share: their spellings may differ.
+        self._cpu_logs = {
+            name.inference: path for path, name in named if name and name.kind is LogKind.AICPU and name.is_data
+        }
         self._decoder = decoder_of(listing.source)(self, counter_map=counter_map, directory=directory)
         self._to_come = ""
         self._beginning = b""  # of the small file that comes

@@ -125,6 +125,7 @@ class LogRows:
         self._stored: dict[str, tuple[Any, ...]] = {}  # the states of those that have a row
         self._models: dict[tuple[str, int], int] = {}
         self._units: dict[int, set[str]] = {}  # those of which a model has logs
+        self._spellings: dict[int, set[str]] = {}  # how names of its logs of units begin
         self._new_models: list[tuple[Any, ...]] = []
         self._new_units: set[int] = set()
         # By model and picture count; more than one size of input is 0, which is no size.
@@ -135,10 +136,11 @@ class LogRows:
 
     def load(self, paths: Collection[str]) -> None:
         """Look these up."""
-        for model, name, model_id, *units in self._connection.execute(
-            "SELECT model, name, model_id, aicore, aicpu FROM model WHERE job = ?", (self._job,)
+        for model, name, model_id, spellings, *units in self._connection.execute(
+            "SELECT model, name, model_id, spellings, aicore, aicpu FROM model WHERE job = ?", (self._job,)
         ).fetchall():
             self._models[name, model_id] = model
+            self._spellings[model] = set(spellings.split())
             self._units[model] = {unit.value for unit, is_used in zip(UNITS, units, strict=True) if is_used}
         by_number: dict[int, LogRow] = {}
         stored = [path_to_sql(path) for path in paths]
@@ -179,7 +181,7 @@ class LogRows:
             key = (display_text(key[0]), key[1])
         if key not in self._models:
             self._models[key] = number = self._numbers.take("model")
-            self._units[number] = set()
+            self._units[number], self._spellings[number] = set(), set()
             self._new_models.append((number, self._job, *key))
         return self._models[key]
 
@@ -191,6 +193,16 @@ class LogRows:
         """A model has logs of a unit."""
         self._units[model].add(unit)
         self._new_units.add(model)
+
+    def spell(self, model: int, spelling: str) -> None:
+        """The names of some logs of a model's units begin so."""
+        if spelling not in self._spellings[model]:
+            self._spellings[model].add(spelling)
+            self._new_units.add(model)
+
+    def spellings(self, model: int) -> list[str]:
+        """Return how names of a model's logs of units begin."""
+        return sorted(self._spellings[model])
 
     def pass_over(self, row: LogRow) -> None:
         """A log of an inference is passed over on purpose."""
@@ -204,8 +216,11 @@ class LogRows:
             "INSERT INTO model (model, job, name, model_id) VALUES (?, ?, ?, ?)", self._new_models
         )
         self._connection.executemany(
-            "UPDATE model SET aicore = ?, aicpu = ? WHERE model = ?",
-            [(*(unit.value in self._units[model] for unit in UNITS), model) for model in self._new_units],
+            "UPDATE model SET spellings = ?, aicore = ?, aicpu = ? WHERE model = ?",
+            [
+                (" ".join(self.spellings(model)), *(unit.value in self._units[model] for unit in UNITS), model)
+                for model in self._new_units
+            ],
         )
         self._connection.executemany(
             "INSERT INTO log (log, job, path, shown_path, kind, model, generation, offset, complete, digest, kept,"

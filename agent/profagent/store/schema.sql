@@ -82,6 +82,7 @@ CREATE TABLE model (
     model_id INTEGER NOT NULL,
     aicore   INTEGER NOT NULL DEFAULT 0, -- 1 when it has logs of that unit, as below
     aicpu    INTEGER NOT NULL DEFAULT 0,
+    spellings TEXT NOT NULL DEFAULT '',  -- how names of its logs of units begin, with blanks between
     UNIQUE (job, name, model_id)
 );
 

@@ -28,6 +28,7 @@ class Choice(NamedTuple):
 
     Unless it is asked for by its picture count, one whose figures are not final is left out. `from_us` and `to_us`
     choose those that ran between these moments of the board's clock; `spread` so many of each model, evenly taken.
+    `by_aicore` takes those as well of which all is known that the NPU recorded: `is_known` tells them apart.
     """
 
     inference: int | None = None
@@ -35,12 +36,14 @@ class Choice(NamedTuple):
     from_us: int | None = None
     to_us: int | None = None
     spread: int | None = None
+    by_aicore: bool = False
 
 
 class InferenceRow(NamedTuple):
     """A chosen inference. `group` numbers device, model, model id and batch, `iter_id` all of its model's from 0.
 
-    `load` is 0, and higher for a model that was loaded again under the same name.
+    `load` is 0, and higher for a model that was loaded again under the same name. `is_known`: its figures are final, or
+    it was asked for by its picture count.
     """
 
     position: int
@@ -59,6 +62,7 @@ class InferenceRow(NamedTuple):
     cache_hit: int | None
     cache_miss: int | None
     ticks: int
+    is_known: int
 
 
 class RecordRow(NamedTuple):
@@ -85,6 +89,10 @@ class TaskRow(NamedTuple):
     end_us: int | None
 
 
+# All that the NPU recorded of it is here, and when that was.
+_HAS_AICORE = """((:clockless OR (SELECT frequency_mhz FROM job WHERE job = :job) IS NOT NULL) AND EXISTS (
+    SELECT 1 FROM segment g JOIN log l USING (log)
+    WHERE g.inference = numbered.inference AND g.kind = 'aicore' AND l.whole > numbered.load))"""
 _CHOOSE = f"""
 CREATE TEMP TABLE chosen AS
 WITH numbered AS (
@@ -95,14 +103,15 @@ WITH numbered AS (
 ), matching AS (
     SELECT *, row_number() OVER (PARTITION BY device_id, model ORDER BY iter_id DESC) AS from_last,
            count(*) OVER (PARTITION BY device_id, model) AS of_model
-    FROM numbered WHERE CASE WHEN :inference IS NULL THEN is_known ELSE current_pic_count = :inference END
+    FROM numbered WHERE CASE WHEN :inference IS NULL THEN is_known OR (:by_aicore AND {_HAS_AICORE})
+                        ELSE current_pic_count = :inference END
     AND (:from_us IS NULL OR end_us >= :from_us) AND (:to_us IS NULL OR start_us <= :to_us)
 )
 SELECT row_number() OVER files - 1 AS position,
        dense_rank() OVER (ORDER BY device_id, name, model_id, batch_num) - 1 AS file, iter_id, device_id, model, name,
        model_id, stream_id, batch_num, input_pic_num, current_pic_count, load, start_us, cache_hit, cache_miss,
        (SELECT ifnull(sum(ticks), 0) FROM segment g WHERE g.inference = matching.inference AND kind = 'aicore')
-       AS ticks, inference
+       AS ticks, is_known OR :inference IS NOT NULL AS is_known, inference
 FROM matching WHERE (:last IS NULL OR from_last <= :last)
 AND (:spread IS NULL OR from_last * :spread / of_model > (from_last - 1) * :spread / of_model)
 WINDOW files AS (ORDER BY device_id, name, model_id, batch_num, iter_id)
@@ -145,14 +154,14 @@ GROUP BY c.file, g.net, r.sequence, r.layer_index ORDER BY c.file, g.net, r.sequ
 """
 _DURATIONS = {"aicore": "r.ticks", "aicpu": "r.end_us - r.begin_us"}
 _LAYERS = """
-SELECT c.file, r.layer_index, count(*), sum({duration}), max({duration}), min({duration}) {of_unit}
+SELECT c.file, r.layer_index, count(*), sum({duration}), max({duration}), min({duration}) {of_unit} AND c.is_known
 GROUP BY c.file, r.layer_index ORDER BY c.file, min(g.net), min(r.sequence)
 """
 
 
 _CHOSEN = """
 SELECT position, file, iter_id, device_id, model, name, model_id, stream_id, batch_num, input_pic_num,
-       current_pic_count, load, start_us, cache_hit, cache_miss, ticks
+       current_pic_count, load, start_us, cache_hit, cache_miss, ticks, is_known
 FROM chosen ORDER BY position
 """
 # Several inferences as one: what they do not share is not known.
@@ -161,7 +170,7 @@ SELECT file, file, min(iter_id), device_id, model, name, model_id,
        CASE WHEN count(DISTINCT ifnull(stream_id, -1)) = 1 THEN min(stream_id) END,
        batch_num, min(input_pic_num), 0, 0, min(start_us),
        CASE WHEN count(cache_hit) = count(*) THEN sum(cache_hit) END,
-       CASE WHEN count(cache_miss) = count(*) THEN sum(cache_miss) END, sum(ticks)
+       CASE WHEN count(cache_miss) = count(*) THEN sum(cache_miss) END, sum(ticks), max(is_known)
 FROM chosen GROUP BY file ORDER BY file
 """
 

@@ -15,7 +15,7 @@ from profagent.formats.figure_states import (
     log_part,
     state_of,
 )
-from profagent.formats.names import DEVICE_INFO, LogKind, parse_log_name, path_beside
+from profagent.formats.names import DEVICE_INFO, joined_unit, parse_log_name, split_unit
 from profagent.ingest import reasons
 from profagent.ingest.changes import (
     ApiRecords,
@@ -86,7 +86,7 @@ class JobRows:
         self._logs = LogRows(connection, job, numbers)
         self._ledger = LedgerRows(connection, session, job)
         self._records = RecordRows(connection, session, job, numbers)
-        self._touched: dict[str, LogName] = {}  # by the path of the data log
+        self._touched: dict[str, LogName] = {}  # by what the paths of an inference's logs share
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Write the changes in their order."""
@@ -246,38 +246,37 @@ class JobRows:
         if row.path == data and not self._logs.is_used(model, unit):
             self._logs.use(model, unit)
             self._touch_found(_FINAL_OF_MODEL, model)
-        self._touched[data] = name
+        spelling, rest = split_unit(data)
+        self._logs.spell(model, spelling)
+        self._touched[rest] = name
 
     def _touch_found(self, sql: str, *model: int) -> None:
         for (stored,) in self._connection.execute(sql, (self._job, *model)).fetchall():
             path = path_from_sql(stored)
             name = parse_log_name(path)
             if name is not None and name.kind in UNITS:
-                self._touched[path] = name
+                self._touched[split_unit(path)[1]] = name
 
     def _judge(self, ended: str) -> None:
         """Judge the inferences that were touched, and place them in time."""
         ((frequency_mhz, has_come),) = self._connection.execute(_CLOCK, (self._job, DEVICE_INFO)).fetchall()
         clock = clock_part(frequency_mhz, has_come=bool(has_come), ended=ended)
-        aicore = {
-            path if name.kind is LogKind.AICORE else path_beside(path): name for path, name in self._touched.items()
-        }
-        touched = list(aicore.items())
+        touched = list(self._touched.items())
         for start in range(0, len(touched), JUDGED_TOGETHER):
             self._judge_some(dict(touched[start : start + JUDGED_TOGETHER]), clock, ended)
         self._touched.clear()
         self._records.place(frequency_mhz)
 
     def _judge_some(self, touched: Mapping[str, LogName], clock: Has, ended: str) -> None:
-        keys = {path: file_key(self._logs.model(name.model, name.model_id), name) for path, name in touched.items()}
+        keys = {rest: file_key(self._logs.model(name.model, name.model_id), name) for rest, name in touched.items()}
         of_keys = inferences_of(self._connection, keys.values())
         # Of most logs that are only announced there is none yet.
-        inferences = {path: of_keys[key] for path, key in keys.items() if key in of_keys}
-        logs = self._unit_logs(inferences)
+        inferences = {rest: of_keys[key] for rest, key in keys.items() if key in of_keys}
+        logs = self._unit_logs({rest: keys[rest][0] for rest in inferences})
         found: list[tuple[Any, ...]] = []
-        for path, rows in inferences.items():
-            of_units = {Part.AICORE: logs.get(path), Part.AICPU: logs.get(path_beside(path))}
-            model = keys[path][0]
+        for rest, rows in inferences.items():
+            of_units = {part: logs.get((part.value, rest)) for part in (Part.AICORE, Part.AICPU)}
+            model = keys[rest][0]
             for inference, number, *before in rows:
                 aicore, aicpu = (
                     log_part(part, log, number, ended, is_used=self._logs.is_used(model, part.value))
@@ -289,18 +288,24 @@ class JobRows:
         self._connection.executemany("UPDATE inference SET whole = ?, figures = ?, why = ? WHERE inference = ?", found)
         self._records.touch(inference for *_, inference in found)
 
-    def _unit_logs(self, aicore_paths: Iterable[str]) -> dict[str, UnitLog]:
-        """What is known of the logs of inferences, by the paths of data; a `.done` alone tells that there was data."""
-        data = [path for aicore in aicore_paths for path in (aicore, path_beside(aicore))]
+    def _unit_logs(self, models: Mapping[str, int]) -> dict[tuple[str, str], UnitLog]:
+        """Return what is known of the logs of inferences, by unit and what their paths share.
+
+        `models` are by that as well. A `.done` alone tells that there was data.
+        """
+        data = [joined_unit(each, rest) for rest, model in models.items() for each in self._logs.spellings(model)]
         asked = [path_to_sql(path) for each in data for path in (each, each + DONE_SUFFIX)]
         query = "SELECT path, whole, complete, fault FROM log WHERE job = ? AND path IN ({})"
-        found: dict[str, UnitLog] = {}
+        found: dict[tuple[str, str], UnitLog] = {}
         for stored, whole, complete, fault in fetched_of(self._connection, query, (self._job,), asked):
             path = path_from_sql(stored)
-            if path.endswith(DONE_SUFFIX):
-                found.setdefault(path.removesuffix(DONE_SUFFIX), UnitLog())
+            name = parse_log_name(path)
+            assert name is not None, "only logs of units were asked for"
+            key = (name.kind.value, split_unit(path.removesuffix(DONE_SUFFIX))[1])
+            if name.is_done:
+                found.setdefault(key, UnitLog())
             else:
-                found[path] = UnitLog(whole, complete == COMPLETE, fault or "", complete == REMOVED)
+                found[key] = UnitLog(whole, complete == COMPLETE, fault or "", complete == REMOVED)
         return found
 
     _RULES: ClassVar[dict[type[Change], Callable[[JobRows, Any], None]]] = {

@@ -8,7 +8,7 @@ from profagent.store.selection import InferenceRow, TaskRow
 
 
 def inference_row(**values: Any) -> InferenceRow:
-    defaults = InferenceRow(0, 0, 0, 0, 1, "yolo", 0, 3, 1, 1, 0, 0, 1000, 75, 25, 0)
+    defaults = InferenceRow(0, 0, 0, 0, 1, "yolo", 0, 3, 1, 1, 0, 0, 1000, 75, 25, 0, 1)
     return defaults._replace(**values)
 
 
