@@ -14,6 +14,7 @@ from profagent.advise.advise import advise
 from profagent.advise.report import advice_document, advice_lines, vendor_document
 from profagent.advise.rules import LANGUAGES, all_rules
 from profagent.cli import options
+from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import printable
 from profagent.files import make_directory, write_atomically
@@ -91,6 +92,7 @@ async def command(*, target: Target, rules: list[Rule], language: Language, as_j
     else:
         for line in advice_lines(advice, language):
             click.echo(printable(line))
+    await tell_incomplete(target.database, [target.session])
     return 0 if advice.findings else await tell_unrecorded(target.database, target.session, target.job)
 
 

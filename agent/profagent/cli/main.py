@@ -30,7 +30,7 @@ EXIT_CODES = {
     1: "it failed, or the answer is 'no'",
     2: "the command line, a setting or the kind of data is wrong",
     3: "a board cannot be reached",
-    4: "data is incomplete: the ledger has a loss, or a capture was stopped early",
+    4: "data is incomplete",
     130: "stopped by a second Ctrl-C",
 }
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from profagent.cli.exit_codes import exit_code_of
 from profagent.cli.options import duration_s
 from profagent.cli.provenance import summary_lines
 from profagent.cli.running import program, run_until_stopped, tell
 from profagent.diff.diff import Operand as ReportOperand
-from profagent.errors import IncompleteError, ProfagentError, UnreachableError
+from profagent.errors import ProfagentError, UnreachableError
 from profagent.export.export import export_summary, export_timeline
 from profagent.export.merged import Operand, export_trace
 from profagent.export.perfetto import PerfettoTrace
@@ -165,4 +166,4 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     click.echo(f"  {program()} show {summary['session']} --workspace {root}")
     click.echo(f"  {program()} watch {summary['session']} --workspace {root}")
     click.echo(f"  {program()} advise {summary['session']} --workspace {root}")
-    return 0 if summary["complete"] else IncompleteError.exit_code
+    return exit_code_of(summary)

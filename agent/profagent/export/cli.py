@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.exit_codes import exit_code_of_written, tell_incomplete
 from profagent.cli.provenance import (
     SIMULATED_MARK,
     events_line,
@@ -34,6 +35,7 @@ from profagent.cli.table import (
     printable,
     toned,
 )
+from profagent.errors import IncompleteError
 from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
 from profagent.export.merged_cli import perfetto, speedscope, target_of, trace
 from profagent.export.parquet import export_parquet
@@ -188,6 +190,7 @@ async def show_command(*, target: Target, choice: Choice, as_json: bool, columns
         click.echo(await _other_sources(target))
     else:
         click.echo("\n".join(line for each in found for line in shown_as_text(each, columns)))
+    await tell_incomplete(target.database, [target.session])
     is_without = any(not each.known_inferences for each in found)
     return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
@@ -260,13 +263,18 @@ async def summary(*, target: Target, choice: Choice, sheet_format: str, aggregat
 
 
 async def _ended(target: Target, exported: Sequence[Exported], prefix: str, choice: Choice, *, as_json: bool) -> int:
-    """Say what was written, and why nothing where nothing was; the exit code."""
+    """Say what was written, and why nothing where nothing was; return the exit code."""
     _report(target, exported, as_json=as_json)
-    files = [name for job in exported for name in job.files]
-    if choice.inference is not None and not any(name.startswith(prefix) for name in files):
+    has_asked = any(name.startswith(prefix) for job in exported for name in job.files)
+    is_left_out = not has_asked and any(job.not_final for job in exported)
+    if choice.inference is not None and not has_asked:
         tell(f"no inference has the picture count {choice.inference}")
+        is_left_out = True
     is_without = not all(job.files for job in exported) or not exported
-    return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
+    code = await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
+    return await exit_code_of_written(
+        target.database, [target.session], IncompleteError.exit_code if is_left_out else code
+    )
 
 
 def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> None:
@@ -298,7 +306,7 @@ def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> N
 @asynchronous
 async def parquet(
     *, targets: tuple[str, ...], workspace: Path | None, output: Path | None, maps: CounterMaps, as_json: bool
-) -> None:
+) -> int:
     """Write the views as Parquet, by board and day.
 
     Several sessions may share a folder. Needs pyarrow; without it the error tells the command that installs it.
@@ -307,6 +315,7 @@ async def parquet(
     Example: profagent export parquet 3 4 --output lake
     """
     documents = []
+    code = 0
     for text in targets:
         target = await target_of(text, workspace, maps)
         written = await export_parquet(target.database, output or target.output("parquet"), target.session)
@@ -316,8 +325,10 @@ async def parquet(
         documents.append({"folder": folder, "rows": written.rows, "metadata": written.metadata})
         if not as_json:
             click.echo(f"session {written.metadata['session']}: {line}")
+        code = await exit_code_of_written(target.database, [target.session], code)
     if as_json:
         click.echo(msgspec.json.encode(documents))
+    return code
 
 
 @command.command("sqlite", cls=options.SessionCommand)
@@ -332,7 +343,7 @@ async def parquet(
 @options.counter_map
 @options.as_json
 @asynchronous
-async def sqlite(*, target: str, workspace: Path | None, output: Path | None, maps: CounterMaps, as_json: bool) -> None:
+async def sqlite(*, target: str, workspace: Path | None, output: Path | None, maps: CounterMaps, as_json: bool) -> int:
     """Write one session as a database of its own.
 
     A folder with such a profagent.db is a workspace to read from: profagent stats 3 --workspace DIR
@@ -348,3 +359,4 @@ async def sqlite(*, target: str, workspace: Path | None, output: Path | None, ma
         click.echo(msgspec.json.encode({"file": display_text(str(file)), "metadata": metadata}))
     else:
         click.echo(f"session {metadata['session']}: {file}")
+    return await exit_code_of_written(found.database, [found.session])

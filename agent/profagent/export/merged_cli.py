@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.exit_codes import exit_code_of_written
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import counted
-from profagent.errors import UsageError
+from profagent.errors import IncompleteError, UsageError
 from profagent.export.json_trace import LARGEST_PART_BYTES, JsonTrace
 from profagent.export.merged import Operand, export_trace
 from profagent.export.perfetto import PerfettoTrace
@@ -68,7 +69,7 @@ def _merging(name: str) -> Callable[[F], F]:
     help="A larger trace is cut into files of this size.",
 )
 @asynchronous
-async def trace(*, part_size: int, as_json: bool, **chosen: Any) -> None:
+async def trace(*, part_size: int, as_json: bool, **chosen: Any) -> int:
     """Write one trace of all that sessions have, for Perfetto and chrome://tracing.
 
     Inferences with segments and layers, API calls, ranges and marks, subscribed ops, metrics and PMU ratios, losses.
@@ -78,36 +79,39 @@ async def trace(*, part_size: int, as_json: bool, **chosen: Any) -> None:
     Example: profagent export trace 3 4 --output both.json
     """
     writer = functools.partial(JsonTrace, largest_bytes=part_size * MB)
-    merged = await _merged("trace.json", writer, **chosen)
+    merged, code = await _merged("trace.json", writer, **chosen)
     if len(merged.files) > 1:
         tell("cut by tracks: no file has all of a time. --from and --to choose a time, `export perfetto` is one file")
     _tell(merged, "one file" if len(merged.files) > 1 else "it", as_json=as_json)
+    return code
 
 
 @click.command("perfetto", cls=options.SessionCommand)
 @_merging("trace.pftrace")
 @asynchronous
-async def perfetto(*, as_json: bool, **chosen: Any) -> None:
+async def perfetto(*, as_json: bool, **chosen: Any) -> int:
     """Write the same trace in Perfetto's own format: one file, less than half the size.
 
     Example: profagent export perfetto 3
     Example: profagent export perfetto 3 --last 100 --output last.pftrace
     """
-    _tell(await _merged("trace.pftrace", PerfettoTrace, **chosen), "it", as_json=as_json)
+    merged, code = await _merged("trace.pftrace", PerfettoTrace, **chosen)
+    _tell(merged, "it", as_json=as_json)
+    return code
 
 
 @click.command("speedscope", cls=options.SessionCommand)
 @_merging("trace.speedscope.json")
 @asynchronous
-async def speedscope(*, as_json: bool, **chosen: Any) -> None:
+async def speedscope(*, as_json: bool, **chosen: Any) -> int:
     """Write the slices as profiles for speedscope.
 
     Example: profagent export speedscope 3
     Example: profagent export speedscope 3 --last 100
     """
-    _tell(
-        await _merged("trace.speedscope.json", SpeedscopeFile, **chosen), "it", as_json=as_json, on="www.speedscope.app"
-    )
+    merged, code = await _merged("trace.speedscope.json", SpeedscopeFile, **chosen)
+    _tell(merged, "it", as_json=as_json, on="www.speedscope.app")
+    return code
 
 
 async def _merged(  # noqa: PLR0913 - one parameter an option
@@ -121,8 +125,8 @@ async def _merged(  # noqa: PLR0913 - one parameter an option
     to_text: str | None,
     output: Path | None,
     maps: CounterMaps,
-) -> Merged:
-    """What was asked for, in a file of that name unless another is named."""
+) -> tuple[Merged, int]:
+    """Write what was asked for, in a file of that name unless another is named; return the exit code as well."""
     if last is not None and (from_text or to_text):
         raise UsageError("--last does not go with --from and --to", hint="leave one of them out")
     found = [await target_of(target, workspace, maps) for target in targets]
@@ -130,7 +134,11 @@ async def _merged(  # noqa: PLR0913 - one parameter an option
     operands = [Operand(target.database, target.session) for target in found]
     if len({*operands}) < len(operands):
         raise UsageError("a session is named twice", hint="name each once")
-    return await export_trace(operands, output or found[0].output("trace") / name, wanted, writer)
+    merged = await export_trace(operands, output or found[0].output("trace") / name, wanted, writer)
+    code = 0 if merged.events else IncompleteError.exit_code
+    for target in found:
+        code = await exit_code_of_written(target.database, [target.session], code)
+    return merged, code
 
 
 def _tell(merged: Merged, which: str, *, as_json: bool, on: str = "ui.perfetto.dev") -> None:

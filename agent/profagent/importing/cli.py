@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.exit_codes import exit_code_of
 from profagent.cli.progress import progress
 from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
@@ -149,7 +150,7 @@ async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling
 
 async def _exit_code(summary: dict[str, Any], database: Path) -> int:
     empty = await tell_unrecorded(database, summary["session"])
-    return empty if summary["complete"] else IncompleteError.exit_code
+    return exit_code_of(summary) or empty
 
 
 async def _into_sessions(paths: Sequence[Path], workspace: Workspace, board: str, *, as_json: bool) -> int:

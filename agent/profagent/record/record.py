@@ -8,12 +8,12 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from profagent.cli.exit_codes import exit_code_of
 from profagent.cli.progress import BYTES, JobsProgress, Progress, progress
 from profagent.cli.provenance import keeping_line, not_copied_text
 from profagent.cli.table import counted
 from profagent.errors import (
     DiskFullError,
-    IncompleteError,
     SameBoardError,
     StoreError,
     UnreachableError,
@@ -34,7 +34,7 @@ from profagent.record.view import RecordView
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import JobChanges
@@ -55,16 +55,6 @@ MEASURE_S = 1.0
 # Of the time, for looking how much of a JOB is here: it has a row for each file.
 MOST_SHARE = 0.05
 BYTES_PER_MB = 1e6
-
-
-def exit_code_of(summary: Mapping[str, Any], *, waits_for_records: bool = True) -> int:
-    """What a script is told of a session. That nothing was recorded is a failure where records were waited for."""
-    if reasons.UNSUPPORTED_SOC in summary["ledger"]["note"]:
-        return UnsupportedBoardError.exit_code
-    is_mere_wait = not waits_for_records and reasons.INCOMPLETE & summary["ledger"]["note"].keys() == {
-        reasons.NOTHING_RECORDED
-    }
-    return 0 if summary["complete"] or (is_mere_wait and not summary["ledger"]["loss"]) else IncompleteError.exit_code
 
 
 async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> dict[str, Any]:

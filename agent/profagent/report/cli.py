@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profagent.advise.cli import advice_options
+from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import OUTPUT_FILE, SessionCommand, completed
 from profagent.cli.running import asynchronous
 from profagent.cli.table import printable
@@ -51,3 +52,4 @@ async def command(*, target: Target, rules: list[Rule], language: Language, agai
     )
     click.echo(printable(shown["verdict"]))
     click.echo(f"{output}: open it in a browser")
+    await tell_incomplete(target.database, [target.session])

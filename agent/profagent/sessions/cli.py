@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import age_us, size_bytes
 from profagent.cli.provenance import coverage_line, events_line, keeping_line, kept_loss_line, session_title, share_text
 from profagent.cli.running import asynchronous, tell
@@ -159,6 +160,7 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
         session = await find_session(connection, target.session)
         entries = [_explained(each) for each in await ledger_entries(connection, target.session, target.job)]
         coverage = await coverage_of(connection, session.session)
+    await tell_incomplete(target.database, [session.session])
     entries = [each for each in entries if grade in {None, each["grade"]}]
     if as_json:
         click.echo(msgspec.json.encode(entries))

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from profagent.cli import options
+from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import age_us
 from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
 from profagent.cli.running import asynchronous
@@ -99,6 +100,7 @@ async def command(
         raise UsageError("--json and --csv do not go together", hint="leave one of them out")
     answer = await stats(target.database, session=target.session, job=target.job, by=by, skip=skip)
     rows = _sorted(answer, sort)[:top]
+    await tell_incomplete(target.database, [target.session])
     if as_json:
         click.echo(msgspec.json.encode(stats_document(answer, rows, skip)))
         return 0 if _has_what_is_asked(answer) else await tell_unrecorded(target.database, target.session, target.job)
@@ -222,6 +224,7 @@ async def trend_command(
         raise UsageError(f"there is no workspace in {chosen.root}", hint="name another one with --workspace DIR")
     begun_us = None if since is None else since_us(since)
     boards = await trend(chosen.readable_database(), model, layer, begun_us, where)
+    await tell_incomplete(chosen.readable_database(), (night.session for board in boards for night in board.nights))
     if as_json:
         click.echo(msgspec.json.encode(boards))
         return

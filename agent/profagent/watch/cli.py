@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
+from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import UnreachableError, UsageError
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named
@@ -108,6 +109,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         async def replay_named(stop: asyncio.Event) -> None:
             number = await session_named(place, word)
             replayed = Replayed(place, number, speed or 1.0, maps, with_records=with_records)
+            await tell_incomplete(place.readable_database(), [number])
             await _replay(replayed, output, against, stop, is_screen=is_screen)
 
         run_until_stopped(replay_named)

@@ -87,7 +87,7 @@ async def test_simulated_data_and_the_ledger_are_told_in_every_place(database: P
     for found in (*metadata, trace["metadata"]):
         assert found["simulated"] is True
         assert found["ledger"] == {"loss": {}, "note": {"filter gap": 3}}
-    assert metadata[1]["files"] == list(summary.files)
+    assert list(metadata[1]["files"]) == list(summary.files)
     assert (timeline.simulated, timeline.ledger["note"]) == (True, {"filter gap": 3})
 
 

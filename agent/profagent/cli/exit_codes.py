@@ -1,0 +1,56 @@
+"""What a command tells a script of the data that it worked on: the one rule for all commands.
+
+A command that writes what others rely on says 4 when the data is incomplete. A command that only shows data says so in
+a line on standard error, and 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from profagent.cli.running import tell
+from profagent.cli.table import printable
+from profagent.errors import IncompleteError, UnsupportedBoardError
+from profagent.ingest import reasons
+from profagent.store.coverage import why_incomplete
+from profagent.store.database import reading
+from profagent.store.queries import find_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+# More incomplete sessions than these are named in one line.
+MOST_LINES = 3
+
+
+def exit_code_of(summary: Mapping[str, Any], *, waits_for_records: bool = True) -> int:
+    """Return the exit code of what made a session. That nothing was recorded counts where records were waited for."""
+    if reasons.UNSUPPORTED_SOC in summary["ledger"]["note"]:
+        return UnsupportedBoardError.exit_code
+    is_mere_wait = not waits_for_records and reasons.INCOMPLETE & summary["ledger"]["note"].keys() == {
+        reasons.NOTHING_RECORDED
+    }
+    return 0 if summary["complete"] or (is_mere_wait and not summary["ledger"]["loss"]) else IncompleteError.exit_code
+
+
+async def exit_code_of_written(database: Path, sessions: Iterable[int | None], code: int = 0) -> int:
+    """Say which sessions (None: the newest) are incomplete; return 4 if one is, else `code`."""
+    is_complete = await tell_incomplete(database, sessions)
+    return code if is_complete else IncompleteError.exit_code
+
+
+async def tell_incomplete(database: Path, sessions: Iterable[int | None]) -> bool:
+    """Say on standard error which sessions (None: the newest) are incomplete, and why; return whether none is."""
+    why: dict[int, list[str]] = {}
+    async with reading(database) as connection:
+        for each in sessions:
+            number = (await find_session(connection, each)).session
+            if found := await why_incomplete(connection, number):
+                why[number] = found
+    if len(why) > MOST_LINES:
+        tell(f"INCOMPLETE: sessions {', '.join(map(str, sorted(why)))}: `profagent sessions` says why")
+    else:
+        for number, found in why.items():
+            tell(printable(f"INCOMPLETE: session {number}: {'; '.join(found)}"))
+    return not why
