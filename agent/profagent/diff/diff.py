@@ -268,8 +268,8 @@ async def _read(operand: Operand, skip: int | None) -> Run:
         )
         calls: dict[str, list[NDArray[np.float64]]] = {}
         for scope in scopes:
-            for (name, _), durations, _ in await call_series(connection, scope):
-                calls.setdefault(name, []).append(durations)
+            for each in await call_series(connection, scope):
+                calls.setdefault(each.key[0], []).append(each.duration)
     joined = {name: np.concatenate(parts) for name, parts in calls.items()}
     return Run(operand.called, models, joined, provenance)
 

@@ -8,7 +8,7 @@ from profagent.cli.provenance import likely_counters
 from profagent.cli.table import counted
 from profagent.formats.countermap import bound_mark
 from profagent.formats.inference_times import LatencyFrom, recorded_text
-from profagent.stats.stats import KEYS, NOT_OF_INFERENCES
+from profagent.stats.stats import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,8 @@ _FIGURES = dict.fromkeys(("mean", "median", "mad", "p95", "p99", "max"), ANSWERS
 # Of layers and what is made of them, by their time in the mean inference; of what is no inference's, by its total.
 OF_LAYERS: Mapping[str, str] = {"count": "", "in_inference": ANSWERS, "share": "%", **_FIGURES}
 OF_OTHERS: Mapping[str, str] = {"count": "", "total": ANSWERS, "share": "%", **_FIGURES}
+# Of the runtime's functions `self` is the total without calls inside their calls: shares are of that.
+OF_CALLS: Mapping[str, str] = {"count": "", "total": ANSWERS, "self": ANSWERS, "share": "%", **_FIGURES}
 # Figures of latency, then of what else there is of a model's inferences.
 OF_MODELS: Mapping[str, str] = {
     "count": "",
@@ -33,12 +35,13 @@ OF_MODELS: Mapping[str, str] = {
     "recorded": "",
     "of_layers": "",
 }
+FIGURES_BY = {"model": OF_MODELS, "api": OF_CALLS, "step": OF_OTHERS}
 _WITHOUT_BOUND = ("aicpu", "api", "step")
 
 
 def columns_of(by: str) -> dict[str, str]:
     """The columns of an answer with their units: what `--sort` takes and JSON has for keys."""
-    figures = OF_MODELS if by == "model" else OF_OTHERS if by in NOT_OF_INFERENCES else OF_LAYERS
+    figures = FIGURES_BY.get(by, OF_LAYERS)
     return {**dict.fromkeys(KEYS[by], ""), **figures, **({} if by in _WITHOUT_BOUND else {"bound by": ""})}
 
 
@@ -50,6 +53,7 @@ def cells_of(answer: Stats, row: Row, likely: Sequence[str] = ()) -> tuple[Cell,
         "count": row.figures.number,
         "share": row.share,
         "in_inference": row.in_inference,
+        "self": row.own,
         "bound by": row.bound and row.bound + bound_mark(likely),
     }
     if answer.by == "model":

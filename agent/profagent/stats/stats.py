@@ -6,7 +6,7 @@ Durations of JOBs are gathered by what an answer is about, without warm-up.
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -27,7 +27,7 @@ from profagent.formats.records import NANOSECOND_CLOCK_MHZ, is_on_ai_cpu, ticks_
 from profagent.stats.figures import UNITS, UNKNOWN, Column, Figures, JobRecords, LeftOut, figures_of, left_out
 from profagent.store.database import pages, readings
 from profagent.store.queries import Scope, find_session, jobs_of, layers_of
-from profagent.store.series import READERS, call_series, read_series
+from profagent.store.series import READERS, CallSeries, call_series, read_series
 from profagent.store.sessions import figures_of_session, is_cleared, left_out_of, require_records
 
 if TYPE_CHECKING:
@@ -263,7 +263,8 @@ class Row(NamedTuple):
     """The figures of one thing.
 
     `in_inference` is what it takes in the mean inference of its model, `share` that in % of the inference. Where it is
-    None the row is of no inference: the share is of the total of all rows.
+    None the row is of no inference: the share is of the total of all rows. `own`, of the runtime's functions alone, is
+    the total without calls inside their calls, and the share is of that of all rows.
     """
 
     key: Key
@@ -271,6 +272,7 @@ class Row(NamedTuple):
     share: float | None
     bound: str | None
     in_inference: float | None = None
+    own: float | None = None
 
 
 class JobRows:
@@ -340,20 +342,20 @@ class JobRows:
         return bounds
 
 
-def call_rows(calls: Iterable[tuple[Key, NDArray[np.float64], int]]) -> list[Row]:
-    """A row for each function from its calls' known durations and how many calls there are; keys may be repeated."""
-    parts: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
-    counts: Counter[Key] = Counter()
-    for key, durations, count in calls:
-        parts[key].append(durations)
-        counts[key] += count
-    figures = {key: figures_of(np.concatenate(found), counts[key]) for key, found in parts.items()}
-    all_time = sum(row.total or 0.0 for row in figures.values())
-    rows = [
-        Row(key, row, row.total / all_time * 100 if row.total is not None and all_time else None, None)
-        for key, row in figures.items()
-    ]
-    return sorted(rows, key=lambda row: (-(row.figures.total or 0.0), row.key))
+def call_rows(calls: Iterable[CallSeries]) -> list[Row]:
+    """A row for each function; keys may be repeated. Shares are of the time that is no other call's."""
+    parts: dict[Key, list[CallSeries]] = defaultdict(list)
+    for each in calls:
+        parts[each.key].append(each)
+    own = {key: sum(float(each.own.sum()) for each in found) for key, found in parts.items()}
+    all_time = sum(own.values())
+    rows = []
+    for key, found in parts.items():
+        figures = figures_of(np.concatenate([each.duration for each in found]), sum(each.number for each in found))
+        is_known = figures.total is not None
+        share = own[key] / all_time * 100 if is_known and all_time else None
+        rows.append(Row(key, figures, share, None, own=own[key] if is_known else None))
+    return sorted(rows, key=lambda row: (-(row.own or 0.0), row.key))
 
 
 # A step of a program is what a Profiler calls one; beside these, a span or range that no other of its thread holds.
@@ -443,7 +445,9 @@ class Stats:
     models: list[ModelFigures] = field(default_factory=list)
 
     def abouts(self) -> list[str | None]:
-        """What else is to be kept of each row, as JSON: by model what its figures, of the latency, do not tell."""
+        """Return what else is kept of each row, as JSON: of a model all but its latency, of a function its own time."""
+        if self.by == "api":
+            return [None if row.own is None else json.dumps({"own": row.own}) for row in self.rows]
         if self.by != "model":
             return [None] * len(self.rows)
         return [
@@ -517,7 +521,10 @@ async def _kept(
 async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:
     """Figures that are kept as they are."""
     kept = await figures_of_session(connection, session, by)
-    return [Row(key, Figures(*figures), share, bound, time) for _, key, *figures, share, bound, time, _ in kept]
+    return [
+        Row(key, Figures(*figures), share, bound, time, json.loads(about)["own"] if by == "api" and about else None)
+        for _, key, *figures, share, bound, time, about in kept
+    ]
 
 
 async def _kept_models(connection: aiosqlite.Connection, session: int) -> list[ModelFigures]:

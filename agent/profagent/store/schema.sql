@@ -308,10 +308,10 @@ CREATE TABLE figure (
     p95     REAL,
     p99     REAL,
     max     REAL,
-    share   REAL,                       -- of the inference's time, by api and step of the total of all rows, in %
+    share   REAL,                       -- of the inference's time, by step of the total of all rows, by api of their own time, in %
     bound   TEXT,
     in_inference REAL,                  -- time in the mean inference
-    about   TEXT,                       -- of a model: layers, pace and where its latency comes from, a JSON object
+    about   TEXT,                       -- of a model its layers, pace, origin of its latency; of a function its own time: JSON
     PRIMARY KEY (session, by, place)
 ) WITHOUT ROWID;
 

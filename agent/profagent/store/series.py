@@ -85,12 +85,25 @@ SELECT segment, ifnull(layer_index, -1), ticks, {", ".join(COUNTER_NAMES)} FROM 
 WHERE record BETWEEN ? AND ?
 """  # noqa: S608 - names of counters
 _CALLS = """
-SELECT ifnull(n.name, 'unknown(' || r.api || ')'), ifnull(n.type, 'N/A'), group_concat(r.end_us - r.begin_us)
-       FILTER (WHERE r.begin_us <> 0), count(*)
+SELECT ifnull(n.name, 'unknown(' || r.api || ')'), ifnull(n.type, 'N/A'), count(*),
+       group_concat(r.pid << 32 | r.tid) FILTER (WHERE r.begin_us <> 0),
+       group_concat(r.begin_us) FILTER (WHERE r.begin_us <> 0), group_concat(r.end_us) FILTER (WHERE r.begin_us <> 0)
 FROM log l JOIN part p USING (log) CROSS JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
 LEFT JOIN api_name n USING (api) WHERE l.job = :job AND l.kind = 'acl_api' AND p.session = :session
 GROUP BY r.api ORDER BY r.api
 """
+
+
+class CallSeries(NamedTuple):
+    """Calls of one of the runtime's functions: its name and type, and how many calls there are.
+
+    `duration` and `own` in µs are of calls with a known begin; `own` leaves out what calls inside a call took.
+    """
+
+    key: tuple[str, str]
+    number: int
+    duration: NDArray[np.float64]
+    own: NDArray[np.float64]
 
 
 class InferenceOf(NamedTuple):
@@ -158,13 +171,38 @@ async def read_series(readers: Sequence[aiosqlite.Connection], scope: Scope) -> 
     return JobSeries(inferences, aicore, aicpu, counters, whole, calls)
 
 
-async def call_series(
-    connection: aiosqlite.Connection, scope: Scope
-) -> list[tuple[tuple[str, str], NDArray[np.float64], int]]:
-    """The runtime's functions: name and type, durations in µs of calls with a known begin, and how many calls."""
+async def call_series(connection: aiosqlite.Connection, scope: Scope) -> list[CallSeries]:
+    """Return the calls of a JOB by function."""
     named = {"session": scope.session.session, "job": scope.job.job}
     rows = await fetched(connection, _CALLS, named)
-    return [((name, kind), _floats(durations), count) for name, kind, durations, count in rows]
+    if not rows:
+        return []
+    columns = [tuple(map(_integers, texts)) for *_, texts in ((*row[:3], row[3:]) for row in rows)]
+    threads, begins, ends = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    places = np.cumsum([len(begin) for _, begin, _ in columns])[:-1]
+    durations, own = (ends - begins).astype(np.float64), own_durations(threads, begins, ends)
+    parts = zip(rows, np.split(durations, places), np.split(own, places), strict=True)
+    return [CallSeries((name, kind), count, *found) for (name, kind, count, *_), *found in parts]
+
+
+def own_durations(
+    threads: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return each call's duration without that of the calls that lie in it, in the same thread."""
+    own = (ends - begins).astype(np.float64)
+    for thread in np.unique(threads):
+        places = np.flatnonzero(threads == thread)
+        places = places[np.lexsort((-ends[places], begins[places]))]
+        # A call lies in another only where one that began before is not over.
+        is_inside = np.append(False, begins[places][1:] < np.maximum.accumulate(ends[places])[:-1])
+        holders: list[int] = []
+        for place in places[is_inside | np.append(is_inside[1:], False)].tolist():
+            while holders and ends[holders[-1]] < ends[place]:
+                holders.pop()
+            if holders:
+                own[holders[-1]] -= ends[place] - begins[place]
+            holders.append(place)
+    return own
 
 
 class _Segments:

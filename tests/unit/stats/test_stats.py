@@ -372,3 +372,19 @@ def test_it_says_where_there_are_none(tmp_path: Path, capsys: pytest.CaptureFixt
     said = capsys.readouterr().out
     assert "nothing was recorded that could be told by step: marks alone are no steps" in said
     assert run(["stats", str(directory), "--by", "step", "--skip", "1"]) == 2
+
+
+async def test_calls_inside_a_call_count_once(builder: DatabaseBuilder) -> None:
+    session = builder.session()
+    job = builder.job(session)
+    model = builder.model(job)
+    # An execute of 100 µs, in which an unload takes 30; another thread's execute of 50 at the same time.
+    builder.calls(builder.new_part(session, model, "acl_api"), [(2, 0, 100), (1, 20, 50)])
+    builder.calls(builder.new_part(session, model, "acl_api"), [(2, 10, 60)], tid=502)
+    found = await stats(builder.close(), by="api")
+    assert [(row.key[0], row.figures.number, row.figures.total, row.own, row.share) for row in found.rows] == [
+        ("svp_acl_mdl_execute", 2, 150.0, 120.0, 80.0),
+        ("svp_acl_mdl_unload", 1, 30.0, 30.0, 20.0),
+    ]
+    execute, _ = stats_document(found, found.rows, None)["rows"]
+    assert (execute["total"], execute["self"], execute["share"]) == (150.0, 120.0, 80.0)

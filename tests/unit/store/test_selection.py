@@ -14,7 +14,7 @@ from profagent.store.database import reading, readings
 from profagent.store.placed import RECORDS_PER_PAGE, PagePlan, SpanRow
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.selection import ByPosition, Choice, InferenceRow, Selection
-from profagent.store.series import READERS, JobSeries, RecordSeries, call_series, read_series
+from profagent.store.series import READERS, JobSeries, RecordSeries, call_series, own_durations, read_series
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:
@@ -282,8 +282,25 @@ async def test_calls_have_their_durations_by_function(builder: DatabaseBuilder) 
     async with reading(builder.close()) as connection:
         found = await find_session(connection)
         calls = list(await call_series(connection, Scope(found, (await jobs_of(connection, found.session))[0])))
-    assert [(name, kind, durations.tolist(), count) for (name, kind), durations, count in calls] == [
-        ("svp_acl_mdl_unload", "model", [1], 1),
-        ("svp_acl_mdl_execute", "model", [50, 70], 3),
-        ("unknown(99)", "N/A", [], 1),
+    assert [(each.key, each.duration.tolist(), each.own.tolist(), each.number) for each in calls] == [
+        (("svp_acl_mdl_unload", "model"), [1], [1], 1),
+        (("svp_acl_mdl_execute", "model"), [50, 70], [50, 70], 3),
+        (("unknown(99)", "N/A"), [], [], 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "own"),
+    [
+        # One call has two, of which one has another; a second thread's at the same time is nobody's.
+        ([(1, 0, 100), (1, 10, 40), (1, 20, 30), (1, 50, 60), (2, 15, 25)], [60, 20, 10, 10, 10]),
+        # One after the other, and one that begins before the other ends: neither lies in the other.
+        ([(1, 0, 10), (1, 10, 20), (1, 15, 30)], [10, 10, 15]),
+        # Of one begin and of one end, and in any order of the file.
+        ([(1, 5, 9), (1, 0, 9), (1, 0, 5)], [4, 0, 5]),
+        ([], []),
+    ],
+)
+def test_a_call_s_own_time_is_without_the_calls_in_it(calls: list[tuple[int, int, int]], own: list[int]) -> None:
+    columns = np.array(calls, np.int64).reshape(-1, 3).T
+    assert own_durations(*columns).tolist() == own
