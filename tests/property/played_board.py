@@ -64,6 +64,8 @@ _AICPU = (
     " LEFT JOIN layer l ON l.model = i.model AND l.layer_index = r.layer_index"
     " ORDER BY g.ordinal, r.record"
 )
+_CPU_TIMES = "SELECT inference, min(start_us), max(end_us) FROM segment WHERE kind = 'aicpu' GROUP BY inference"
+_EXECUTES = "SELECT begin_us, end_us FROM api WHERE api = 2 AND begin_us > 0"
 _NAMED_MODELS = "SELECT DISTINCT m.name, m.model_id FROM layer JOIN model m USING (model)"
 
 
@@ -111,10 +113,19 @@ class Inference:
         self.start_us, self.end_us, self.figures, self.why, self.session = row[9:]
         self.aicore: list[Record] = []
         self.aicpu: list[Record] = []
+        self.cpu_times: tuple[int, int] | None = None
 
     @property
     def is_final(self) -> bool:
         return self.figures == "final"
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """From its first begin to its last end; None where one is not known."""
+        units = [self.cpu_times] if self.cpu_times else []
+        units += [(self.start_us, self.end_us)] if self.aicore or self.start_us else []
+        begins, ends = zip(*units, strict=True) if units else ((0,), (0,))
+        return (min(begins), max(ends)) if all((*begins, *ends)) else None
 
 
 class Told:
@@ -130,6 +141,9 @@ class Told:
             by_number[number].aicore.append(Record(*record))
         for number, *record in connection.execute(_AICPU):
             by_number[number].aicpu.append(Record(*record))
+        for number, *times in connection.execute(_CPU_TIMES):
+            by_number[number].cpu_times = (times[0], times[1])
+        self.executes = set(connection.execute(_EXECUTES))
         self.named_models = set(connection.execute(_NAMED_MODELS))
         (self.mhz,) = connection.execute("SELECT max(frequency_mhz) FROM job").fetchone()
 
@@ -213,6 +227,7 @@ class Lines:
             and all(abs(one - other) < TOLERANCE_US for one, other in zip(shown, layers, strict=True))
             and {(each["layer_name"], each["unit"], each["duration_us"]) for each in event["slowest"]} <= named
             and self._is_timed(event, whole)
+            and self._has_latency(event, whole)
         )
 
     def _is_timed(self, event: dict[str, Any], whole: Inference) -> bool:
@@ -220,6 +235,15 @@ class Lines:
         if whole.start_us is not None or whole.end_us is not None:
             return (event["start_us"], event["end_us"]) == (whole.start_us, whole.end_us)
         return event["start_us"] is None or event["start_us"] in self._starts
+
+    def _has_latency(self, event: dict[str, Any], whole: Inference) -> bool:
+        """Its call's, or from its first begin to its last end."""
+        if whole.start_us is None or event["latency_us"] is None:
+            return whole.span is None or whole.span[0] > whole.span[1] or whole.start_us is None
+        begin, end = whole.span or (0, 0)
+        if event["latency_from"] == "records":
+            return bool(event["latency_us"] == end - begin)
+        return any(e - b == event["latency_us"] for b, e in self._whole.executes if b <= begin and e >= end)
 
 
 class Nobody:
