@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from profagent.cli.table import printable
+from profagent import __version__
+from profagent.cli.table import counted, printable
 from profagent.diff.report import junit_xml
 from profagent.files import write_atomically
-from profagent.nightly.night import junit_cases, report_lines
+from profagent.nightly.night import Verdict, junit_cases, report_lines
+from profagent.report.report import style
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,14 +23,34 @@ if TYPE_CHECKING:
 
 # Nights before that a page names.
 MOST_PREDECESSORS = 60
-_STYLE = """
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h2 .verdict, li .verdict { font-size: .8em; padding: .1em .5em; border-radius: .3em; background: #8884; }
-.slower, .failed { color: light-dark(#a00, #f88); }
-.away, .incomplete { color: light-dark(#850, #fc6); }
-.good { color: light-dark(#060, #8d8); }
-"""
+# The class of the report's style that colours a verdict.
+_TONES = {
+    Verdict.SLOWER.word: "high",
+    Verdict.FAILED.word: "high",
+    Verdict.AWAY.word: "medium",
+    Verdict.INCOMPLETE.word: "medium",
+    Verdict.UNDECIDED.word: "low",
+    Verdict.GOOD.word: "info",
+}
+_HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+{style}
+</style>
+</head>
+<body>
+<header><div class="wide">
+<p class="product">profagent nightly</p>
+<h1>Night of {run}</h1>
+<p class="facts">{facts}</p>
+</div></header>
+<main class="wide">"""
 
 
 class PastBoard(msgspec.Struct, frozen=True):
@@ -80,27 +102,37 @@ def write_beside(folder: Path, night: Night, wanted: Sequence[Reports]) -> Path 
 
 
 def _page(folder: Path, night: Night, earlier: Sequence[PastNight]) -> Iterator[str]:
-    title = f"profagent night {night.run}: {night.verdict.word}"
-    yield f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{_text(title)}</title>'
-    yield f'<meta name="viewport" content="width=device-width">\n<style>{_STYLE}</style>\n</head>\n<body>'
-    yield f"<h1>Night of {_text(night.run)}</h1>"
-    yield from (f'<p class="{night.verdict.word}"><strong>{_text(line)}</strong></p>' for line in night.headlines())
+    title, facts = f"profagent night {night.run}: {night.verdict.word}", counted(len(night.outcomes), "board")
+    yield _HEAD.format(title=_text(title), style=style(), run=_text(night.run), facts=facts)
+    yield '<section>\n<h2>Verdict</h2>\n<div class="card">'
+    yield from (f'<p class="sentence">{_text(line)}</p>' for line in night.headlines())
+    yield from (f'<p class="quiet">{_text(remark)}</p>' for remark in night.remarks)
+    yield '</div>\n</section>\n<section>\n<h2>Boards</h2>\n<div class="pair">'
     for outcome in night.outcomes:
-        word = outcome.verdict.word
-        yield f'<h2>{_text(outcome.shown_board)} <span class="verdict {word}">{word}</span></h2>\n<ul>'
+        yield f'<div class="card">\n<h3>{_text(outcome.shown_board)} {_badge(outcome.verdict.word)}</h3>'
+        yield '<ul class="caveats">'
         yield from (f"<li>{_text(line)}</li>" for line in outcome.lines())
         if (folder / report_name(night.run, outcome)).exists():
             yield f'<li><a href="{escape(report_name(night.run, outcome))}">report of its session</a></li>'
-        yield "</ul>"
-    yield from (f"<p>{_text(remark)}</p>" for remark in night.remarks)
+        yield "</ul>\n</div>"
+    yield "</div>\n</section>"
     if earlier:
-        yield "<h2>Nights before</h2>\n<ul>"
-        for past in earlier:
-            kind = "html" if (folder / f"{past.run}.html").exists() else "json"
-            link = f'<a href="{escape(past.run)}.{kind}">{_text(past.run)}</a>'
-            yield f'<li>{link} <span class="verdict {escape(past.verdict)}">{_text(past.verdict)}</span></li>'
-        yield "</ul>"
-    yield "</body>\n</html>\n"
+        yield '<section>\n<h2>Nights before</h2>\n<div class="card scroll">\n<table>'
+        yield "<thead><tr><th>Night</th><th>Verdict</th><th>Boards</th></tr></thead>\n<tbody>"
+        yield from (_past_row(folder, past) for past in earlier)
+        yield "</tbody>\n</table>\n</div>\n</section>"
+    yield f'</main>\n<footer class="wide">profagent {__version__}</footer>\n</body>\n</html>\n'
+
+
+def _past_row(folder: Path, past: PastNight) -> str:
+    kind = "html" if (folder / f"{past.run}.html").exists() else "json"
+    link = f'<a href="{escape(past.run)}.{kind}">{_text(past.run)}</a>'
+    boards = ", ".join(f"{each.board}: {each.verdict}" for each in past.boards)
+    return f'<tr><td>{link}</td><td>{_badge(past.verdict)}</td><td class="text">{_text(boards)}</td></tr>'
+
+
+def _badge(verdict: str) -> str:
+    return f'<span class="badge {_TONES.get(verdict, "")}">{_text(verdict)}</span>'
 
 
 def _text(text: str) -> str:

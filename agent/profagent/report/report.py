@@ -296,7 +296,7 @@ def page(shown: Mapping[str, Any]) -> str:
         "title": escape(_title(shown)),
         "language": shown["language"],
         "verdict": escape(shown["verdict"]),
-        "styles": "".join(map(_text, _STYLES)),
+        "styles": style(),
         "library": resources.files("profagent.report").joinpath("echarts", _LIBRARY).read_text("utf-8"),
         "scripts": "".join(map(_text, _SCRIPTS)),
         "data": data,
@@ -304,6 +304,11 @@ def page(shown: Mapping[str, Any]) -> str:
     # The parts are put in from the first to the last: nothing that one of them holds is taken for a place.
     pieces = _text("page.html").split("@@")
     return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def style() -> str:
+    """Return the style sheet of a report, which pages that lead to reports share."""
+    return "".join(map(_text, _STYLES))
 
 
 def _title(shown: Mapping[str, Any]) -> str:

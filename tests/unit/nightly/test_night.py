@@ -29,6 +29,7 @@ from profagent.nightly.night import (
     report_lines,
 )
 from profagent.nightly.page import past_nights, report_name, write_beside
+from profagent.report.report import style
 
 
 @pytest.mark.parametrize(
@@ -226,6 +227,15 @@ def test_the_page_of_a_night_links_to_the_nights_before_and_to_reports(tmp_path:
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
     assert write_beside(tmp_path, Night("2026-11-23", [GOOD]), []) is None
     assert not (tmp_path / "2026-11-23.xml").exists()
+
+
+def test_the_page_of_a_night_looks_as_reports_do(tmp_path: Path) -> None:
+    written(tmp_path, Night("2026-11-21", [GOOD, AWAY]))
+    page = written(tmp_path, Night("2026-11-22", [SLOWER, NEW]))
+    assert style() in page
+    badges = [("high", "slower"), ("low", "undecided"), ("medium", "away")]
+    assert re.findall('<span class="badge (.*?)">(.*?)</span>', page) == badges
+    assert '<td class="text">fine: good, gone: away</td>' in page
 
 
 def test_a_mail_has_the_verdict_the_report_and_the_page(tmp_path: Path) -> None:
