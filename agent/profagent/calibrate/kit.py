@@ -31,7 +31,7 @@ from profagent.calibrate.vendor_table import (
 from profagent.cli import options
 from profagent.cli.options import FILE, OUTPUT_FILE
 from profagent.cli.running import run_to_the_end
-from profagent.cli.table import Column, printable, table_lines
+from profagent.cli.table import Column, counted, printable, table_lines
 from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.formats import model_info
@@ -219,7 +219,7 @@ class Kit:
         """What it is, for the person who is asked."""
         mark = " [simulated: it proves nothing about hardware]" if self.manifest["simulated"] else ""
         yield printable(
-            f"{len(self.files)} files of {self.manifest['job'] or 'a JOB'}, SDK {self.manifest['sdk']}{mark}"
+            f"{counted(len(self.files), 'file')} of {self.manifest['job'] or 'a JOB'}, SDK {self.manifest['sdk']}{mark}"
         )
         for replaced in self.manifest["replaced"] or ("nothing: names of models and layers are as they were",):
             yield f"replaced: {replaced}"
@@ -378,7 +378,7 @@ def command(
     if not yes and not sys.stdin.isatty():
         raise UsageError("nothing was written: nobody is here to agree", hint="look at the list, then add --yes")
     shown = printable(str(output))
-    if not yes and not click.confirm(f"Write these {len(kit.files)} files to {shown}?"):
+    if not yes and not click.confirm(f"Write {counted(len(kit.files), 'file')} to {shown}?"):
         raise ProfagentError("nothing was written", hint="look at the list again, or add --anonymous")
     data = kit.archive()
     write_atomically(output, [data])

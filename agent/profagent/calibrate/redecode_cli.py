@@ -131,5 +131,5 @@ async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_
         has += f", digest {done['counter_map_digest']}"
         click.echo(printable(f"session {done['session']}: {has}; before: {done['counter_map_before'] or 'none'}"))
         if done["rows_without_bytes"]:
-            click.echo(f"{done['rows_without_bytes']:,} rows have none: their bytes are not kept any more")
+            click.echo(f"{counted(done['rows_without_bytes'], 'row')} without: the bytes are not kept any more")
     return IncompleteError.exit_code if done["rows_without_bytes"] else 0

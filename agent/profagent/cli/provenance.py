@@ -248,7 +248,7 @@ def several_lines(summary: dict[str, Any]) -> list[str]:
             lines += summary_lines({**session, "database": summary["database"]})
     total = summary["total"]
     records = ", ".join(f"{count} {unit}" for unit, count in total["records"].items()) or "no records"
-    reached = f"{total['reached']} of {total['boards']} boards reached"
+    reached = f"{total['reached']} of {counted(total['boards'], 'board')} reached"
     return [
         *lines,
         f"total: {_verdict(total)}; {reached}; {counted(total['jobs'], 'JOB')}; {records}; {total['bytes']} bytes",

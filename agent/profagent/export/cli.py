@@ -117,7 +117,7 @@ def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
     mark = SIMULATED_MARK if shown.provenance["simulated"] else ""
     yield printable(f"{shown.provenance['job']}  {session_title(shown.provenance)}{mark}")
     if shown.inferences < shown.known_inferences:
-        yield f"{shown.inferences} of {shown.known_inferences} inferences shown; --last N shows more"
+        yield f"{shown.inferences:,} of {counted(shown.known_inferences, 'inference')} shown; --last N shows more"
     for table in shown.tables:
         about = ", ".join(f"{name} {UNKNOWN if value is None else value}" for name, value in table.about.items())
         yield ""

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from profagent import __version__
+from profagent.cli.table import counted
 from profagent.errors import StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
 from profagent.formats.names import display_text
@@ -137,7 +138,7 @@ async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, te
         if database is None:
             tell(f"importing {directory}")
             imported = await import_alone(directory, maps)
-            write_log(directory, [f"import: {imported.files} files in {imported.elapsed_s:.1f} s"])
+            write_log(directory, [f"import: {counted(imported.files, 'file')} in {imported.elapsed_s:.1f} s"])
             database = imported.database
     return database
 

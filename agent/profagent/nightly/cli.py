@@ -26,7 +26,7 @@ import msgspec
 from profagent.cli.options import FILE, OUTPUT_FILE, age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.cli.table import printable
+from profagent.cli.table import counted, printable
 from profagent.diff.diff import parse_condition
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
@@ -246,7 +246,8 @@ def cleared_after_night(workspace: Workspace, settings: Nightly, rules: Rules, s
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
     sessions = sorted(each.session for group in chosen.groups for each in group)
-    return [f"deleted the records of sessions {', '.join(map(str, sessions))}"] if sessions else []
+    numbers = ", ".join(map(str, sessions))
+    return [f"deleted the records of {counted(len(sessions), 'session')}: {numbers}"] if sessions else []
 
 
 def tell_night(night: Night, to: Tell, page: Path | None = None) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.cli.provenance import kept_loss_line
 from profagent.cli.running import LinkRemarks, remarks
+from profagent.cli.table import counted
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger
 from profagent.link.messages import REMOVED
@@ -99,7 +100,7 @@ class RecordView:
         """Say that more inferences came than were asked for: those of a batch are kept together."""
         asked, came = self._options.inferences, len(self._inferences)
         if asked is not None and came > asked:
-            self._tell(f"asked for {asked} inferences, got {came}: what came together is kept together")
+            self._tell(f"asked for {counted(asked, 'inference')}, got {came}: what came together is kept together")
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """End when every JOB that was followed has ended and has come whole."""

@@ -163,7 +163,7 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         about = f": {need}" if need and (answer.provenance or answer.by == "step") else ""
         yield f"nothing was recorded that could be told by {answer.by}{about}"
     if len(rows) < len(answer.rows):
-        yield f"{len(rows)} of {len(answer.rows)} rows shown"
+        yield f"{len(rows):,} of {counted(len(answer.rows), 'row')} shown"
     if answer.unit == "ticks":
         yield "durations are in ticks: without info.json nobody knows how long one takes"
     for figures in answer.models:

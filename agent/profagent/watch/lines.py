@@ -43,7 +43,7 @@ def line_of(event: Event) -> str:
     ledger = ", ".join(f"{count} {grade}" for grade, count in event["ledger"].items())
     sampling, left_out = sampling_line(event["sampling"]), event["left_out_records"]
     gaps = f"; the runtime left out {counted(left_out, 'record')} of layers (sequence-gap)" if left_out else ""
-    return f"{event['inferences']} inferences, {sampling}; records: {records}; ledger: {ledger}{gaps}{mark}"
+    return f"{counted(event['inferences'], 'inference')}, {sampling}; records: {records}; ledger: {ledger}{gaps}{mark}"
 
 
 def _inference(event: Event) -> str:

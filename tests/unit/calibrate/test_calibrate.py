@@ -225,7 +225,7 @@ def test_records_whose_bytes_are_gone_or_are_others_have_no_counters(
     file = tmp_path / "map.toml"
     file.write_bytes((Path(__file__).parents[3] / "agent/profagent/formats/maps/simulated.toml").read_bytes())
     assert run(["redecode", "1", "--workspace", str(workspace.root), "--counter-map", str(file)]) == 4
-    assert f"\n{rows} rows have none: " in capsys.readouterr().out
+    assert f"\n{rows} rows without: " in capsys.readouterr().out
     with closing(sqlite3.connect(workspace.database)) as connection:
         assert connection.execute("SELECT count(*) FROM aicore WHERE vec_busy IS NULL").fetchone() == (rows,)
 

@@ -61,10 +61,10 @@ def test_nothing_is_written_unless_somebody_agrees(
     assert " acl_api" in shown.out
     assert "no vendor table" in shown.out
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("click.confirm", lambda question: "Write these" not in question)
+    monkeypatch.setattr("click.confirm", lambda question: "Write " not in question)
     assert run(["kit", "-o", str(file), str(job)]) == 1
     assert not file.exists()
-    monkeypatch.setattr("click.confirm", lambda question: "Write these" in question)
+    monkeypatch.setattr("click.confirm", lambda question: "Write " in question)
     assert run(["kit", "-o", str(file), str(job)]) == 0
     assert file.exists()
 

@@ -27,7 +27,7 @@ BUILD = "--online_model_type=2"
 @pytest.mark.parametrize(
     ("files", "found", "told"),
     [
-        ({**INFO, **TABLES, **CALLS, **LAYERS}, [("job-data", Mark.GOOD)], ""),
+        ({**INFO, **TABLES, **CALLS, **LAYERS}, [("job-data", Mark.GOOD)], " of 1 model"),
         (INFO, [("job-data", Mark.BAD)], BUILD),
         ({**INFO, "data/acl_api.0.yolo.v1.0": 0}, [("job-data", Mark.BAD)], "'yolo.v1' (id 0)"),
         (

@@ -192,7 +192,7 @@ def test_a_night_lets_go_of_neither_baselines_nor_what_the_next_is_compared_with
 
     assert cleared("source=record") == []
     asyncio.run(set_baseline(Workspace(workspace), "release", 1))
-    assert cleared("source=import") == ["deleted the records of sessions 3"]
+    assert cleared("source=import") == ["deleted the records of 1 session: 3"]
 
 
 # Which sessions lose their records

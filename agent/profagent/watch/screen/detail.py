@@ -9,7 +9,7 @@ from rich.segment import Segment
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, Screen
 
-from profagent.cli.table import UNKNOWN, shortened
+from profagent.cli.table import UNKNOWN, counted, shortened
 from profagent.formats.countermap import RATIOS, bound_mark
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.watch.screen import paint
@@ -111,7 +111,7 @@ class LayerScreen(Screen[None]):
         about.show(about_lines(detail, self.app.model_name, likely, self.size.width - 2, is_simulated=is_simulated))
         histogram.show(
             paint.histogram(detail.times_us, histogram.size.width, histogram.size.height),
-            f"Distribution over the last {len(detail.times_us)} inferences (◂ median)",
+            f"Distribution over the last {counted(len(detail.times_us), 'inference')} (◂ median)",
         )
         counters.show(counter_lines(detail, counters.size.width, likely))
         history.show(paint.chart(detail.times_us, history.size.width, history.size.height))

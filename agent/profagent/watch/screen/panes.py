@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rich.segment import Segment
 
-from profagent.cli.table import UNKNOWN, shortened, time_text
+from profagent.cli.table import UNKNOWN, counted, shortened, time_text
 from profagent.formats.countermap import bound_mark
 from profagent.formats.inference_times import LatencyFrom
 from profagent.watch.model import LinkState
@@ -212,7 +212,7 @@ def layers_title(view: LayersView, inferences: InferencesView, sort: Sort, text:
     of = "" if inferences.known is None else f" of {inferences.known:,}"
     together = f"{paint.ms(inferences.layers_us)} ms, {inferences.recorded:,}{of} recorded"
     overlap = ", overlapping" if view.overlap else ""
-    return f"Layers: {matching}{together}{overlap}; by {sort.value} over {view.inferences} inferences"
+    return f"Layers: {matching}{together}{overlap}; by {sort.value} over {counted(view.inferences, 'inference')}"
 
 
 def call_lines(calls: Sequence[CallLine], width: int) -> list[Line]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from profagent.cli.running import retrying
+from profagent.cli.table import counted
 from profagent.errors import ProfagentError
 from profagent.link.boards_file import BoardNames
 from profagent.record.options import RecordOptions
@@ -126,7 +127,7 @@ class BoardKeeper:
         for model in self.options:
             model.is_paused = is_paused
             if not is_paused and model.passed_over:
-                model.note("note", f"{model.passed_over:,} inferences came meanwhile: they are not in these figures")
+                model.note("note", f"{counted(model.passed_over, 'inference')} came meanwhile, not in these figures")
                 model.passed_over = 0
 
     async def end(self) -> None:
