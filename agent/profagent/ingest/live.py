@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +60,18 @@ class _Samples:
     counts: list[int] = field(default_factory=list)
     forgotten: int = -1
     is_loaded_again: bool = False
+    # Samples that were passed over on purpose, of which nothing comes: they are seen with the next that does.
+    passed_over: deque[int] = field(default_factory=deque)
+    # It came before all that its JOB held had been told: a file between two others may be told later.
+    is_unsure: bool = False
 
     def see(self, count: int, pictures: int) -> None:
+        """A sample after `count` pictures, one time or several."""
+        while self.passed_over and self.passed_over[0] < count:
+            self._see(self.passed_over.popleft(), pictures)
+        self._see(count, pictures)
+
+    def _see(self, count: int, pictures: int) -> None:
         place = bisect_left(self.counts, count)
         if count <= self.forgotten or self.counts[place : place + 1] == [count]:
             return
@@ -74,8 +84,9 @@ class _Samples:
 
     def figures(self, interval: int | None) -> Figures:
         """As SampleTally's; of a model that was loaded again it is not known what was due."""
-        if self.is_loaded_again:
-            return figures_of(self.tally.sampled, None, interval, why=LOADS)
+        why = NOT_LISTED if self.is_unsure else LOADS if self.is_loaded_again else None
+        if why is not None:
+            return figures_of(self.tally.sampled, None, interval, why=why)
         return self.tally.figures(interval)
 
 
@@ -95,9 +106,15 @@ class LiveSamples:
     def list(self, job: str) -> None:
         """Every file of the JOB has been told: from now on, what lies between two samples is known."""
         self._listed.add(job)
+        for (of, _, _), samples in self._models.items():
+            samples.is_unsure &= of != job
+
+    def pass_over(self, job: str, model: tuple[str, int], counts: Iterable[int]) -> None:
+        """These samples of a model, by rising picture count, were passed over on purpose: nothing of them will come."""
+        self._models.setdefault((job, *model), _Samples()).passed_over.extend(counts)
 
     def unlist(self) -> None:
-        """The link is lost: files are told again, in any order."""
+        """The link is lost: files that come are told in any order; what is known stays until then."""
         self._listed.clear()
 
     def take(self, job: str, change: Change) -> None:
@@ -106,7 +123,9 @@ class LiveSamples:
             name = parse_log_name(change.path)
             if name is not None and name.kind in _OF_SAMPLES and name.inference is not None:
                 of = name.inference
-                self._of(job, name).see(of.current_pic_count, of.input_pic_num)
+                samples = self._of(job, name)
+                samples.is_unsure |= job not in self._listed
+                samples.see(of.current_pic_count, of.input_pic_num)
         elif isinstance(change, Redecoded | SegmentRecords):
             records = change.records if isinstance(change, Redecoded) else change
             if records is not None and records.load[-1]:
@@ -123,9 +142,6 @@ class LiveSamples:
         return sum_of([*self._forgotten, *known]).fields()
 
     def _figures(self, job: str, samples: _Samples) -> Figures:
-        if job not in self._listed:
-            # A file between two others may be told later.
-            return figures_of(samples.tally.sampled, None, self._intervals.get(job), why=NOT_LISTED)
         return samples.figures(self._intervals.get(job))
 
     def _of(self, job: str, name: LogName) -> _Samples:

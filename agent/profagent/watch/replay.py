@@ -6,6 +6,8 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from profagent.cli.provenance import session_title
@@ -14,8 +16,9 @@ from profagent.ingest.decoder import is_job
 from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_inference import ToldInference
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
-from profagent.store.database import reading
+from profagent.store.database import fetched, reading
 from profagent.store.queries import find_session
+from profagent.store.sampling import sampling_of
 from profagent.store.sessions import require_records
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.stored import StoredSession, first_start_us, jobs_of
@@ -32,6 +35,11 @@ if TYPE_CHECKING:
     from profagent.watch.stored import StoredJob
 
 US_PER_S = 1_000_000
+_PASSED_OVER = (
+    "SELECT j.name, m.name, m.model_id, x.current_pic_count FROM sample x JOIN model m USING (model)"
+    " JOIN job j USING (job)"
+    " WHERE x.session = ? AND NOT x.kept ORDER BY x.model, x.current_pic_count"
+)
 # Where nothing came for long, the replay waits so long and goes on.
 LONGEST_WAIT_S = 2.0
 
@@ -124,6 +132,10 @@ class Player:
             jobs = await jobs_of(connection, found.session)
             counter_map = replayed.maps.of(simulated=found.simulated, sdk=found.sdk_version)
             is_told = any(job.is_told for job in jobs)
+            passed_over = await fetched(connection, _PASSED_OVER, (found.session,))
+            for (job, *model), rows in groupby(passed_over, itemgetter(0, 1, 2)):
+                self.events.samples.pass_over(job, (model[0], model[1]), [count for *_, count in rows])
+            sampling = await sampling_of(connection, found.session)
             self._know(found, jobs, None if is_told else counter_map)
             begin(found)
             if counter_map is None and not is_told:
@@ -148,7 +160,9 @@ class Player:
                 else:
                     self._take(what, time_us, show)
         self._tell_board(show)
-        return self.events.summary()
+        summary = self.events.summary()
+        # Of all of it the store knows more: what other sessions had of its JOBs, and what a program passed over.
+        return summary if stop.is_set() else {**summary, "sampling": sampling}
 
     def _know(self, found: SessionRow, jobs: Sequence[StoredJob], counter_map: CounterMap | None) -> None:
         """What events say of samples and counters; without a map it is what the session says of its own."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from profagent.formats.sampling import NOT_LISTED
 from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogAdvanced, LogRemoved
 from profagent.ingest.live import LiveSamples
 from profagent.store.counter_maps import simulated_map
@@ -369,6 +370,27 @@ def test_figures_grow_with_the_files_that_come_in_any_order() -> None:
         "interval_from": "acl.json",
         "why": None,
     }
+
+
+def test_what_is_known_outlives_a_lost_link_until_files_come_in_any_order_again() -> None:
+    samples = seen(0, 10, 30)
+    samples.unlist()
+    assert samples.of_model(SAMPLED_JOB, name_of(path(0))) == {"sampled": 3, "due": 4}
+    samples.take(SAMPLED_JOB, LogAdvanced(path(50), 1, 0))
+    assert samples.of_model(SAMPLED_JOB, name_of(path(0))) == {"sampled": 4, "due": None}
+    assert samples.in_all()["why"] == NOT_LISTED
+    samples.list("another JOB")
+    assert samples.in_all()["due"] is None
+    samples.list(SAMPLED_JOB)
+    assert samples.of_model(SAMPLED_JOB, name_of(path(0))) == {"sampled": 4, "due": 6}
+
+
+def test_what_was_passed_over_on_purpose_did_come() -> None:
+    samples = seen()
+    samples.pass_over(SAMPLED_JOB, ("m", 0), [10, 20, 40])
+    for count, figures in ((0, (1, 1)), (30, (4, 4)), (60, (6, 7))):
+        samples.take(SAMPLED_JOB, LogAdvanced(path(count), 1, 0))
+        assert tuple(samples.of_model(SAMPLED_JOB, name_of(path(0))).values()) == figures
 
 
 def test_of_a_model_that_was_loaded_again_it_is_not_known_what_was_due() -> None:
