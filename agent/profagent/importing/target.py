@@ -148,15 +148,12 @@ async def job_target(directory: Path, job: str | None, workspace: Path | None, m
 async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
     """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind.
 
-    `session` None is the newest. Of an unfinished one that alone is said: nobody can tell what would have come.
+    `session` None is the newest. Of an unfinished one nothing is said: nobody can tell what would have come.
     Of one whose records `gc` deleted nothing is said.
     """
     async with reading(database) as connection:
         number = (await find_session(connection, session)).session
         (is_over,) = await fetched_one(connection, _IS_OVER, (number,))
-        if not is_over:
-            tell(f"session {number} is unfinished: its capture goes on, or was cut before all of it came")
-            tell("  wait for it, or start the capture again: it goes on with the session")
         jobs = [] if await is_cleared(connection, number) else await jobs_of(connection, number, job)
         is_empty = bool(jobs)
         for each in jobs:

@@ -143,16 +143,16 @@ def test_of_a_session_that_was_cut_at_its_beginning_the_model_is_not_blamed(
     builder.close()
     assert run(["stats", "1", "--workspace", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert "session 1 is unfinished: its capture goes on, or was cut" in said
+    assert "INCOMPLETE: session 1: it has not ended: `record` runs, or was killed" in said
     assert "model" not in said
     assert run(["stats", "2", "--workspace", str(tmp_path)]) == 1
     assert "no model that is built for profiling" in capsys.readouterr().err
     assert run(["stats", "3", "--workspace", str(tmp_path), "--by", "api"]) == 0
     ended = capsys.readouterr()
-    assert "session 3 is unfinished" in ended.err
+    assert "INCOMPLETE: session 3: it has not ended" in ended.err
     assert "acl.json" not in ended.out
-    assert run(["export", "timeline", "3", "--workspace", str(tmp_path)]) == 0
-    assert "session 3 is unfinished" in capsys.readouterr().err
+    assert run(["export", "timeline", "3", "--workspace", str(tmp_path)]) == 4
+    assert "INCOMPLETE: session 3: it has not ended" in capsys.readouterr().err
 
 
 # `profagent trend`: nights of two boards, of which one is slower from the second night on
