@@ -37,7 +37,8 @@ _FAULTS = {
     " WHERE session NOT IN (SELECT session FROM cleared_session) AND (sampled"
     " - (SELECT count(*) FROM sample x WHERE x.model = s.model AND x.session = s.session) NOT BETWEEN 0 AND"
     " (SELECT count(*) FROM inference i WHERE i.model = s.model AND load > 0)"
-    " OR passed_over <> (SELECT count(*) FROM sample x WHERE x.model = s.model AND x.session = s.session AND NOT kept))",
+    " OR passed_over <> (SELECT count(*) FROM sample x"
+    " WHERE x.model = s.model AND x.session = s.session AND NOT kept))",
     "passed over logs with rows": "SELECT path FROM log JOIN part USING (log) WHERE NOT kept",
     "segments whose ticks are not those of their records": "SELECT segment FROM segment g WHERE kind = 'aicore'"
     " AND ticks <> (SELECT ifnull(sum(ticks), 0) FROM aicore r WHERE r.segment = g.segment)",

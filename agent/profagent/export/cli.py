@@ -264,7 +264,7 @@ async def summary(*, target: Target, choice: Choice, sheet_format: str, aggregat
 
 async def _ended(target: Target, exported: Sequence[Exported], prefix: str, choice: Choice, *, as_json: bool) -> int:
     """Say what was written, and why nothing where nothing was; return the exit code."""
-    _report(target, exported, as_json=as_json)
+    _report(target, exported, prefix, as_json=as_json)
     has_asked = any(name.startswith(prefix) for job in exported for name in job.files)
     is_left_out = not has_asked and any(job.not_final for job in exported)
     if choice.inference is not None and not has_asked:
@@ -277,10 +277,11 @@ async def _ended(target: Target, exported: Sequence[Exported], prefix: str, choi
     )
 
 
-def _report(target: Target, exported: Sequence[Exported], *, as_json: bool) -> None:
+def _report(target: Target, exported: Sequence[Exported], prefix: str, *, as_json: bool) -> None:
+    left_out = "left out, but in op_summary where all is known of the NPU" if prefix == "op_" else "left out"
     for job in exported:
         lines = [f"export: {counted(len(job.files), 'file')} in {job.directory}", *ledger_lines(job.ledger)]
-        lines += [f"{line}: left out" for line in not_final_lines(job.not_final)]
+        lines += [f"{line}: {left_out}" for line in not_final_lines(job.not_final)]
         if job.unplaced:
             lines.append(f"{job.unplaced} records or calls have no known start and are not in the timeline")
         if target.session is None:

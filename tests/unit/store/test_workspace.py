@@ -73,7 +73,7 @@ def test_what_is_made_is_for_its_owner_alone_and_what_stands_stays(tmp_path: Pat
     for root, mode in ((tmp_path / "standing", 0o755), (tmp_path / "above" / "made", 0o700)):
         job = write_files(tmp_path / JOB, SMALL_JOB)
         asyncio.run(import_into(job, Workspace(root), asyncio.Event()))
-        assert run(["export", "summary", "1", "--workspace", str(root)]) == 0
+        assert run(["export", "summary", "1", "--workspace", str(root)]) == 4
         assert (root.stat().st_mode & 0o777, root.parent.stat().st_mode & 0o077) == (mode, 0)
         open_to_others = {path for path in root.rglob("*") if path.stat().st_mode & 0o077}
         assert all("exports" in path.parts and path.is_file() for path in open_to_others), open_to_others
