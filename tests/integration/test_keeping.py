@@ -64,6 +64,15 @@ def test_only_chosen_inferences_have_rows_and_those_are_an_imports(
     assert json.loads(metadata.read_text())["sampling"] == sampling
 
 
+def test_a_replay_tells_what_was_passed_over_as_sampled(root: Path, workspace: Path) -> None:
+    simulated(root, INFERENCES, layers=2)
+    summary = recorded(root, workspace, "--every=7")
+    lines = profagent("watch", "last", "--workspace", workspace, "--speed", "1000", "--json").out.splitlines()
+    *events, told = [event for line in lines if (event := json.loads(line))["event"] in {"inference", "summary"}]
+    assert [(event["sampled"], event["due"]) for event in events] == [(1 + 7 * n, 1 + 7 * n) for n in range(6)]
+    assert told["sampling"] == summary["sampling"]
+
+
 def test_steps_are_samples_where_the_interval_is_known(root: Path, workspace: Path) -> None:
     profiler = {"switch": "on", "output": str(root.resolve()), "interval": "5"}
     (root / "acl.json").write_text(json.dumps({"profiler": profiler}), "utf-8")
