@@ -67,6 +67,7 @@ class Recording:
         self._workspace, self._store = workspace, store
         self._options, self._reached = options, reached or (lambda _: None)
         self._identity = ""
+        self._held = ""  # the board that is held, whether or not its session could be begun
         self._opened: BoardMirrors | None = None
         self._session: StoredSession | None = None
         self._directories: dict[str, str] = {}  # where JOBs stand
@@ -96,9 +97,12 @@ class Recording:
                 await self._restore()
             return
         options, maps = self._options, self._options.maps
-        self._store.check_board(identity, address)
-        options.hold(identity)
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=board.simulated, sdk=board.sdk_version))
+        # From here to the store's own note of the board nothing is waited for: of two captures of it one is told why.
+        self._store.check_board(identity, address)
+        if self._held != identity:
+            options.hold(identity)
+            self._held = identity
         start = options.session_start(board, identity, address, counter_map)
         is_past = None if options.beginnings is None else options.beginnings.is_in_past
         self._opened = BoardMirrors(self._workspace, identity, counter_map, keeping=options.keeping, is_past=is_past)

@@ -68,6 +68,25 @@ async def keeping(
             yield kept
 
 
+async def test_a_board_is_held_once_though_its_session_is_begun_at_the_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, held = Workspace(tmp_path), list[str]()
+    with workspace.locked():
+        async with Store(workspace.database) as store:
+            recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US, hold=held.append))
+            with monkeypatch.context() as full:
+                full.setattr("profagent.store.store.begin_session", _full)
+                with pytest.raises(DiskFullError):
+                    await recording.begin(board(), "127.0.0.1:1")
+            await recording.begin(board(), "127.0.0.1:1")
+            assert held == [board().identity]
+
+
+def _full(*_: object) -> None:
+    raise DiskFullError("full", hint="")
+
+
 async def test_an_unfinished_session_goes_on_and_knows_its_jobs(tmp_path: Path) -> None:
     async with keeping(tmp_path) as kept:
         await kept.sender.send(aicore_path(), records(700), complete=False)
