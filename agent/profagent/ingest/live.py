@@ -22,6 +22,7 @@ from profagent.ingest.changes import (
     LayersKnown,
     LinkLedger,
     LogAdvanced,
+    LogAnnounced,
     Redecoded,
     SegmentRecords,
     SimulatedKnown,
@@ -118,8 +119,8 @@ class LiveSamples:
         self._listed.clear()
 
     def take(self, job: str, change: Change) -> None:
-        """Know of a file that came, or that a model was loaded again: its picture counts are of several loads then."""
-        if isinstance(change, LogAdvanced):
+        """Know of a file that came or is announced, or that a model was loaded again and counts anew."""
+        if isinstance(change, LogAdvanced | LogAnnounced):
             name = parse_log_name(change.path)
             if name is not None and name.kind in _OF_SAMPLES and name.inference is not None:
                 of = name.inference

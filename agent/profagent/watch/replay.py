@@ -27,6 +27,8 @@ from profagent.watch.watch import BOARD_EACH_S, NO_COUNTER_MAP
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import aiosqlite
+
     from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import JobChanges
     from profagent.ingest.live import Event
@@ -132,9 +134,7 @@ class Player:
             jobs = await jobs_of(connection, found.session)
             counter_map = replayed.maps.of(simulated=found.simulated, sdk=found.sdk_version)
             is_told = any(job.is_told for job in jobs)
-            passed_over = await fetched(connection, _PASSED_OVER, (found.session,))
-            for (job, *model), rows in groupby(passed_over, itemgetter(0, 1, 2)):
-                self.events.samples.pass_over(job, (model[0], model[1]), [count for *_, count in rows])
+            await self._pass_over(connection, found.session)
             sampling = await sampling_of(connection, found.session)
             self._know(found, jobs, None if is_told else counter_map)
             begin(found)
@@ -163,6 +163,12 @@ class Player:
         summary = self.events.summary()
         # Of all of it the store knows more: what other sessions had of its JOBs, and what a program passed over.
         return summary if stop.is_set() else {**summary, "sampling": sampling}
+
+    async def _pass_over(self, connection: aiosqlite.Connection, session: int) -> None:
+        """Let events know of the samples that the session did not keep: they came all the same."""
+        rows = await fetched(connection, _PASSED_OVER, (session,))
+        for (job, name, model_id), of_model in groupby(rows, itemgetter(0, 1, 2)):
+            self.events.samples.pass_over(job, (name, model_id), [count for *_, count in of_model])
 
     def _know(self, found: SessionRow, jobs: Sequence[StoredJob], counter_map: CounterMap | None) -> None:
         """What events say of samples and counters; without a map it is what the session says of its own."""

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.formats.sampling import NOT_LISTED
-from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogAdvanced, LogRemoved
+from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogAdvanced, LogAnnounced, LogRemoved
 from profagent.ingest.live import LiveSamples
 from profagent.store.counter_maps import simulated_map
 from profagent.watch.lines import line_of
@@ -383,6 +383,13 @@ def test_what_is_known_outlives_a_lost_link_until_files_come_in_any_order_again(
     assert samples.in_all()["due"] is None
     samples.list(SAMPLED_JOB)
     assert samples.of_model(SAMPLED_JOB, name_of(path(0))) == {"sampled": 4, "due": 6}
+
+
+def test_a_sample_that_is_announced_has_come_whichever_file_is_sent_first() -> None:
+    samples = seen(0, 10)
+    samples.take(SAMPLED_JOB, LogAnnounced(path(20)))
+    samples.take(SAMPLED_JOB, LogAdvanced(path(30), 1, 0))
+    assert samples.of_model(SAMPLED_JOB, name_of(path(0))) == {"sampled": 4, "due": 4}
 
 
 def test_what_was_passed_over_on_purpose_did_come() -> None:
