@@ -153,7 +153,7 @@ def test_a_board_that_was_refused_has_a_link_that_is_closed(tmp_path: Path) -> N
         states = {state.value: value("link_state", state=state.value) for state in State}
         assert [state for state in states if states[state]] == ["closed"]
         assert (value("link_up"), value("links_lost_total")) == (0, 0)
-        assert value("coverage_seconds", standing="away") > value("coverage_seconds", standing="covered") == 0
+        assert value("coverage_seconds", standing="connecting") > value("coverage_seconds", standing="covered") == 0
 
 
 def test_a_capture_that_ended_while_others_go_on_is_told(tmp_path: Path) -> None:

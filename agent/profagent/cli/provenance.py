@@ -84,6 +84,7 @@ def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
 
 
 _GAPS = {
+    "connecting": "connecting from {at}",
     "away": "link lost at {at}",
     "silent": "the board silent from {at}",
     "behind": "behind from {at}",
@@ -104,8 +105,14 @@ def coverage_line(coverage: Mapping[str, Any] | None) -> str | None:
     named = [_gap_text(gap) for gap in gaps[:MOST_NAMED_GAPS]]
     if more := len(gaps) - len(named) + coverage["more_gaps"]:
         named.append(counted(more, "more gap"))
-    total = f"covered {coverage['covered_us'] / 1e6:,.1f} of {coverage['total_us'] / 1e6:,.1f} s"
-    return "; ".join([total, *named])
+    return "; ".join([f"covered {covered_text(coverage)}", *named])
+
+
+def covered_text(coverage: Mapping[str, Any] | None) -> str:
+    """`5.0 of 12.0 s`; `-` where no coverage was kept."""
+    if coverage is None:
+        return "-"
+    return f"{coverage['covered_us'] / 1e6:,.1f} of {coverage['total_us'] / 1e6:,.1f} s"
 
 
 def _gap_text(gap: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ BEHIND_US = 1_000_000
 class Standing(Enum):
     """How a board, or one of its JOBs, is followed."""
 
+    CONNECTING = "connecting"  # the board was not reached yet
     COVERED = "covered"  # the link is up, and everything that the board told of has come, but for what is on its way
     BEHIND = "behind"  # the link is up, and much is still to come
     SILENT = "silent"  # the link is open, and the board says nothing: it is frozen, or the network is cut
@@ -45,7 +46,7 @@ class Coverage:
 
     def __init__(self, now_us: int) -> None:
         self._changed: list[Interval] = []  # ended, and not taken yet
-        self._board = Interval("", now_us, now_us, Standing.AWAY)
+        self._board = Interval("", now_us, now_us, Standing.CONNECTING)
         self._behind: dict[str, int] = {}  # JOBs, and since when
         self._ended_us: int | None = None
         self._lasted_us = dict.fromkeys(Standing, 0)  # sums over the intervals of the board that have ended

@@ -344,7 +344,7 @@ class Capture:
         self.address, self.sink, self.observer = address, sink, observer
         self.stop, self._access, self.asks_at_end = stop, access, asks_at_end
         self.coverage = Coverage(_wall_us())
-        self._standing = Standing.AWAY  # as the coverage has it
+        self._standing = Standing.CONNECTING  # as the coverage has it
         self.heard_us = 0  # when the board spoke last, by the host's wall clock
         self._why = ""  # there is no link, or nothing can be written
         opening = Open(consumer, f"profagent {__version__}")
@@ -414,7 +414,12 @@ class Capture:
         """Note how the board is followed now."""
         session = self.session
         standing = session.standing
-        if session.state is State.CLOSED or standing is self._standing:
+        is_reached = self._standing is not Standing.CONNECTING
+        if (
+            session.state is State.CLOSED
+            or standing is self._standing
+            or (standing is Standing.AWAY and not is_reached)
+        ):
             return
         now_us, silent_us = _wall_us(), QUIET_HEARTBEATS * session.heartbeat_s * US_PER_S
         was_linked = self._standing in (Standing.COVERED, Standing.BEHIND)

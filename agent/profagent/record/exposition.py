@@ -63,7 +63,7 @@ class Exposition:
         self.link_state = self._gauge("link_state", "1 for the state that the link is in.", "state")
         self.coverage_s = self._gauge(
             "coverage_seconds",
-            "For how long the board was followed so: covered, behind, silent, away or paused.",
+            "For how long the board was followed so: connecting, covered, behind, silent, away or paused.",
             "standing",
         )
         self.links_lost = self._counter("links_lost_total", "Streams that were open and were lost.")

@@ -420,5 +420,5 @@ def _why_uncovered(coverage: Coverage) -> str:
         case Standing.PAUSED:
             return f"paused since {since}: {coverage.detail}"
         case Standing.AWAY:
-            return f"the link is down since {since}: {coverage.detail or 'the board was not reached'}"
+            return f"the link is down since {since}: {coverage.detail}"
     return f"the board did not say within {ANSWER_S:g} s that everything had come: more is on its way"

@@ -17,7 +17,7 @@ from profagent import __version__
 from profagent.advise.advise import Advice, advise
 from profagent.advise.report import PHRASES, advice_document, gain_text
 from profagent.advise.rules import all_rules
-from profagent.cli.provenance import provenance_lines, session_title, share_text
+from profagent.cli.provenance import coverage_line, covered_text, provenance_lines, session_title, share_text
 from profagent.cli.table import UNKNOWN
 from profagent.diff.diff import Operand, diff
 from profagent.diff.report import changes_text, diff_document
@@ -28,6 +28,7 @@ from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS, left_out
 from profagent.stats.stats import BYS, durations_by, records_of, stats
+from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
 from profagent.store.sampling import sampling_of
@@ -66,7 +67,6 @@ _LEDGER = f"{_LEDGER_ROWS} ORDER BY grade, reason, job, log LIMIT :most"
 _ALL_LEDGER = f"SELECT count(*) FROM ({_LEDGER_ROWS})"  # noqa: S608 - the same
 _CLEARED = "`profagent gc` deleted the session's records: its figures are here, what rests on records is not"
 _UNPLACED = "Nothing of the session has a known place in time"
-_UNFINISHED = "The session is unfinished: its capture goes on, or was killed"
 _STYLES = ("page.css",)
 _SCRIPTS = ("page.js", "charts.js")
 _LIBRARY = "echarts.min.js"
@@ -135,7 +135,7 @@ async def gather(
         "spreads": spreads.document(),
         "comparison": None if compared is None else diff_document(compared),
         "jobs": jobs,
-        "caveats": [*_whole(cleared=cleared, ended=about["ended_us"] is not None), *_caveats(jobs)],
+        "caveats": [*([_CLEARED] if cleared else []), *_caveats(jobs)],
     }
 
 
@@ -146,10 +146,14 @@ async def _about(connection: aiosqlite.Connection, session: SessionRow, job: int
     ledger = await fetched_named(connection, _LEDGER, chosen)
     (ledger_rows,) = await fetched_one(connection, _ALL_LEDGER, chosen)
     sampling = await sampling_of(connection, session.session, job)
+    coverage = await coverage_of(connection, session.session)
     # A reason that only a newer daemon knows has no text here.
     meanings = {name: reason.text for name, reason in REASONS.items()}
     return {
         **row,
+        "incomplete": await why_incomplete(connection, session.session),
+        "covered": covered_text(coverage),
+        "coverage": coverage_line(coverage),
         "losses": (await ledger_of(connection, session.session, job))["loss"],
         "sampled": share_text(sampling["sampled"], sampling["due"]),
         "ledger": [{**entry, "meaning": meanings.get(entry["reason"], UNKNOWN)} for entry in ledger],
@@ -209,10 +213,6 @@ def _first(advice: Advice | None, layers: Sequence[Mapping[str, Any]], language:
 
 def _number(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
-
-
-def _whole(*, cleared: bool, ended: bool) -> list[str]:
-    return [_CLEARED] * cleared + [_UNFINISHED] * (not ended)
 
 
 def _caveats(jobs: Sequence[Mapping[str, Any]]) -> list[str]:

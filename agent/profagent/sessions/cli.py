@@ -13,7 +13,15 @@ import msgspec
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import age_us, size_bytes
-from profagent.cli.provenance import coverage_line, events_line, keeping_line, kept_loss_line, session_title, share_text
+from profagent.cli.provenance import (
+    coverage_line,
+    covered_text,
+    events_line,
+    keeping_line,
+    kept_loss_line,
+    session_title,
+    share_text,
+)
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import Cell, Column, counted, fitted_lines, printable, time_text, toned
 from profagent.errors import UsageError
@@ -80,18 +88,10 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
 
 def _claims(session: Mapping[str, Any]) -> Iterator[str]:
     """Yield why a session is not complete, and which part of its time it did not cover."""
-    if session["ended_us"] is not None:
-        yield from session["incomplete"]
+    yield from session["incomplete"]
     line = coverage_line(session["coverage"])
     if line is not None and ";" in line:
         yield line
-
-
-def _covered(coverage: Mapping[str, Any] | None) -> str:
-    """`5.0 of 12.0 s`; `-` where no coverage was kept."""
-    if coverage is None:
-        return "-"
-    return f"{coverage['covered_us'] / 1e6:,.1f} of {coverage['total_us'] / 1e6:,.1f} s"
 
 
 def _rows(sessions: Sequence[Mapping[str, Any]]) -> list[tuple[Cell, ...]]:
@@ -118,7 +118,7 @@ def _cells(session: Mapping[str, Any], board: str) -> tuple[Cell, ...]:
         _source(session),
         time_text(session["started_us"]),
         state,
-        _covered(session["coverage"]),
+        covered_text(session["coverage"]),
         session["jobs"],
         session["inferences"],
         share_text(session["sampling"]["sampled"], session["sampling"]["due"]),

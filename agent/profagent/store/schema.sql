@@ -48,7 +48,7 @@ CREATE TABLE coverage_interval (
     job_name TEXT NOT NULL,             -- empty for the board
     from_us  INTEGER NOT NULL,          -- host wall clock
     to_us    INTEGER NOT NULL,
-    standing TEXT NOT NULL,             -- covered, behind, silent, away or paused
+    standing TEXT NOT NULL,             -- connecting, covered, behind, silent, away or paused
     detail   TEXT NOT NULL,             -- why, where that is known
     PRIMARY KEY (session, job_name, from_us)
 ) WITHOUT ROWID;
@@ -395,7 +395,7 @@ LEFT JOIN (SELECT j.session, sum(g.sampled) AS sampled, CASE WHEN count(*) = cou
 --   job       the JOB that alone was behind; NULL: it is about the board
 --   from_us   by the host's clock
 --   standing  `covered`; `behind`: much was still to come; `silent`: the link was open, and the board said nothing;
---             `away`: there was no link; `paused`: the host's disk was full
+--             `away`: there was no link; `connecting`: not yet; `paused`: the host's disk was full
 --   detail    why, where that is known
 --   to_us, duration_us
 CREATE VIEW coverage AS

@@ -13,7 +13,7 @@ def test_intervals_follow_each_other_without_a_gap() -> None:
     coverage.stand(Standing.COVERED, 1 * S)
     coverage.stand(Standing.COVERED, 2 * S)
     assert coverage.take(3 * S) == [
-        Interval("", 0, 1 * S, Standing.AWAY),
+        Interval("", 0, 1 * S, Standing.CONNECTING),
         Interval("", 1 * S, 3 * S, Standing.COVERED),
     ]
     coverage.stand(Standing.AWAY, 6 * S, detail="the link was lost")
@@ -21,10 +21,10 @@ def test_intervals_follow_each_other_without_a_gap() -> None:
         Interval("", 1 * S, 6 * S, Standing.COVERED),
         Interval("", 6 * S, 8 * S, Standing.AWAY, "the link was lost"),
     ]
-    assert [coverage.lasted_us(each, 8 * S) // S for each in (Standing.COVERED, Standing.AWAY)] == [5, 3]
+    assert [coverage.lasted_us(each, 8 * S) // S for each in (Standing.COVERED, Standing.AWAY)] == [5, 2]
     coverage.end(9 * S)
     assert coverage.take(20 * S) == [Interval("", 6 * S, 9 * S, Standing.AWAY, "the link was lost")]
-    assert coverage.lasted_us(Standing.AWAY, 20 * S) == 4 * S
+    assert coverage.lasted_us(Standing.AWAY, 20 * S) == 3 * S
 
 
 def test_a_silence_that_is_found_out_late_began_earlier() -> None:
@@ -44,7 +44,7 @@ def test_a_job_is_behind_by_itself_only_if_that_lasts() -> None:
     coverage.jobs(["quick", JOB], 0)
     coverage.jobs([JOB], S // 2)
     assert coverage.take(2 * S) == [
-        Interval("", 0, 0, Standing.AWAY),
+        Interval("", 0, 0, Standing.CONNECTING),
         Interval("", 0, 2 * S, Standing.COVERED),
         Interval(JOB, 0, 2 * S, Standing.BEHIND),
     ]

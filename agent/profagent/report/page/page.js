@@ -98,6 +98,8 @@ function showHead() {
     about.sdk_version && `SDK ${about.sdk_version}`, about.counter_map && `counter map ${about.counter_map}`];
   byId("facts").textContent = facts.filter(Boolean).join(" · ");
   byId("simulated").hidden = !data.simulated;
+  byId("incomplete").hidden = !about.incomplete.length;
+  byId("incomplete").textContent = `INCOMPLETE: ${about.incomplete.join("; ")}`;
   byId("made").textContent = `Written by profagent ${data.profagent}. `
     + "Charts: Apache ECharts 5.6.0, Apache License 2.0, © The Apache Software Foundation.";
   for (const section of document.querySelectorAll("main section:not([hidden])")) {
@@ -141,6 +143,10 @@ function showTiles() {
   const losses = Object.entries(data.session.losses).map(([reason, count]) => `${reason} x ${countText(count)}`);
   const counted = losses.length ? `${COUNTED}; ` : "";
   tiles.push(["Losses", losses.join(", ") || "none", `${counted}inferences sampled: ${data.session.sampled}`]);
+  if (data.session.coverage) {
+    const gaps = data.session.coverage.split("; ").slice(1).join("; ");
+    tiles.push(["Covered", data.session.covered, gaps || "the board was followed all the time"]);
+  }
   byId("tiles").append(...tiles.map(([name, value, more]) => element("div", {},
     element("dt", { text: name }), element("dd", { text: value }, element("small", { text: more })))));
 }
