@@ -30,6 +30,7 @@ SUMMARY = [
     "simulated",
     "sdk_version",
     "counter_map",
+    "hostname",
     "counter_map_digest",
     "jobs",
     "bytes",

@@ -14,16 +14,18 @@ from profagent.errors import UsageError
 from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, LinkLedger
+from profagent.link.coverage import Standing
 from profagent.link.messages import JobMeasure, JobStatus, Loss, Received
 from profagent.record import beginnings
 from profagent.record.beginnings import MadeJobs
 from profagent.record.options import RecordingOptions, RecordOptions
-from profagent.record.record import RunRecording, before_line
+from profagent.record.record import BoardRecord, RunRecording, before_line
 from profagent.record.view import RecordView
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
+from tests.fakes.spooled import METRICS
 from tests.unit.record.link import JOB, Sender
-from tests.unit.watch.arriving_job import aicore_path
+from tests.unit.watch.arriving_job import aicore_path, records
 
 DONE = Done(file_len=256, start_us=5, end_us=9, cache_hit=1, cache_miss=1)
 
@@ -230,3 +232,56 @@ async def test_losses_that_the_board_keeps_of_other_jobs_are_left_to_the_next_se
                 await sender.happen(Received("", None, loss))
             told = (await recording.session.summary())["kept_losses"]
             assert [loss["job"] for loss in told] == [sender.job]
+
+
+# What a capture claims at its end
+
+OPEN_JOB = JobStatus(1, JOB, f"/root/{JOB}", "open", caught_up=True)
+# The race of a spool that ends with its JOB: the board had not said yet that it has come.
+ENDED_SPOOL = JobStatus(2, METRICS, f"/root/{METRICS}", "finished", caught_up=False, source="metrics")
+
+
+async def claimed(
+    folder: Path, *, has_synced: bool, standing: Standing = Standing.COVERED, has_records: bool = True, **options: Any
+) -> dict[str, Any]:
+    """The summary of a capture that is stopped while a JOB is open and a spool has just ended."""
+    workspace = Workspace(folder)
+    async with Store(workspace.database) as store:
+        asked = RecordOptions(("euler",), workspace, **options)
+        recorded = BoardRecord("euler", asked, store, lambda _: None)
+        sender = Sender(recorded._recording)
+        await sender.open()
+        if has_records:
+            await sender.send(aicore_path(), records(3))
+        recorded._view.jobs = [OPEN_JOB, ENDED_SPOOL]
+        recorded._capture.session.has_synced = has_synced
+        recorded._capture.coverage.stand(standing, 2**50, detail="reset by peer")
+        await recorded._end()
+        return await recorded.summary()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "why", "code"),
+    [
+        ({"has_synced": True}, [], 0),
+        ({"has_synced": False, "standing": Standing.AWAY}, ["a part of METRICS", "the link is down since"], 4),
+        (
+            {"has_synced": False, "standing": Standing.SILENT},
+            ["a part of METRICS", "the board has not spoken since"],
+            4,
+        ),
+        ({"has_synced": False, "standing": Standing.PAUSED}, ["a part of METRICS", "paused since"], 4),
+        ({"has_synced": True, "until_finished": True}, [f"stopped early: {JOB} had not ended"], 4),
+        ({"has_synced": True, "inferences": 5}, ["stopped early: 0 of 5 inferences came"], 4),
+        ({"has_synced": True, "has_records": False}, ["nothing recorded:"], 0),
+        ({"has_synced": True, "has_records": False, "inferences": 1}, ["0 of 1 inference", "nothing recorded:"], 4),
+    ],
+    ids=["has all", "away", "silent", "paused", "not finished", "too few", "nothing", "nothing that was waited for"],
+)
+async def test_what_a_capture_claims_at_its_end(
+    tmp_path: Path, chosen: dict[str, Any], why: list[str], code: int
+) -> None:
+    summary = await claimed(tmp_path, **chosen)
+    assert (summary["complete"], summary["exit_code"]) == (not why, code)
+    assert len(summary["incomplete"]) == len(why)
+    assert all(part in text for part, text in zip(why, summary["incomplete"], strict=True))
