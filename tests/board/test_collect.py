@@ -143,7 +143,7 @@ def test_a_run_whose_end_nobody_knows_is_kept_as_far_as_it_came(served: Bench) -
 
 
 def test_the_vendors_files(served: Bench) -> None:
-    """An ini has a password, and stays at home where it is in the project. A Dump in acl.json excludes profiling."""
+    """An ini stays at home where it is in the project. A Dump in acl.json excludes profiling."""
     (served.project / "acl.json").write_text('{"dump": {"dump_path": "/d"}}')
     ini = served.project / "ssh.ini"
     ini.write_text(
@@ -152,8 +152,7 @@ def test_the_vendors_files(served: Bench) -> None:
     ini.chmod(0o644)
     ended = served.collect("--config", ini)
     assert ended.code == 0, ended.err
-    assert "mode 0644" in ended.err
-    assert "boards add" in ended.err
+    assert "mode 0644" not in ended.err  # there is no password in it
     assert not (served.remote / "ssh.ini").exists()
     assert len(served.jobs) == 1
     assert "a Dump, which excludes profiling" in ended.err

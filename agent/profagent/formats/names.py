@@ -152,6 +152,7 @@ def split_unit(path: str) -> tuple[str, str]:
     return found[1], path[found.end() :]
 
 
+@lru_cache(REMEMBERED_NAMES)
 def joined_unit(spelling: str, rest: str) -> str:
     """Return the path that `split_unit` split."""
     return f"data/{spelling}{rest}"
