@@ -203,6 +203,7 @@ class LinkSession:
         if self.state is State.SILENT:
             self.state = State.FOLLOWING
             self._events.append(m.Remark("the board speaks again"))
+            self._show()  # JOBs that were behind before the silence are behind still
 
     def quiet(self, now: float) -> bool:
         """Return True, and say so, if the board has become silent. Its stream stays open until `silent_at`."""

@@ -524,7 +524,7 @@ def test_a_link_that_is_lost_at_the_end_has_not_answered() -> None:
 
 
 def test_a_board_that_does_not_speak_is_silent_until_it_does() -> None:
-    made = following()
+    made = following(caught_up=False)
     made.heard(NOW)
     assert made.quiet_at == NOW + 6
     assert not made.quiet(NOW + 5.9)
@@ -533,7 +533,8 @@ def test_a_board_that_does_not_speak_is_silent_until_it_does() -> None:
     assert said == Remark("the board has said nothing for 6 s: it is frozen, or cut off")
     assert not made.quiet(NOW + 7)
     made.heard(NOW + 8)
-    assert told(made) == [Remark("the board speaks again")]
+    # JOBs that were behind before count as behind again.
+    assert told(made) == [Remark("the board speaks again"), JobsShown((STATUS,))]
     assert made.state is State.FOLLOWING
 
 
