@@ -48,9 +48,8 @@ class Spans(NamedTuple):
     @property
     def us(self) -> Floats:
         """How long each takes; NaN where an end is not known, or lies before its begin."""
-        with np.errstate(invalid="ignore"):  # both are infinite where no processor was used
-            us = self.end_us - self.begin_us
-        return np.where(np.isfinite(us) & (us >= 0), us, np.nan)
+        us = self.end_us - self.begin_us
+        return np.where(us >= 0, us, np.nan)
 
     def at(self, places: NDArray[np.integer] | NDArray[np.bool_]) -> Spans:
         """Those of some of the inferences."""
@@ -67,13 +66,13 @@ UNUSED = (np.inf, -np.inf)
 
 
 def whole_spans(units: Sequence[Spans]) -> Spans:
-    """The first begin to the last end over the processors.
+    """Return the first begin to the last end over the processors.
 
-    NaN where a processor's part is not known; UNUSED says that an inference has none there.
+    NaN where a processor's part is not known, or none was used; UNUSED says that an inference has no part there.
     """
-    return Spans(
-        np.minimum.reduce([each.begin_us for each in units]), np.maximum.reduce([each.end_us for each in units])
-    )
+    begin_us = np.minimum.reduce([each.begin_us for each in units])
+    end_us = np.maximum.reduce([each.end_us for each in units])
+    return Spans(*(np.where(begin_us == UNUSED[0], np.nan, each) for each in (begin_us, end_us)))
 
 
 class Calls:

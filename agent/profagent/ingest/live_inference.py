@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import nlargest
-from math import inf, nan
+from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -213,8 +213,9 @@ class OpenInference:
 
     @property
     def span(self) -> tuple[float, float]:
-        """From its first begin to its last end on both processors in µs; NaN where one is not known."""
-        begins, ends = [inf], [-inf]
+        """Its first begin and last end on both processors in µs; NaN where one is not known, or none was used."""
+        begins: list[float] = []
+        ends: list[float] = []
         if self.done is not None or any(each.unit is LogKind.AICORE for each in self.columns):
             begins.append((self.done and self.done.start_us) or nan)
             ends.append((self.done and self.done.end_us) or nan)
@@ -222,7 +223,7 @@ class OpenInference:
             if each.segment_times is not None:
                 begins.append(float(each.segment_times[0].min()) or nan)
                 ends.append(float(each.segment_times[1].max()))
-        is_known = all(each == each for each in (*begins, *ends))  # noqa: PLR0124 - NaN
+        is_known = bool(begins) and all(each == each for each in (*begins, *ends))  # noqa: PLR0124 - NaN
         return (min(begins), max(ends)) if is_known else (nan, nan)
 
     def fields(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -55,8 +54,7 @@ class InferenceTimes(NamedTuple):
         """Its latency in µs as it is known now, and where that is from; None where it is not known."""
         if (us := self.call_end_us - self.call_begin_us) >= 0:
             return us, LatencyFrom.CALL
-        # What ran on no processor is from infinity to infinity.
-        return (us, LatencyFrom.RECORDS) if 0 <= (us := self.end_us - self.begin_us) < inf else (None, None)
+        return (us, LatencyFrom.RECORDS) if (us := self.end_us - self.begin_us) >= 0 else (None, None)
 
 
 class ModelCalls:

@@ -51,7 +51,10 @@ NONE = pytest.approx((NAN, NAN), nan_ok=True)
 def test_records_last_from_the_first_begin_to_the_last_end_on_both_processors() -> None:
     npu = _spans((10, 20), (30, 35), UNUSED, (50, 60), UNUSED)
     cpu = _spans((20, 29), UNUSED, (40, 47), (NAN, NAN), UNUSED)
-    assert whole_spans([npu, cpu]).us.tolist() == pytest.approx([19, 5, 7, NAN, NAN], nan_ok=True)
+    whole = whole_spans([npu, cpu])
+    assert whole.us.tolist() == pytest.approx([19, 5, 7, NAN, NAN], nan_ok=True)
+    # What ran on no processor has no call.
+    assert np.isnan(_calls((EXECUTE, 5, 100)).spans(whole).begin_us).tolist() == [False] * 3 + [True] * 2
 
 
 def test_a_clock_that_was_set_back_between_begin_and_end_gives_no_time() -> None:
