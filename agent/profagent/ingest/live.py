@@ -216,9 +216,10 @@ class LiveEvents:
         while len(self._jobs) > REMEMBERED_JOBS:
             name, job = self._jobs.popitem(last=False)
             yield from self._tell(name, job, job.oldest(max(job.open_records, 1)))
+            yield from self._settled(name, job, is_over=True)
 
-    def _settled(self, name: str, job: LiveJob) -> Iterator[Event]:
-        for (model, model_id), times in job.settled() if self._with_layers else ():
+    def _settled(self, name: str, job: LiveJob, *, is_over: bool = False) -> Iterator[Event]:
+        for (model, model_id), times in job.settled(is_over=is_over) if self._with_layers else ():
             latency_us, origin = times.latency
             model_of = {"model": display_text(model), "model_id": model_id}
             yield self._event(

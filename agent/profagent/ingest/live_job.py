@@ -157,10 +157,10 @@ class LiveJob:
         """Let an inference wait for its call, until `settled` tells of it."""
         self._calls_of(name).wait(times)
 
-    def settled(self) -> Iterator[tuple[tuple[str, int], InferenceTimes]]:
+    def settled(self, *, is_over: bool = False) -> Iterator[tuple[tuple[str, int], InferenceTimes]]:
         """Inferences whose calls have come since they were told, or come no more, each with its model."""
         for model, calls in self._calls.items():
-            for times in calls.settle(is_over=bool(self._ended)):
+            for times in calls.settle(is_over=is_over or bool(self._ended)):
                 yield model, times
 
     def redecode(self, change: Redecoded, now_s: float) -> None:

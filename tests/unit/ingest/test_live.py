@@ -275,6 +275,17 @@ def test_the_oldest_of_too_many_that_wait_for_calls_wait_no_longer(monkeypatch: 
     assert told[2]["times"].number == told[0]["times"].number
 
 
+def test_what_waits_for_calls_of_a_job_that_is_forgotten_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.ingest.live.REMEMBERED_JOBS", 1)
+    job = ArrivingJob(with_layers=True)
+    job.begin()
+    job.announce(CALLS)
+    told = send_aicore(job)
+    (event,) = job.events.feed(JobChanges("JOB" + "B" * 29, "", ()), job.now_s)
+    assert (event["event"], event["latency_us"], event["times"].is_awaited) == ("latency", 900.0, False)
+    assert (event["job"], event["times"].number) == (told[0]["job"], told[0]["times"].number)
+
+
 def test_without_a_log_of_calls_nothing_is_waited_for() -> None:
     job = ArrivingJob(with_layers=True)
     job.begin()
