@@ -344,7 +344,6 @@ class Capture:
         self.address, self.sink, self.observer = address, sink, observer
         self.stop, self._access, self.asks_at_end = stop, access, asks_at_end
         self.coverage = Coverage(_wall_us())
-        self._standing = Standing.CONNECTING  # as the coverage has it
         self.heard_us = 0  # when the board spoke last, by the host's wall clock
         self._why = ""  # there is no link, or nothing can be written
         opening = Open(consumer, f"profagent {__version__}")
@@ -412,21 +411,16 @@ class Capture:
 
     def stand(self) -> None:
         """Note how the board is followed now."""
-        session = self.session
+        session, before = self.session, self.coverage.standing
         standing = session.standing
-        is_reached = self._standing is not Standing.CONNECTING
-        if (
-            session.state is State.CLOSED
-            or standing is self._standing
-            or (standing is Standing.AWAY and not is_reached)
-        ):
+        was_never_reached = standing is Standing.AWAY and before is Standing.CONNECTING
+        if session.state is State.CLOSED or standing is before or was_never_reached:
             return
         now_us, silent_us = _wall_us(), QUIET_HEARTBEATS * session.heartbeat_s * US_PER_S
-        was_linked = self._standing in (Standing.COVERED, Standing.BEHIND)
+        was_linked = before in (Standing.COVERED, Standing.BEHIND)
         # A host that slept has not followed meanwhile either.
         is_late = was_linked and now_us - self.heard_us > silent_us
         detail = self._why if standing in (Standing.AWAY, Standing.PAUSED) else ""
-        self._standing = standing
         self.coverage.stand(standing, now_us, self.heard_us if is_late else None, detail)
 
     def _note_unanswered(self) -> None:
