@@ -11,7 +11,7 @@ from profagent.store.database import fetched, fetched_one
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
 
     import aiosqlite
 
@@ -53,12 +53,11 @@ async def coverage_of(connection: aiosqlite.Connection, session: int) -> dict[st
     board = [row for row in rows if not row[0]]
     good = [(from_us, to_us) for _, from_us, to_us, standing, _ in board if standing == Standing.COVERED.value]
     behind = [(from_us, to_us) for job, from_us, to_us, *_ in rows if job]
-    covered_us = sum(to_us - from_us for from_us, to_us in _without(good, behind))
     others = [row for row in rows if row[3] != Standing.COVERED.value]
     others += [("", before[2], after[1], NOT_RUN, "") for before, after in pairwise(board) if after[1] > before[2]]
     longest = sorted(others, key=lambda row: row[1] - row[2])[:MOST_GAPS]
     return {
-        "covered_us": covered_us,
+        "covered_us": _without_us(good, behind),
         "total_us": sum(to_us - from_us for _, from_us, to_us, *_ in board),
         "gaps": [
             {"standing": standing, "job": job or None, "from_us": from_us, "to_us": to_us, "detail": detail}
@@ -68,17 +67,19 @@ async def coverage_of(connection: aiosqlite.Connection, session: int) -> dict[st
     }
 
 
-def _without(good: Sequence[tuple[int, int]], bad: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Stretches of the good ones in which there is no bad one; both are sorted by their beginnings."""
-    for begin, end in good:
-        at = begin
-        for from_us, to_us in bad:
-            if to_us > at and from_us < end:
-                if from_us > at:
-                    yield at, from_us
-                at = max(at, min(to_us, end))
-        if end > at:
-            yield at, end
+def _without_us(good: Iterable[tuple[int, int]], bad: Iterable[tuple[int, int]]) -> int:
+    """Return how long there was a good stretch and no bad one, in µs."""
+    edges = [
+        edge
+        for is_bad, found in enumerate((good, bad))
+        for from_us, to_us in found
+        for edge in ((from_us, is_bad, 1), (to_us, is_bad, -1))
+    ]
+    counts, covered_us = [0, 0], 0
+    for (at_us, is_bad, step), (next_us, *_) in pairwise(sorted(edges)):
+        counts[is_bad] += step
+        covered_us += next_us - at_us if counts[0] and not counts[1] else 0
+    return covered_us
 
 
 async def why_incomplete(connection: aiosqlite.Connection, session: int) -> list[str]:
