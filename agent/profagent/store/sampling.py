@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from profagent.formats.inference_times import EXECUTE, EXECUTE_ASYNC
 from profagent.formats.sampling import (
     FROM_FILE,
     LOADS,
@@ -78,8 +79,6 @@ _ENDS = (
     " AND end_us IS NOT NULL GROUP BY 1"
 )
 _FLUSH_TIMES = "SELECT end_us FROM inference WHERE model = ? AND end_us IS NOT NULL"
-# The calls that execute a model (format page 3.3), synchronously or not.
-_EXECUTE_CALLS = (2, 3)
 
 
 class ModelSampling(NamedTuple):
@@ -259,7 +258,7 @@ async def _recorded_between(
     every = np.sort(calls[:, 0])
     if (np.searchsorted(every, until, "right") - np.searchsorted(every, since, "right") >= RING_CALLS).any():
         return None
-    executes = np.sort(calls[np.isin(calls[:, 1], _EXECUTE_CALLS), 0])
+    executes = np.sort(calls[np.isin(calls[:, 1], (EXECUTE, EXECUTE_ASYNC)), 0])
     between = np.searchsorted(executes, until, "right") - np.searchsorted(executes, since, "right")
     recorded = gaps.inferences.copy()
     recorded[long] = np.clip(between, 1, gaps.inferences[long])
@@ -269,9 +268,8 @@ async def _recorded_between(
 async def full_rings(connection: aiosqlite.Connection, job: int) -> dict[int, Entry]:
     """By acl_api log: there are as many calls between known flushes as the runtime's ring holds."""
     found: dict[int, Entry] = {}
-    for log, model in await fetched(
-        connection, "SELECT log, model FROM log WHERE job = ? AND kind = 'acl_api'", (job,)
-    ):
+    logs = await fetched(connection, "SELECT log, model FROM log WHERE job = ? AND kind = 'acl_api'", (job,))
+    for log, model in logs:
         passed = await fetched(connection, "SELECT 1 FROM sample WHERE model = ? AND NOT kept LIMIT 1", (model,))
         # Nobody knows when the runtime flushed for samples that were passed over.
         if not passed:
