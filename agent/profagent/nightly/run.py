@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.cli.options import duration_s
 from profagent.diff.diff import Operand, diff, parse_condition
-from profagent.errors import UNKNOWN_NAME, ProfagentError
+from profagent.errors import UNKNOWN_NAME, IncompleteError, ProfagentError, UnreachableError
 from profagent.nightly.night import Compared, Outcome, Slower, Verdict
 from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
@@ -35,8 +35,6 @@ ENDING_S, EXPORT_S = 60.0, 1800.0
 LONGEST_WAIT_S = 900.0
 LONGEST_LINE_BYTES = 1 << 20
 LAST_GOOD = "the last good night"
-# What `record` and `collect` say of a board that cannot be reached, and of data that is missing.
-UNREACHABLE, INCOMPLETE = 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_
 def captured(board: str, ended: Ended) -> Outcome:
     """What came of an attempt."""
     code, document, said = ended.code, ended.document, ended.said
-    if code == UNREACHABLE and document is None:
+    if code == UnreachableError.exit_code and document is None:
         # A name that nobody knows is a mistake in the settings: to try it again is of no use.
         why = said or "the board cannot be reached"
         return Outcome(board, problems=[why], is_away=UNKNOWN_NAME not in said)
@@ -158,7 +156,7 @@ def captured(board: str, ended: Ended) -> Outcome:
     summary = found if isinstance(found, dict) else document
     coverage = summary.get("coverage")
     # A program's own exit code may be any number.
-    if code == INCOMPLETE and not document.get("status"):
+    if code == IncompleteError.exit_code and not document.get("status"):
         problems = list(summary.get("incomplete", ())) or [said or "data is missing"]
         return Outcome(board, session, problems=problems, is_incomplete=True, coverage=coverage)
     if code:
@@ -195,7 +193,11 @@ class NightRun:
         begun = now()
         outcome = await self._captured(board, stop)
         async with turn:
-            await self._answered(board, outcome, stop)
+            try:
+                await self._answered(board, outcome, stop)
+            except ProfagentError as error:
+                # Raised, it would end the captures of other boards.
+                outcome.problems.append(str(error))
         outcome.seconds = now() - begun
         return outcome
 

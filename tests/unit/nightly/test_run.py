@@ -230,6 +230,15 @@ async def test_no_board_waits_for_another(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert [outcome.board for outcome in outcomes] == ["lab1", "lab2"]
 
 
+async def test_what_goes_wrong_behind_a_capture_is_its_boards_alone(workspace: Workspace, answers: list[Ended]) -> None:
+    answers += [Ended(0, {"session": number, "records": {"aicore": 6}}, "") for number in (99, 1)]
+    settings = Nightly([Board(name, record=Record("1s")) for name in ("lab1", "lab2")], reports=[])
+    asked = NightRun(settings, workspace.root, workspace, "now", [], lambda _: None)
+    lost, good = await asked.boards(asyncio.Event())
+    assert (lost.verdict, lost.problems) == (Verdict.FAILED, ["the database has no session 99"])
+    assert (good.session, good.problems) == (1, [])
+
+
 async def test_a_board_that_is_away_is_tried_again(answers: list[Ended], tmp_path: Path) -> None:
     answers += [AWAY, AWAY, FAILED]
     told: list[str] = []
