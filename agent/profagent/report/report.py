@@ -5,10 +5,9 @@ The document has figures as `stats --json` has them, advice, timeline, compariso
 
 from __future__ import annotations
 
-from collections import defaultdict
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -22,12 +21,12 @@ from profagent.cli.table import UNKNOWN
 from profagent.diff.diff import Operand, diff
 from profagent.diff.report import changes_text, diff_document
 from profagent.files import write_atomically
-from profagent.formats.inference_times import NOT_IN_ANY_LAYER, joined_spans, latency_of
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.ingest.reasons import REASONS, SEQUENCE_GAP
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
-from profagent.stats.figures import UNITS, left_out
-from profagent.stats.stats import BYS, durations_by, records_of, stats
+from profagent.stats.figures import UNITS
+from profagent.stats.stats import BYS, JobRows, records_of, stats
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
@@ -44,8 +43,7 @@ if TYPE_CHECKING:
 
     from profagent.advise.rules import Language, Rule
     from profagent.diff.diff import Diff
-    from profagent.formats.inference_times import Spans
-    from profagent.stats.stats import Key, ModelFigures
+    from profagent.stats.stats import ModelFigures
     from profagent.store.queries import SessionRow
 
 BINS = 40
@@ -230,8 +228,7 @@ class _Spreads:
     """Latencies of inferences and durations of layers, without warm-up, and how they are spread."""
 
     def __init__(self) -> None:
-        self._inferences: dict[str, list[_Ran]] = defaultdict(list)
-        self._layers: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+        self._rows = JobRows("layer", None, "us")
         self._unit = "us"
 
     async def read(self, readers: Sequence[aiosqlite.Connection], scope: Scope) -> None:
@@ -239,23 +236,19 @@ class _Spreads:
         job = await records_of(readers, scope, in_us=True)
         if job.us_per_tick is None:
             self._unit = "ticks"
-        keeps, _ = left_out(job, None)
-        for model in job.models(keeps):
-            self._inferences[model.name].append(_Ran(model.whole, model.calls, model.completed.sum(axis=1)))
-        for key, durations in durations_by(job, "layer", keeps):
-            self._layers[key].append(durations)
+        self._rows.add(job)
 
     def document(self) -> dict[str, Any]:
         """Histograms and courses of inferences, quantiles of the layers that take the most time."""
-        layers = {key: np.concatenate(parts) for key, parts in self._layers.items()}
+        layers, inferences = self._rows.durations(), [*self._rows.inference_times()]
         largest = sorted(layers, key=lambda key: -float(layers[key].sum()))[:SPREAD_LAYERS]
         return {
             "unit": self._unit,
             "points": MOST_POINTS,
-            "inferences": [_spread(name, parts, self._unit) for name, parts in self._inferences.items()],
+            "inferences": [_spread(name, times, self._unit) for name, times in inferences],
             "layers": [
                 {
-                    "name": key[1] if len(self._inferences) == 1 else " ".join(key[:2]),
+                    "name": key[1] if len(inferences) == 1 else " ".join(key[:2]),
                     "quantiles": np.quantile(layers[key], QUANTILES).round(3).tolist(),
                 }
                 for key in largest
@@ -263,25 +256,18 @@ class _Spreads:
         }
 
 
-class _Ran(NamedTuple):
-    """Inferences of a model: when they ran by their records and by their calls, and the sum of their layers."""
-
-    whole: Spans
-    calls: Spans
-    layers: NDArray[np.float64]
-
-
-def _spread(name: str, parts: Sequence[_Ran], unit: str) -> dict[str, Any]:
+def _spread(name: str, inferences: NDArray[np.float64], unit: str) -> dict[str, Any]:
     """The latencies, or where none is known the sums of the layers, in `unit`."""
-    latency = latency_of(joined_spans([each.whole for each in parts]), joined_spans([each.calls for each in parts]))
-    times = latency.us[~np.isnan(latency.us)]
-    if not len(times):
-        times = np.concatenate([each.layers for each in parts])
+    latencies, _, layers = inferences.T
+    times = latencies[~np.isnan(latencies)]
+    has_latency = len(times) > 0
+    if not has_latency:
+        times = layers
     counts, edges = np.histogram(times, bins=min(BINS, max(1, len(times))))
     return {
         "name": name,
-        "what": "Sum of the layers" if latency.origin is None else "Latency",
-        "unit": unit if latency.origin is None else "us",
+        "what": "Latency" if has_latency else "Sum of the layers",
+        "unit": "us" if has_latency else unit,
         "count": len(times),
         "edges": [round(edge, 3) for edge in edges.tolist()],
         "counts": counts.tolist(),

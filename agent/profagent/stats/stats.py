@@ -308,6 +308,10 @@ class JobRows:
         for name, model in self._models.items():
             yield name, model.times()
 
+    def durations(self) -> dict[Key, NDArray[np.float64]]:
+        """Return the durations of the records that each row is of."""
+        return {key: np.concatenate(parts) for key, parts in self._times.items()}
+
     def models(self) -> list[ModelFigures]:
         """The figures of each model, what takes most time first."""
         found = [model.figures(self._unit) for model in self._models.values()]
