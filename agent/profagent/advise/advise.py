@@ -130,7 +130,7 @@ class Untold(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What the rules found, first what could bring most; what they did not find; and what cannot be told."""
+    """Findings of the rules, first what could bring most; rules that found nothing; rules that lack data to tell."""
 
     session: int
     findings: list[Finding]

@@ -64,7 +64,7 @@ def _baselines(context: click.Context) -> Iterator[Word]:
 
 
 def _jobs(context: click.Context) -> Iterator[Word]:
-    """Of the session that the command line names; else all."""
+    """Give the JOBs of the session that the command line names, or else all."""
     # Behind an option that waits for its value, click leaves the words before as they are.
     word = context.params.get("target") or next(iter(context.args), "")
     query = session_query(word)
@@ -139,7 +139,7 @@ class Bash(BashComplete):
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Of a word with a colon or an equals sign that was typed, bash wants what is behind it."""
+        """Give bash what stands behind a colon or an equals sign that was typed, which is what it asks for."""
         if item.type != "plain":
             return super().format_completion(item)
         _, typed = self.get_completion_args()

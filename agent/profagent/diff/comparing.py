@@ -324,7 +324,7 @@ def _common_origin(base: ModelRun, new: ModelRun) -> LatencyFrom | None:
 def _columns(
     run: ModelRun, origin: LatencyFrom | None, layers: Sequence[tuple[int, ...]], types: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Of each inference; NaN where it lacks a record of a layer, or all of several."""
+    """Return the columns of a run, a row for each inference; NaN where it lacks a layer's record, or all of several."""
     filled = completed(run.times)
     of_types = [[place for place, layer in enumerate(run.layers) if layer.type == name] for name in types]
     sums = [

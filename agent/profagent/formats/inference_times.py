@@ -47,12 +47,12 @@ class Spans(NamedTuple):
 
     @property
     def us(self) -> Floats:
-        """How long each takes; NaN where an end is not known, or lies before its begin."""
+        """The duration of each; NaN where an end is not known, or lies before its begin."""
         us = self.end_us - self.begin_us
         return np.where(us >= 0, us, np.nan)
 
     def at(self, places: NDArray[np.integer] | NDArray[np.bool_]) -> Spans:
-        """Those of some of the inferences."""
+        """Return the spans of some of the inferences."""
         return Spans(self.begin_us[places], self.end_us[places])
 
 
@@ -102,7 +102,7 @@ class Calls:
         return found
 
     def _synchronous(self, whole: Spans) -> Spans:
-        """Of the calls that contain an inference, the one that ends first: it returned when the inference had ended."""
+        """Take, of calls that contain an inference, that which ends first: it returned when the inference had ended."""
         begin, end = np.full((2, len(whole.begin_us)), np.nan)
         first = np.searchsorted(self._execute.end_us, whole.end_us)
         for place in (first + step for step in range(min(MOST_OVERLAPPING, len(self._execute.end_us)))):
@@ -211,7 +211,7 @@ def time_in_inference(sums: Floats, recorded: NDArray[np.integer], inferences: i
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the mean inference of a model is made of, in µs (or all in ticks).
+    """The parts of a model's mean inference, in µs (or all in ticks).
 
     `layers_us` is what its layers take together, each as in `time_in_inference`; `latency_us` the mean latency, None
     where it is not known.
@@ -222,12 +222,12 @@ class Parts:
 
     @property
     def whole_us(self) -> float:
-        """What shares are of: the latency, or else the layers."""
+        """The whole that shares are of: the latency, or else the layers."""
         return self.layers_us if self.latency_us is None else self.latency_us
 
     @property
     def rest_us(self) -> float | None:
-        """What no layer explains; None where latency is not known, or the layers take more than it (`is_too_much`)."""
+        """The time that no layer explains; None where latency is not known, or the layers take more (`is_too_much`)."""
         if self.latency_us is None or self.is_too_much:
             return None
         return max(self.latency_us - self.layers_us, 0.0)

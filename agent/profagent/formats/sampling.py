@@ -148,7 +148,7 @@ class Gap(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """How well a model was sampled. `due` includes what came; None: not known, and `why` says why not.
+    """Counts of a model's samples. `due` includes what came; None: not known, and `why` says why not.
 
     `origin` says where the interval is from: FROM_FILE or INFERRED. `late` counts samples that came late.
     """

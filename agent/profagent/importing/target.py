@@ -119,7 +119,7 @@ def directory_named(target: str) -> Path | None:
 
 
 async def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
-    """What one word names: a JOB directory, which is imported first when needed, or a session.
+    """Return what one word names: a JOB directory, which is imported first when needed, or a session.
 
     Raises UsageError, StoreError.
     """

@@ -95,7 +95,7 @@ class LayerTimes:
 
     @property
     def of_layers(self) -> int | None:
-        """How many layers the model has; None without a table."""
+        """The number of the model's layers; None without a table."""
         return None if self.table is None else len(self.table.runs)
 
     def places(self, columns: RecordColumns) -> NDArray[np.int64]:
@@ -107,7 +107,7 @@ class LayerTimes:
 
     @cached_property
     def by_place(self) -> NDArray[np.float64]:
-        """How long each layer took in µs, by its place; NaN where it has no record, or a time is not known."""
+        """The time of each layer in µs, by its place; NaN where it has no record, or a time is not known."""
         width = 2 * ((self.of_layers or 0) + 1)
         times, has_record = np.zeros(width), np.zeros(width, np.bool_)
         for columns in self.columns:
@@ -121,7 +121,7 @@ class LayerTimes:
 
     @property
     def recorded(self) -> int:
-        """How many layers were recorded: without a table, how many records there are."""
+        """The number of layers that were recorded; without a table, that of records."""
         if self.table is None:
             return sum(len(each.duration) for each in self.columns)
         return int((~np.isnan(self.by_place.reshape(2, -1)[:, :-1])).sum())

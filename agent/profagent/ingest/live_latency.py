@@ -145,7 +145,7 @@ class LatencyWindow:
 
     @property
     def pace(self) -> Pace:
-        """How many inferences come in a second, and the gap between them."""
+        """Inferences per second, and the gap between them."""
         return pace_of([(self.latency.spans, np.array([each.ran_before for each in self._kept], np.float64))])
 
 

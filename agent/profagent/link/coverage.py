@@ -15,7 +15,7 @@ BEHIND_US = 1_000_000
 
 
 class Standing(Enum):
-    """How a board, or one of its JOBs, is followed."""
+    """A way in which a board, or one of its JOBs, is followed."""
 
     CONNECTING = "connecting"  # the board was not reached yet
     COVERED = "covered"  # the link is up, and everything that the board told of has come, but for what is on its way
@@ -53,17 +53,17 @@ class Coverage:
 
     @property
     def standing(self) -> Standing:
-        """How the board is followed now."""
+        """The way in which the board is followed now."""
         return self._board.standing
 
     @property
     def since_us(self) -> int:
-        """Since when it is followed so."""
+        """The time since which it is followed so."""
         return self._board.from_us
 
     @property
     def detail(self) -> str:
-        """Why it is followed so."""
+        """The reason why it is followed so, where that is known."""
         return self._board.detail
 
     def lasted_us(self, standing: Standing, now_us: int) -> int:

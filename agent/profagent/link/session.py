@@ -170,7 +170,7 @@ class LinkSession:
 
     @property
     def standing(self) -> Standing:
-        """How the board is followed."""
+        """The way in which the board is followed."""
         match self.state:
             case State.FOLLOWING:
                 return Standing.COVERED if self._is_listed else Standing.BEHIND

@@ -191,7 +191,7 @@ _EXIT_CODES = {Verdict.INCOMPLETE: 4, Verdict.AWAY: 3, Verdict.FAILED: 1, Verdic
 
 @dataclass(frozen=True, slots=True)
 class Slower:
-    """What a condition held for: `latency` or `layer`, with its name, by how much (%, None where the base is 0)."""
+    """The `latency` or `layer`, with its name, that a condition held for, and by how much (%, None: the base is 0)."""
 
     condition: str
     what: str
@@ -250,7 +250,7 @@ class Outcome:
     compared: list[Compared] = field(default_factory=list)
     is_simulated: bool = False
     coverage: Mapping[str, Any] | None = None
-    """Of its capture, as `coverage_of` gives it."""
+    """The coverage of its capture, as `coverage_of` gives it."""
 
     @property
     def shown_board(self) -> str:

@@ -118,7 +118,7 @@ class RecordView:
 
     @property
     def inferences(self) -> int:
-        """How many inferences came, where their number ends the capture."""
+        """The number of inferences that came, where that ends the capture."""
         return len(self._inferences)
 
     @property

@@ -120,7 +120,7 @@ async def command(
 
 
 def _has_what_is_asked(answer: Stats) -> bool:
-    """Whether there are rows, and of layers some of the NPU: that none is there, needs a reason."""
+    """Return True if there are rows, and of layers some of the NPU: that none is there, needs a reason."""
     is_of_layers = answer.by in ("layer", "type")
     return any(not is_of_layers or UNITS[0] in row.key for row in answer.rows)
 

@@ -110,7 +110,7 @@ _ORIGINS = {
 
 
 def model_lines(found: ModelFigures) -> Iterator[str]:
-    """What shares of a model are of, where its latency is from, and of how many layers the sum is."""
+    """Say what a model's shares are of, where its latency is from, and of how many layers the sum is."""
     parts = found.parts
     why = "its latency is not known" if found.latency_from is None else "the NPU's clock is not known"
     whole = f"the sum of its layers, for {why}"

@@ -124,7 +124,7 @@ class _Coded:
 
 
 def _key(by: By, model: str, layer: LayerRow | None, column: Column) -> Key:
-    """What a row is of that has a layer, None where the model's table has none."""
+    """Return the key of a layer's row; `layer` is None where the model's table has none."""
     name, kind = (UNKNOWN, UNKNOWN) if layer is None else (layer.name, layer.type)
     # Another tool tells by the type that a layer ran on the CPU.
     unit = UNITS[1] if is_on_ai_cpu(kind) else column.unit
@@ -181,7 +181,7 @@ class ModelFigures(NamedTuple):
 
     @property
     def parts(self) -> Parts:
-        """What the mean inference is made of."""
+        """The parts of the mean inference."""
         latency_us = self.latency.mean if self.layers_unit == "us" else None
         return Parts(self.layers.mean or 0.0, latency_us)
 
@@ -222,7 +222,7 @@ class _Model:
         )
 
     def figures(self, unit: Unit) -> ModelFigures:
-        """Those of all that was taken in; `unit` is that of the layers."""
+        """Return the figures of all inferences that were taken in; `unit` is that of the layers."""
         latency, layers = self._latency(), np.concatenate(self._layers)
         known = latency.us[~np.isnan(latency.us)]
         pace = pace_of(
@@ -249,12 +249,12 @@ class _Model:
         return np.stack([self._latency().us, whole.us, np.concatenate(self._layers)], axis=1)
 
     def times_in_inference(self) -> dict[Key, float]:
-        """What the mean inference spends on each row's layers."""
+        """Return the time that the mean inference spends on each row's layers."""
         inferences = sum(map(len, self._layers))
         return {key: total / inferences for key, total in self._sums.items()}
 
     def rest(self) -> Figures:
-        """Of what no layer explains, in the inferences whose latency is known."""
+        """Return the figures of the time that no layer explains, in inferences whose latency is known."""
         rest = self._latency().us - np.concatenate(self._layers)
         return figures_of(rest[~np.isnan(rest)])
 
@@ -276,7 +276,7 @@ class Row(NamedTuple):
 
 
 class JobRows:
-    """What JOBs have together: a JOB's records are let go of before the next ones are read. Durations are in `unit`."""
+    """Rows of several JOBs together: a JOB's records are freed before the next are read. Durations are in `unit`."""
 
     def __init__(self, by: By, skip: int | None, unit: Unit) -> None:
         self._by, self._skip, self._unit = by, skip, unit
@@ -304,7 +304,7 @@ class JobRows:
         return models
 
     def inference_times(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
-        """Of each model's inferences latency, begin to end of the records, and layers, shape (inferences, 3)."""
+        """Give of each model's inferences latency, begin to end of the records, and layers, shape (inferences, 3)."""
         for name, model in self._models.items():
             yield name, model.times()
 

@@ -105,7 +105,7 @@ class LogRow(Struct):
 
     @property
     def is_name(self) -> bool:
-        """Whether nothing has come of it yet but its name."""
+        """True if nothing has come of it yet but its name."""
         return self.generation == 0 and self.complete == 0 and bool(self.kept)
 
     @property

@@ -82,7 +82,7 @@ _FLUSH_TIMES = "SELECT end_us FROM inference WHERE model = ? AND end_us IS NOT N
 
 
 class ModelSampling(NamedTuple):
-    """How well a model was sampled in a session; `notes` are the ledger's entries of it.
+    """Figures of a model's samples in a session; `notes` are the ledger's entries of it.
 
     `pictures` go into each inference, 0 where they differ.
     """

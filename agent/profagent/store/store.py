@@ -378,7 +378,7 @@ class StoredSession:
 
 
 class Findings(NamedTuple):
-    """What follows from all rows of a JOB: by model and session how it was sampled; the ledger's entries of the rest.
+    """Results of looking at all rows of a JOB: its sampling by model and session, and entries of the ledger.
 
     `rings` is None where they were not looked for.
     """
@@ -391,7 +391,7 @@ class Findings(NamedTuple):
 async def _findings(
     connection: aiosqlite.Connection, job: int, peak_bytes_per_s: float, *, has_ended: bool
 ) -> Findings:
-    """Of a JOB that goes on some calls are on their way."""
+    """Look at all rows of a JOB; for full rings only at its end: before, some calls are on their way."""
     return Findings(
         await samplings_of(connection, job),
         await counters.implausible_counters(connection, job, peak_bytes_per_s),

@@ -258,7 +258,7 @@ class ModelLayers:
         )
 
     def _recorded(self, made: _Made) -> int:
-        """How many layers of the table have a record."""
+        """Count the layers of the table that have a record."""
         index = made.used[made.used < self._rest] % (self._runs + 1)
         return int((np.unique(index) < self._runs).sum())
 

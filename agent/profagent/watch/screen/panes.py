@@ -199,13 +199,13 @@ LATENCIES = {LatencyFrom.CALL: "Latency: the call", LatencyFrom.RECORDS: "Latenc
 
 
 def inference_title(view: InferencesView) -> str:
-    """What the latency is, and of how many inferences."""
+    """Say what the latency is, and of how many inferences."""
     called = "Latency" if view.origin is None else LATENCIES[view.origin]
     return f"{called}; {view.total:,} in all"
 
 
 def layers_title(view: LayersView, inferences: InferencesView, sort: Sort, text: str) -> str:
-    """What the recorded layers take together, how many of them were recorded, and which are shown."""
+    """Say what the recorded layers take together, how many of them were recorded, and which are shown."""
     matching = f"{view.matching} of {view.layers} with “{text}”, " if text else ""
     if inferences.layers_us is None:
         return f"Layers: {matching}by {sort.value}"
