@@ -67,9 +67,7 @@ class RecordColumns(NamedTuple):
 
     def layer(self, row: int, us_per_tick: float | None, table: LayerTable | None) -> Layer:
         """A record's layer and time, as far as clock and table are known."""
-        index = int(self.layer_index[row])
-        run = table.runs[index] if table and 0 <= index < len(table.runs) else None
-        name, type_ = (None, None) if run is None else (run.name, run.type)
+        name, type_ = _named(table, int(self.layer_index[row]))
         durations = self.durations_us(us_per_tick)
         duration_us = None if durations is None else float(durations[row])
         ratios = self.ratios(np.array([row])) if self.counters else None
@@ -79,6 +77,13 @@ class RecordColumns(NamedTuple):
         """The ratios of some rows, shape (rows, ratios), NaN where they are not known."""
         unknown = np.full(len(rows), np.nan)
         return np.stack([self.counters[name][rows] if name in self.counters else unknown for name in RATIOS], axis=1)
+
+
+def _named(table: LayerTable | None, index: int) -> tuple[str | None, str | None]:
+    """Return the name and type of a layer; None where the table has none at this index."""
+    if table is None or not 0 <= index < len(table.runs):
+        return None, None
+    return table.runs[index].name, table.runs[index].type
 
 
 @dataclass(frozen=True)
@@ -130,8 +135,7 @@ class LayerTimes:
         """The layer with this place."""
         is_cpu, index = divmod(place, (self.of_layers or 0) + 1)
         unit = LogKind.AICPU if is_cpu else LogKind.AICORE
-        run = None if self.table is None or index == len(self.table.runs) else self.table.runs[index]
-        name, type_ = (None, None) if run is None else (run.name, run.type)
+        name, type_ = _named(self.table, index)
         found: list[NDArray[np.float64]] = []
         ticks: list[NDArray[np.float64]] = []
         for columns in self.columns:

@@ -83,7 +83,7 @@ class LayersView(NamedTuple):
 class InferencesView(NamedTuple):
     """Latencies of the last inferences in µs, oldest first; how many inferences there were in all, and their pace.
 
-    `layers_us` is what the recorded layers take together, `recorded` how many of the `known` any of them had.
+    `layers_us` is what the recorded layers take together, `recorded` how many of the `of_layers` any had.
     """
 
     latencies_us: NDArray[np.float64]
@@ -93,7 +93,7 @@ class InferencesView(NamedTuple):
     gap_us: float | None
     layers_us: float | None
     recorded: int
-    known: int | None
+    of_layers: int | None
 
 
 class LayerDetail(NamedTuple):

@@ -89,7 +89,7 @@ def test_the_screen_says_what_stats_say(stored: Workspace) -> None:
     quantiles = np.quantile(shown.latencies_us, (0.5, 0.95, 0.99)).tolist()
     assert quantiles == pytest.approx([figures.latency.median, figures.latency.p95, figures.latency.p99])
     assert (shown.per_s, shown.gap_us) == pytest.approx((figures.per_second, figures.gap_us))
-    assert (shown.recorded, shown.known) == (figures.recorded, figures.of_layers)
+    assert (shown.recorded, shown.of_layers) == (figures.recorded, figures.of_layers)
     assert shown.layers_us == pytest.approx(figures.layers.mean)
     shares = {line.name: line.share * 100 for line in layers.view(LayerQuery()).lines}
     assert shares == pytest.approx({row.key[1]: row.share for row in told.rows})

@@ -236,7 +236,7 @@ def test_layers_have_last_median_and_share_of_the_latency_and_the_rest_is_a_line
     assert (view.layers, view.inferences, view.overlap) == (3, 3, False)
     inferences = job.model.layers("m.0").inferences()
     assert inferences.latencies_us.tolist() == [900.0] * 3
-    assert (inferences.total, inferences.recorded, inferences.known) == (3, 3, 3)
+    assert (inferences.total, inferences.recorded, inferences.of_layers) == (3, 3, 3)
     assert (inferences.layers_us, inferences.per_s, inferences.gap_us) == pytest.approx((700 / 3, 100.0, 9_100.0))
 
 

@@ -209,7 +209,7 @@ def layers_title(view: LayersView, inferences: InferencesView, sort: Sort, text:
     matching = f"{view.matching} of {view.layers} with “{text}”, " if text else ""
     if inferences.layers_us is None:
         return f"Layers: {matching}by {sort.value}"
-    of = "" if inferences.known is None else f" of {inferences.known:,}"
+    of = "" if inferences.of_layers is None else f" of {inferences.of_layers:,}"
     together = f"{paint.ms(inferences.layers_us)} ms, {inferences.recorded:,}{of} recorded"
     overlap = ", overlapping" if view.overlap else ""
     return f"Layers: {matching}{together}{overlap}; by {sort.value} over {counted(view.inferences, 'inference')}"
