@@ -266,7 +266,8 @@ def _verdict(summary: Mapping[str, Any]) -> str:
     """`complete`, or why it is not."""
     if summary["complete"]:
         return "complete"
-    return printable("; ".join(["INCOMPLETE", *summary.get("incomplete", ())]).replace("; ", ": ", 1))
+    why = "; ".join(summary.get("incomplete", ()))
+    return printable(f"INCOMPLETE: {why}" if why else "INCOMPLETE")
 
 
 def not_copied_text(left: int | None, job: str) -> str:
