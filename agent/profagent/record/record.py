@@ -333,7 +333,8 @@ class BoardRecord:
             self._note(job.name, reasons.STOPPED_EARLY, f"stopped early: {not_copied_text(left, job.name)}", left)
         going_on = [job for job in self._view.jobs if job.is_job and not job.is_over and job not in behind]
         for job in going_on if self._options.until_finished else ():
-            self._note(job.name, reasons.STOPPED_EARLY, f"stopped early: {job.name} had not ended")
+            left = 0 if session.has_synced else None
+            self._note(job.name, reasons.STOPPED_EARLY, f"stopped early: {job.name} had not ended", left)
         if self._options.inferences is not None:
             came = f"{self._view.inferences} of {counted(self._options.inferences, 'inference')} came"
             self._note("", reasons.STOPPED_EARLY, f"stopped early: {came}")

@@ -285,3 +285,8 @@ async def test_what_a_capture_claims_at_its_end(
     assert (summary["complete"], summary["exit_code"]) == (not why, code)
     assert len(summary["incomplete"]) == len(why)
     assert all(part in text for part, text in zip(why, summary["incomplete"], strict=True))
+
+
+async def test_of_a_job_that_goes_on_nothing_is_left_behind_if_the_board_says_so(tmp_path: Path) -> None:
+    summary = await claimed(tmp_path, has_synced=True, until_finished=True)
+    assert summary["not_copied"] == {JOB: 0}
