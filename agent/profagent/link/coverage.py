@@ -49,40 +49,26 @@ class Coverage:
 
     def __init__(self, now_us: int) -> None:
         self._ended: deque[Interval] = deque(maxlen=MOST_ENDED)  # and not taken yet
-        self._board = Interval("", now_us, now_us, Standing.CONNECTING)
+        # The interval of the board that goes on: how it is followed now, since when, and why.
+        self.board = Interval("", now_us, now_us, Standing.CONNECTING)
         self._behind: dict[str, int] = {}  # JOBs, and since when
         self._ended_us: int | None = None
         self._lasted_us = dict.fromkeys(Standing, 0)  # sums over the intervals of the board that have ended
 
-    @property
-    def standing(self) -> Standing:
-        """The way in which the board is followed now."""
-        return self._board.standing
-
-    @property
-    def since_us(self) -> int:
-        """The time since which it is followed so."""
-        return self._board.from_us
-
-    @property
-    def detail(self) -> str:
-        """The reason why it is followed so, where that is known."""
-        return self._board.detail
-
     def lasted_us(self, standing: Standing, now_us: int) -> int:
         """Return for how long the board was followed so, in µs."""
         now_us = now_us if self._ended_us is None else self._ended_us
-        going_on = max(0, now_us - self._board.from_us) if standing is self._board.standing else 0
+        going_on = max(0, now_us - self.board.from_us) if standing is self.board.standing else 0
         return self._lasted_us[standing] + going_on
 
     def stand(self, standing: Standing, now_us: int, since_us: int | None = None, detail: str = "") -> None:
         """Note how the board is followed; `since_us` is earlier than now where that is found out late."""
-        if standing is self._board.standing:
+        if standing is self.board.standing:
             return
-        at_us = max(now_us if since_us is None else since_us, self._board.from_us)
-        self._close(self._board, at_us)
-        self._lasted_us[self._board.standing] += at_us - self._board.from_us
-        self._board = Interval("", at_us, at_us, standing, detail)
+        at_us = max(now_us if since_us is None else since_us, self.board.from_us)
+        self._close(self.board, at_us)
+        self._lasted_us[self.board.standing] += at_us - self.board.from_us
+        self.board = Interval("", at_us, at_us, standing, detail)
         if standing not in (Standing.COVERED, Standing.BEHIND):
             self.jobs((), at_us)
 
@@ -104,7 +90,7 @@ class Coverage:
         now_us = now_us if self._ended_us is None else self._ended_us
         taken, self._ended = self._ended, deque(maxlen=MOST_ENDED)
         jobs = (Interval(job, since, now_us, Standing.BEHIND) for job, since in self._behind.items())
-        going_on = [_until(self._board, now_us), *(each for each in jobs if _lasts(each))]
+        going_on = [_until(self.board, now_us), *(each for each in jobs if _lasts(each))]
         return [*taken, *going_on]
 
     def put_back(self, intervals: Sequence[Interval]) -> None:

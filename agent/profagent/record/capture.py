@@ -411,7 +411,7 @@ class Capture:
 
     def stand(self) -> None:
         """Note how the board is followed now."""
-        session, before = self.session, self.coverage.standing
+        session, before = self.session, self.coverage.board.standing
         standing = session.standing
         was_never_reached = standing is Standing.AWAY and before is Standing.CONNECTING
         if session.state is State.CLOSED or standing is before or was_never_reached:
@@ -425,7 +425,7 @@ class Capture:
 
     def _note_unanswered(self) -> None:
         """At its end a board that was covered did not say that everything has come."""
-        if not self.asks_at_end or self.session.has_synced or self.coverage.standing is not Standing.COVERED:
+        if not self.asks_at_end or self.session.has_synced or self.coverage.board.standing is not Standing.COVERED:
             return
         now_us = _wall_us()
         if now_us - self.heard_us < ANSWER_S * US_PER_S:

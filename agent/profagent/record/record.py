@@ -338,7 +338,7 @@ class BoardRecord:
         if self._options.inferences is not None:
             came = f"{self._view.inferences} of {counted(self._options.inferences, 'inference')} came"
             self._note("", reasons.STOPPED_EARLY, f"stopped early: {came}")
-        is_known = behind and coverage.standing in (Standing.COVERED, Standing.BEHIND)
+        is_known = behind and coverage.board.standing in (Standing.COVERED, Standing.BEHIND)
         if not (session.has_synced or is_known):
             self._tell(self._recording.note_uncovered(coverage))
 

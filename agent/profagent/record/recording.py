@@ -413,12 +413,12 @@ class Recording:
 
 
 def _why_uncovered(coverage: Coverage) -> str:
-    since = time_text(coverage.since_us, "%H:%M:%S UTC")
-    match coverage.standing:
+    since = time_text(coverage.board.from_us, "%H:%M:%S UTC")
+    match coverage.board.standing:
         case Standing.SILENT:
             return f"the board has not spoken since {since}, nor answered within {ANSWER_S:g} s"
         case Standing.PAUSED:
-            return f"paused since {since}: {coverage.detail}"
+            return f"paused since {since}: {coverage.board.detail}"
         case Standing.AWAY:
-            return f"the link is down since {since}: {coverage.detail}"
+            return f"the link is down since {since}: {coverage.board.detail}"
     return f"the board did not say within {ANSWER_S:g} s that everything had come: more is on its way"

@@ -180,7 +180,7 @@ _VALUES: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
 _UNFINISHED = (
     "SELECT max(session) FROM session s WHERE board = ?1 AND source = ?2 AND (ended_us IS NULL OR session ="
     " (SELECT max(session) FROM session WHERE board = ?1 AND source = ?2) AND EXISTS (SELECT 1 FROM ledger_entry e"
-    " WHERE e.session = s.session AND e.reason IN ('stopped-early', 'not-covered')))"
+    " WHERE e.session = s.session AND e.reason IN ('stopped-early', 'not-covered', 'nothing-recorded')))"
     " AND (counter_map IS ?3 AND ifnull(counter_map_digest, ?4) IS ?4 OR simulated AND ?3 IS NULL) AND keeping IS ?5"
 )
 _OF_JOB = (

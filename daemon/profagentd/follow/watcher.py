@@ -238,7 +238,7 @@ class Watch:
         self._wakes: dict[bytes, asyncio.Event] = {}
         self._unsearched = set(roots)
         self._searching: set[bytes] = set()  # roots in which JOBs are looked for now
-        self._hurry = asyncio.Event()  # a client waits for what is wanted to be searched
+        self._hurries: dict[bytes, asyncio.Event] = {}  # by root: a client waits for what is wanted to be searched
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -258,8 +258,9 @@ class Watch:
         """Take the kernel's events that wait, and search at once where they tell of a directory."""
         if self._inotify:
             self._inotify.catch_up()
-        if not self.has_searched:
-            self._hurry.set()
+        for root, wanted in self._wanted.items():
+            if wanted:
+                self._hurries[root].set()
 
     @property
     def has_searched(self) -> bool:
@@ -291,7 +292,7 @@ class Watch:
     # Looking for JOBs
 
     async def _watch_root(self, root: bytes) -> None:
-        self._wanted[root], self._wakes[root] = set(), asyncio.Event()
+        self._wanted[root], self._wakes[root], self._hurries[root] = set(), asyncio.Event(), asyncio.Event()
         rounds = self._rounds[root] = ScanRounds(self._clock, self._board, self._rounds)
         await until_first(self._search(root), rounds.run())
 
@@ -309,9 +310,8 @@ class Watch:
             if not self._unsearched:
                 self.ready.set()
             pause_s = min(SEARCH_S, (self._clock.monotonic() - begun) / SEARCH_SHARE)
-            await until_first(self._clock.sleep(pause_s), self._hurry.wait())
-            if self.has_searched:
-                self._hurry.clear()
+            await until_first(self._clock.sleep(pause_s), self._hurries[root].wait())
+            self._hurries[root].clear()
             await self._wait_for_wish(root)
 
     async def _wait_for_wish(self, root: bytes) -> None:

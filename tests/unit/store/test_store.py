@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from profagent.errors import DiskFullError, SameBoardError, StoreError
+from profagent.ingest import reasons
 from profagent.ingest.changes import Change, Entry, JobChanges, LinkLedger, LogAdvanced, LogRemoved
 from profagent.store.counter_maps import simulated_map
 from profagent.store.database import SCHEMA_VERSION, fetched, reading, writing
@@ -260,7 +261,9 @@ async def test_an_unfinished_session_goes_on_with_more_labels(db: Writing) -> No
     assert await begun(db, labels={"a": "2"}) == first + 1  # it is another build
 
 
-@pytest.mark.parametrize(("reason", "goes_on"), [("not-covered", True), ("stopped-early", True), ("no-done", False)])
+@pytest.mark.parametrize(
+    ("reason", "goes_on"), [*((reason, True) for reason in sorted(reasons.INCOMPLETE)), ("no-done", False)]
+)
 async def test_a_session_that_was_not_complete_goes_on(db: Writing, reason: str, goes_on: bool) -> None:
     first = await begun(db)
     await db.execute("UPDATE session SET ended_us = 5")
