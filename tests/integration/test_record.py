@@ -251,7 +251,7 @@ def test_who_asks_for_some_inferences_is_told_how_many_others_there_are(root: Pa
         ((copied,),) = query(database, "SELECT count(*) FROM inferences WHERE figures = 'final'")
         # It is as it was asked for, so it is complete.
         assert (some.code, some.document["complete"], some.document["not_copied"]) == (0, True, {})
-        assert f"stopped early: {400 - copied} inferences of {job.name} not copied" in some.err
+        assert f"{400 - copied} inferences of {job.name} not copied: as many as asked for have come" in some.err
         assert f"{job.name} holds 400 inferences (" in some.err
         assert some.document["sampling"]["due"] is None
         done.write_bytes(text)

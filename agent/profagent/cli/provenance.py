@@ -92,7 +92,7 @@ _GAPS = {
     "not-run": "no `record` ran from {at}",
 }
 _AT = "%H:%M:%S UTC"
-# Shorter gaps, as that of connecting, are in the sum alone; of the others the first ones are named.
+# Shorter gaps, as that of connecting, are in the sum alone; of the others so many are named.
 NAMED_GAP_US = 500_000
 MOST_NAMED_GAPS = 3
 
@@ -102,7 +102,9 @@ def coverage_line(coverage: Mapping[str, Any] | None) -> str | None:
     if coverage is None:
         return None
     gaps = [gap for gap in coverage["gaps"] if gap["to_us"] - gap["from_us"] >= NAMED_GAP_US]
-    named = [_gap_text(gap) for gap in gaps[:MOST_NAMED_GAPS]]
+    # Those of the board are told rather than those of one JOB, and long ones rather than short ones.
+    first = sorted(gaps, key=lambda gap: (gap["job"] is not None, gap["from_us"] - gap["to_us"]))[:MOST_NAMED_GAPS]
+    named = [_gap_text(gap) for gap in gaps if gap in first]
     if more := len(gaps) - len(named) + coverage["more_gaps"]:
         named.append(counted(more, "more gap"))
     return "; ".join([f"covered {covered_text(coverage)}", *named])

@@ -126,9 +126,9 @@ class Run:
         return any("told_by" in job for job in self.provenance)
 
     @property
-    def losses(self) -> int:
-        """What its ledger has."""
-        return sum(sum(job["ledger"]["loss"].values()) for job in self.provenance)
+    def incomplete(self) -> list[str]:
+        """The reasons why its capture is not complete; tables have none."""
+        return list(dict.fromkeys(why for job in self.provenance for why in job.get("incomplete", ())))
 
 
 class Outcome(NamedTuple):
@@ -153,8 +153,8 @@ class Diff:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing that existed is missing in either run."""
-        return not (self.base.losses or self.new.losses)
+        """Return True if the captures of both runs are complete."""
+        return not (self.base.incomplete or self.new.incomplete)
 
     @property
     def can_tell(self) -> bool:
@@ -184,8 +184,8 @@ def unfair(base: Run, new: Run, models: Iterable[tuple[ModelRun, ModelRun]]) -> 
         if ones[name] and others[name] and ones[name] != others[name]:
             yield f"{name}: {', '.join(ones[name])} in BASE, {', '.join(others[name])} in NEW"
     for side, run, facts in (("BASE", base, ones), ("NEW", new, others)):
-        if run.losses:
-            yield f"{side} is incomplete: its ledger has losses of {run.losses:,}"
+        if run.incomplete:
+            yield f"{side} is incomplete: {'; '.join(run.incomplete)}"
         if run.is_told:
             yield f"{side} has no {', '.join(_NOT_TOLD)}: these are not compared"
         elif missing := [name for name in _WANTED if not facts[name]]:

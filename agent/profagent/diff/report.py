@@ -271,8 +271,8 @@ def junit_cases(found: Diff) -> list[tuple[str, str | None]]:
         for each in found.outcomes
     ]
     sides = (("BASE", found.base), ("NEW", found.new))
-    losses = ", ".join(f"{side} has losses of {run.losses:,}" for side, run in sides if run.losses)
-    return [*cases, ("the data is complete", losses or None)]
+    lacks = "; ".join(f"{side} is incomplete: {'; '.join(run.incomplete)}" for side, run in sides if run.incomplete)
+    return [*cases, ("the data is complete", lacks or None)]
 
 
 def junit_xml(name: str, cases: Sequence[tuple[str, str | None]], text: str) -> bytes:

@@ -31,6 +31,7 @@ from profagent.record.capture import Capture
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
 from profagent.record.view import RecordView
+from profagent.store.coverage import NOT_ENDED
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
@@ -212,6 +213,7 @@ class BoardRecord:
         self._measured = None if exposition is None else exposition.measured(self._view, address)
         self._capture = self._made_capture()
         self._error: ProfagentError | None = None
+        self._full = ""  # why the end could not be written
 
     @property
     def session(self) -> int | None:
@@ -234,7 +236,8 @@ class BoardRecord:
                 await self._end()
             except DiskFullError as error:
                 # The session has not ended, as far as the database could be written: a later capture goes on with it.
-                self._tell(f"not covered at the end: {error}; {error.hint}")
+                self._full = f"not covered at the end: {error}"
+                self._tell(f"{self._full}; {error.hint}")
         if self._is_alone and self._error is not None:
             raise self._error
 
@@ -260,6 +263,8 @@ class BoardRecord:
         if not self._recording.is_begun:
             raise UnreachableError("stopped before the board was reached", hint="start again, and let it run longer")
         summary = await self._recording.session.summary()
+        if self._full:
+            summary["incomplete"] = [self._full if each == NOT_ENDED else each for each in summary["incomplete"]]
         code = exit_code_of(summary, waits_for_records=self._waits_for_records)
         return {**summary, "mirror": str(self._recording.mirror), "exit_code": code}
 
@@ -311,11 +316,12 @@ class BoardRecord:
                 await self._recording.change_state(job.name, QUIET, caught_up=True)
         if self._view.has_all_asked:
             for job in self._behind():
-                # That was asked for.
-                self._tell(f"stopped early: {not_copied_text(await self._left(job), job.name)}")
+                self._tell(f"{not_copied_text(await self._left(job), job.name)}: as many as asked for have come")
         elif not self._view.is_over:
             await self._note_shortcomings()
-        if not await self._recording.session.has_recorded():
+        # Where not everything came, nobody knows that there was nothing.
+        has_all = self._capture.session.has_synced or not any(job.is_job for job in self._view.jobs)
+        if has_all and not await self._recording.session.has_recorded():
             self._note_nothing()
         await self._recording.cover(self._capture.coverage)
         await self._recording.end()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_GAPS, MOST_REASONS = 20, 20
 # Between two runs of `record` that went on with one session: no row says so, it follows from those of the runs.
 NOT_RUN = "not-run"
+NOT_ENDED = "it has not ended: `record` runs, was killed, or could not write its end"
 _MARKS = ", ".join("?" * len(reasons.INCOMPLETE))
 
 
@@ -39,8 +40,9 @@ def write_coverage(connection: sqlite3.Connection, session: int, intervals: Iter
 async def coverage_of(connection: aiosqlite.Connection, session: int) -> dict[str, Any] | None:
     """The time of a capture that it covered; None where none was kept, as of an import.
 
-    `covered_us` of `total_us` were covered, in µs: the link was up, nothing was paused, and no JOB was behind. `gaps`
-    are the others in the order of time: what they were, of which JOB (None: all), from and to, and why.
+    `covered_us` of `total_us` were covered, in µs: the link was up, nothing was paused, and no JOB was behind. The
+    total is from the session's begin to its end, with the time between its runs. `gaps` are the others in the order of
+    time: what they were, of which JOB (None: all), from and to, and why.
     """
     rows = await fetched(
         connection,
@@ -58,7 +60,7 @@ async def coverage_of(connection: aiosqlite.Connection, session: int) -> dict[st
     longest = sorted(others, key=lambda row: row[1] - row[2])[:MOST_GAPS]
     return {
         "covered_us": _without_us(good, behind),
-        "total_us": sum(to_us - from_us for _, from_us, to_us, *_ in board),
+        "total_us": board[-1][2] - board[0][1],
         "gaps": [
             {"standing": standing, "job": job or None, "from_us": from_us, "to_us": to_us, "detail": detail}
             for job, from_us, to_us, standing, detail in sorted(longest, key=lambda row: row[1:3])
@@ -89,7 +91,7 @@ async def why_incomplete(connection: aiosqlite.Connection, session: int) -> list
     had of what was asked for had come.
     """
     (ended_us,) = await fetched_one(connection, "SELECT ended_us FROM session WHERE session = ?", (session,))
-    why = [] if ended_us is not None else ["it has not ended: `record` runs, or was killed"]
+    why = [] if ended_us is not None else [NOT_ENDED]
     noted = await fetched(
         connection,
         f"SELECT detail FROM ledger_entry WHERE session = ? AND reason IN ({_MARKS})"  # noqa: S608 - marks

@@ -31,7 +31,7 @@ def workspace(tmp_path: Path) -> Path:
     """Three sessions without noise: the second is slower, the third has a loss."""
     builder = DatabaseBuilder(tmp_path / "profagent.db")
     for name, ticks in (("JOBA", 70), ("JOBB", 77), ("JOBC", 70)):
-        session = builder.session()
+        session = builder.session(ended_us=START_US)
         model = builder.model(builder.job(session, name=name), layers=("conv",))
         for pic in range(6):
             start_us = START_US + 100 * pic

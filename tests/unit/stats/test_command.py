@@ -143,7 +143,7 @@ def test_of_a_session_that_was_cut_at_its_beginning_the_model_is_not_blamed(
     builder.close()
     assert run(["stats", "1", "--workspace", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert "INCOMPLETE: session 1: it has not ended: `record` runs, or was killed" in said
+    assert "INCOMPLETE: session 1: it has not ended: `record` runs, was killed" in said
     assert "model" not in said
     assert run(["stats", "2", "--workspace", str(tmp_path)]) == 1
     assert "no model that is built for profiling" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from profagent.importing.importing import import_into, import_job
 from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced
 from profagent.link.coverage import Interval, Standing
-from profagent.store.coverage import coverage_of
+from profagent.store.coverage import NOT_ENDED, coverage_of
 from profagent.store.summary import all_sessions, session_summary
 from profagent.store.workspace import Workspace, default_workspace
 from tests.fakes.dumps import write_files
@@ -113,7 +113,7 @@ def test_records_belong_to_the_session_that_fetched_them(rows: Rows) -> None:
 
 def test_a_session_is_complete_when_it_has_ended_and_nothing_is_missing(rows: Rows) -> None:
     rows.apply(ContentLedger(AICORE, (Entry("note", "sequence-gap", "x", count=3),)))
-    assert rows.ask(session_summary, 1)["incomplete"] == ["it has not ended: `record` runs, or was killed"]
+    assert rows.ask(session_summary, 1)["incomplete"] == [NOT_ENDED]
     rows.run(rows.writer.end(9))
     assert (rows.ask(session_summary, 1)["complete"], rows.ask(session_summary, 1)["incomplete"]) == (True, [])
     rows.apply(LinkLedger(None, Entry("loss", "unreadable", "y", count=7)))
@@ -148,17 +148,23 @@ def test_what_a_session_covered(rows: Rows) -> None:
     rows.run(rows.writer.cover([Interval("", 0, 1 * S, Standing.COVERED), *intervals]))
     found = rows.ask(coverage_of, 1)
     assert found is not None
-    assert (found["covered_us"], found["total_us"]) == (13 * S, 19 * S)
+    assert (found["covered_us"], found["total_us"]) == (13 * S, 30 * S)
     assert [(gap["standing"], gap["job"], gap["from_us"], gap["to_us"], gap["detail"]) for gap in found["gaps"]] == [
         ("behind", NAMED_JOB, 1 * S, 3 * S, ""),
         ("away", None, 5 * S, 9 * S, "reset"),
         ("not-run", None, 9 * S, 20 * S, ""),
     ]
     assert coverage_line(found) == (
-        f"covered 13.0 of 19.0 s; {NAMED_JOB} behind from 00:00:01 UTC (2.0 s); link lost at 00:00:05 UTC (4.0 s);"
+        f"covered 13.0 of 30.0 s; {NAMED_JOB} behind from 00:00:01 UTC (2.0 s); link lost at 00:00:05 UTC (4.0 s);"
         " no `record` ran from 00:00:09 UTC (11.0 s)"
     )
     assert rows.query("SELECT count(*), sum(duration_us) FROM coverage WHERE job IS NULL") == [(4, 19 * S)]
+    # Of many gaps those of the board are named.
+    rows.run(rows.writer.cover([Interval(f"JOB{each}", 20 * S, 29 * S, Standing.BEHIND) for each in "ABC"]))
+    assert coverage_line(rows.ask(coverage_of, 1)) == (
+        "covered 4.0 of 30.0 s; link lost at 00:00:05 UTC (4.0 s); no `record` ran from 00:00:09 UTC (11.0 s);"
+        " JOBA behind from 00:00:20 UTC (9.0 s); 3 more gaps"
+    )
 
 
 def test_every_session_is_listed_with_the_columns_of_its_view(rows: Rows) -> None:

@@ -94,7 +94,7 @@ function bar(share, colour) {
 function showHead() {
   const about = data.session;
   const started = new Date(about.started_us / US_PER_MS).toISOString().replace("T", " ").slice(0, 19);
-  const facts = [`${started} UTC`, about.source, about.hostname ? `board ${about.board}` : null, about.labels,
+  const facts = [`${started} UTC`, about.source, about.labels,
     about.sdk_version && `SDK ${about.sdk_version}`, about.counter_map && `counter map ${about.counter_map}`];
   byId("facts").textContent = facts.filter(Boolean).join(" · ");
   byId("simulated").hidden = !data.simulated;
