@@ -101,13 +101,18 @@ def coverage_line(coverage: Mapping[str, Any] | None) -> str | None:
     """`covered 5.0 of 12.0 s; link lost at 16:30:26 UTC (7.0 s)`; None where no coverage was kept."""
     if coverage is None:
         return None
-    gaps = [gap for gap in coverage["gaps"] if gap["to_us"] - gap["from_us"] >= NAMED_GAP_US]
+    gaps = named_gaps(coverage)
     # Those of the board are told rather than those of one JOB, and long ones rather than short ones.
     first = sorted(gaps, key=lambda gap: (gap["job"] is not None, gap["from_us"] - gap["to_us"]))[:MOST_NAMED_GAPS]
     named = [_gap_text(gap) for gap in gaps if gap in first]
     if more := len(gaps) - len(named) + coverage["more_gaps"]:
         named.append(counted(more, "more gap"))
     return "; ".join([f"covered {covered_text(coverage)}", *named])
+
+
+def named_gaps(coverage: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the gaps that are long enough to be named."""
+    return [gap for gap in coverage["gaps"] if gap["to_us"] - gap["from_us"] >= NAMED_GAP_US]
 
 
 def covered_text(coverage: Mapping[str, Any] | None) -> str:

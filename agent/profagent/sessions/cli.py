@@ -19,6 +19,7 @@ from profagent.cli.provenance import (
     events_line,
     keeping_line,
     kept_loss_line,
+    named_gaps,
     session_title,
     share_text,
 )
@@ -89,9 +90,9 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
 def _claims(session: Mapping[str, Any]) -> Iterator[str]:
     """Yield why a session is not complete, and which part of its time it did not cover."""
     yield from session["incomplete"]
-    line = coverage_line(session["coverage"])
-    if line is not None and ";" in line:
-        yield line
+    coverage = session["coverage"]
+    if coverage is not None and named_gaps(coverage):
+        yield str(coverage_line(coverage))
 
 
 def _rows(sessions: Sequence[Mapping[str, Any]]) -> list[tuple[Cell, ...]]:
