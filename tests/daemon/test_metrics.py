@@ -11,6 +11,14 @@ from profagentd.metrics import collectors, sampler
 from profagentd.metrics.collectors import Sample
 from profagentd.metrics.sampler import Lines, Sampler, Sweep
 
+PM = """\
+[PM] Version:[xxxx Release], Build Time[Jan  1 2025, 00:00:00]
+
+-----temperature compensation-----
+  core_tcomp_en:         Y    cpu_tcomp_en:         Y    npu_tcomp_en:        Y
+  cur_temp:        58     core_cur_volt:       888      cpu_cur_volt:       900      npu_cur_volt:      850
+  core_temp_comp:   0   cpu_temp_comp:   10   npu_temp_comp:  -5
+"""
 UMAP = (Path(__file__).parents[1] / "data" / "umap" / "svp_npu.txt").read_text()
 
 
@@ -19,7 +27,7 @@ def board(tmp_path: Path) -> Path:
     files = {
         "proc/umap/svp_npu": UMAP,
         "proc/umap/media-mem": "---ZONE\n total size=1024KB(1MB), used=256KB(0MB), remain=768KB(0MB), zone_number=1\n",
-        "proc/umap/pm": "temperature: 54.5\ncore voltage 800 mV\nnpu_volt: 850\n",
+        "proc/umap/pm": PM,
         "proc/meminfo": "MemTotal: 2048 kB\nMemAvailable: 1024 kB\n",
         "proc/loadavg": "0.50 0.40 0.30 1/100 4711\n",
         "proc/stat": "cpu  10 0 10 80 0 0 0 0\ncpu0 10 0 10 80 0 0 0 0\nintr 1\n",
@@ -41,12 +49,11 @@ def named(samples: list[Sample]) -> dict[str, tuple[str, float]]:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("cpu voltage(mV): 850\nTemperature = -3\n", {"power.cpu_voltage": 850.0, "power.temperature": -3.0}),
-        ("cpu voltage compensation: 7 core voltage: 800\n", {"power.core_voltage": 800.0}),
-        ("core_volt cpu_volt npu_volt temperature\n800 950 850 41\n", {}),
+        ("cur_temp: -3\nnpu_cur_volt:850\n", {"power.temperature": -3.0, "power.npu_voltage": 850.0}),
+        ("cur_temp:   core_temp_comp: 7\nmax_cur_temp: 99", {}),
     ],
 )
-def test_a_number_is_taken_for_what_stands_beside_it_alone(tmp_path: Path, text: str, found: dict[str, float]) -> None:
+def test_a_number_is_taken_for_its_own_name_alone(tmp_path: Path, text: str, found: dict[str, float]) -> None:
     (tmp_path / "proc/umap").mkdir(parents=True)
     (tmp_path / "proc/umap/pm").write_text(text)
     assert {each.name: each.value for each in collectors.power(tmp_path)} == found
@@ -99,9 +106,10 @@ def test_what_is_measured_at_once(board: Path) -> None:
         "media_memory.total": ("B", 1048576.0),
         "media_memory.used": ("B", 262144.0),
         "media_memory.free": ("B", 786432.0),
-        "power.temperature": ("C", 54.5),
-        "power.core_voltage": ("mV", 800.0),
-        "power.npu_volt": ("mV", 850.0),
+        "power.temperature": ("C", 58.0),
+        "power.core_voltage": ("mV", 888.0),
+        "power.cpu_voltage": ("mV", 900.0),
+        "power.npu_voltage": ("mV", 850.0),
         "thermal.0": ("C", 51.234),
         "memory.total": ("B", 2097152.0),
         "memory.available": ("B", 1048576.0),

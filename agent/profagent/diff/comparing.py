@@ -50,9 +50,10 @@ class Match(NamedTuple):
 def align(base: Sequence[LayerName], new: Sequence[LayerName]) -> list[Match]:
     """Every layer of both in exactly one match, in the order of the sequences.
 
-    Neighbours without a partner join the pair whose fused layers they are among.
+    A layer's partner is the one of its name, the k-th of several, wherever it stands: the order of a sequence may be
+    that in which layers were first seen. Neighbours without a partner join the pair whose fused layers they are among.
     """
-    pairs = _pairs(base, new)
+    pairs = _across(_pairs(base, new), base, new)
     matches: dict[int, Match] = {}
     joined: set[int] = set()
     for at, (i, j) in enumerate(pairs):
@@ -84,10 +85,10 @@ def _pairs(base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:
     moves = np.full((len(base) + 1, len(new) + 1), _LEFT, np.int8)
     moves[:, 0] = _UP
     steps = GAP * np.arange(len(new) + 1)
-    scores = _Scores(new)
+    scores = _Scores(new, _partners(base, new))
     above = steps
     for i, layer in enumerate(base, 1):
-        diagonal, up = above[:-1] + scores.of(layer), above[1:] + GAP
+        diagonal, up = above[:-1] + scores.of(i - 1, layer), above[1:] + GAP
         best = np.append(GAP * i, np.maximum(diagonal, up))
         # Gaps in this row cost the same each, so the best of all ways to begin one is a running maximum.
         row = np.maximum.accumulate(best - steps) + steps
@@ -103,19 +104,46 @@ def _pairs(base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:
     return pairs[::-1]
 
 
-class _Scores:
-    """What a layer is worth opposite of each of a sequence."""
+def _partners(base: Sequence[LayerName], new: Sequence[LayerName]) -> dict[int, int]:
+    """The k-th layer of a name in the other sequence, by its place, for names that both have equally often."""
+    ones, others = _by_name(base), _by_name(new)
+    alike = [name for name in ones if len(ones[name]) == len(others.get(name, ()))]
+    return {one: other for name in alike for one, other in zip(ones[name], others[name], strict=True)}
 
-    def __init__(self, layers: Sequence[LayerName]) -> None:
+
+def _by_name(layers: Sequence[LayerName]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for place, layer in enumerate(layers):
+        places.setdefault(layer.name, []).append(place)
+    return places
+
+
+def _across(pairs: Pairs, base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:
+    """The pairs, with those of one name whose order is another in both joined at the place of the second."""
+    alone: dict[str, list[int]] = {}
+    for i, j in pairs:
+        if i is not None and j is None:
+            alone.setdefault(base[i].name, []).append(i)
+    found = {j: places.pop(0) for i, j in pairs if i is None and j is not None and (places := alone.get(new[j].name))}
+    moved = set(found.values())
+    return [(found.get(j, i) if j is not None else i, j) for i, j in pairs if j is not None or i not in moved]
+
+
+class _Scores:
+    """What a layer is worth opposite of each of a sequence; one that has a partner, opposite of that alone."""
+
+    def __init__(self, layers: Sequence[LayerName], partners: Mapping[int, int]) -> None:
         self._count = len(layers)
+        self._partners = partners
+        self._taken = list(partners.values())
         self._places: dict[tuple[str, str], list[int]] = {}
         for place, layer in enumerate(layers):
             for word in _words(layer):
                 self._places.setdefault(word, []).append(place)
         self._lengths = np.array([len(_parts(layer)) for layer in layers], np.float64)
 
-    def of(self, layer: LayerName) -> NDArray[np.float64]:
-        """The score of each pair, shape (layers,)."""
+    def of(self, place: int, layer: LayerName) -> NDArray[np.float64]:
+        """The score of each pair of the base's layer at a place, shape (layers,)."""
         counts = {kind: np.zeros(self._count) for kind in ("name", "type", "fused", "part")}
         for word in _words(layer):
             counts[word[0]][self._places.get(word, [])] += 1
@@ -123,7 +151,12 @@ class _Scores:
         is_typed = counts["type"] > 0
         by_name = np.where(counts["fused"] > 0, SHARED_LAYER + alike, NEVER)
         other = np.where(is_typed, np.maximum(by_name, SAME_TYPE + alike), by_name)
-        return np.where(counts["name"] > 0, SAME_NAME + is_typed, other)
+        scores = np.where(counts["name"] > 0, SAME_NAME + is_typed, other)
+        own, is_open = self._partners.get(place), np.ones(self._count, np.bool_)
+        is_open[self._taken if own is None else slice(None)] = False
+        if own is not None:
+            is_open[own] = True
+        return np.where(is_open, scores, NEVER)
 
 
 def _words(layer: LayerName) -> set[tuple[str, str]]:

@@ -11,11 +11,12 @@ from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, counted, fitte
 from profagent.formats.countermap import bound_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from profagent.cli.table import Tone
     from profagent.diff.comparing import Change, Match, ModelDiff, Moved
     from profagent.diff.diff import Condition, Diff, Run
+    from profagent.diff.runs import ModelRun
 
 
 COLUMNS = (
@@ -35,6 +36,8 @@ OTHER_KINDS = ("moved", "retyped", "renamed", "fused", "split", "inserted", "rem
 FAILED = "FAILED"
 # Forges take 65,536 characters in a comment: so many layers of all models are in Markdown, and in a condition's line.
 MOST_ROWS, MOST_NAMED = 100, 20
+# Of layers that inferences lack, so many are named.
+MOST_LACKING = 5
 # The column that says slower or faster.
 WHAT = 1
 SIMULATED = "*** simulated: figures are invented ***"
@@ -127,6 +130,19 @@ def _model_lines(model: ModelDiff) -> Iterator[str]:
         yield _judged_text(model.layers)
     if model.inference.p is None:
         yield "no change can be told: a run has fewer than 5 different inferences"
+    for side, run in (("BASE", model.base), ("NEW", model.new)):
+        inferences, layers = run.lacking()
+        if inferences:
+            yield f"{side}: {_lacking_text(inferences, run, layers)}"
+
+
+def _lacking_text(inferences: int, run: ModelRun, layers: Mapping[int, int]) -> str:
+    """`2 of 20 inferences lack a layer that most have: mm1 (2)`, first the layers that most lack."""
+    shown = nlargest(MOST_LACKING, layers, key=layers.__getitem__)
+    names = ", ".join(f"{run.layers[place].name} ({layers[place]:,})" for place in shown)
+    rest = f", and {len(layers) - len(shown):,} more layers" if len(layers) > len(shown) else ""
+    verb = "lacks" if inferences == 1 else "lack"
+    return f"{inferences:,} of {counted(len(run.times), 'inference')} {verb} a layer that most have: {names}{rest}"
 
 
 def _judged_text(change: Change) -> str:
@@ -343,7 +359,15 @@ def _model(model: ModelDiff, *, has_bounds: bool) -> dict[str, Any]:
             for at, match in enumerate(model.matches)
         ],
         "types": [_change(change) for change in model.types],
+        "base_lacking": _lacking(model.base),
+        "new_lacking": _lacking(model.new),
     }
+
+
+def _lacking(run: ModelRun) -> dict[str, Any]:
+    inferences, layers = run.lacking()
+    named = [{**run.layers[place]._asdict(), "inferences": count} for place, count in layers.items()]
+    return {"inferences": inferences, "layers": named}
 
 
 def _change(change: Change) -> dict[str, Any]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from profagent.store.queries import LayerRow
     from profagent.store.series import JobSeries
 
+# Of so many of the inferences and more it is usual to have a layer's records.
+MOST = 0.5
 METADATA_FILE = "metadata.json"
 COLUMNS = ("Layer Id", "Layer Name", "Layer Type", "Time(us)")
 _NAME = re.compile(
@@ -51,13 +53,15 @@ class ModelRun:
     """A model's inferences, without those of its warm-up.
 
     `times` has the shape (inferences, layers), NaN where an inference has no record of a layer; records of one layer
-    are added up. `latencies` has what is known of each inference's latency, by its origin. `pictures` are pairs of
-    batch and input pictures. `counters`: of some records of a layer, by the layer's place, shape (records, counters).
+    are added up; `records` says how many they are, 0 without any. `latencies` has what is known of each inference's
+    latency, by its origin. `pictures` are pairs of batch and input pictures. `counters`: of some records of a layer, by
+    the layer's place, shape (records, counters).
     """
 
     name: str
     layers: tuple[LayerName, ...]
     times: NDArray[np.float64]
+    records: NDArray[np.int64]
     pictures: frozenset[tuple[int, int]] = frozenset()
     left_out: int = 0
     counters: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
@@ -67,6 +71,13 @@ class ModelRun:
     def latency(self, origin: LatencyFrom) -> NDArray[np.float64]:
         """The latency of each inference, NaN where it is not known by that origin."""
         return self.latencies.get(origin, np.full(len(self.times), np.nan))
+
+    def lacking(self) -> tuple[int, dict[int, int]]:
+        """How many inferences lack a record of a layer that most have, and how many of each layer, by its place."""
+        usual = np.median(self.records, axis=0)
+        lacks = (self.records < usual) & ((self.records == usual).mean(axis=0) > MOST)
+        counts = lacks.sum(axis=0)
+        return int(lacks.any(axis=1).sum()), {place: int(counts[place]) for place in counts.nonzero()[0].tolist()}
 
     def bound_of(self, place: int) -> str | None:
         """What bounds a layer; None where it is not known."""
@@ -94,8 +105,10 @@ def joined_runs(runs: Iterable[ModelRun]) -> list[ModelRun]:
             if places is not None:
                 times = np.full((len(run.times), len(layers)), np.nan)
                 times[:, places] = run.times
+                records = np.zeros(times.shape, np.int64)
+                records[:, places] = run.records
                 counters = {places[place]: values for place, values in run.counters.items()}
-                parts.append(replace(run, times=times, counters=counters))
+                parts.append(replace(run, times=times, records=records, counters=counters))
                 break
         else:
             found[run.name, run.layers] = [run]
@@ -107,7 +120,7 @@ def on_unit(run: ModelRun, unit: str) -> ModelRun:
     places = [place for place, layer in enumerate(run.layers) if layer.unit == unit]
     counters = {to: run.counters[place] for to, place in enumerate(places) if place in run.counters}
     layers = tuple(run.layers[place] for place in places)
-    return replace(run, layers=layers, times=run.times[:, places], counters=counters)
+    return replace(run, layers=layers, times=run.times[:, places], records=run.records[:, places], counters=counters)
 
 
 def _places(some: tuple[LayerName, ...], layers: tuple[LayerName, ...]) -> list[int] | None:
@@ -129,6 +142,7 @@ def _joined(parts: list[ModelRun]) -> ModelRun:
     return replace(
         parts[0],
         times=np.concatenate([part.times for part in parts]),
+        records=np.concatenate([part.records for part in parts]),
         latencies={origin: np.concatenate([part.latency(origin) for part in parts]) for origin in LatencyFrom},
         pictures=frozenset[tuple[int, int]]().union(*(part.pictures for part in parts)),
         left_out=sum(part.left_out for part in parts),
@@ -149,12 +163,31 @@ def _model_run(job: JobRecords, model: ModelTimes, left_out: int) -> ModelRun:
             for layer, (*_, unit) in zip(names, keys, strict=True)
         ),
         np.stack([sum_where_known(model.times[:, places[key]]) for key in keys], axis=1),
+        _record_counts(job, model.places, [(layer, unit) for _, layer, unit in keys]),
         model.pictures,
         left_out,
         _counters(job.series, model.places, {key[1]: place for place, key in enumerate(keys) if key[2] == UNITS[0]}),
         job.bound,
         {LatencyFrom.CALL: model.calls.us, LatencyFrom.RECORDS: model.whole.us},
     )
+
+
+def _record_counts(
+    job: JobRecords, inferences: NDArray[np.int64], layers: Sequence[tuple[int, str]]
+) -> NDArray[np.int64]:
+    """How many records each inference has of each layer on a unit, shape (inferences, layers)."""
+    rows = np.full(len(job.series.inferences), -1)
+    rows[inferences] = np.arange(len(inferences))
+    counts = np.zeros(len(inferences) * len(layers), np.int64)
+    for unit, records, _ in job.units():
+        columns = np.full(int(records.layer.max(initial=-1)) + 2, -1)
+        for column, (layer, of_unit) in enumerate(layers):
+            if of_unit == unit:
+                columns[layer + 1] = column
+        row, place = rows[records.inference], columns[records.layer + 1]
+        known = (row >= 0) & (place >= 0)
+        counts += np.bincount(row[known] * len(layers) + place[known], minlength=len(counts))
+    return counts.reshape(len(inferences), len(layers))
 
 
 def sum_where_known(times: NDArray[np.float64], filled: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
@@ -210,12 +243,14 @@ def read_exported(files: Sequence[Path], skip: int | None) -> tuple[list[ModelRu
 
 def _inference(file: Path, named: re.Match[str] | None) -> ModelRun:
     times: dict[tuple[str, str, str], float] = {}
+    records: dict[tuple[str, str, str], int] = defaultdict(int)
     for row in _rows(file):
         layer, name, kind, time_us = (str(row.get(column)) for column in COLUMNS)
         if layer == "-":
             continue
         try:
             times[layer, name, kind] = times.get((layer, name, kind), 0.0) + float(time_us)
+            records[layer, name, kind] += 1
         except ValueError as error:
             hint = "export it from a JOB with info.json, and as CSV or JSON"
             raise UsageError(f"{file} has {time_us!r} for the time of layer {name}", hint=hint) from error
@@ -223,7 +258,8 @@ def _inference(file: Path, named: re.Match[str] | None) -> ModelRun:
         raise UsageError(f"{file} is no table op_summary", hint=f"it needs the columns {', '.join(COLUMNS)}")
     pictures = frozenset({(int(named["batch"]), int(named["pictures"]))} if named and named["pictures"] else ())
     layers = tuple(LayerName(name, kind, UNITS[0]) for _, name, kind in times)
-    return ModelRun(named["model"] if named else file.stem, layers, np.array([list(times.values())]), pictures)
+    counts = np.array([[records[key] for key in times]])
+    return ModelRun(named["model"] if named else file.stem, layers, np.array([list(times.values())]), counts, pictures)
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:

@@ -36,7 +36,10 @@ INFERENCES = 200
 LARGEST_LOG_BYTES, LARGEST_DONE_BYTES = 16 << 20, 1 << 16
 # Of one inference whose numbering is looked at.
 MOST_NETS, MOST_RECORDS = 8, 10_000
-_BUILD = "build the model with atc … --online_model_type=2, and load it after profiling is on"
+_BUILD = (
+    "build the model with atc … --online_model_type=2 (0, 1, 4 and 5 lack the bit 2; 3, 6 and 7 have it),"
+    " and load it after profiling is on"
+)
 _NO_METRICS = '"aic_metrics" of acl.json is missing or not exactly "ArithmeticUtilization"'
 _SETTINGS = (
     'write in acl.json: "aic_metrics": "ArithmeticUtilization", "aicpu": "on", "acl_api": "on";'

@@ -46,7 +46,7 @@ _NPU = {
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?%?")
 _SECTION = re.compile(r"-{3,}\s*(.*?)\s*-{3,}")
 _TOTAL = re.compile(r"total size=(\d+)KB.*?used=(\d+)KB.*?remain=(\d+)KB")
-_PM = re.compile(r"(?i)\b(temperature|(?:core|cpu|npu)[ _]*(?:volt(?:age)?))(?:\([^)\n]*\))?[ \t:=]+(-?\d+(?:\.\d+)?)")
+_PM = re.compile(r"\b(cur_temp|(?:core|cpu|npu)_cur_volt)[ \t]*:[ \t]*(-?\d+(?:\.\d+)?)")
 
 
 def npu(board: Path) -> Iterator[Sample]:
@@ -87,10 +87,10 @@ def media_memory(board: Path) -> Iterator[Sample]:
 
 
 def power(board: Path) -> Iterator[Sample]:
-    """Chip temperature and voltages, by /proc/umap/pm. Its layout was never seen: names are looked for, no more."""
+    """Chip temperature and voltages, by /proc/umap/pm: several `name: value` pairs on a line."""
     for name, value in _PM.findall(_text(board / "proc/umap/pm")):
-        is_temperature = name.lower() == "temperature"
-        label = "temperature" if is_temperature else name.lower().replace(" ", "_")
+        is_temperature = name == "cur_temp"
+        label = "temperature" if is_temperature else f"{name.partition('_')[0]}_voltage"
         yield Sample(f"power.{label}", "C" if is_temperature else "mV", float(value))
 
 

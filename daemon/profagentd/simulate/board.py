@@ -33,6 +33,15 @@ _MEDIA_MEMORY = """\
 ---MMZ_USE_INFO:
  total size={total}KB({total_mb}MB),used={used}KB({used_mb}MB),remain={rest}KB({rest_mb}MB),zone_number=1,block_number=9
 """
+# As boards print it: several pairs on a line, and whole degrees.
+_PM = """\
+[PM] Version:[simulated]
+
+-----temperature compensation-----
+  core_tcomp_en:         Y    cpu_tcomp_en:         Y    npu_tcomp_en:        Y
+  cur_temp:        {temperature}     core_cur_volt:       800      cpu_cur_volt:       900      npu_cur_volt:      850
+  core_temp_comp:   0   cpu_temp_comp:   0   npu_temp_comp:   0
+"""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CORES = 4
 _LEAST_S = 0.2  # how often files change, at most
@@ -79,11 +88,10 @@ class Board:
         """Everything that changes, `up_s` after the beginning."""
         warmth = _IDLE_C + _RISE_C * busy + self._rng.gauss(0.0, 0.2)
         self._temperature += (warmth - self._temperature) * (1 - math.exp(-elapsed_s / _SLOW_S))
-        temperature = f"{self._temperature:.1f}"
         rate = round((self._tasks - self._tasks_before) / elapsed_s)
         numbers = {"tasks": self._tasks, "rate": rate, "last_us": self._last_us}
         self._put("proc/umap/svp_npu", _NPU.format(busy=round(100 * busy), total=round(up_s * 1e6), **numbers))
-        self._put("proc/umap/pm", f"temperature: {temperature}\ncore voltage 800 mV\nnpu voltage 850 mV\n")
+        self._put("proc/umap/pm", _PM.format(temperature=round(self._temperature)))
         self._put("sys/class/thermal/thermal_zone0/temp", f"{round(1000 * self._temperature)}\n")
         used = 98304 + 2048 * round(8 * busy)
         sizes = {"total": 524288, "used": used, "rest": 524288 - used}

@@ -58,7 +58,7 @@ def run(noise: Noise, seed: int, *, inferences: int, layers: int, slower: int | 
         times[slower] *= SLOWER
     ticks = np.round(times * (1 + noise(rng, inferences, layers)) * TICKS_PER_US)
     names = tuple(LayerName(f"l{place}", f"T{place % 7}", "AA_CORE") for place in range(layers))
-    return ModelRun("m", names, np.maximum(ticks, 1) / TICKS_PER_US)
+    return ModelRun("m", names, np.maximum(ticks, 1) / TICKS_PER_US, np.ones(ticks.shape, np.int64))
 
 
 def share_of_alarms(noise: Noise, pairs: int, **sizes: int) -> float:

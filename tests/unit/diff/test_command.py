@@ -189,7 +189,8 @@ CPU: Rows = [(0, 2, 2, 3), (1, 2, 2, 5)]
 
 def _run(times: list[list[float]], *names: str, model: str = "m") -> ModelRun:
     layers = tuple(LayerName(name, "T", "AA_CORE") for name in names)
-    return ModelRun(model, layers, np.array(times), counters={len(names) - 1: np.full((1, 10), 0.5)})
+    records = np.ones((len(times), len(names)), np.int64)
+    return ModelRun(model, layers, np.array(times), records, counters={len(names) - 1: np.full((1, 10), 0.5)})
 
 
 def test_records_of_a_layer_are_added_up_and_missing_ones_are_not_known() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -197,8 +198,25 @@ def test_a_network_is_itself(network: list[LayerName]) -> None:
 @given(names, names)
 def test_every_layer_is_in_exactly_one_match_in_order(base: list[LayerName], new: list[LayerName]) -> None:
     found = align(base, new)
-    assert [place for match in found for place in match.base] == list(range(len(base)))
+    assert sorted(place for match in found for place in match.base) == list(range(len(base)))
     assert [place for match in found for place in match.new] == list(range(len(new)))
+
+
+@given(names, st.randoms())
+def test_layers_in_another_order_are_paired_by_name_and_occurrence(base: list[LayerName], chance: Random) -> None:
+    places = list(range(len(base)))
+    chance.shuffle(places)
+    found = align(base, [base[place] for place in places])
+    seen: dict[str, int] = {}
+    for match in found:
+        name = base[places[match.new[0]]].name
+        k = seen[name] = seen.get(name, -1) + 1
+        assert match.base == ([place for place, each in enumerate(base) if each.name == name][k],)
+
+
+def test_one_of_several_layers_of_a_name_that_is_missing_shifts_no_other() -> None:
+    base = layers("add", "conv1", "add", "conv2", "add")
+    assert align(base, base[1:]) == [Match("removed", (0,), ()), *(same(place + 1, place) for place in range(4))]
 
 
 @given(names, names)

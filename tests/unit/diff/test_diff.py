@@ -73,6 +73,30 @@ async def test_the_text_has_the_verdict_first(builder: DatabaseBuilder) -> None:
     assert "\n".join(report_lines(found, as_markdown=False)) + "\n" == TEXT
 
 
+async def test_layers_that_some_inferences_lack_are_told_and_shift_no_other(builder: DatabaseBuilder) -> None:
+    """Of another tool's files layers stand in the order in which they were first seen."""
+    for lacking in (0, 2):
+        session = builder.session(ended_us=START_US)
+        order = ("conv", "soft", "mm") if lacking else ("conv", "mm", "soft")
+        model = builder.model(builder.job(session, name=f"JOB{session}"), "net", layers=order)
+        for pic in range(20):
+            ticks = {"conv": 700 + pic, "mm": 2100 + pic, "soft": 350 + pic}
+            layers: list[int | None] = [order.index(name) for name in ticks if name != "mm" or pic >= lacking]
+            inference = builder.inference(session, model, pic, start_us=START_US + 1000 * pic)
+            part = builder.new_part(session, model, "aicore")
+            builder.aicore(inference, part, [ticks[order[layer or 0]] for layer in layers], layers=layers)
+    builder.close()
+    found = await _diff(builder.file)
+    assert {match.kind for match in found.models[0].matches} == {"same"}
+    lines = list(report_lines(found, as_markdown=False))
+    assert lines[0] == "no layer is slower or faster by more than the noise"
+    assert "NEW: 2 of 20 inferences lack a layer that most have: mm (2)" in lines
+    (model_document,) = diff_document(found)["models"]
+    assert model_document["base_lacking"] == {"inferences": 0, "layers": []}
+    (mm,) = model_document["new_lacking"]["layers"]
+    assert (mm["name"], mm["inferences"]) == ("mm", 2)
+
+
 async def test_a_counter_that_moved_and_is_not_certain_is_marked(builder: DatabaseBuilder) -> None:
     for name, us, dld, likely in (("JOBA", 8, 0.41, "dld,wld"), ("JOBB", 9, 0.48, None)):
         session = builder.session(ended_us=START_US, counter_map="m", counter_map_likely=likely)
