@@ -236,9 +236,10 @@ def options_page() -> str:
     lines = [NOTICE.format("agent/profagent/ascend_options/rules.toml"), "# Options of profiling", ""]
     lines += [
         "What [`profagent options`](../howto/check-options.md) knows. `check` also tells what does not go together and",
-        "what to do. It is from the vendor's pages and public source, of MindStudio 8.3, CANN 6.0 to 9.0 and MindSpore",
-        "2.10; `rules.toml` names the source of each. An SS928's acl.json: [doctor](doctor.md#an-acljson). An option",
-        "without type or values is a switch, and off unless a default is named. Nothing here was tried on hardware.",
+        "what to do. It is from the vendor's pages and public source, of MindStudio 8.3, CANN 6.0 to 9.0, MindSpore",
+        "2.10 and Ascend Extension for PyTorch 7.2; `rules.toml` names the source of each. An SS928's acl.json:",
+        "[doctor](doctor.md#an-acljson). An option without type or values is a switch, and off unless a default is",
+        "named. Nothing here was tried on hardware.",
     ]
     groups: dict[tuple[str, ...], list[Key]] = {}
     for key in rules.keys:

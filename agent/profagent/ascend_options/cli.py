@@ -28,7 +28,7 @@ _DEVICE = "Whose acl.json it is: an SS928's, or another Ascend device's (Atlas).
 
 @click.group("options")
 def command() -> None:
-    """Make or check options of profiling: TensorFlow's, MindSpore's, an acl.json's.
+    """Make or check options of profiling: TensorFlow's, MindSpore's, PyTorch's, an acl.json's.
 
     Example: profagent options check train.py
     Example: profagent options make tf2 output=/tmp/profiling training_trace=on
@@ -67,6 +67,17 @@ def tf2(*, named: tuple[str, ...]) -> None:
     _show(making.tensorflow(making.TF2, _pairs(named)))
 
 
+@make.command("env")
+@_NAMED
+def env(*, named: tuple[str, ...]) -> None:
+    """Print the environment variables that switch TensorFlow's profiling on.
+
+    Example: profagent options make env output=/tmp/profiling training_trace=on task_trace=on
+    Example: profagent options make env output=/tmp/profiling aic_metrics=PipeUtilization > profiling.env
+    """
+    _show(making.environment(_pairs(named)))
+
+
 @make.command("mindspore")
 @_NAMED
 def mindspore(*, named: tuple[str, ...]) -> None:
@@ -95,12 +106,13 @@ def acl_json(*, named: tuple[str, ...], device: str) -> None:
 @click.option("--device", type=click.Choice([SS928, ATLAS]), help=f"{_DEVICE} Else its keys tell.")
 @options.as_json
 def check(*, files: tuple[str, ...], device: str | None, as_json: bool) -> int:
-    """Find and correct what is wrong in profiling_options, an acl.json, or MindSpore's Profiler(…) or profile(…).
+    """Find and correct what is wrong in profiling_options, an acl.json, or MindSpore's or torch_npu's profiler calls.
 
-    FILE is JSON or Python, which is read and never run; - is standard input. Name a script and its acl.json together.
-    Exit code 1: something is wrong.
+    FILE is Python or a shell script, which are read and never run, JSON, TOML, or a file of environment variables; - is
+    standard input. Name a script and its acl.json or its variables together. Exit code 1: something is wrong.
 
     Example: profagent options check train.py acl.json
+    Example: profagent options check profiler_config.json
     Example: profagent options check --json - < acl.json
     """
     results = check_documents({name: _data(name) for name in files}, device)

@@ -4,40 +4,48 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.aclconfig.edit import PROFILER, Profiler, edited_acl_json
 from profagent.ascend_options.checking import checked, problems, shown
+from profagent.ascend_options.environment import MODE, OPTIONS, environment_text, read_environment
 from profagent.ascend_options.json_text import BEHIND_NAME, known, read, slip_findings, written
-from profagent.ascend_options.rules import MORE, all_rules
-from profagent.ascend_options.script import POSITIONAL, place_of, read_script
+from profagent.ascend_options.rules import MORE, Expression, all_rules
+from profagent.ascend_options.script import BESIDE, POSITIONAL, place_of, read_script
+from profagent.ascend_options.tables import plain, read_toml, tables, toml_text, typed
 from profagent.doctor.acl_json import ITEMS, METRICS, PROFILER_KEYS, acl_json_section, is_meant_profiler, meant_key
 from profagent.doctor.board import PLAIN_PATH
-from profagent.doctor.finding import Section, bad, unknown
+from profagent.doctor.finding import Mark, Section, bad, unknown
 from profagent.errors import FormatError, UsageError
 from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX, interval_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from profagent.ascend_options.environment import Environment
     from profagent.ascend_options.json_text import Reading, Slip
     from profagent.ascend_options.script import OptionCall, OptionText
     from profagent.doctor.finding import Finding
 
 SS928, ATLAS = "ss928", "atlas"
 LARGEST_BYTES = 1 << 20
+# A fact: the options stand in a file, which holds no functions.
+DOCUMENT = "(document)"
 LONGEST_LINE = 100
 # What an SS928's acl.json has and no other's.
 _SS928_KEYS = {"interval", "acl_api", "aacpu", "aac_metrics"}
 _NO = {"", "off", "no", "false", "0", "none", "null", "disable", "disabled"}
 # What it is, is told behind comments, too, which JSON has not.
 _OBJECT = re.compile(r"(?:[\s\ufeff]|//.*|/\*(?s:.*?)\*/)*+\{")
+_EMPTY = re.compile(r"[\s\ufeff]*\{\s*\}\s*")
 # An object in it, which profiling_options have not.
 _HAS_OBJECT = re.compile(rf"{BEHIND_NAME}\s*\{{")
 _HINT = (
-    "name an acl.json, a text of profiling_options, or a script with either, or with a Profiler(…) or profile(…) of"
-    " MindSpore"
+    "name an acl.json, a text of profiling_options, a script with either, or with a Profiler(…) or profile(…) of"
+    " MindSpore or torch_npu, JSON or TOML with their arguments, or a file that sets PROFILING_MODE"
 )
 
 
@@ -51,15 +59,22 @@ class Result(NamedTuple):
 def check_documents(documents: Mapping[str, bytes], device: str | None) -> list[Result]:
     """Check them all; an acl.json among them counts for the scripts beside it. Raises UsageError."""
     texts = {name: _text(name, data) for name, data in documents.items()}
-    acl_json = {name for name, text in texts.items() if _is_json(text) and _HAS_OBJECT.search(text)}
+    configs = {name: results for name, text in texts.items() if (results := _tables(name, text))}
+    acl_json = {name for name, text in texts.items() if _is_acl_json(text) and name not in configs}
+    environments = {name: found for name, text in texts.items() if (found := read_environment(text))}
     is_enabled = any(_enables(texts[name], device) for name in acl_json)
     facts = {"acl.json"} if is_enabled else {"(acl.json)"} if acl_json else set()
+    facts |= {MODE for each in environments.values() if each.values.get(MODE) not in {None, "", "false"}}
     results = []
     for name, text in texts.items():
-        if name in acl_json:
+        if name in configs:
+            results += configs[name]
+        elif name in acl_json:
             results.append(_acl_json(name, documents[name], text, device))
         elif _is_json(text):
             results.append(_options(name, text))
+        elif name in environments:
+            results.append(_environment(name, environments[name]))
         else:
             results += _script(name, text, facts)
     return results
@@ -83,6 +98,78 @@ def _text(name: str, data: bytes) -> str:
 
 def _is_json(text: str) -> bool:
     return _OBJECT.match(text) is not None
+
+
+def _is_acl_json(text: str) -> bool:
+    """Return True for JSON that has an object in it; an empty one is no text of options, but a file without any."""
+    return _is_json(text) and (_HAS_OBJECT.search(text) is not None or _EMPTY.fullmatch(text) is not None)
+
+
+def _tables(name: str, text: str) -> list[Result]:
+    """What is found in torch_npu's arguments of a file in JSON or TOML; nothing where it has none."""
+    if _is_json(text):
+        reading = _read(text)
+        broken = slip_findings(text, reading, "it cannot be read: nothing is recorded")
+        if reading.slip and text.count("{") > 1 and any(tables(reading.value)):
+            # Which table its members are of cannot be told.
+            return [Result(Section(name, (replace(broken[0], remedy="mend it, then check it again"),)))]
+        return _of_tables(name, reading.value, broken, partial(json.dumps, indent=4, ensure_ascii=False))
+    value = read_toml(text)
+    if isinstance(value, str):
+        is_meant = name.endswith(".toml")
+        return [Result(Section(name, (bad("toml", f"it is no TOML: {value}", "mend it"),)))] if is_meant else []
+    return _of_tables(name, value, [], toml_text)
+
+
+def _of_tables(
+    name: str, value: object, broken: list[Finding], write: Callable[[Mapping[str, object]], str]
+) -> list[Result]:
+    """Each table's findings, and its corrected text with those in it."""
+    results: list[Result] = []
+    right: dict[tuple[str, ...], dict[str, object]] = {}
+    changed: set[tuple[str, ...]] = set()
+    try:
+        found = list(tables(value))
+    except RecursionError as error:
+        raise UsageError(f"{name} is nested too deep", hint=_HINT) from error
+    for table in reversed(found):
+        given = typed(all_rules().keys_of(table.family), table.given)
+        each = checked(table.family, given, {DOCUMENT})
+        inner = {key: right.get((*table.path, key), table.given.get(key)) for key in table.given}
+        right[table.path] = {
+            key: inner.get(key) if isinstance(kept, Expression) else plain(kept) for key, kept in each.corrected.items()
+        }
+        # As text: 1 is no True.
+        if repr(each.corrected) != repr(given) or any((*table.path, key) in changed for key in table.given):
+            changed.add(table.path)
+        title = all_rules().families[table.family].title
+        section = Section(f"{' '.join((name, '.'.join(table.path))).strip()}: {title}", each.findings)
+        results.append(Result(section, write(right[table.path]) if table.path in changed or broken else None))
+    results.reverse()
+    if broken and results:
+        first = results[0]
+        section = Section(first.section.about, (*broken, *problems(first.section.findings)))
+        results[0] = first._replace(section=section)
+    return results
+
+
+def _environment(name: str, found: Environment) -> Result:
+    """The two variables together, and the JSON of the second."""
+    both = checked("environment", found.values)
+    right, findings = dict(both.corrected), list(both.findings)
+    if found.lost_quotes():
+        why = f"the shell takes the quotes out of {OPTIONS}: {found.values[OPTIONS]}; nothing is recorded"
+        findings.append(bad("json", why, "put the whole text between '…'"))
+    if (text := found.meant_options()) is not None:
+        options = _options(name, text)
+        right[OPTIONS] = options.corrected or text
+        findings = [*problems(findings), *options.section.findings]
+    if any(each.mark is Mark.BAD for each in findings):
+        findings = list(problems(findings))
+    is_computed = any(isinstance(value, Expression) for value in right.values())
+    is_right = is_computed or right == found.values
+    corrected = None if is_right else environment_text(right, is_shell=found.is_shell)
+    return Result(Section(f"{name} (environment)", tuple(findings)), corrected)
 
 
 def _profiler(value: object) -> dict[str, object] | None:
@@ -230,7 +317,7 @@ def _script(name: str, source: str, facts: set[str]) -> Iterator[Result]:
         whole = (
             unknown("python", said + rest) if script.texts else bad("python", said, "mend it, then check it again"),
         )
-    elif not (script.calls or script.texts or script.facts):
+    elif not (script.calls or script.texts or script.facts - BESIDE):
         raise UsageError(f"{name} has no options of profiling", hint=_HINT)
     if whole:
         yield Result(Section(name, whole))

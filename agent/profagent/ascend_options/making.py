@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.aclconfig.edit import DEFAULTS, edited_acl_json
 from profagent.ascend_options.checking import checked, key_of, problems
 from profagent.ascend_options.documents import call_text
+from profagent.ascend_options.environment import MODE, OPTIONS, environment_text
 from profagent.ascend_options.json_text import written
 from profagent.ascend_options.rules import Expression, Member, all_rules
 from profagent.doctor.acl_json import acl_json_section, meant_key
@@ -63,6 +64,13 @@ def tensorflow(template: str, named: Mapping[str, str]) -> Made:
     """A piece of a TensorFlow script. Raises UsageError for options that cannot be."""
     options, remarks = _right("profiling_options", named)
     return Made(template.format(options=written(options)), remarks)
+
+
+def environment(named: Mapping[str, str]) -> Made:
+    """The lines of a shell that set the environment's variables. Raises UsageError."""
+    options, remarks = _right("profiling_options", named)
+    values: dict[str, object] = {MODE: "true", OPTIONS: written(options)}
+    return Made(environment_text(values, is_shell=True), remarks)
 
 
 def mindspore(named: Mapping[str, str]) -> Made:

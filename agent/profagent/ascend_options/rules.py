@@ -19,6 +19,8 @@ ALIKE = 0.75
 MORE = "(more)"
 HANDLER = "tensorboard_trace_handler"
 LONGEST_CUSTOM = 8
+# A longer list of steps nobody wants written for him.
+LONGEST_STEPS = 1000
 REGISTERS = range(1, 0x6F)
 # What the vendor's page forbids in a path.
 _CONTROL = re.compile(r"[\n\f\r\b\t\v\x7f]")
@@ -69,7 +71,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def value(self, plain: Any) -> Any:
         """A value of `rules.toml`, as scripts have it."""
-        if self.type == "members":
+        if self.type in {"members", "exports"}:
             return [Member(self.enum, name) for name in plain]
         if self.type == "member":
             return Member(self.enum, plain)
@@ -229,6 +231,29 @@ def _members(key: Key, value: object) -> Problem | None:
     return Problem(f"must be a list of {key.enum}.{'|'.join(key.values)}", kept or None)
 
 
+def _exports(key: Key, value: object) -> Problem | None:
+    """As `_members`; one alone will do."""
+    return _members(key, value if isinstance(value, list) else [value])
+
+
+def _float(key: Key, value: object) -> Problem | None:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= key.least:
+        return None
+    return Problem(f"must be a number, at least {key.least}")
+
+
+def _steps(_key: Key, value: object) -> Problem | None:
+    wanted = "must be a list of whole numbers that follow each other"
+    known = isinstance(value, list) and all(type(each) is int and each >= 0 for each in value)
+    if not known or not isinstance(value, list) or not value:
+        return None if value is None else Problem(wanted)
+    first, last = min(value), max(value)
+    if last - first >= LONGEST_STEPS:
+        return Problem(wanted)
+    consecutive = list(range(first, last + 1))
+    return None if value == consecutive else Problem(wanted, consecutive)
+
+
 def _list(_key: Key, value: object) -> Problem | None:
     return None if isinstance(value, list) else Problem("must be a list")
 
@@ -254,6 +279,9 @@ _CHECKS: dict[str, Callable[[Key, object], Problem | None]] = {
     "int": _int,
     "member": _member,
     "members": _members,
+    "exports": _exports,
+    "float": _float,
+    "steps": _steps,
     "list": _list,
     "callable": _callable,
     "made": _made,

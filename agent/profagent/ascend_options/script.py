@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from profagent.ascend_options.json_text import CLOSING, OPENING, members
 from profagent.ascend_options.rules import HANDLER, MORE, Expression, Member, all_rules
@@ -14,17 +15,27 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
 POSITIONAL = "(positional)"
-FAMILIES = {
+# A fact: start() is called where the Profiler has started.
+SECOND_START = "(second start)"
+# What calls are named, and the families of their arguments, by package.
+MINDSPORE = {
     "Profiler": "mindspore",
     "profile": "profile",
     "_ExperimentalConfig": "experimental",
     "schedule": "schedule",
+    "Profiler.offline_analyse": "offline_analyse",
 }
-# Packages whose Profiler has these arguments, and some that call theirs so, too.
-PACKAGES = ("mindspore", "profagent_app")
-OTHERS = ("torch", "torch_npu")
+TORCH = {"profile": "torch_profile", "_ExperimentalConfig": "torch_experimental", "schedule": "torch_schedule"}
+FAMILIES = {"mindspore": MINDSPORE, "profagent_app": MINDSPORE, "torch_npu": TORCH}
+# A package that calls some of its own so, too.
+OTHERS = ("torch",)
 ACL_CALLS = ("acl.prof.init", "acl.prof.model_subscribe")
-SETTINGS = ("enable_profiling", "profiling_mode", "profiling_options", "PROFILING_MODE")
+# Settings of a session that profiling wants, and which say nothing of profiling themselves; off is a fact of its own.
+_BESIDE = ("use_off_line", "remapping")
+BESIDE = frozenset(f"{name}{off}" for name in _BESIDE for off in ("", " off"))
+SETTINGS = ("enable_profiling", "profiling_mode", "profiling_options", "PROFILING_MODE", "PROFILING_OPTIONS", *_BESIDE)
+# `RewriterConfig.OFF` by its number.
+_REWRITER_OFF = 2
 _BRACES = re.compile(r"\{[^{}]*\}")
 _CONTINUED = "\\\n"
 
@@ -109,13 +120,23 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     return packages
 
 
-def _may_be_mindspore(name: str, imported: Mapping[str, str], own: Container[str]) -> bool:
-    """Whether what is called so may be MindSpore's: imported from there, by `*` too, or in a script without imports."""
+def _families(name: str, imported: Mapping[str, str], own: Container[str]) -> Mapping[str, str]:
+    """The calls of the package that a name is of: imported from there, by `*` too; MindSpore's without imports."""
     root, dot, _ = name.partition(".")
-    if root in imported:
-        return imported[root] in PACKAGES
-    is_by_star = not dot and any(package in PACKAGES for package in imported.values())
-    return root not in OTHERS and root not in own and (is_by_star or not imported)
+    if root in imported or root in FAMILIES:
+        return FAMILIES.get(imported.get(root, root), {})
+    if root in OTHERS or root in own:
+        return {}
+    packages = [package for package in imported.values() if package in FAMILIES]
+    is_by_star = not dot and (imported.get("*") in FAMILIES or "mindspore" in packages or "profagent_app" in packages)
+    if is_by_star:
+        return FAMILIES.get(imported.get("*", ""), MINDSPORE)
+    return {} if imported else MINDSPORE
+
+
+def _family(name: str, families: Mapping[str, str]) -> str:
+    words = name.split(".")
+    return families.get(".".join(words[-2:])) or families.get(words[-1], "")
 
 
 def _calls(tree: ast.Module, facts: frozenset[str]) -> Iterator[OptionCall]:
@@ -123,19 +144,76 @@ def _calls(tree: ast.Module, facts: frozenset[str]) -> Iterator[OptionCall]:
     own = {
         each.name for each in ast.walk(tree) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     }
+
+    def family_of(call: ast.Call) -> str:
+        name = _dotted(call.func)
+        return _family(name, _families(name, imported, own))
+
+    profilers = {name: call for name, call in _named_calls(tree) if family_of(call) in {"mindspore", "profile"}}
     for node in ast.walk(tree):
-        name = _dotted(node.func) if isinstance(node, ast.Call) else ""
-        family = FAMILIES.get(name.rpartition(".")[2])
-        if family and isinstance(node, ast.Call) and _may_be_mindspore(name, imported, own):
-            named = {each.arg: each.value for each in node.keywords if each.arg}
-            given = {name: _value(value) for name, value in named.items()}
-            here = {POSITIONAL} if node.args else set()
-            here |= set() if len(named) == len(node.keywords) else {MORE}
-            handler = named.get("on_trace_ready")
-            if isinstance(handler, ast.Call) and _dotted(handler.func).endswith(HANDLER) and _has_directory(handler):
-                here.add(f"{HANDLER}(dir_name)")
-            there = {name: value for name, value in given.items() if value is not None}
-            yield OptionCall(node.lineno, family, ast.unparse(node.func), there, facts | here, ast.unparse(node))
+        if not isinstance(node, ast.Call):
+            continue
+        base, _, method = _dotted(node.func).rpartition(".")
+        is_profiler = base in profilers or (bool(base) and not imported)
+        is_analysis = method == "analyse" and is_profiler and bool(node.keywords)
+        family = "analyse" if is_analysis else family_of(node)
+        if family:
+            names = [name for name, call in profilers.items() if call is node]
+            twice = {SECOND_START} if any(_starts_twice(tree, name, node) for name in names) else frozenset[str]()
+            yield _call(node, family, facts | twice)
+
+
+def _call(node: ast.Call, family: str, facts: frozenset[str]) -> OptionCall:
+    named = {each.arg: each.value for each in node.keywords if each.arg}
+    given = {name: _value(value) for name, value in named.items()}
+    here = {POSITIONAL} if node.args else set()
+    here |= set() if len(named) == len(node.keywords) else {MORE}
+    handler = named.get("on_trace_ready")
+    if isinstance(handler, ast.Call) and _dotted(handler.func).endswith(HANDLER) and _has_directory(handler):
+        here.add(f"{HANDLER}(dir_name)")
+    there = {name: value for name, value in given.items() if value is not None}
+    return OptionCall(node.lineno, family, ast.unparse(node.func), there, facts | here, ast.unparse(node))
+
+
+def _named_calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    """Calls whose result has a name, `profiler` or `self.profiler`, by assignment or `with`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            pairs: list[tuple[ast.expr | None, ast.expr]] = [(target, node.value) for target in node.targets]
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            pairs = [(item.optional_vars, item.context_expr) for item in node.items]
+        else:
+            continue
+        for target, value in pairs:
+            if target is not None and isinstance(value, ast.Call) and (name := _dotted(target)):
+                yield name, value
+
+
+def _starts_twice(tree: ast.Module, name: str, made: ast.Call) -> bool:
+    """Return True if the Profiler starts by itself and start() comes first, or start() comes twice in a block."""
+    switch = [each.value for each in made.keywords if each.arg in {"start_profile", None}]
+    starts = not switch or (isinstance(switch[0], ast.Constant) and switch[0].value is True)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _changes(node, name)]
+    behind = [node for node in calls if node.lineno > made.lineno]
+    if starts and behind and _changes(min(behind, key=lambda node: node.lineno), name) == "start":
+        return True
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        found = [_changes(each.value, name) for each in body if isinstance(each, ast.Expr)] if _is_block(body) else []
+        changes = [each for each in found if each]
+        if any(pair == ("start", "start") for pair in pairwise(changes)):
+            return True
+    return False
+
+
+def _is_block(body: object) -> TypeGuard[list[ast.stmt]]:
+    return isinstance(body, list)
+
+
+def _changes(node: ast.expr, name: str) -> str:
+    """`start`, or `stop` of a Profiler that a call is; analyse() stops it as well."""
+    base, _, method = _dotted(node.func).rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
+    return {"start": "start", "stop": "stop", "analyse": "stop"}.get(method, "") if base == name else ""
 
 
 def _has_directory(handler: ast.Call) -> bool:
@@ -167,7 +245,7 @@ def _texts(node: ast.AST, *, are_named: bool = False) -> Iterator[OptionText]:
         assert isinstance(node, ast.expr)
         yield OptionText(node.lineno, text, node)
         return
-    are_named = are_named or "profiling_options" in _facts(node)
+    are_named = are_named or not {"profiling_options", "PROFILING_OPTIONS"}.isdisjoint(_facts(node))
     for child in ast.iter_child_nodes(node):
         yield from _texts(child, are_named=are_named)
 
@@ -205,13 +283,24 @@ def _facts(node: ast.AST) -> Iterator[str]:
         if name == "acl.init" and node.args and not _is_off(node.args[0]):
             yield name
         for each in node.keywords:
-            if each.arg in SETTINGS and not _is_off(each.value):
-                yield each.arg
-        if name.endswith(("putenv", "environ.setdefault")) and len(node.args) > 1 and not _is_off(node.args[1]):
-            yield from _settings(node.args[0])
-    elif isinstance(node, ast.Assign) and not _is_off(node.value):
-        for target in node.targets:
-            yield from _settings(target)
+            if each.arg in SETTINGS:
+                yield from _set(each.arg, each.value)
+        if name.endswith(("putenv", "environ.setdefault")) and len(node.args) > 1:
+            yield from (fact for each in _settings(node.args[0]) for fact in _set(each, node.args[1]))
+    elif isinstance(node, ast.Assign):
+        yield from (fact for target in node.targets for each in _settings(target) for fact in _set(each, node.value))
+
+
+def _set(name: str, value: ast.expr) -> Iterator[str]:
+    """The fact that a setting has a value; of those beside profiling also that it is off."""
+    is_off = _is_off(value)
+    if name == "remapping":
+        by_number = isinstance(value, ast.Constant) and value.value == _REWRITER_OFF
+        is_off = by_number or _dotted(value).endswith(".OFF")
+    if not is_off:
+        yield name
+    elif name in _BESIDE:
+        yield f"{name} off"
 
 
 def _settings(target: ast.expr) -> Iterator[str]:

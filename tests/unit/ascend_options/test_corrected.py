@@ -18,6 +18,13 @@ ODD_ARGUMENTS = (
     *("ProfilerLevel.Foo", "ProfilerLevel.LevelNone", "(ProfilerActivity.CPU,)", "[ProfilerActivity.GPU]"),
 )
 CALLS = {"mindspore": "Profiler", "profile": "profile", "experimental": "_ExperimentalConfig", "schedule": "schedule"}
+# Tables that are right, whose keys say which they are.
+TABLES: dict[str, dict[str, object]] = {
+    "torch_profile": {"record_shapes": True, "profile_memory": True, "with_stack": True},
+    "torch_dynamic": {"prof_dir": "/p", "start_step": 1, "is_valid": True},
+    "torch_experimental": {"profiler_level": "Level1", "l2_cache": True, "op_attr": False},
+    "torch_schedule": {"wait": 0, "warmup": 1, "active": 1, "repeat": 1},
+}
 
 
 def _odd_texts() -> Iterator[tuple[str, str | None]]:
@@ -44,9 +51,16 @@ def _odd_texts() -> Iterator[tuple[str, str | None]]:
                 yield f"{name}({other}={both[other]}, {key}={value})", None
 
 
+def _odd_tables() -> Iterator[tuple[str, None]]:
+    """Tables of torch_npu's arguments, in each of which one is odd."""
+    for family, table in TABLES.items():
+        for key, value in product((*all_rules().keys_of(family), "foo"), (*ODD_VALUES, "level1", ["cpu"], [{}])):
+            yield json.dumps({**table, key: value}), None
+
+
 def test_every_corrected_text_is_right() -> None:
     uncorrected = []
-    for text, device in _odd_texts():
+    for text, device in (*_odd_texts(), *_odd_tables()):
         results = check_documents({"f": text.encode()}, device)
         if any(not each.section.is_good for each in results) and not any(each.corrected for each in results):
             uncorrected.append(json.loads(text)["profiler"]["output"])

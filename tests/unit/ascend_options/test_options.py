@@ -6,17 +6,17 @@ import io
 import json
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from profagent.ascend_options.checking import checked
+from profagent.ascend_options.documents import DOCUMENT
 from profagent.ascend_options.json_text import read
 from profagent.ascend_options.rules import HANDLER, all_rules
-from profagent.ascend_options.script import POSITIONAL
+from profagent.ascend_options.script import BESIDE, POSITIONAL, SECOND_START
 from profagent.cli.main import run
+from tests.unit.ascend_options.checking import OPTIONS, Checking, evidence, options, told
 
 # The vendor's TensorFlow page, Estimator mode: a quote is missing before task_trace.
 ESTIMATOR = """\
@@ -28,10 +28,6 @@ profiling_config = ProfilingConfig(enable_profiling=True, profiling_options = pr
 session_config=tf.ConfigProto()
 config = NPURunConfig(profiling_config=profiling_config, session_config=session_config)
 """
-OPTIONS = (
-    '{"output":"/tmp/profiling","training_trace":"on","task_trace":"on","fp_point":"","bp_point":"",'
-    '"aic_metrics":"PipeUtilization"}'
-)
 # The same page, sess.run mode.
 SESSION = f"""\
 custom_op = config.graph_options.rewrite_options.custom_optimizers.add()
@@ -72,53 +68,6 @@ SS928 = (
     ' "aac_metrics":"ArithmeticUtilization", "interval":"0", "acl_api":"on", "switch":"on" } }'
 )
 ATLAS = '{ "profiler": { "switch": "on", "output": "output", "aicpu": "on", "hccl": "on" } }'
-
-
-class Checking:
-    """`options check` on a text, told as JSON."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._folder, self._capsys = folder, capsys
-        self.code = 0
-
-    def __call__(self, *texts: str, device: str = "") -> list[dict[str, Any]]:
-        results = self._checked(texts, device)
-        code = self.code
-        # What is said to be right must be.
-        for text in [each["corrected"] for each in results if each["corrected"]]:
-            again = self._checked([text], device or ("atlas" if "(Atlas)" in results[0]["about"] else ""))
-            assert told(again) == [], f"{text}\n{evidence(again)}"
-            assert {each["corrected"] for each in again} == {None}, text
-        self.code = code
-        return results
-
-    def _checked(self, texts: Sequence[str], device: str) -> list[dict[str, Any]]:
-        files = []
-        for number, text in enumerate(texts):
-            file = self._folder / f"file{number}"
-            file.write_bytes(text.encode())
-            files.append(str(file))
-        self.code = run(["options", "check", "--json", *(["--device", device] if device else []), *files])
-        return list(json.loads(self._capsys.readouterr().out))
-
-
-@pytest.fixture
-def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Checking:
-    return Checking(tmp_path, capsys)
-
-
-def told(results: list[dict[str, Any]], mark: str = "bad") -> list[str]:
-    """The checks that have this verdict."""
-    return [each["check"] for result in results for each in result["findings"] if each["mark"] == mark]
-
-
-def evidence(results: list[dict[str, Any]]) -> str:
-    return "\n".join(each["evidence"] for result in results for each in result["findings"])
-
-
-def options(text: str, **more: object) -> str:
-    """`profiling_options` with other values."""
-    return json.dumps({**json.loads(text), **more})
 
 
 def test_the_vendors_sample_lacks_a_quote(check: Checking) -> None:
@@ -379,9 +328,10 @@ def test_a_schedule_is_corrected_where_it_stands(check: Checking) -> None:
         ("from mindspore.profiler import profile", "profile", True),
         ("from mindspore import profiler as p", "with_it(p._ExperimentalConfig", True),
         ("", "mindspore.profiler.profile", True),
-        ("import mindspore, torch_npu as npu", "npu.profiler.profile", False),
-        ("from torch_npu.profiler import schedule", "schedule", False),
-        ("", "torch_npu.profiler._ExperimentalConfig", False),
+        ("import mindspore, torch_npu as npu", "npu.profiler.profile", True),
+        ("from torch_npu.profiler import *", "_ExperimentalConfig", True),
+        ("", "torch_npu.profiler._ExperimentalConfig", True),
+        ("import torch, torch_npu", "torch.profiler.profile", False),
         ("import mindspore\nfrom .own import profile", "profile", False),
         ("from mindspore.profiler import *", "profile", True),
         ("import mindspore", "self.profile", False),
@@ -457,6 +407,73 @@ def test_a_script_and_its_acl_json_may_both_enable(acl_json: str, is_both: bool,
     assert "check both" not in json.dumps(results)
 
 
+def test_an_empty_object_is_an_acl_json_that_records_nothing(check: Checking) -> None:
+    results = check("{}\n")
+    assert (told(results), told(results, "unknown"), check.code) == ([], ["acl-switch"], 0)
+    assert "no object 'profiler': nothing is recorded" in evidence(results)
+    assert told(check("options = '{}'\nProfilingConfig(enable_profiling=True, profiling_options='{}')"), "unknown") == [
+        "output"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "bad", "unknown"),
+    [
+        (("remapping", "other"), [], ["session"]),
+        (('["use_off_line"]', '["other"]'), [], ["session"]),
+        (('["use_off_line"].b = True', '["use_off_line"].b = False'), ["session"], []),
+        (("RewriterConfig.OFF", "RewriterConfig.ON"), ["session"], []),
+        (("RewriterConfig.OFF", "2"), [], []),
+    ],
+)
+def test_a_session_wants_two_settings_beside_profiling(
+    change: tuple[str, str], bad: list[str], unknown: list[str], check: Checking
+) -> None:
+    results = check(SESSION.replace(*change))
+    assert (told(results), told(results, "unknown")) == (bad, unknown)
+
+
+@pytest.mark.parametrize(
+    ("call", "bad", "corrected"),
+    [
+        (
+            "p.analyse(step_list=[1, 3], mode='later')",
+            ["values", "values"],
+            "p.analyse(step_list=[1, 2, 3])",
+        ),
+        ("p.analyse(step_list=[2, 3, 4], mode='sync')", [], None),
+        ("p.analyse(step_lst=[1])", ["keys"], "p.analyse(step_list=[1])"),
+        ("q.analyse(step_list=[1, 3])", [], None),
+        ("Profiler.offline_analyse(path='d', step_list=[3, 1])", ["values"], None),
+    ],
+)
+def test_what_is_analysed(call: str, bad: list[str], corrected: str | None, check: Checking) -> None:
+    results = check(f"from mindspore import Profiler\np = Profiler()\n{call}\n")
+    assert told(results) == bad
+    if corrected is not None:
+        assert [each["corrected"] for each in results] == [None, corrected]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("p = Profiler()\np.start()", True),
+        ("p = Profiler(start_profile=False)\np.start()\np.stop()\np.start()", False),
+        ("p = Profiler(start_profile=False)\np.start()\nstep()\np.start()", True),
+        ("p = Profiler()\np.stop()\np.start()", False),
+        ("p = Profiler(start_profile=mine)\np.start()", False),
+        ("p = Profiler(**mine)\np.start()", False),
+        ("with Profiler() as p:\n    p.start()", True),
+        (
+            "class A:\n    def __init__(self):\n        self.p = Profiler()\n    def a(self):\n        self.p.start()",
+            True,
+        ),
+    ],
+)
+def test_a_second_start_is_told(text: str, is_told: bool, check: Checking) -> None:
+    assert told(check(text)) == ["both-ways"] * is_told
+
+
 def test_texts_that_are_put_together_are_checked_in_their_known_parts(check: Checking) -> None:
     text = """options = '{"output":"' + arguments.path + f'/{name}","aicpu":"On"' + '}'"""
     results = check(text)
@@ -467,7 +484,7 @@ def test_texts_that_are_put_together_are_checked_in_their_known_parts(check: Che
 
 
 def test_what_is_no_python_is_searched_for_options(check: Checking) -> None:
-    results = check(f"#!/bin/sh\nexport PROFILING_OPTIONS='{OPTIONS}'")
+    results = check(f"PROFILING_OPTIONS = '{OPTIONS}'\nand so on")
     assert (told(results), told(results, "unknown")) == ([], ["python"])
     assert told(check("Profiler(profiler_level=")) == ["python"]
 
@@ -508,6 +525,7 @@ def test_what_is_nested_too_deep_ends_in_a_line(text: str, tmp_path: Path) -> No
         (["tf1", "output=/o", "training_trace=on"], "custom_op.parameter_map"),
         (["tf1", "--estimator", "output=/o", "aic_metrics=Memory"], "ProfilingConfig(enable_profiling=True"),
         (["tf2", "output=/o", "task_time=l0", "dvpp_freq=50"], "npu_device.global_options()"),
+        (["env", "output=/o", "task_time=l0"], "export PROFILING_MODE=true\nexport PROFILING_OPTIONS='{"),
         (["mindspore", "profiler_level=Level1", "activities=NPU", "l2_cache=on"], "Profiler(profiler_level="),
         (["mindspore", "profiler_level=Level1", "aic_metrics=Memory"], "AicoreMetrics.Memory"),
         (["mindspore", "on_trace_ready=tensorboard_trace_handler('d')"], "tensorboard_trace_handler('d'))"),
@@ -527,7 +545,7 @@ def test_what_is_made_is_right(
     assert [each["corrected"] for each in results if each["corrected"]] == []
 
 
-@pytest.mark.parametrize("kind", [["tf1"], ["tf1", "--estimator"], ["tf2"]])
+@pytest.mark.parametrize("kind", [["tf1"], ["tf1", "--estimator"], ["tf2"], ["env"]])
 def test_options_without_any_lack_an_output(
     kind: list[str], check: Checking, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -563,7 +581,8 @@ def test_what_cannot_be_is_not_made(arguments: list[str], hint: str, capsys: pyt
 
 def test_the_rules_name_what_there_is() -> None:
     rules = all_rules()
-    facts = {POSITIONAL, f"{HANDLER}(dir_name)", "PROFILING_MODE", "profiling_options", "enable_profiling"}
+    facts = {POSITIONAL, SECOND_START, DOCUMENT, f"{HANDLER}(dir_name)", "profiling_options", "enable_profiling"}
+    facts |= {*BESIDE, "PROFILING_MODE", "PROFILING_OPTIONS"}
     facts |= {"profiling_mode", "acl.json", "(acl.json)", "acl.init", "acl.prof.init", "acl.prof.model_subscribe"}
     cited = {key.source for key in rules.keys} | {rule.source for rule in rules.rules}
     assert cited == rules.sources.keys()

@@ -1,0 +1,111 @@
+"""Arguments of torch_npu's profiler in JSON and TOML, in whatever table they stand. Pure."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from profagent.ascend_options.rules import Expression, Member, all_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from profagent.ascend_options.rules import Key
+
+EXPERIMENTAL, SCHEDULE = "experimental_config", "schedule"
+# The family of a table by the key that it stands under.
+INNER = {EXPERIMENTAL: "torch_experimental", SCHEDULE: "torch_schedule"}
+_OUTER = ("torch_profile", "torch_experimental", "torch_dynamic", "torch_schedule")
+# Words of these families that others' tables have as well.
+_COMMON = frozenset({"schedule", "analyse", "active", "metadata"})
+# Enumerations whose members torch_npu finds in small letters, too.
+_ANY_CASE = frozenset({"ProfilerActivity", "ExportType"})
+
+
+class Table(NamedTuple):
+    """A table of options: the keys that lead to it, its family, and what it says."""
+
+    path: tuple[str, ...]
+    family: str
+    given: dict[str, object]
+
+
+def tables(value: object, path: tuple[str, ...] = (), family: str = "") -> Iterator[Table]:
+    """The tables with torch_npu's arguments in a document, an outer one before those in it."""
+    if isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from tables(each, (*path, str(place)))
+    if not isinstance(value, dict):
+        return
+    family = family or _family(value)
+    if family:
+        yield Table(path, family, {name: each for name, each in value.items() if each is not None})
+    for name, each in value.items():
+        yield from tables(each, (*path, name), INNER.get(name, "") if family and isinstance(each, dict) else "")
+
+
+def _family(value: Mapping[str, object]) -> str:
+    """The family of which most keys are there; none where there are more of another runtime's options."""
+    words, others = _words()
+    counts = {family: len(value.keys() & words[family]) for family in _OUTER}
+    most = max(_OUTER, key=counts.__getitem__)
+    return most if counts[most] > len(value.keys() & others) else ""
+
+
+@lru_cache
+def _words() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
+    """Names that only torch_npu's families have, by family, and those that only other JSON has."""
+    rules = all_rules()
+    others = {name for family in ("profiling_options", "acl_json") for name in rules.keys_of(family)}
+    own = {
+        family: {name for key in rules.keys_of(family).values() for name in (key.name, key.also) if name}
+        for family in _OUTER
+    }
+    words = {family: frozenset(names - others - _COMMON) for family, names in own.items()}
+    return words, frozenset(others - set().union(*own.values()))
+
+
+def typed(keys: Mapping[str, Key], given: Mapping[str, object]) -> dict[str, object]:
+    """What a table says, as a script would: members of enumerations by their names, functions as expressions."""
+    by_name = {name: key for key in keys.values() for name in (key.name, key.also) if name}
+    return {name: _typed(by_name.get(name), value) for name, value in given.items()}
+
+
+def _typed(key: Key | None, value: object) -> object:
+    if isinstance(value, dict) or (key is not None and key.type in {"made", "callable"} and isinstance(value, str)):
+        return Expression("…")
+    if key is None or not key.enum:
+        return value
+    if isinstance(value, list):
+        return [_typed(key, each) for each in value]
+    if not isinstance(value, str):
+        return value
+    alike = [name for name in key.values if key.enum in _ANY_CASE and name.casefold() == value.casefold()]
+    return Member(key.enum, alike[0] if alike else value)
+
+
+def plain(value: object) -> object:
+    """A value as JSON and TOML have it."""
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return value.name if isinstance(value, Member) else value
+
+
+def toml_text(table: Mapping[str, object], path: tuple[str, ...] = ()) -> str:
+    """A table in TOML, with those in it behind its own keys."""
+    own = [f"{json.dumps(value, ensure_ascii=False)}" for value in table.values() if not isinstance(value, dict)]
+    names = [name for name, value in table.items() if not isinstance(value, dict)]
+    lines = [f"{name} = {value}" for name, value in zip(names, own, strict=True)]
+    head = [f"[{'.'.join(path)}]"] if path and lines else []
+    inner = [toml_text(value, (*path, name)) for name, value in table.items() if isinstance(value, dict)]
+    return "\n".join([*head, *lines, *inner])
+
+
+def read_toml(text: str) -> dict[str, object] | str:
+    """The tables of a text, or why it is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        return str(error)
