@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from profagent_app.marks import mark, span
 from profagent_app.parameters import AicoreMetrics, ProfilerActivity, ProfilerLevel
-from profagent_app.profiler import Profiler, tensorboard_trace_handler
+from profagent_app.profiler import Profiler, tensor_board_trace_handler, tensorboard_trace_handler
 from profagent_app.schedule import ProfilerAction, schedule
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "mark",
     "schedule",
     "span",
+    "tensor_board_trace_handler",
     "tensorboard_trace_handler",
 ]

@@ -63,7 +63,8 @@ DEFAULTS: dict[str, Any] = {
 }
 # What has no meaning on an SS928 when it is not the default.
 _NOT_HERE = (
-    "profile_memory", "with_stack", "l2_cache", "hbm_ddr", "pcie", "data_process", "parallel_strategy", "sync_enable",
+    "profile_memory", "with_stack", "data_simplification", "l2_cache", "hbm_ddr", "pcie", "data_process",
+    "parallel_strategy", "sync_enable",
 )  # fmt: skip
 _said: set[str] = set()
 
@@ -78,28 +79,32 @@ def checked(arguments: dict[str, Any]) -> dict[str, Any]:
     for name in _NOT_HERE:
         if parameters[name] != DEFAULTS[name]:
             say_once(f"{name} has no meaning on an SS928: it is left out")
-    if parameters["aicore_metrics"] not in {AicoreMetrics.AiCoreNone, AicoreMetrics.ArithmeticUtilization}:
-        say_once("an SS928 has the metrics ArithmeticUtilization only: they are taken")
-    if ProfilerActivity.GPU in parameters["activities"]:
-        say_once("an SS928 has no GPU: the activity is left out")
+            parameters[name] = DEFAULTS[name]
     handler = parameters["on_trace_ready"]
     if getattr(handler, "dir_name", None) and "output_path" in arguments:
         _log.warning("Both on_trace_ready path and output_path are given: that of on_trace_ready is taken")
-    _fit_level(parameters)
+    _leave_what_is_recorded(parameters)
     return parameters
 
 
-def _fit_level(parameters: dict[str, Any]) -> None:
-    """Level and metrics go together: profiler_info has them as MindSpore would write them."""
+def _leave_what_is_recorded(parameters: dict[str, Any]) -> None:
+    """Name the activities and metrics that the runtime records: profiler_info is read by others."""
+    if ProfilerActivity.GPU in parameters["activities"]:
+        say_once("an SS928 has no GPU: the activity is left out")
+        parameters["activities"] = [each for each in parameters["activities"] if each is not ProfilerActivity.GPU]
     if parameters["profiler_level"] is ProfilerLevel.LevelNone:
+        say_once("an SS928 has no LevelNone: Level0 is taken")
         parameters["profiler_level"] = ProfilerLevel.Level0
-    has_metrics = parameters["aicore_metrics"] is not AicoreMetrics.AiCoreNone
-    if parameters["profiler_level"] is not ProfilerLevel.Level0:
-        if not has_metrics:
-            parameters["aicore_metrics"] = AicoreMetrics.PipeUtilization
-    elif has_metrics:
-        _log.warning("aicore_metrics needs Level1 or Level2: it is AiCoreNone now")
-        parameters["aicore_metrics"] = AicoreMetrics.AiCoreNone
+    asked, recorded = parameters["aicore_metrics"], AicoreMetrics.AiCoreNone
+    if ProfilerActivity.NPU in parameters["activities"]:
+        recorded = AicoreMetrics.ArithmeticUtilization
+    if asked not in {AicoreMetrics.AiCoreNone, recorded}:
+        say_once(
+            "an SS928 has the metrics ArithmeticUtilization only: they are taken"
+            if recorded is not AicoreMetrics.AiCoreNone
+            else "aicore_metrics needs ProfilerActivity.NPU: none are recorded"
+        )
+    parameters["aicore_metrics"] = recorded
 
 
 def _put_right(parameters: dict[str, Any]) -> None:
@@ -129,7 +134,9 @@ def _put_right(parameters: dict[str, Any]) -> None:
 
 
 def data_types(parameters: dict[str, Any]) -> DataType:
-    """What the runtime is to record."""
+    """What the runtime is to record; ValueError where that is nothing."""
+    if not parameters["activities"]:
+        raise ValueError("activities has nothing that an SS928 records: name ProfilerActivity.NPU or CPU")
     types = DataType(0)
     if ProfilerActivity.NPU in parameters["activities"]:
         types |= DataType.TASK_TIME | DataType.AICORE_METRICS

@@ -8,7 +8,7 @@ And the analysis is made on the host: `profagent import`.
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import functools
 import inspect
 import json
@@ -18,12 +18,12 @@ import shutil
 import socket
 import subprocess
 import time
+import weakref
 from types import TracebackType
 from typing import Any, Callable, TypeVar, cast
 
 from profagent_app import marks
 from profagent_app.acl.binding import runtime as process_runtime
-from profagent_app.errors import ProgramError
 from profagent_app.marks import Kind
 from profagent_app.parameters import (
     AicoreMetrics,
@@ -44,6 +44,7 @@ __all__ = [  # under the names that the page imports from mindspore.profiler
     "ProfilerActivity",
     "ProfilerLevel",
     "schedule",
+    "tensor_board_trace_handler",
     "tensorboard_trace_handler",
 ]
 
@@ -68,12 +69,15 @@ def _logged(method: _F) -> _F:
 
 
 class Collection:
-    """One run of the runtime's profiling below `<output_path>/<worker>_<pid>_<time>_ascend_ms`."""
+    """One run of the runtime's profiling below `<output_path>/<worker>_<pid>_<time>_ascend_ms`.
+
+    Its files are written as soon as their content is known: the end of a program may be a signal.
+    """
 
     def __init__(self, parameters: dict[str, Any], runtime: Runtime) -> None:
         self._parameters, self._runtime = parameters, runtime
         self._config = 0
-        self.metadata: dict[str, Any] = {}
+        self._metadata: dict[str, Any] = {}
         self.directory = ""
         self._is_ready = False
         handler = parameters["on_trace_ready"]
@@ -88,22 +92,36 @@ class Collection:
         """Make the directory and the JOB, unless there is one: before a model is loaded."""
         if self.is_open:
             return
+        # Made first: where it is refused, nothing is open that would refuse the next Profiler.
+        config = self._runtime.create_config(data_types(self._parameters))
+        directory = self._new_directory()
+        metadata = {} if self.directory else self._metadata  # those of the JOB before are beside it
+        try:
+            os.mkdir(os.path.join(directory, "ASCEND_PROFILER_OUTPUT"), mode=0o750)
+            _write(directory, "profiler_info_0.json", {"profiler_parameters": written(self._parameters)})
+            if metadata:
+                _write(directory, "profiler_metadata.json", metadata)
+            self._runtime.prof_init(directory)
+        except Exception:
+            self._runtime.destroy_config(config)
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        self.directory, self._metadata, self._config = directory, metadata, config
+
+    def _new_directory(self) -> str:
         handler = self._parameters["on_trace_ready"]
         output = getattr(handler, "dir_name", None) or self._parameters["output_path"]
         worker = getattr(handler, "worker_name", None) or socket.gethostname()
-        now = time.time()
-        stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(now)) + f"{int(now * 1000) % 1000:03d}"
-        directory = os.path.join(os.path.realpath(output), f"{worker}_{os.getpid()}_{stamp}_ascend_ms")
-        os.makedirs(directory, mode=0o750, exist_ok=True)
-        try:
-            self._runtime.prof_init(directory)
-        except ProgramError:
-            with contextlib.suppress(OSError):  # another Profiler's of this millisecond
-                os.rmdir(directory)
-            raise
-        os.makedirs(os.path.join(directory, "ASCEND_PROFILER_OUTPUT"), mode=0o750, exist_ok=True)
-        self.directory = directory
-        self._config = self._runtime.create_config(data_types(self._parameters))
+        now_ms = time.time_ns() // 1_000_000
+        while True:
+            stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
+            directory = os.path.join(os.path.realpath(output), f"{worker}_{os.getpid()}_{stamp}_ascend_ms")
+            try:
+                os.makedirs(directory, mode=0o750)
+            except FileExistsError:  # that of another JOB of this millisecond
+                now_ms += 1
+            else:
+                return directory
 
     def close_job(self) -> None:
         """End the JOB."""
@@ -130,12 +148,18 @@ class Collection:
             self._runtime.prof_stop(self._config)
 
     def finalize(self) -> None:
-        """Write what is known of this collection."""
+        """End a cycle: the next one needs `init`."""
         self._is_ready = False
-        self._write("profiler_info_0.json", {"profiler_parameters": written(self._parameters)})
-        if self.metadata:
-            self._write("profiler_metadata.json", self.metadata)
-            self.metadata.clear()
+
+    def add_metadata(self, key: str, value: Any) -> bool:
+        """Write one more entry of `profiler_metadata.json`; return False where they are too many bytes together."""
+        metadata = {**self._metadata, key: value}
+        if len(json.dumps(metadata)) > MAX_METADATA_BYTES:
+            return False
+        self._metadata = metadata
+        if self.directory:
+            _write(self.directory, "profiler_metadata.json", metadata)
+        return True
 
     def trace_ready(self) -> None:
         """Call the user's function."""
@@ -150,10 +174,12 @@ class Collection:
         """MindSpore only says so, too."""
         _log.warning("%s has no data that can be parsed", self.directory)
 
-    def _write(self, name: str, content: dict[str, Any]) -> None:
-        path = os.path.join(self.directory, name)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=4)
+
+def _write(directory: str, name: str, content: dict[str, Any]) -> None:
+    path = os.path.join(directory, name)
+    with open(os.open(f"{path}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=4)
+    os.replace(f"{path}.part", path)  # a crash in between leaves the entries of before
 
 
 class Profiler:
@@ -179,6 +205,8 @@ class Profiler:
         except Exception as error:  # noqa: BLE001 - a profiler must not end the program
             _log.error("the profiler cannot collect: %s", error)
             self._collection = None
+        self._pid = os.getpid()
+        _end_at_exit(self)
         if self._parameters["start_profile"]:
             self.start()
 
@@ -235,10 +263,12 @@ class Profiler:
         mode: str = "sync",
     ) -> None:
         """Stop, and import the results where `profagent` is installed (Python 3.11); else say how to."""
+        if mode not in {"sync", "async"}:
+            _log.warning('analyse: mode must be "sync" or "async", not %r: "sync" is taken', mode)
         if offline_path is not None:
             self.offline_analyse(offline_path, pretty, step_list)
             return
-        _say_whole(pretty, step_list)
+        _warn_of_no_effect(pretty=pretty, step_list=step_list)
         if self._has_schedule:
             if self._has_started:
                 self._has_started = self._never_stepped = False
@@ -261,7 +291,7 @@ class Profiler:
         data_simplification: bool = False,
     ) -> None:
         """Import every `*_ascend_ms` directory at or below `path`."""
-        _say_whole(pretty, step_list, data_simplification)
+        _warn_of_no_effect(pretty=pretty, step_list=step_list, data_simplification=data_simplification)
         found = _collections(os.path.realpath(path))
         if not found:
             _log.error(
@@ -287,12 +317,8 @@ class Profiler:
     def _add(self, key: str, text: str, value: Any) -> None:
         if not all(isinstance(each, str) for each in (key, text)):
             _log.warning("The key and value of metadata must be string. Skip this metadata.")
-        elif self._collection is not None:
-            held = {**self._collection.metadata, key: value}
-            if len(json.dumps(held)) > MAX_METADATA_BYTES:
-                _log.warning("Too many metadata added. Skip this metadata.")
-            else:
-                self._collection.metadata = held
+        elif self._collection is not None and not self._collection.add_metadata(key, value):
+            _log.warning("Too many metadata added. Skip this metadata.")
 
     def _transit(self, before: ProfilerAction, after: ProfilerAction | None) -> None:
         transition = TRANSITIONS.get((before, after))
@@ -326,19 +352,52 @@ class Profiler:
     ) -> None:
         if self._has_started:
             self.stop()
+        self._close()
 
     def __del__(self) -> None:
-        if getattr(self, "_has_started", False):
+        self.end()
+
+    def end(self) -> None:
+        """Stop what was not stopped: of a Profiler that is deleted, and of every one at the interpreter's end."""
+        if getattr(self, "_pid", 0) != os.getpid():  # a child of fork has its parent's Profilers
+            return
+        if self._has_started:
             self.stop()
             _log.warning("Profiler is stopped at the end of the program.")
-        collection: Collection | None = getattr(self, "_collection", None)
-        if collection is not None and collection.is_open:  # it never started, or stop wanted a step
+        self._close()
+
+    def _close(self) -> None:
+        self._has_started = False
+        if self._collection is not None and self._collection.is_open:  # it never started, or stop wanted a step
             self._do(("stop", "close_job"))
 
 
-def _say_whole(*narrowing: Any) -> None:
-    if any(narrowing):
-        say_once("pretty, step_list and data_simplification have no meaning here: the host has all steps")
+_living: weakref.WeakSet[Profiler] = weakref.WeakSet()
+
+
+def _end_at_exit(profiler: Profiler) -> None:
+    # Of atexit's functions the last one comes first: the program may have given it acl.finalize before.
+    _living.add(profiler)
+    atexit.unregister(_end_all)
+    atexit.register(_end_all)
+
+
+def _end_all() -> None:
+    for profiler in list(_living):
+        profiler.end()
+
+
+_NO_EFFECT = {
+    "pretty": "the results are a database, `profagent export` writes files of it",
+    "step_list": "all steps are imported, `profagent stats SESSION --by step` shows each",
+    "data_simplification": "all that was recorded is kept",
+}
+
+
+def _warn_of_no_effect(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            _log.warning("%s=%r has no effect: %s", name, value, _NO_EFFECT[name])
 
 
 class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
@@ -365,6 +424,9 @@ class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
         """Import what was collected so far."""
         if self._is_wanted:
             _import(collection.directory, wait=not self._is_async)
+
+
+tensor_board_trace_handler = tensorboard_trace_handler  # the page has both spellings
 
 
 def _takes_one(handler: Callable[..., Any]) -> bool:

@@ -23,10 +23,10 @@ _log = logging.getLogger("profagent_app")
 
 
 class _Stamp:
-    __slots__ = ("begin_ns", "message")
+    __slots__ = ("message", "range_begin_ns")
 
     def __init__(self) -> None:
-        self.begin_ns: int | None = None
+        self.range_begin_ns: int | None = None  # while a range is started
         self.message = b""
 
 
@@ -37,7 +37,8 @@ class Stamps:
         self._lock = threading.Lock()
         self._free = list(range(LIVE_STAMPS, 0, -1))
         self._live: dict[int, _Stamp] = {}
-        self._stack: list[int] = []  # one for the process: pushing and popping from one thread is the caller's duty
+        # Pushed stamps and since when; one for the process: pushing and popping from one thread is the caller's duty.
+        self._stack: list[tuple[int, int]] = []
         self._is_running = is_running
 
     def create(self) -> int:
@@ -85,8 +86,7 @@ class Stamps:
             found = self._usable("push", stamp)
             if found is None:
                 return FAILED
-            found.begin_ns = time.time_ns()
-            self._stack.append(stamp)
+            self._stack.append((stamp, time.time_ns()))
             return OK
 
     def pop(self) -> int:
@@ -95,10 +95,11 @@ class Stamps:
         with self._lock:
             if not self._stack:
                 return _refused("pop", "call push first")
-            found = self._usable("pop", self._stack.pop())
-        if found is None or found.begin_ns is None:
+            stamp, begin_ns = self._stack.pop()
+            found = self._usable("pop", stamp)
+        if found is None:
             return FAILED
-        marks.WRITER.write(Kind.SPAN, found.message, found.begin_ns, now)
+        marks.WRITER.write(Kind.SPAN, found.message, begin_ns, now)
         return OK
 
     def range_start(self, stamp: int) -> tuple[int, int]:
@@ -107,7 +108,9 @@ class Stamps:
             found = self._usable("range_start", stamp)
             if found is None:
                 return 0, FAILED
-            found.begin_ns = time.time_ns()
+            if found.range_begin_ns is not None:
+                return 0, _refused("range_start", f"range {stamp} is started: call range_stop first")
+            found.range_begin_ns = time.time_ns()
             return stamp, OK
 
     def range_stop(self, range_id: int) -> int:
@@ -115,19 +118,26 @@ class Stamps:
         now = time.time_ns()
         with self._lock:
             found = self._usable("range_stop", range_id)
-            begin = found.begin_ns if found is not None else None
-            if found is None or begin is None:
-                return _refused("range_stop", f"range {range_id} was not started")
-            found.begin_ns = None
-        marks.WRITER.write(Kind.RANGE, found.message, begin, now, range_id)
+            if found is None:
+                return FAILED
+            begin_ns, found.range_begin_ns = found.range_begin_ns, None
+            if begin_ns is None:
+                is_pushed = any(range_id == stamp for stamp, _ in self._stack)
+                hint = ": its stamp was pushed, call pop to end that" if is_pushed else ""
+                return _refused("range_stop", f"range {range_id} was not started{hint}")
+        marks.WRITER.write(Kind.RANGE, found.message, begin_ns, now, range_id)
         return OK
 
     def destroy(self, stamp: int) -> int:
         """Give a stamp back."""
         with self._lock:
-            if self._live.pop(stamp, None) is None:
+            found = self._live.pop(stamp, None)
+            if found is None:
                 return _refused("destroy_stamp", f"there is no stamp {stamp}")
-            self._stack = [each for each in self._stack if each != stamp]
+            pushed = len(self._stack)
+            self._stack = [each for each in self._stack if each[0] != stamp]
+            if len(self._stack) < pushed or found.range_begin_ns is not None:
+                _refused("destroy_stamp", f"stamp {stamp} was not ended by pop or range_stop: its time is lost")
             self._free.append(stamp)
             return OK
 

@@ -215,6 +215,31 @@ def test_stamps_become_marks_spans_and_ranges(running: int, fifo: MarksReader) -
     assert [each.number for each in marks] == [0, 1, 2, 3]
 
 
+def test_a_stamp_s_span_and_range_do_not_end_each_other(
+    running: int, fifo: MarksReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    both = stamp("both")
+    assert acl.prof.push(both) == 0
+    assert acl.prof.range_stop(both) == -1
+    assert f"range {both} was not started: its stamp was pushed, call pop" in caplog.text
+    assert acl.prof.push(both) == 0
+    assert acl.prof.range_start(both) == (both, 0)
+    assert acl.prof.range_start(both) == (0, -1)
+    assert "call range_stop first" in caplog.text
+    assert [acl.prof.pop(), acl.prof.range_stop(both), acl.prof.pop()] == [0, 0, 0]
+    inner, ranged, outer = fifo.read()
+    assert [each.kind for each in (inner, ranged, outer)] == [Kind.SPAN, Kind.RANGE, Kind.SPAN]
+    assert outer.begin_ns < inner.begin_ns <= ranged.begin_ns <= inner.end_ns <= ranged.end_ns <= outer.end_ns
+    caplog.clear()
+    assert [acl.prof.range_stop(both), acl.prof.pop()] == [-1, -1]
+    assert [acl.prof.push(both), acl.prof.destroy_stamp(both)] == [0, 0]
+    assert [each.getMessage() for each in caplog.records] == [
+        f"acl.prof.range_stop: range {both} was not started",
+        "acl.prof.pop: call push first",
+        f"acl.prof.destroy_stamp: stamp {both} was not ended by pop or range_stop: its time is lost",
+    ]
+
+
 def test_a_message_may_be_an_address(running: int, fifo: MarksReader) -> None:
     text = ctypes.create_string_buffer(b"by address")
     number = acl.prof.create_stamp()

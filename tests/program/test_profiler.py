@@ -6,6 +6,8 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ from profagent_app import (
     acl,
     parameters,
     schedule,
+    tensor_board_trace_handler,
     tensorboard_trace_handler,
 )
 from profagent_app.marks import Kind
@@ -193,6 +196,10 @@ def test_the_handlers_directory_and_name_win(ready: Runtime, tmp_path: Path, cap
         (lambda it: it.add_metadata_json("a", "{"), "must be a JSON text"),
         (lambda it: it.analyse(offline_path="/nowhere"), "Expected a *_ascend_ms_* directory"),
         (lambda it: it.offline_analyse(None), "offline_analyse failed"),
+        (lambda it: it.offline_analyse(".", data_simplification=True), "data_simplification=True has no effect"),
+        (lambda it: it.analyse(pretty=True), "pretty=True has no effect"),
+        (lambda it: it.analyse(step_list=[]), "step_list=[] has no effect: all steps are imported"),
+        (lambda it: it.analyse(mode="later"), """mode must be "sync" or "async", not 'later'"""),
         (lambda it: it.analyse(offline_path=5), "analyse failed"),
         (lambda it: it.add_metadata([], "a"), "must be string"),
         (lambda it: tensorboard_trace_handler(worker_name=5), "worker_name must be a string"),  # type: ignore[arg-type]
@@ -221,12 +228,63 @@ def test_with_a_schedule_step_is_needed(ready: Runtime, caplog: pytest.LogCaptur
     assert "Profiler is stopped, step takes no effect" in caplog.text
 
 
-def test_metadata_is_written_at_the_end(ready: Runtime, tmp_path: Path) -> None:
-    with Profiler(runtime=ready) as subject:
-        subject.add_metadata("name", "yolo")
-        subject.add_metadata_json("shape", '{"w": 4}')
-    written = json.loads((the_directory(tmp_path) / "profiler_metadata.json").read_text())
-    assert written == {"name": "yolo", "shape": {"w": 4}}
+def test_metadata_of_every_cycle_and_of_none_are_kept(ready: Runtime, tmp_path: Path) -> None:
+    subject = Profiler(schedule=schedule(wait=0, active=1, repeat=2), runtime=ready)
+    subject.add_metadata("name", "yolo")
+    for cycle in range(3):
+        subject.add_metadata_json(f"shape {cycle}", '{"w": 4}')
+        subject.step()
+    subject.add_metadata("after", "the last cycle")
+    subject.stop()
+    subject.add_metadata("at the", "end")
+    assert metadata(tmp_path) == {
+        "name": "yolo",
+        **{f"shape {cycle}": {"w": 4} for cycle in range(3)},
+        "after": "the last cycle",
+        "at the": "end",
+    }
+
+
+def metadata(tmp_path: Path) -> dict:
+    return json.loads((the_directory(tmp_path) / "profiler_metadata.json").read_text())
+
+
+PROGRAM = """
+import atexit, os, signal, sys
+from profagent_app import Profiler, acl
+from profagent_app.acl.binding import runtime
+
+def profiler():
+    it = Profiler()
+    it.add_metadata("name", "yolo")
+    return it
+
+atexit.register(lambda: print(runtime().mode.value))
+acl.init()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("it = profiler()", 0),
+        ("it = profiler(); it.itself = it; del it", 0),
+        ("def run(it=profiler()): pass", 0),
+        ("it = profiler(); raise ValueError", 1),
+        ("it = profiler(); sys.exit(3)", 3),
+        ("it = profiler(); os.fork() or sys.exit(0); os.wait()", 0),
+        ("it = profiler(); os.kill(os.getpid(), signal.SIGKILL)", -9),
+    ],
+)
+def test_a_program_s_end_loses_no_file(end: str, code: int, library: str, tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", PROGRAM + end], capture_output=True, text=True, check=False)
+    assert ended.returncode == code
+    assert metadata(tmp_path) == {"name": "yolo"}
+    assert sorted(each.name[:8] for each in the_directory(tmp_path).iterdir() if each.is_file()) == ["profiler"] * 2
+    assert "failed" not in ended.stderr
+    if code >= 0:
+        assert ended.stdout.splitlines()[-1] == "off"
+        assert ended.stderr.count("Profiler is stopped at the end of the program") == 1
 
 
 def test_what_an_ss928_cannot_do_is_said_once(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
@@ -254,13 +312,6 @@ def test_without_the_library_the_program_goes_on(caplog: pytest.LogCaptureFixtur
     assert "the profiler cannot collect" in caplog.text
 
 
-def test_one_that_is_forgotten_is_stopped_and_says_so(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
-    subject = Profiler(runtime=ready)
-    subject.__del__()
-    assert "stopped at the end of the program" in caplog.text
-    assert ready.mode is Mode.OFF
-
-
 def jobs(tmp_path: Path) -> int:
     return len(list(tmp_path.glob("data/*_ascend_ms/JOB*")))
 
@@ -272,8 +323,8 @@ def aicore_logs(tmp_path: Path) -> int:
 def test_a_start_after_a_stop_is_a_new_job(
     ready: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = iter(range(1_700_000_000, 1_700_000_100))
-    monkeypatch.setattr("profagent_app.profiler.time.time", lambda: next(seconds))
+    """Also within a millisecond, by which directories are named."""
+    monkeypatch.setattr("profagent_app.profiler.time.time_ns", lambda: 1_700_000_000_000_000_000)
     subject = Profiler(start_profile=False, runtime=ready)
     for _ in range(2):
         subject.start()
@@ -329,8 +380,11 @@ def test_on_trace_ready_may_take_nothing(ready: Runtime, caplog: pytest.LogCaptu
     assert "failed" not in caplog.text
 
 
-def test_the_handler_may_be_given_without_a_call(ready: Runtime, caplog: pytest.LogCaptureFixture) -> None:
-    with Profiler(schedule=schedule(wait=0, active=1), on_trace_ready=tensorboard_trace_handler, runtime=ready) as it:
+@pytest.mark.parametrize("handler", [tensorboard_trace_handler, tensor_board_trace_handler])
+def test_the_handler_may_be_given_without_a_call(
+    handler: type, ready: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Profiler(schedule=schedule(wait=0, active=1), on_trace_ready=handler, runtime=ready) as it:
         it.step()
     assert "profagent import" in caplog.text
     assert "dir_name" not in caplog.text
@@ -344,6 +398,19 @@ def test_analyse_within_a_schedule_ends_it(ready: Runtime, caplog: pytest.LogCap
     assert "has not started. Do not turn off again" in caplog.text
     Profiler(runtime=ready).stop()
     assert not [each for each in caplog.records if "failed" in each.message or "cannot" in each.message]
+
+
+def test_one_with_nothing_to_record_leaves_the_next_one_usable(
+    ready: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Profiler(activities=[ProfilerActivity.GPU], runtime=ready)
+    assert "activities has nothing that an SS928 records: name ProfilerActivity.NPU" in caplog.text
+    assert not list(tmp_path.glob("data/*"))
+    assert ready.mode is Mode.OFF
+    with Profiler(schedule=schedule(wait=0, active=2), runtime=ready):  # without a step, too
+        pass
+    assert ready.mode is Mode.OFF
+    assert jobs(tmp_path) == 1
 
 
 @pytest.mark.parametrize("arguments", [{"start_profile": False}, {"schedule": schedule(wait=0, active=2)}])
@@ -376,7 +443,18 @@ def test_the_profiler_and_acl_are_one_state(library: str, tmp_path: Path, caplog
 @pytest.mark.parametrize(
     ("arguments", "name", "expected", "text"),
     [
-        ({"aicore_metrics": AicoreMetrics.Memory}, "aicore_metrics", "AiCoreNone", "needs Level1 or Level2"),
+        ({"aicore_metrics": AicoreMetrics.Memory}, "aicore_metrics", "ArithmeticUtilization", "Utilization only: they"),
+        ({}, "aicore_metrics", "ArithmeticUtilization", ""),
+        ({"activities": [ProfilerActivity.CPU]}, "aicore_metrics", "AiCoreNone", ""),
+        (
+            {"activities": [ProfilerActivity.CPU], "aicore_metrics": AicoreMetrics.ArithmeticUtilization},
+            "aicore_metrics",
+            "AiCoreNone",
+            "needs ProfilerActivity.NPU",
+        ),
+        ({"activities": [ProfilerActivity.GPU, ProfilerActivity.NPU]}, "activities", ["NPU"], "no GPU"),
+        ({"pcie": True}, "pcie", False, "pcie has no meaning"),
+        ({"data_simplification": False}, "data_simplification", True, "data_simplification has no meaning"),
         ({"data_process": True, "schedule": schedule(wait=0, active=1)}, "data_process", False, "data_process"),
         ({"activities": None}, "activities", ["CPU", "NPU"], "activities must be"),
         ({"activities": ["NPU"]}, "activities", ["CPU", "NPU"], "activities must be"),
@@ -384,10 +462,9 @@ def test_the_profiler_and_acl_are_one_state(library: str, tmp_path: Path, caplog
         ({"output_path": ""}, "output_path", "./data", "output_path must be"),
         ({"on_trace_ready": 5}, "on_trace_ready", None, "on_trace_ready must be callable"),
         ({"profiler_level": "Level1"}, "profiler_level", "Level0", "profiler_level must be of type ProfilerLevel"),
-        ({"aicore_metrics": [1]}, "aicore_metrics", "AiCoreNone", "aicore_metrics must be of type AicoreMetrics"),
+        ({"aicore_metrics": [1]}, "profiler_level", "Level0", "aicore_metrics must be of type AicoreMetrics"),
         ({"start_profile": "no"}, "start_profile", True, "start_profile must be of type bool"),
-        ({"profiler_level": ProfilerLevel.LevelNone}, "profiler_level", "Level0", ""),
-        ({"profiler_level": ProfilerLevel.Level2}, "aicore_metrics", "PipeUtilization", ""),
+        ({"profiler_level": ProfilerLevel.LevelNone}, "profiler_level", "Level0", "no LevelNone"),
     ],
 )
 def test_arguments_that_are_put_right(
