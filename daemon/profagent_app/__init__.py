@@ -1,7 +1,7 @@
-"""The side of profagent that lives in the profiled program: Python 3.9 and the standard library only.
+"""The side of profagent that lives in the profiled program: Python 3.8 and the standard library only.
 
 from profagent_app import mark, span            # marks in the timeline
-from profagent_app import acl                   # pyACL's profiling and subscription functions
+from profagent_app import acl                   # pyACL's functions: models, profiling, subscription
 from profagent_app import Profiler, schedule    # MindSpore's Profiler
 from profagent_app.runtime import Runtime       # the runtime library itself
 """

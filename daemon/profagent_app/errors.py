@@ -2,6 +2,7 @@
 
 ProgramError
 ├── LibraryError    the runtime library is not there, or lacks a function
+│   └── MissingNameError    pyACL has the name, `profagent_app.acl` has not; an AttributeError, too
 ├── OrderError      a call against the order of the profiling pages; it was not made
 └── CallError       the runtime library refused a call
 """
@@ -39,6 +40,13 @@ class ProgramError(Exception):
 
 class LibraryError(ProgramError):
     """The runtime library cannot be loaded."""
+
+
+class MissingNameError(LibraryError, AttributeError):
+    """A name of pyACL that is neither in the SS928's runtime nor on the profiling pages."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name}: not in the SS928's runtime; docs/reference/program.md has the names that are")
 
 
 class OrderError(ProgramError):

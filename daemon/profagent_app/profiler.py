@@ -361,7 +361,7 @@ class Profiler:
         """Stop what was not stopped: of a Profiler that is deleted, and of every one at the interpreter's end."""
         if getattr(self, "_pid", 0) != os.getpid():  # a child of fork has its parent's Profilers
             return
-        if self._has_started:
+        if self._has_started and self._collection is not None:
             self.stop()
             _log.warning("Profiler is stopped at the end of the program.")
         self._close()

@@ -1,16 +1,18 @@
 """The runtime library `libsvp_acl.so`: its profiling and subscription functions, in the order that it wants.
 
-Signatures are those of the public header `svp_acl_prof.h`. The order is checked before a call is made; the rules are
-of the pyACL pages, the codes were seen by running the public library.
+Signatures are those of the public headers `svp_acl_*.h`. The order of profiling is checked before a call is made; the
+rules are of the pyACL pages, the codes were seen by running the public library.
 """
 
 from __future__ import annotations
 
 import ctypes
 import enum
+import fcntl
 import os
+import termios
 from collections.abc import Container, Sequence
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 from profagent_app.errors import CallError, LibraryError, OrderError
 
@@ -18,9 +20,10 @@ LIBRARY = "libsvp_acl.so"
 # Where SDK images keep it; unverified on boards. The loader's own path comes first.
 DIRECTORIES = ("/opt/lib", "/opt/lib/svp_npu", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 DESCRIPTOR_BYTES = 256
+_NORMAL_PAGES = 2  # of SVP_ACL_MEM_MALLOC_NORMAL_ONLY
 _LONGEST_BY_ACCESSOR = 31  # the accessors refuse a type or name of 32 bytes, which descriptors do carry
 
-_P, _SIZE, _U32, _U64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint64
+_P, _SIZE, _U32, _U64, _I32 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
 _DATA = (_P, _SIZE, _U32)
 _RETURNS_CODE: dict[str, tuple[type, ...]] = {
     "svp_acl_init": (ctypes.c_char_p,),
@@ -41,12 +44,40 @@ _RETURNS_CODE: dict[str, tuple[type, ...]] = {
     "svp_acl_prof_get_op_name": (*_DATA, ctypes.c_char_p, _SIZE),
     "svp_acl_mdl_load_from_mem": (_P, _SIZE, _P),
     "svp_acl_mdl_execute": (_U32, _P, _P),
+    "svp_acl_mdl_execute_async": (_U32, _P, _P, _P),
     "svp_acl_mdl_unload": (_U32,),
-    "svp_acl_rt_set_device": (ctypes.c_int32,),
-    "svp_acl_rt_reset_device": (ctypes.c_int32,),
-    "svp_acl_rt_create_context": (_P, ctypes.c_int32),
+    "svp_acl_mdl_get_desc": (_P, _U32),
+    "svp_acl_mdl_destroy_desc": (_P,),
+    "svp_acl_mdl_get_input_dims": (_P, _SIZE, _P),
+    "svp_acl_mdl_get_output_dims": (_P, _SIZE, _P),
+    "svp_acl_mdl_get_input_index_by_name": (_P, ctypes.c_char_p, _P),
+    "svp_acl_mdl_get_output_index_by_name": (_P, ctypes.c_char_p, _P),
+    "svp_acl_mdl_destroy_dataset": (_P,),
+    "svp_acl_mdl_add_dataset_buffer": (_P, _P),
+    "svp_acl_mdl_set_dynamic_batch_size": (_U32, _P, _SIZE, _U64),
+    "svp_acl_destroy_data_buffer": (_P,),
+    "svp_acl_update_data_buffer": (_P, _P, _SIZE, _SIZE),
+    "svp_acl_rt_set_device": (_I32,),
+    "svp_acl_rt_reset_device": (_I32,),
+    "svp_acl_rt_get_device": (_P,),
+    "svp_acl_rt_get_device_count": (_P,),
+    "svp_acl_rt_get_run_mode": (_P,),
+    "svp_acl_rt_synchronize_device": (),
+    "svp_acl_rt_create_context": (_P, _I32),
+    "svp_acl_rt_get_current_context": (_P,),
     "svp_acl_rt_set_current_context": (_P,),
     "svp_acl_rt_destroy_context": (_P,),
+    "svp_acl_rt_create_stream": (_P,),
+    "svp_acl_rt_synchronize_stream": (_P,),
+    "svp_acl_rt_destroy_stream": (_P,),
+    "svp_acl_rt_malloc": (_P, _SIZE, ctypes.c_int),
+    "svp_acl_rt_malloc_cached": (_P, _SIZE, ctypes.c_int),
+    "svp_acl_rt_mem_flush": (_P, _SIZE),
+    "svp_acl_rt_mem_invalidate": (_P, _SIZE),
+    "svp_acl_rt_free": (_P,),
+    "svp_acl_rt_malloc_host": (_P, _SIZE),
+    "svp_acl_rt_free_host": (_P,),
+    "svp_acl_rt_set_op_wait_timeout": (_U32,),
 }
 _RETURNS_OTHER: dict[str, tuple[type, tuple[type, ...]]] = {
     "svp_acl_prof_create_config": (_P, (_P, _U32, ctypes.c_int, _P, _U64)),
@@ -55,6 +86,26 @@ _RETURNS_OTHER: dict[str, tuple[type, tuple[type, ...]]] = {
     "svp_acl_prof_get_op_end": (_U64, _DATA),
     "svp_acl_prof_get_op_duration": (_U64, _DATA),
     "svp_acl_prof_get_model_id": (_SIZE, _DATA),
+    "svp_acl_mdl_create_desc": (_P, ()),
+    "svp_acl_mdl_get_num_inputs": (_SIZE, (_P,)),
+    "svp_acl_mdl_get_num_outputs": (_SIZE, (_P,)),
+    "svp_acl_mdl_get_input_size_by_index": (_SIZE, (_P, _SIZE)),
+    "svp_acl_mdl_get_output_size_by_index": (_SIZE, (_P, _SIZE)),
+    "svp_acl_mdl_get_input_default_stride": (_SIZE, (_P, _SIZE)),
+    "svp_acl_mdl_get_output_default_stride": (_SIZE, (_P, _SIZE)),
+    "svp_acl_mdl_get_input_name_by_index": (ctypes.c_char_p, (_P, _SIZE)),
+    "svp_acl_mdl_get_output_name_by_index": (ctypes.c_char_p, (_P, _SIZE)),
+    "svp_acl_mdl_get_input_format": (ctypes.c_int, (_P, _SIZE)),
+    "svp_acl_mdl_get_output_format": (ctypes.c_int, (_P, _SIZE)),
+    "svp_acl_mdl_get_input_data_type": (ctypes.c_int, (_P, _SIZE)),
+    "svp_acl_mdl_get_output_data_type": (ctypes.c_int, (_P, _SIZE)),
+    "svp_acl_mdl_create_dataset": (_P, ()),
+    "svp_acl_mdl_get_dataset_num_buffers": (_SIZE, (_P,)),
+    "svp_acl_mdl_get_dataset_buffer": (_P, (_P, _SIZE)),
+    "svp_acl_create_data_buffer": (_P, (_P, _SIZE, _SIZE)),
+    "svp_acl_get_data_buffer_addr": (_P, (_P,)),
+    "svp_acl_get_data_buffer_size": (_SIZE, (_P,)),
+    "svp_acl_get_data_buffer_stride": (_SIZE, (_P,)),
 }
 
 Data = Union[bytes, int]  # the bytes of descriptors, or their address
@@ -174,6 +225,8 @@ class Runtime:
         self._started: object = None  # the values of the one that profiling was started with
         self._pipes: dict[int, int] = {}  # the descriptors of subscriptions' configurations
         self._numbers: dict[int, ctypes.c_int] = {}  # the library keeps a pointer to such a number, how long is unknown
+        self._files: dict[int, int] = {}  # the memory of each model that was loaded as bytes
+        self._without_stride: set[int] = set()  # data buffers that get that of their tensor at the first execution
         self.mode = Mode.OFF
 
     def init(self, config_path: str | None = None) -> None:
@@ -275,16 +328,14 @@ class Runtime:
     def op_desc_size(self) -> int:
         """Bytes of a descriptor."""
         self._check("svp_acl_prof_get_*")
-        size = ctypes.c_size_t(0)  # the library writes 32 of its bits
-        self.call("svp_acl_prof_get_op_desc_size", ctypes.byref(size))
-        return size.value
+        size: int = self.output("svp_acl_prof_get_op_desc_size", _SIZE(), 0)  # the library writes 32 of its bits
+        return size
 
     def op_num(self, data: Data, size: int) -> int:
         """How many whole descriptors `size` bytes hold."""
         self._check("svp_acl_prof_get_*")
-        number = ctypes.c_uint32(0)
-        self.call("svp_acl_prof_get_op_num", data, size, ctypes.byref(number))
-        return number.value
+        number: int = self.output("svp_acl_prof_get_op_num", _U32(), 2, data, size)
+        return number
 
     def op_text(self, kind: str, data: Data, size: int, index: int) -> str:
         """The `type` or `name` of a descriptor's layer, without the NUL that models may carry."""
@@ -298,16 +349,15 @@ class Runtime:
     def op_text_length(self, kind: str, data: Data, size: int, index: int) -> int:
         """Bytes of the `type` or `name`."""
         self._check("svp_acl_prof_get_*")
-        length = ctypes.c_size_t(0)
-        self.call(f"svp_acl_prof_get_op_{kind}_len", data, size, index, ctypes.byref(length))
-        return length.value
+        length: int = self.output(f"svp_acl_prof_get_op_{kind}_len", _SIZE(), 3, data, size, index)
+        return length
 
     def op_number(self, kind: str, data: Data, size: int, index: int) -> int:
         """The `op_start`, `op_end` or `op_duration` (µs) or `model_id` of a descriptor."""
         # The accessors answer 100000 in place of a number, so the index is checked before.
         if not 0 <= index < self.op_num(data, size):
             raise CallError(f"svp_acl_prof_get_{kind}", 100000)
-        return int(getattr(self._library, f"svp_acl_prof_get_{kind}")(data, size, index))
+        return int(self.answer(f"svp_acl_prof_get_{kind}", data, size, index))
 
     def operators(self, data: bytes) -> list[Operator]:
         """Every whole descriptor in `data`."""
@@ -324,27 +374,86 @@ class Runtime:
             for index in range(self.op_num(data, size))
         ]
 
+    def has_unread(self) -> bool:
+        """Whether a subscription's pipe holds bytes that nobody has read yet."""
+        return any(_unread_bytes(descriptor) for descriptor in self._pipes.values())
+
     def load_model(self, model: bytes) -> int:
-        """Load a model from memory; its id."""
-        number = ctypes.c_uint32(0)
-        self.call("svp_acl_mdl_load_from_mem", model, len(model), ctypes.byref(number))
-        self._models[number.value] = True
-        return number.value
+        """Load a model from bytes, which are copied to the device's memory until it is unloaded; its id."""
+        address = self.output("svp_acl_rt_malloc", _P(), 0, len(model), _NORMAL_PAGES)
+        ctypes.memmove(address, model, len(model))
+        try:
+            model_id = self.load_from_address(address, len(model))
+        except CallError:
+            self.call("svp_acl_rt_free", address)
+            raise
+        self._files[model_id] = address
+        return model_id
+
+    def load_from_address(self, address: int, size: int) -> int:
+        """Load a model from memory that the program keeps until it is unloaded; its id."""
+        model_id: int = self.output("svp_acl_mdl_load_from_mem", _U32(), 2, address, size)
+        self._models[model_id] = True
+        return model_id
 
     def execute(self, model_id: int, inputs: int, outputs: int) -> None:
         """Run a loaded model with the datasets at two addresses."""
+        self._give_strides(model_id, inputs, outputs)
         self.call("svp_acl_mdl_execute", model_id, inputs, outputs)
+
+    def execute_async(self, model_id: int, inputs: int, outputs: int, stream: int) -> None:
+        """Run a loaded model in a stream."""
+        self._give_strides(model_id, inputs, outputs)
+        self.call("svp_acl_mdl_execute_async", model_id, inputs, outputs, stream)
 
     def unload_model(self, model_id: int) -> None:
         """Unload a model."""
         self.call("svp_acl_mdl_unload", model_id)
         self._models[model_id] = False
+        address = self._files.pop(model_id, None)
+        if address is not None:
+            self.call("svp_acl_rt_free", address)
 
-    def create_context(self, device: int) -> int:
-        """The address of a context on a device."""
-        context = ctypes.c_void_p()
-        self.call("svp_acl_rt_create_context", ctypes.byref(context), device)
-        return context.value or 0
+    def create_data_buffer(self, data: int, size: int, stride: int | None = None) -> int:
+        """The address of a description of `size` bytes at `data`.
+
+        `stride` is the bytes from one row to the next. pyACL has none: without one it is that of the model's input or
+        output, by the buffer's place in the dataset that is executed.
+        """
+        function = "svp_acl_create_data_buffer"
+        buffer = self._made(function, self.answer(function, data, size, size if stride is None else stride))
+        if stride is None:
+            self._without_stride.add(buffer)
+        return buffer
+
+    def destroy_data_buffer(self, buffer: int) -> None:
+        """Free a description, not its data."""
+        self.call("svp_acl_destroy_data_buffer", buffer)
+        self._without_stride.discard(buffer)
+
+    def update_data_buffer(self, buffer: int, data: int, size: int, stride: int | None = None) -> None:
+        """Change what a description says; without a stride that stays."""
+        kept = self.answer("svp_acl_get_data_buffer_stride", buffer) if stride is None else stride
+        self.call("svp_acl_update_data_buffer", buffer, data, size, kept)
+        if stride is not None:
+            self._without_stride.discard(buffer)
+
+    def _give_strides(self, model_id: int, inputs: int, outputs: int) -> None:
+        if not self._without_stride:
+            return
+        model = self._made("svp_acl_mdl_create_desc", self.answer("svp_acl_mdl_create_desc"))
+        try:
+            self.call("svp_acl_mdl_get_desc", model, model_id)
+            for kind, dataset in (("input", inputs), ("output", outputs)):
+                for index in range(self.answer("svp_acl_mdl_get_dataset_num_buffers", dataset) if dataset else 0):
+                    buffer = self.answer("svp_acl_mdl_get_dataset_buffer", dataset, index)
+                    stride = self.answer(f"svp_acl_mdl_get_{kind}_default_stride", model, index)
+                    if stride and buffer in self._without_stride:
+                        data = self.answer("svp_acl_get_data_buffer_addr", buffer)
+                        size = self.answer("svp_acl_get_data_buffer_size", buffer)
+                        self.update_data_buffer(buffer, data, size, stride)
+        finally:
+            self.call("svp_acl_mdl_destroy_desc", model)
 
     def _check(self, function: str) -> None:
         rule = _RULES.get((function, self.mode))
@@ -355,9 +464,23 @@ class Runtime:
 
     def call(self, function: str, *arguments: object) -> None:
         """Any function of the library that returns a code."""
-        code = getattr(self._library, function)(*arguments)
+        code = self.answer(function, *arguments)
         if code != 0:
             raise CallError(function, code)
+
+    def output(self, function: str, output: Any, place: int, *arguments: object) -> Any:
+        """The value that a function with a code writes to its argument at `place`; `output` is of its type."""
+        self.call(function, *arguments[:place], ctypes.byref(output), *arguments[place:])
+        return output.value or 0
+
+    def answer(self, function: str, *arguments: object) -> Any:
+        """The value that any function of the library returns; LibraryError where it has no such function."""
+        try:
+            found = getattr(self._library, function)
+        except AttributeError:
+            path = self._library._name  # noqa: SLF001 - ctypes has no other name for it
+            raise LibraryError(f"{path} has no {function}: this runtime cannot do it") from None
+        return found(*arguments)
 
     @staticmethod
     def _made(function: str, address: int | None) -> int:
@@ -374,6 +497,13 @@ def _check_config(function: str, config: int, living: Container[int]) -> None:
 def _refuse_if(is_wrong: bool, function: str, rule: _Rule) -> None:
     if is_wrong:
         raise OrderError(function, rule.text, rule.code)
+
+
+def _unread_bytes(descriptor: int) -> int:
+    try:
+        return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), "little")
+    except OSError:  # closed, or not a pipe
+        return 0
 
 
 def _text_of(data: Data, index: int, kind: str, length: int) -> str:

@@ -15,7 +15,7 @@ from profagent_app.acl.binding import runtime as bound
 from profagent_app.runtime import Runtime, load
 from tests.program.reader import MarksReader
 
-SOURCE = Path(__file__).with_name("svp_acl.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("svp_acl.c", "svp_acl_data.c")]
 MODEL = b"name yolo\nlayer Convolution conv1 700\nlayer Pooling pool1 350\nlayer InnerProduct fc 1400\n"
 
 
@@ -23,7 +23,7 @@ MODEL = b"name yolo\nlayer Convolution conv1 700\nlayer Pooling pool1 350\nlayer
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("library") / "libsvp_acl.so"
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run(["gcc", *flags, "-o", library, SOURCE], check=True)
+    subprocess.run(["gcc", *flags, "-o", library, *SOURCES], check=True)
     return library
 
 

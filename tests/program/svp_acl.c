@@ -5,6 +5,7 @@
  *
  *     name NAME
  *     layer TYPE NAME TICKS        one layer on the NPU
+ *     input NAME BYTES STRIDE      and output: svp_acl_data.c has datasets
  *
  * Functions that begin with fake_ set up what a device would do, and look inside.
  */
@@ -20,6 +21,8 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+#include "svp_acl_tensors.h"
 
 enum {
     SUCCESS = 0,
@@ -53,6 +56,7 @@ typedef struct {
     char name[256];
     int layers;
     layer layer[MAX_LAYERS];
+    tensors io[2];
     uint64_t pictures, load_begin;
     int calls, call_bytes;
     call_record call[RING];
@@ -426,6 +430,11 @@ static int parse_model(model *into, const char *text_of, size_t size)
         if (sscanf(line, "name %255s", into->name) == 1) continue;
         if (into->layers < MAX_LAYERS && sscanf(line, "layer %63s %63s %u", next->type, next->name, &next->ticks) == 3)
             into->layers++;
+        for (int side = 0; side < 2; side++) {
+            tensor *io = &into->io[side].each[into->io[side].count];
+            if (sscanf(line, side ? "output %63s %zu %zu" : "input %63s %zu %zu", io->name, &io->size, &io->stride) == 3)
+                into->io[side].count++;
+        }
     }
     free(copy);
     return into->name[0] != 0 && into->layers > 0 ? SUCCESS : INVALID_PARAM;
@@ -450,12 +459,18 @@ int svp_acl_mdl_load_from_mem(const void *bytes, size_t size, uint32_t *model_id
     return SUCCESS;
 }
 
+const tensors *fake_tensors(uint32_t model_id)
+{
+    return model_id < MAX_MODELS && rt.models[model_id].loaded ? rt.models[model_id].io : NULL;
+}
+
 int svp_acl_mdl_execute(uint32_t model_id, const void *input, const void *output)
 {
-    (void)input, (void)output;
     if (model_id >= MAX_MODELS || !rt.models[model_id].loaded) return INVALID_PARAM;
     model *of = &rt.models[model_id];
     uint64_t begin = now_us(), lasts = 0;
+    int code = fake_run(&of->io[0], &of->io[1], input, output);
+    if (code != SUCCESS) return code;
     int due = of->first || (rt.interval > 0 && of->since_sample >= rt.interval && of->since_sample >= rt.busy);
     for (int each = 0; each < of->layers; each++) lasts += of->layer[each].ticks * 100u / MHZ;
     usleep((useconds_t)lasts);
@@ -469,6 +484,11 @@ int svp_acl_mdl_execute(uint32_t model_id, const void *input, const void *output
     of->first = 0;
     of->pictures += (uint64_t)rt.pictures;
     return SUCCESS;
+}
+
+int svp_acl_mdl_execute_async(uint32_t model_id, const void *input, const void *output, void *stream)
+{
+    return stream == NULL ? INVALID_PARAM : svp_acl_mdl_execute(model_id, input, output);
 }
 
 int svp_acl_mdl_unload(uint32_t model_id)

@@ -1,9 +1,8 @@
-"""pyACL's names: the subscription page's sample with nothing but the import changed, and the stamps' rules."""
+"""pyACL's names: order, codes, and the stamps' rules."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,74 +24,6 @@ ALL = 0xF
 @pytest.fixture(autouse=True)
 def _own_library(library: str) -> None:
     """Every test has a library of its own."""
-
-
-def test_the_subscription_pages_sample(tmp_path: Path) -> None:  # noqa: PLR0915 - it is the page's
-    np = pytest.importorskip("numpy")  # boards need not have it
-    model_file = tmp_path / "model.om"
-    model_file.write_bytes(MODEL)
-    seen = []
-    # Steps 1 to 3, which the page leaves out.
-    assert acl.init() == 0
-    assert acl.rt.set_device(0) == 0
-    context, ret = acl.rt.create_context(0)
-    assert ret == 0
-    model_id, ret = acl.mdl.load_from_file(str(model_file))
-    assert ret == 0
-    input = output = 0  # noqa: A001
-    # From here on it is the page's.
-    r, w = os.pipe()
-    ACL_AICORE_NONE = 0xFF  # noqa: N806
-    subscribe_config = acl.prof.create_subscribe_config(1, ACL_AICORE_NONE, w)
-    ret = acl.prof.model_subscribe(model_id, subscribe_config)
-    assert ret == 0
-
-    def get_model_info(data: int, data_len: int) -> None:
-        op_number, ret = acl.prof.get_op_num(data, data_len)
-        for i in range(op_number):
-            model_id = acl.prof.get_model_id(data, data_len, i)
-            op_type, ret = acl.prof.get_op_type(data, data_len, i, 65)
-            op_name, ret = acl.prof.get_op_name(data, data_len, i, 275)
-            op_start = acl.prof.get_op_start(data, data_len, i)
-            op_end = acl.prof.get_op_end(data, data_len, i)
-            op_duration = acl.prof.get_op_duration(data, data_len, i)
-            seen.append((model_id, op_type, op_name, op_end - op_start, op_duration, ret))
-
-    def prof_data_read(args: Any) -> int:
-        fd, ctx = args
-        ret = acl.rt.set_context(ctx)
-        buffer_size, ret = acl.prof.get_op_desc_size()
-        N = 10  # noqa: N806
-        data_len = buffer_size * N
-        while True:
-            data = os.read(fd, data_len)
-            if len(data) == 0:
-                break
-            np_data = np.array(data)
-            np_data_ptr = acl.util.numpy_to_ptr(np_data)
-            size = np_data.itemsize * np_data.size
-            get_model_info(np_data_ptr, size)
-        return ret
-
-    thr_id, ret = acl.util.start_thread(prof_data_read, [r, context])
-    ret = acl.mdl.execute(model_id, input, output)
-    # Step 9, which the page leaves out: the pipe ends when nothing more is executed.
-    os.close(w)
-    ret = acl.prof.model_un_subscribe(model_id)
-    assert ret == 0
-    ret = acl.util.stop_thread(thr_id)
-    os.close(r)
-    ret = acl.prof.destroy_subscribe_config(subscribe_config)
-    assert ret == 0
-    assert acl.rt.destroy_context(context) == 0
-    assert acl.rt.reset_device(0) == 0
-    assert acl.mdl.unload(model_id) == 0
-    assert acl.finalize() == 0
-    assert seen == [
-        (0, "Convolution", "conv1", 100, 100, 0),
-        (0, "Pooling", "pool1", 50, 50, 0),
-        (0, "InnerProduct", "fc", 200, 200, 0),
-    ]
 
 
 def test_the_profiling_pages_order_makes_a_job(tmp_path: Path) -> None:
@@ -140,7 +71,14 @@ def test_problems_are_codes_and_told_in_the_log(tmp_path: Path, caplog: pytest.L
         ("mdl.load_from_file", (None,), (0, 100000)),
         ("mdl.load_from_mem", (0, 100), (0, 100000)),
         ("mdl.execute", ("model", 0, 0), 100000),
+        ("mdl.execute_async", (0, 0, 0, 0), 100000),
+        ("mdl.get_input_index_by_name", (0, 5), (0, 100000)),
+        ("mdl.add_dataset_buffer", (0, 0), (0, 100000)),
         ("rt.create_context", ("device",), (0, 100000)),
+        ("rt.malloc", (0, 2), (0, 100000)),
+        ("rt.memcpy", (8, 4, 8, 5, 1), 100000),
+        ("rt.memcpy", (0, 4, 8, 4, 1), 100000),
+        ("create_data_buffer", ([], 4), 0),
         ("prof.mark", ([],), -1),
         ("prof.range_start", ([],), (0, -1)),
     ],

@@ -6,11 +6,15 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from inspect import isfunction
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
-from profagent_app import acl, marks
+import profagent_app
+from profagent_app import marks
+from profagent_app.acl import binding
 from profagentd.spools.intake import RECORD_BYTES, Intake
 from profagentd.spools.spool import Spool
 from tests.program.conftest import MODEL
@@ -82,12 +86,17 @@ def test_the_subscription_s_descriptors_reach_the_spool(
     assert segment.stat().st_size == 10 * MODEL.count(b"layer ") * RECORD_BYTES
 
 
-def test_the_reference_names_functions_that_there_are() -> None:
+def test_the_reference_names_every_function_that_there_is_and_no_other() -> None:
     text = (PAGE.parents[1] / "reference/program.md").read_text("utf-8")
-    section = text.partition("## pyACL's names")[2].partition("## Profiler")[0]
-    names = set(re.findall(r"`(?:acl\.prof\.)?([a-z_0-9]+)`", section)) - {"profagent_app"}
-    assert "model_subscribe" in names
-    assert [name for name in names if not hasattr(acl.prof, name)] == []
+    rows = dict(re.findall(r"^\| `(acl[.\w]*)` \| (.*) \|$", text, re.MULTILINE))
+    assert list(rows) == ["acl", "acl.rt", "acl.mdl", "acl.prof", "acl.util"]
+    for module, row in rows.items():
+        found = attrgetter(module)(profagent_app)
+        named = set(re.findall(r"`(\w+)`", row))
+        named |= {name.replace("input", "output") for name in named}
+        assert [name for name in named if not hasattr(found, name)] == []
+        functions = {name for name, it in vars(found).items() if isfunction(it) and it not in vars(binding).values()}
+        assert "…" in row or {name for name in functions if name[0] != "_"} <= named
 
 
 def test_the_marks_compile(tmp_path: Path) -> None:

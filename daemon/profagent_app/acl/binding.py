@@ -1,4 +1,4 @@
-"""The process's one Runtime, and exceptions as pyACL's codes."""
+"""The process's one Runtime, its functions under pyACL's names, and exceptions as pyACL's codes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import logging
 from functools import lru_cache
 from typing import Any, Callable, TypeVar
 
-from profagent_app.errors import CallError, OrderError
+from profagent_app.errors import CallError, MissingNameError, OrderError
 from profagent_app.runtime import Runtime
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 INVALID_PARAM = 100000
 _log = logging.getLogger("profagent_app")
 
@@ -29,10 +30,62 @@ def value_of(nothing: T, function: Callable[..., T], *arguments: Any) -> tuple[T
         _log.warning("%s", error)
         return nothing, error.code
     except (OSError, TypeError, ValueError, ctypes.ArgumentError) as error:  # what no argument may be
-        _log.warning("%s: %s", getattr(function, "__qualname__", function), error)
+        library_s = [each for each in arguments if isinstance(each, str) and each.startswith("svp_acl_")]
+        name = library_s[0] if library_s else getattr(function, "__qualname__", repr(function))
+        _log.warning("%s: %s", name, error)
         return nothing, INVALID_PARAM
 
 
 def code_of(function: Callable[..., Any], *arguments: Any) -> int:
     """0, or the code that the runtime answers."""
     return value_of(None, function, *arguments)[1]
+
+
+def returning_code(function: str) -> Callable[..., int]:
+    """Return a caller of the library's `function`, which returns its code."""
+
+    def call(*arguments: Any) -> int:
+        return code_of(runtime().call, function, *arguments)
+
+    return _named(call, function, "Return its code.")
+
+
+def returning_value(function: str) -> Callable[..., int]:
+    """Return a caller of the library's `function`, which returns its number or address; 0 on failure."""
+
+    def call(*arguments: Any) -> int:
+        return value_of(0, runtime().answer, function, *arguments)[0] or 0
+
+    return _named(call, function, "Return its number or address, 0 on failure.")
+
+
+def returning_text(function: str) -> Callable[..., str]:
+    """Return a caller of the library's `function`, which returns its text; "" on failure."""
+
+    def call(*arguments: Any) -> str:
+        return (value_of(b"", runtime().answer, function, *arguments)[0] or b"").decode(errors="replace")
+
+    return _named(call, function, 'Return its text, "" on failure.')
+
+
+def returning_output(function: str, kind: Callable[[], Any], place: int = 0) -> Callable[..., tuple[int, int]]:
+    """Return a caller of the library's `function`, which returns the value written at `place`, and a code."""
+
+    def call(*arguments: Any) -> tuple[int, int]:
+        return value_of(0, runtime().output, function, kind(), place, *arguments)
+
+    return _named(call, function, "Return the value that it writes, and its code.")
+
+
+def refusing(module: str) -> Callable[[str], Any]:
+    """Return a `__getattr__` for the module of pyACL's names `module`, which raises MissingNameError."""
+
+    def refuse(name: str) -> Any:
+        raise MissingNameError(f"{module}.{name}")
+
+    return refuse
+
+
+def _named(call: F, name: str, text: str) -> F:
+    call.__name__, call.__doc__ = name, text
+    return call

@@ -6,12 +6,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from profagent_app.acl.binding import code_of, runtime, value_of
+from profagent_app.acl.binding import code_of, refusing, runtime, value_of
 from profagent_app.runtime import Mode
 from profagent_app.stamps import FAILED, Stamps
 
 if TYPE_CHECKING:
     from profagent_app.runtime import Data
+
+UNSUPPORTED = 148049  # the runtime's own code for what it does not do
 
 _log = logging.getLogger("profagent_app")
 stamps = Stamps(lambda: runtime().mode is Mode.STARTED)
@@ -43,6 +45,13 @@ def create_config(device_list: Sequence[int], aic_metrics: int, aic_events: Any,
         _log.warning("create_config: aic_events must be 0 or None, not %r: there are none", aic_events)
         return 0
     return value_of(0, runtime().create_config, data_type_config, device_list, aic_metrics)[0]
+
+
+def set_config(config_type: int, value: str) -> int:
+    """Refuse with a code: the SS928's runtime records nothing that this function sets."""
+    why = "the SS928's runtime has no svp_acl_prof_set_config; the daemon measures the system"
+    _log.warning("set_config(%r, %r): %s (docs/howto/system-metrics.md)", config_type, value, why)
+    return UNSUPPORTED
 
 
 def destroy_config(config: int) -> int:
@@ -180,3 +189,6 @@ def destroy_stamp(stamp: int) -> int:
 
 def _fitting(room: int, found: tuple[str, int]) -> tuple[str, int]:
     return ("", 500000) if len(found[0].encode()) > room else found
+
+
+__getattr__ = refusing("acl.prof")
