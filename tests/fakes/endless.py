@@ -25,7 +25,7 @@ from tests.fakes.malicious_board import (
     welcome,
 )
 
-LARGEST = 2**64 - 1
+LARGEST = 2**48
 # Numbers that no stream has used yet: what a host holds already would not come again.
 _FRESH = itertools.count(1)
 CHUNK_BYTES = 256 << 10

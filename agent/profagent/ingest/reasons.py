@@ -24,16 +24,13 @@ LONGEST_NAME_BYTES = 255
 REMEMBERED_PATHS = 8192
 LONGEST_REASON = 64
 LONGEST_DETAIL = 1000
-# More than any board's disk holds; sums of what is lost stay numbers of the database.
-LARGEST_FIGURE = 2**48
-LARGEST_TIME_US = 2**62
 # The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
 RING_CALLS = 511
 
 
 def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
     """An entry for a Loss of the wire; what took no byte of a log is a note."""
-    return Entry(grade_of(reason), reason, detail, count=_known(lost_bytes) or 1)
+    return Entry(grade_of(reason), reason, detail, count=lost_bytes or 1)
 
 
 def loss_change(job: str, path: str | None, loss: Loss) -> tuple[str, Change]:
@@ -95,22 +92,18 @@ def ring_entry(calls: int) -> Entry:
 
 
 def _kept(loss: Loss) -> KeptLoss:
-    """A figure that is 0, or more than can be, is not known."""
+    """A figure that is 0 is not known."""
     reason, detail = display_text(loss.reason)[:LONGEST_REASON], display_text(loss.detail)[:LONGEST_DETAIL]
     entry = loss_entry(reason, detail, loss.lost_bytes)
     return KeptLoss(
         loss.id,
         entry,
         loss.job_name if is_collection_name(loss.job_name) else "",
-        lost_logs=_known(loss.lost_logs),
-        lost_bytes=_known(loss.lost_bytes),
-        from_us=_known(loss.from_wall_us, LARGEST_TIME_US),
-        to_us=_known(loss.to_wall_us, LARGEST_TIME_US),
+        lost_logs=loss.lost_logs or None,
+        lost_bytes=loss.lost_bytes or None,
+        from_us=loss.from_wall_us or None,
+        to_us=loss.to_wall_us or None,
     )
-
-
-def _known(figure: int, largest: int = LARGEST_FIGURE) -> int | None:
-    return figure if 0 < figure <= largest else None
 
 
 LOSS = "loss"

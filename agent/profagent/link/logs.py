@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
     from profagent.link.messages import AnnouncedLog, Holding, JobStatus, LogEvent
 
-LARGEST_JOBS = 100_000
+# Hours of JOBs of some seconds each; of each something is kept in memory.
+LARGEST_JOBS = 20_000
 LARGEST_LOGS = 4096
 LARGEST_PATH_BYTES = 1024
 LARGEST_CHUNK_BYTES = 256 << 10
-LARGEST_OFFSET = 2**63 - 1
-# More than any board's disk holds; sums of what is lost stay numbers of the database.
-LARGEST_SIZE = 2**48
 # A daemon keeps 1,000, and may come by others while a stream lasts.
 LARGEST_KEPT_LOSSES = 5_000
 LONGEST_SHOWN_BYTES = 256
@@ -45,7 +43,10 @@ def check_job(status: JobStatus, jobs: Mapping[int, JobStatus]) -> None:
     if known is not None and known.name != status.name:
         refuse(f"JOB handle {status.handle} changed its name")
     if known is None and len(jobs) >= LARGEST_JOBS:
-        refuse(f"it told of more than {LARGEST_JOBS:,} JOBs")
+        raise ProtocolError(
+            f"the board has more than {LARGEST_JOBS:,} JOBs",
+            hint="delete old ones there, or have its daemon look below a directory that has fewer (`root`)",
+        )
 
 
 class LogTable:
@@ -149,8 +150,6 @@ def _moved(log: FollowedLog, event: Started | Chunk | Completed | Removed) -> Fo
             return _grown(log, event)
         case Completed() if log.generation == 0 or (event.generation, event.size) != (log.generation, log.offset):
             refuse(f"{_shown(log)} is complete with {event.size} bytes, {log.offset} came")
-        case Removed() if max(event.sent, event.size) > LARGEST_SIZE:
-            refuse(f"{_shown(log)} is removed with {event.size} bytes, of which {event.sent} were sent")
     return log
 
 
@@ -160,7 +159,7 @@ def _started(log: FollowedLog, event: Started) -> FollowedLog:
         refuse(f"{_shown(log)} started before it was known what is held of it")
     goes_on = log.generation == 0 and (event.generation, event.offset) == log.held and event.generation > 0
     begins = event.offset == 0 and event.generation > max(log.generation, log.held[0])
-    if not (goes_on or begins) or max(event.generation, event.offset) > LARGEST_OFFSET:
+    if not (goes_on or begins):
         refuse(f"{_shown(log)} started at generation {event.generation}, offset {event.offset}")
     return replace(log, generation=event.generation, offset=_end(log, event))
 
@@ -174,7 +173,7 @@ def _grown(log: FollowedLog, chunk: Chunk) -> FollowedLog:
 def _end(log: FollowedLog, event: Started | Chunk) -> int:
     """How far the log has come with it."""
     size = len(event.data)
-    if size > LARGEST_CHUNK_BYTES or event.offset + size > LARGEST_OFFSET:
+    if size > LARGEST_CHUNK_BYTES:
         refuse(f"{_shown(log)} came in a chunk of {size} bytes")
     return event.offset + size
 

@@ -5,7 +5,7 @@ Texts of a board are shown to people: they are cut to a length, and nothing in t
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -153,7 +153,7 @@ def examination_from_wire(said: pb.Examination) -> Examination:
         for each in said.umap[:LONGEST_LIST]
     )
     files = (
-        AclFile(_text(each.path), each.data[:LARGEST_FILE_BYTES], each.size, _OUTPUTS.get(each.output, ""))
+        AclFile(_text(each.path), each.data[:LARGEST_FILE_BYTES], _number(each, "size"), _OUTPUTS.get(each.output, ""))
         for each in said.acl_json[:LONGEST_LIST]
     )
     examination: Examination = _facts(Examination, said, omitting=("umap", "acl_json"))
@@ -169,6 +169,8 @@ def _facts(kind: Any, said: Any, omitting: tuple[str, ...] = ()) -> Any:
 
 
 def _value(hint: Any, said: Any, name: str) -> Any:
+    if hint is int:
+        return _number(said, name)
     value = getattr(said, name)
     if get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis:
         return tuple(_element(get_args(hint)[0], each) for each in value[:LONGEST_LIST])
@@ -187,13 +189,43 @@ def _element(hint: Any, value: Any) -> Any:
     return _text(value) if isinstance(value, str) else value
 
 
+# The bounds of numbers. What a board says goes into the database, whose integer has 63 bits, and into sums and
+# differences there, which must have no more.
+LARGEST_NUMBER = 2**63 - 1
+LARGEST_TIME_US = 2**62
+# More than any board's disk holds, of bytes, logs, inferences or generations.
+LARGEST_AMOUNT = 2**48
+_AMOUNTS = frozenset(
+    ("offset", "size", "sent", "bytes", "lag_bytes", "lost_bytes", "generation", "inferences", "lost_logs")
+)
+
+
+# A random number, which is compared and never counted with.
+_NAMES = frozenset(("id",))
+
+
+@cache
+def _largest(name: str) -> int:
+    if name.endswith("_us"):
+        return LARGEST_TIME_US
+    if name in _NAMES:
+        return 2**64 - 1
+    return LARGEST_AMOUNT if name in _AMOUNTS else LARGEST_NUMBER
+
+
+def _number(said: Any, name: str) -> int:
+    """Return a number of a message. Raises ProtocolError for one over the bound of its field."""
+    value: int = getattr(said, name)
+    if value > _largest(name):
+        refuse(f"{type(said).__name__}.{name} is {value}, more than {_largest(name)}")
+    return value
+
+
 T = TypeVar("T")
 
 LONGEST_TEXT = 1000
 LONGEST_LIST = 64
 LARGEST_ENTRIES = 1000
-# A database's integer has 63 bits, and the difference of two clocks must be one.
-LARGEST_TIME_US = 2**62
 
 _STATES, _REASONS, _POLICIES, _ROLES = map(_words, (pb.JobState, pb.StartReason, pb.RetentionPolicy, pb.Role))
 
@@ -238,14 +270,10 @@ def measure_from_wire(said: pb.JobMeasure) -> m.JobMeasure:
     return measure
 
 
-def clocks_from_wire(clocks: pb.Clocks) -> m.Clocks:
+def clocks_from_wire(said: pb.Clocks) -> m.Clocks:
     """A pair of clocks. Raises ProtocolError for times that no clock shows."""
-    latest = max(clocks.wall_us, clocks.monotonic_us)
-    if latest > LARGEST_TIME_US:
-        raise ProtocolError(
-            f"the board broke the protocol: a clock shows {latest} microseconds", hint="upgrade profagentd on the board"
-        )
-    return m.Clocks(clocks.wall_us, clocks.monotonic_us)
+    clocks: m.Clocks = _facts(m.Clocks, said)
+    return clocks
 
 
 def job_from_wire(job: pb.JobStatus) -> m.JobStatus:
@@ -277,16 +305,17 @@ def _event(event: pb.Event) -> m.LogEvent | None:
     match event.WhichOneof("event"):
         case "started":
             e = event.started
-            return m.Started(e.handle, e.generation, e.offset, _REASONS.get(e.reason, "unknown"), e.data, e.digest)
+            reason = _REASONS.get(e.reason, "unknown")
+            return m.Started(e.handle, _number(e, "generation"), _number(e, "offset"), reason, e.data, e.digest)
         case "chunk":
             c = event.chunk
-            return m.Chunk(c.handle, c.generation, c.offset, c.data)
+            return m.Chunk(c.handle, _number(c, "generation"), _number(c, "offset"), c.data)
         case "completed":
             d = event.completed
-            return m.Completed(d.handle, d.generation, d.size, d.digest)
+            return m.Completed(d.handle, _number(d, "generation"), _number(d, "size"), d.digest)
         case "removed":
-            r = event.removed
-            return m.Removed(r.handle, r.generation, r.sent, r.size)
+            removed: m.Removed = _facts(m.Removed, event.removed)
+            return removed
         case "loss":
             loss: m.Loss = _facts(m.Loss, event.loss)
             return loss
@@ -295,7 +324,7 @@ def _event(event: pb.Event) -> m.LogEvent | None:
 
 def _welcome(welcome: pb.Welcome) -> m.Welcome:
     role = _ROLES.get(welcome.role, "unknown")
-    return m.Welcome(board_from_wire(welcome.description), welcome.heartbeat_us, role)
+    return m.Welcome(board_from_wire(welcome.description), _number(welcome, "heartbeat_us"), role)
 
 
 def _entries(said: Sequence[T]) -> Sequence[T]:
@@ -321,7 +350,7 @@ _READERS: dict[str, Callable[[Any], m.ServerMessage]] = {
     "announced": lambda page: m.Announced(_announced_logs(page.logs)),
     "batch": _batch,
     "released": lambda released: m.Released(tuple(_entries(released.handles))),
-    "heartbeat": lambda beat: m.Heartbeat(beat.lag_bytes),
+    "heartbeat": lambda beat: m.Heartbeat(_number(beat, "lag_bytes")),
     "synced": lambda synced: m.Synced(synced.number),
-    "goodbye": lambda goodbye: m.Goodbye(_text(goodbye.reason), goodbye.retry_after_us),
+    "goodbye": lambda goodbye: m.Goodbye(_text(goodbye.reason), _number(goodbye, "retry_after_us")),
 }

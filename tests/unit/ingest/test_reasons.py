@@ -90,8 +90,7 @@ def test_a_kept_loss_belongs_to_the_board_whatever_it_is_about() -> None:
 
 
 def test_what_a_board_says_of_a_kept_loss_is_not_believed_blindly() -> None:
-    name, most = "../" + JOB, 2**64 - 1
-    job, kept = told(Loss(0, 0, "disk-full", "no\nspace" * 9999, most, most, name, most, most, most))
+    job, kept = told(Loss(0, 0, "disk-full", "no\nspace" * 9999, 0, 2**64 - 1, "../" + JOB))
     assert job == ""
     assert isinstance(kept, KeptLoss)
     assert (kept.job, kept.lost_logs, kept.lost_bytes, kept.from_us, kept.to_us) == ("", None, None, None, None)

