@@ -10,6 +10,7 @@ ProfagentError            1  the answer is 'no', or something went wrong
 ├── IncompleteError       4  data that existed is missing
 ├── FormatError           1  bytes that are not what their file's format says
 ├── ResultError           1  a file of results of another tool is damaged, or none
+├── FaultError            1  profagent itself has failed, and only a part of its work ended
 └── StoreError            1  the database cannot be used
     ├── DiskFullError        the disk takes no more; a capture waits for room
     └── WorkspaceBusyError   another process writes to the workspace
@@ -130,6 +131,20 @@ class ResultError(ProfagentError):
         where = f"{file}: line {line}" if line else f"{file}"
         super().__init__(f"{where}: {what}", hint=hint or "write it anew, or import the others without it")
         self.line = line
+
+
+class FaultError(ProfagentError):
+    """A fault of profagent itself that ended the capture of one of several boards."""
+
+    @classmethod
+    def of(cls, error: Exception) -> ProfagentError:
+        """Return the error itself where it was raised on purpose."""
+        if isinstance(error, ProfagentError):
+            return error
+        return cls(
+            f"a fault in profagent ended this capture: {type(error).__name__}: {error}",
+            hint="report it with this line; with this board alone the whole traceback is shown",
+        )
 
 
 class StoreError(ProfagentError):

@@ -125,6 +125,7 @@ class Stream:
         self._call = call
         self._ask = ask
         self._is_checked = False  # the board's messages have check values
+        self._why = "the stream has ended"  # why it was ended from here
         # gRPC fails a call that is given a message while another is still being sent.
         self._sending = asyncio.Lock()
 
@@ -141,6 +142,8 @@ class Stream:
         try:
             async with self._sending:
                 await self._call.write(data)
+        except asyncio.CancelledError as error:
+            raise self._cut(error) from None
         except grpc.aio.AioRpcError as error:
             raise await self._reason(error) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
@@ -151,6 +154,8 @@ class Stream:
         while True:
             try:
                 data = await self._call.read()
+            except asyncio.CancelledError as error:
+                raise self._cut(error) from None
             except grpc.aio.AioRpcError as error:
                 raise await self._reason(error) from error
             if not isinstance(data, bytes):
@@ -186,9 +191,15 @@ class Stream:
             async with self._sending:
                 await self._call.done_writing()
 
-    def cancel(self) -> None:
-        """End the stream; what is on its way either way may be lost."""
+    def cancel(self, why: str = "") -> None:
+        """End the stream; what is on its way either way may be lost. Whoever reads or sends is told why."""
+        self._why = why or self._why
         self._call.cancel()
+
+    def _cut(self, error: asyncio.CancelledError) -> BaseException:
+        # gRPC cancels whoever waits for a call that is cancelled; a task that is cancelled itself ends.
+        task = asyncio.current_task()
+        return error if task is None or task.cancelling() else UnreachableError.at(self._address, self._why)
 
 
 class Channel:

@@ -27,7 +27,15 @@ from profagent.link.messages import (
     Unlinked,
     Welcome,
 )
-from profagent.link.session import ANSWER_S, ENTRIES_PER_MESSAGE, QUIET_HEARTBEATS, US_PER_S, LinkSession, State
+from profagent.link.session import (
+    ANSWER_S,
+    ENTRIES_PER_MESSAGE,
+    QUIET_HEARTBEATS,
+    SILENT_HEARTBEATS,
+    US_PER_S,
+    LinkSession,
+    State,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -135,6 +143,8 @@ class FollowedStream:
         self._durable: dict[int, Acknowledgement] = {}  # by handle, what the board is to be told
         self._has_durable = asyncio.Event()
         self._is_listening = False  # the board is waited for, and not our own work
+        self._sending = asyncio.Lock()
+        self._patience: asyncio.Timeout | None = None  # with the message that the board is to take
 
     async def run(self) -> None:
         """Converse until the link waits or is closed; raises what ends the stream before."""
@@ -257,6 +267,8 @@ class FollowedStream:
     async def _watch_stop(self) -> None:
         await self._capture.stop.wait()
         self._session.finish(_now(), asks=self._capture.asks_at_end)
+        if self._patience is not None and self._session.finish_by is not None:
+            self._patience.reschedule(self._session.finish_by + LEAVE_S)
         await self._queue.put(None)
 
     async def _watch_silence(self) -> None:
@@ -294,9 +306,18 @@ class FollowedStream:
             await self._send(message)
 
     async def _send(self, message: ClientMessage) -> None:
-        # Whoever reads the stream is told that it has ended, and why.
-        with suppress(UnreachableError):
-            await self._stream.send(message)
+        is_ending = self._session.finish_by is not None
+        patience_s = LEAVE_S if is_ending else SILENT_HEARTBEATS * self._session.heartbeat_s
+        async with self._sending:
+            try:
+                async with asyncio.timeout(patience_s) as self._patience:
+                    await self._stream.send(message)
+            except TimeoutError:
+                self._stream.cancel("it does not take what this host says")
+            except UnreachableError:
+                pass  # whoever reads the stream is told that it has ended, and why
+            finally:
+                self._patience = None
         self._session.spoke(_now())
 
     async def _acknowledge(self, logs: Sequence[Acknowledgement]) -> None:

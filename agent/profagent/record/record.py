@@ -14,6 +14,7 @@ from profagent.cli.provenance import keeping_line, not_copied_text
 from profagent.cli.table import counted
 from profagent.errors import (
     DiskFullError,
+    FaultError,
     SameBoardError,
     StoreError,
     UnreachableError,
@@ -35,7 +36,7 @@ from profagent.store.coverage import NOT_ENDED
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import JobChanges
@@ -52,6 +53,8 @@ KEEP_COVERAGE_S = 5.0
 PATIENCE_S, PATIENCE_AT_END_S = 8.0, 1.5
 # Less than this is copied before anybody has read that it will be.
 LEAST_BYTES = 1 << 20
+# JOBs that are named at the end of a capture which has not all of them.
+MOST_LINES = 10
 MEASURE_S = 1.0
 # Of the time, for looking how much of a JOB is here: it has a row for each file.
 MOST_SHARE = 0.05
@@ -227,8 +230,7 @@ class BoardRecord:
     async def run(self) -> None:
         """Record until the end; the session ends with it.
 
-        What speaks against this board ends it and no other: it is told, and kept for the outcome. Where it is the only
-        one, it is raised. Raises StoreError.
+        What ends one of several boards is told, kept for the outcome, and ends no other. Of the only one it is raised.
         """
         with self._lock:
             try:
@@ -238,6 +240,10 @@ class BoardRecord:
                 # The session has not ended, as far as the database could be written: a later capture goes on with it.
                 self._full = f"not covered at the end: {error}"
                 self._tell(f"{self._full}; {error.hint}")
+            except Exception as error:
+                if self._is_alone:
+                    raise
+                self._fail(FaultError.of(error))
         if self._is_alone and self._error is not None:
             raise self._error
 
@@ -248,15 +254,18 @@ class BoardRecord:
             # A task of its own: what the capture does need not pass through here.
             await asyncio.create_task(self._capture.run())
         except (SameBoardError, UnreachableError, UnsupportedBoardError, WorkspaceBusyError) as error:
-            self._error = error
-            if not self._is_alone:
-                self._tell(f"{error}; {error.hint}")
+            self._fail(error)
         finally:
             for task in telling:
                 task.cancel()
             await asyncio.wait(telling)
             if self._measured is not None:
                 self._measured.ended()
+
+    def _fail(self, error: ProfagentError) -> None:
+        self._error = self._error or error
+        if not self._is_alone:
+            self._tell(f"{error}; {error.hint}")
 
     async def summary(self) -> dict[str, Any]:
         """The session in figures. Raises UnreachableError when the board was never reached."""
@@ -273,8 +282,7 @@ class BoardRecord:
         error = self._error or self._view.away
         head = {"address": self.address, "error": None if error is None else str(error)}
         if not self._recording.is_begun:
-            own = self._error if isinstance(self._error, SameBoardError | WorkspaceBusyError) else None
-            code = UnreachableError.exit_code if own is None else own.exit_code
+            code = UnreachableError.exit_code if self._error is None else self._error.exit_code
             head["error"] = head["error"] or "stopped before the board was reached"
             return {**head, "session": None, "complete": False, "exit_code": code}
         summary = await self.summary()
@@ -315,8 +323,10 @@ class BoardRecord:
             if job.caught_up and not job.has_ended and is_left:
                 await self._recording.change_state(job.name, QUIET, caught_up=True)
         if self._view.has_all_asked:
-            for job in self._behind():
-                self._tell(f"{not_copied_text(await self._left(job), job.name)}: as many as asked for have come")
+            left = await self._left(self._behind())
+            self._tell_first(
+                f"{not_copied_text(count, job)}: as many as asked for have come" for job, count in left.items()
+            )
         elif not self._view.is_over:
             await self._note_shortcomings()
         # Where not everything came, nobody knows that there was nothing.
@@ -334,13 +344,15 @@ class BoardRecord:
     async def _note_shortcomings(self) -> None:
         """Note what the board may have beyond what came, and what was waited for in vain."""
         session, coverage, behind = self._capture.session, self._capture.coverage, self._behind()
-        for job in behind:
-            left = await self._left(job)
-            self._note(job.name, reasons.STOPPED_EARLY, f"stopped early: {not_copied_text(left, job.name)}", left)
+        told = []
+        for name, left in (await self._left(behind)).items():
+            told.append(f"stopped early: {not_copied_text(left, name)}")
+            self._recording.note(name, reasons.entry(reasons.STOPPED_EARLY, told[-1], first=left))
+        self._tell_first(told)
         going_on = [job for job in self._view.jobs if job.is_job and not job.is_over and job not in behind]
         for job in going_on if self._options.until_finished else ():
-            left = 0 if session.has_synced else None
-            self._note(job.name, reasons.STOPPED_EARLY, f"stopped early: {job.name} had not ended", left)
+            count = 0 if session.has_synced else None
+            self._note(job.name, reasons.STOPPED_EARLY, f"stopped early: {job.name} had not ended", count)
         if self._options.inferences is not None:
             came = f"{self._view.inferences} of {counted(self._options.inferences, 'inference')} came"
             self._note("", reasons.STOPPED_EARLY, f"stopped early: {came}")
@@ -357,19 +369,37 @@ class BoardRecord:
         self._tell(text)
         self._recording.note(job, reasons.entry(reason, text, first=first))
 
-    async def _left(self, job: JobStatus) -> int | None:
-        """Return how many inferences of a JOB the board has that are not here; None where that is not known."""
-        held = await self._measure(job.name, PATIENCE_AT_END_S)
-        final = await self._recording.session.final_inferences(job.name)
-        # With --from-now those from before were not to be copied.
-        return None if held is None or self._options.from_now else max(0, held.inferences - final)
+    def _tell_first(self, lines: Iterable[str]) -> None:
+        """Tell the first of such lines, and how many others there are: a board may have any number of JOBs."""
+        told = list(lines)
+        for line in told[:MOST_LINES]:
+            self._tell(line)
+        if len(told) > MOST_LINES:
+            self._tell(f"the same of {len(told) - MOST_LINES:,} other JOBs: `profagent ledger` lists them")
+
+    async def _left(self, jobs: Sequence[JobStatus]) -> dict[str, int | None]:
+        """Return by JOB how many inferences the board has that are not here; None where that is not known.
+
+        With --from-now those from before were not to be copied. All of them together are waited for no longer than one.
+        """
+        left: dict[str, int | None] = {job.name: None for job in jobs}
+        held: dict[str, JobMeasure | None] = {}
+        if left and not self._options.from_now:
+            with suppress(UnreachableError, TimeoutError):
+                async with asyncio.timeout(PATIENCE_AT_END_S), connected(self.address, self._options.access) as channel:
+                    for name in left:
+                        held[name] = await channel.measure(name)
+        for name, measure in held.items():
+            if measure is not None:
+                left[name] = max(0, measure.inferences - await self._recording.session.final_inferences(name))
+        return left
 
     async def _tell_held(self) -> None:
         """Say of each open JOB what it holds already: copying that comes first."""
         while True:
             job, is_open = await self._found.get()
             copied = await self._copied(job)
-            held = await self._measure(job, PATIENCE_S)
+            held = await self._measure(job)
             if held is not None:
                 self._held[job] = held.bytes
             if held is not None and is_open and held.bytes - copied >= LEAST_BYTES:
@@ -406,10 +436,10 @@ class BoardRecord:
     async def _copied(self, job: str) -> int:
         return await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
 
-    async def _measure(self, job: str, patience_s: float) -> JobMeasure | None:
+    async def _measure(self, job: str) -> JobMeasure | None:
         """How much a JOB holds now; None where the board does not tell."""
         try:
-            async with asyncio.timeout(patience_s), connected(self.address, self._options.access) as channel:
+            async with asyncio.timeout(PATIENCE_S), connected(self.address, self._options.access) as channel:
                 return await channel.measure(job)
         except (UnreachableError, TimeoutError):
             return None

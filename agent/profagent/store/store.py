@@ -59,6 +59,11 @@ _BEGUN = (
     "SELECT path, offset FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete = 0 AND kept"
     " AND kind IN ('aicore', 'aicpu', 'acl_api')"
 )
+# What an end settles and finds is of models: a board may have any number of JOBs of which nothing came.
+_WITH_MODELS = (
+    "SELECT job, caught_up, state FROM session_job JOIN job USING (job) WHERE session = ?"
+    " AND EXISTS (SELECT 1 FROM model WHERE model.job = session_job.job)"
+)
 _COMMITTED = (
     "SELECT j.name, l.path, l.generation, l.offset FROM log l JOIN job j USING (job)"
     " WHERE j.board = ? AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
@@ -237,14 +242,12 @@ class StoredSession:
     async def apply(self, changes: Sequence[JobChanges]) -> None:
         """Write changes in one durable transaction; then what follows from all of a JOB that has ended with them."""
         await self._store.write(self.number, self.board, changes)
-        for batch in changes:
-            if batch.caught_up and batch.state in ENDED_STATES:
-                await self._note_findings(await self._of_job("job", batch.job), has_ended=True)
+        ended = [each.job for each in changes if each.caught_up and each.state in ENDED_STATES]
+        await self._note_findings([await self._of_job("job", name) for name in ended], has_ended=True)
 
     async def end(self, ended_us: int) -> None:
         """Mark the session as finished: what is pending stays unknown, unless a later one goes on with its JOB."""
-        query = "SELECT job, caught_up, state FROM session_job JOIN job USING (job) WHERE session = ?"
-        jobs = await self._store.query(query, (self.number,))
+        jobs = await self._store.query(_WITH_MODELS, (self.number,))
 
         def end(connection: sqlite3.Connection) -> None:
             with transaction(connection):
@@ -253,9 +256,8 @@ class StoredSession:
                 connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, self.number))
 
         await self._store.run(end)
-        for job, caught_up, state in jobs:
-            if not (caught_up and state in ENDED_STATES):
-                await self._note_findings(job, has_ended=False)
+        left = [job for job, caught_up, state in jobs if not (caught_up and state in ENDED_STATES)]
+        await self._note_findings(left, has_ended=False)
 
     async def held(self, job: str, paths: Sequence[str]) -> dict[str, HeldLog]:
         """What is stored of these logs; those that are not known are left out."""
@@ -370,11 +372,14 @@ class StoredSession:
     async def _paths(self, sql: str, job: str) -> list[str]:
         return [path_from_sql(path) for (path,) in await self._store.query(sql, (self.board, job))]
 
-    async def _note_findings(self, job: int, *, has_ended: bool) -> None:
-        """Write what follows from all of a JOB's rows. It reads them while others may write."""
+    async def _note_findings(self, jobs: Sequence[int], *, has_ended: bool) -> None:
+        """Write what follows from all of each JOB's rows. It reads them while others may write."""
+        if not jobs:
+            return
         async with reading(self._store.file) as connection:
-            found = await _findings(connection, job, self._peak, has_ended=has_ended)
-        await self._store.run(lambda connection: _write_findings(connection, self.number, job, found))
+            found = {job: await _findings(connection, job, self._peak, has_ended=has_ended) for job in jobs}
+        for job, each in found.items():
+            await self._store.run(partial(_write_findings, session=self.number, job=job, found=each))
 
 
 class Findings(NamedTuple):

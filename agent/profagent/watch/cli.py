@@ -15,7 +15,7 @@ from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import run_until_stopped, tell
-from profagent.errors import UnreachableError, UsageError
+from profagent.errors import UsageError
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named
 from profagent.watch.against import against_of
 from profagent.watch.lines import line_of
@@ -148,13 +148,13 @@ class _Output:
         tell(f"{board}: {text}" if self._names_boards else text)
 
     def end(self, boards: Sequence[str], summaries: Sequence[Event]) -> int:
-        """The boards' last lines, and where what was saved is; the exit code."""
+        """The boards' last lines, and where what was saved is; the smallest of their exit codes that is not 0."""
         for board, summary in zip(boards, summaries, strict=True):
             self.show(board, summary)
             if "session" in summary:
                 number, folder = summary["session"], summary["workspace"]
                 tell(f"saved as session {number} of {folder}: profagent show {number} --workspace {folder}")
-        return 0 if all(summary.get("reached", True) for summary in summaries) else UnreachableError.exit_code
+        return min((summary["exit_code"] for summary in summaries if "exit_code" in summary), default=0)
 
 
 def _check(

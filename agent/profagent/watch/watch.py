@@ -8,7 +8,7 @@ import socket
 import time
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 from msgspec import Struct
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from profagent.cli.provenance import doubt_line
 from profagent.cli.running import LinkRemarks, remarks
+from profagent.errors import FaultError, UnreachableError
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
@@ -294,7 +295,7 @@ async def watch_all(
     tell: Callable[[str, str], None],
     stop: asyncio.Event,
 ) -> list[Event]:
-    """Watch boards until `stop`; returns their summaries. Several are waited for, the one alone is not: as `watch`."""
+    """Watch boards until `stop`; returns their summaries, as `follow` does. Several are waited for."""
     async with kept_in(boards[0].save) as store:
         following = [
             follow(
@@ -325,10 +326,39 @@ async def follow(
 ) -> Event:
     """Let a view see a board until `stop`; returns the summary. A `store` keeps the capture, as the view is told.
 
-    A board that cannot be reached at first raises UnreachableError, unless one `is_patient`. `compared` is told by how
-    many µs the board's clock is ahead, where nothing is kept.
+    A board that cannot be reached at first raises UnreachableError. One that `is_patient` is of several: it is waited
+    for, and what ends it is told, and stands in its summary with the exit code. `compared` is told by how many µs the
+    board's clock is ahead, where nothing is kept.
     """
     await asyncio.to_thread(options.access.check, options.address)
+    ended: dict[str, Any] = {}
+    try:
+        await _watched(options, view, stop, store, is_patient=is_patient, compared=compared)
+    except Exception as error:
+        if not is_patient:
+            raise
+        known = FaultError.of(error)
+        ended = {"error": str(known), "exit_code": known.exit_code}
+        view.remark(f"{known}; {known.hint}")
+    view.show_held()
+    view.show_board()
+    summary = view.events.summary() | ended
+    if is_patient and not view.was_linked:
+        summary = {"exit_code": UnreachableError.exit_code, **summary, "reached": False}
+    if options.save is not None and view.kept is not None and view.kept.is_begun:
+        summary |= {"session": view.kept.session.number, "workspace": str(options.save.root)}
+    return summary
+
+
+async def _watched(
+    options: WatchOptions,
+    view: WatchView,
+    stop: asyncio.Event,
+    store: Store | None,
+    *,
+    is_patient: bool,
+    compared: Callable[[int], None] | None,
+) -> None:
     async with _sink(options, view.beginnings, store, compared) as sink:
         view.kept = None if isinstance(sink, Watching) else sink
         capture = Capture(
@@ -354,14 +384,6 @@ async def follow(
                 if not capture.session.has_synced:
                     view.remark(view.kept.note_uncovered(capture.coverage))
                 await view.kept.cover(capture.coverage)
-    view.show_held()
-    view.show_board()
-    summary = view.events.summary()
-    if is_patient and not view.was_linked:
-        summary["reached"] = False
-    if options.save is not None and view.kept is not None and view.kept.is_begun:
-        summary |= {"session": view.kept.session.number, "workspace": str(options.save.root)}
-    return summary
 
 
 def own_name() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -102,6 +103,18 @@ async def test_a_stream_skips_messages_of_newer_versions_and_tells_its_end() -> 
         with pytest.raises(UnreachableError, match="ended the stream"):
             await stream.receive()
     assert board.opened == ["me"]
+
+
+async def test_who_waits_for_a_stream_that_was_ended_here_is_told_why() -> None:
+    board = ScriptedBoard()
+    board.messages = 9
+    async with serving(board) as address, connected(address) as channel, channel.follow() as stream:
+        await stream.send(Open("me", "test"))
+        waiting = asyncio.create_task(stream.receive())
+        await asyncio.sleep(0)
+        stream.cancel("nobody listens")
+        with pytest.raises(UnreachableError, match="nobody listens"):
+            await waiting
 
 
 async def damaged(request: bytes, context: Any) -> bytes:

@@ -23,6 +23,7 @@ from profagent.link.messages import (
     ClientMessage,
     JobsListed,
     JobStatus,
+    Open,
     ServerMessage,
     Started,
     Welcome,
@@ -124,6 +125,38 @@ async def test_what_is_durable_is_told_while_the_stream_goes_on_and_at_its_end(t
         stop.set()
         await talking
         assert wire.acknowledged.get_nowait() == Acknowledgement(2, 1, len(DATA), complete=True)
+
+
+class Deaf(Wire):
+    """A stream whose other end speaks, and takes nothing once it was followed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_spoken_to = asyncio.Event()
+        self.why = ""
+
+    async def send(self, message: ClientMessage) -> None:
+        if not isinstance(message, Open):
+            self.is_spoken_to.set()
+            await asyncio.Event().wait()
+
+    def cancel(self, why: str) -> None:
+        self.why = why
+        self.coming.put_nowait(UnreachableError(why, hint=""))
+
+
+async def test_a_board_that_takes_nothing_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.record.capture.LEAVE_S", 0.01)
+    stop, wire = asyncio.Event(), Deaf()
+    async with keeping(tmp_path) as kept:
+        stream = followed(kept, wire, stop)
+        for message in (*OPENING, announced(1)):
+            wire.coming.put_nowait(message)
+        talking = asyncio.create_task(stream.run())
+        await wire.is_spoken_to.wait()
+        stop.set()
+        await asyncio.wait_for(talking, 60)
+    assert wire.why == "it does not take what this host says"
 
 
 def announced(number: int) -> Announced:

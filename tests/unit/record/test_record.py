@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,14 @@ from profagent.link.messages import JobMeasure, JobStatus, Loss, Received
 from profagent.record import beginnings
 from profagent.record.beginnings import MadeJobs
 from profagent.record.options import RecordingOptions, RecordOptions
-from profagent.record.record import BoardRecord, RunRecording, before_line
+from profagent.record.record import BoardRecord, RunRecording, before_line, record
+from profagent.record.recording import Recording
 from profagent.record.view import RecordView
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
+from profagent_wire.v1 import board_pb2 as wire
+from tests.fakes.malicious_board import GOOD, Script, Talk, announced, listed, malicious, welcome, whole
+from tests.fakes.malicious_board import job as told
 from tests.fakes.spooled import METRICS
 from tests.unit.record.link import JOB, Sender
 from tests.unit.watch.arriving_job import aicore_path, records
@@ -290,3 +294,62 @@ async def test_what_a_capture_claims_at_its_end(
 async def test_of_a_job_that_goes_on_nothing_is_left_behind_if_the_board_says_so(tmp_path: Path) -> None:
     summary = await claimed(tmp_path, has_synced=True, until_finished=True)
     assert summary["not_copied"] == {JOB: 0}
+
+
+# Boards that lie, beside one that does not
+
+
+def speaking(identity: str, *jobs: wire.ServerMessage, followed: Callable[[], object] = lambda: None) -> Script:
+    """A board that sends one JOB with one log, or tells of `jobs` and sends nothing of them."""
+
+    def play(talk: Talk) -> Iterator[wire.ServerMessage]:
+        talk.until("open")
+        yield welcome(identity=identity)
+        yield from jobs or (told(),)
+        yield listed()
+        if not jobs:
+            talk.until("select")
+            yield announced(GOOD)
+            talk.until("holdings")
+            yield whole()
+            yield told(state=wire.JOB_STATE_FINISHED, caught_up=True)
+        for _ in jobs:
+            talk.until("select")
+        followed()
+        yield from talk.beats()
+
+    return play
+
+
+class Failing(Recording):
+    """A recording that comes upon something nobody has thought of, of one of the boards."""
+
+    async def take(self, *args: Any, **named: Any) -> Any:
+        if self._identity == "other":
+            raise OverflowError("Python int too large to convert to SQLite INTEGER")
+        return await super().take(*args, **named)
+
+
+async def test_a_fault_behind_one_board_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profagent.record.record.Recording", Failing)
+    lines: list[str] = []
+    with malicious(speaking("good")) as good, malicious(speaking("other")) as other:
+        options = RecordOptions((other.address, good.address), Workspace(tmp_path), until_finished=True)
+        summary = await record(options, lines.append, asyncio.Event())
+    failed, fine = summary["sessions"]
+    assert (fine["board"], fine["error"], fine["records"]["aicore"]) == ("good", None, 3)
+    assert (failed["board"], failed["exit_code"], failed["complete"]) == ("other", 1, False)
+    assert "OverflowError" in failed["error"]
+    assert sum("OverflowError" in line for line in lines) == 1
+
+
+async def test_many_jobs_that_were_not_copied_are_in_the_ledger_and_some_are_named(tmp_path: Path) -> None:
+    many = [told("JOB" + chr(65 + number // 26) + chr(65 + number % 26) * 28, number + 1) for number in range(30)]
+    lines: list[str] = []
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    with malicious(speaking("many", *many, followed=lambda: loop.call_soon_threadsafe(stop.set))) as board:
+        options = RecordOptions((board.address,), Workspace(tmp_path))
+        summary = await record(options, lines.append, stop)
+    assert sum(line.startswith("stopped early: ") for line in lines) == 10
+    assert "the same of 20 other JOBs: `profagent ledger` lists them" in lines
+    assert summary["ledger"]["note"]["stopped-early"] == 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from profagent.errors import UnreachableError
+from profagent.errors import ProtocolError, UnreachableError
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.model_info import LayerTable
 from profagent.formats.names import LogKind, parse_log_name
@@ -18,11 +19,12 @@ from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.live_inference import LayerTimes, RecordColumns
 from profagent.ingest.live_latency import KEPT_INFERENCES, InferenceTimes
+from profagent.link.credentials import Access
 from profagent.link.messages import JobStatus, Profiling
 from profagent.store.counter_maps import CounterMaps, simulated_map
 from profagent.watch.layers import LayerQuery, ModelLayers, Sort
 from profagent.watch.model import KEPT_EVENTS, BoardModel, LinkState
-from profagent.watch.watch import NO_COUNTER_MAP, WatchOptions, WatchView
+from profagent.watch.watch import NO_COUNTER_MAP, WatchOptions, WatchView, watch_all
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text
 from tests.unit.record.link import JOB, board
 from tests.unit.watch.arriving_job import INFO_JSON, START_US, ArrivingJob, aicore_done, aicore_path, records
@@ -396,3 +398,35 @@ def test_metrics_ranges_and_marks_come_with_the_board(job: WatchedJob) -> None:
     assert [(line.name, line.number) for line in job.model.series("ranges")] == [("infer", 6), ("program ops", 10)]
     header = job.model.header()
     assert (header.daemon_cpu, header.is_simulated) == (1.5, True)
+
+
+async def test_what_ends_one_of_several_boards_stands_in_its_summary_and_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop, told = asyncio.Event(), dict[str, list[str]]()
+
+    class FakeCapture:
+        session = None
+
+        def __init__(self, address: str, *_: Any, **__: Any) -> None:
+            self.address = address
+
+        async def run(self) -> None:
+            if self.address == "lying:1":
+                raise OverflowError("too large")
+            if self.address == "breaking:1":
+                raise ProtocolError("it broke the protocol", hint="upgrade")
+            await stop.wait()
+
+    def tell(board: str, text: str) -> None:
+        told.setdefault(board, []).append(text)
+        if len(told) == 2:
+            stop.set()
+
+    monkeypatch.setattr("profagent.watch.watch.Capture", FakeCapture)
+    boards = [WatchOptions(each, access=Access(insecure=True)) for each in ("good:1", "lying:1", "breaking:1")]
+    good, lying, breaking = await watch_all(boards, lambda *_: None, tell, stop)
+    assert "error" not in good
+    assert (lying["exit_code"], breaking["exit_code"]) == (1, 3)
+    assert told["breaking:1"] == ["it broke the protocol; upgrade"]
+    assert "OverflowError: too large" in lying["error"]
