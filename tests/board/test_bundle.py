@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 CURRENT = "/opt/profagent/current"
+IDENTITY = "0f0e0d0c-0b0a-4000-8000-000102030405"
 # What a version whose settings are fine and which does not serve would do.
 _FAILING = b"""#!/bin/sh
 case "$*" in *--check-config*) exit 0 ;; esac
@@ -41,7 +42,7 @@ exit 1
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     keys = Keys(tmp_path_factory.mktemp("keys") / "workshop")
     keys.init("lab-3")
-    keys.issue_board("euler", ("127.0.0.1",))
+    keys.issue_board("euler", ("127.0.0.1",), identity=IDENTITY)
     return keys
 
 
@@ -123,7 +124,10 @@ def test_a_board_without_libc_is_installed_by_hand_recorded_over_tls_booted_and_
         identity = (root / "etc/profagent/board-id").read_text()
         again = board.run("sh", f"{CURRENT}/install.sh")
         assert "is installed" in again
-        assert (root / "etc/profagent/board-id").read_text() == identity
+        assert (root / "etc/profagent/board-id").read_text() == identity == f"{IDENTITY}\n"
+        (root / "tmp/keys/board-id").write_text("another\n")
+        said = board.run("sh", f"{CURRENT}/install.sh", "--keys", "/tmp/keys", status=1)
+        assert "are those of the board another, and this one is" in said
     with booted_bare(root) as board:
         assert eventually(lambda: answers(unused_tcp_port), BOARD_PATIENCE_S)
         assert content(recorded(address, workshop, tmp_path / "two") / job.name) == content(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import click
 import msgspec
@@ -70,12 +71,21 @@ def issue() -> None:
 @click.option(
     "--address", "addresses", multiple=True, metavar="IP|NAME", help="What hosts call it by; may be repeated."
 )
-@click.option("--identity", default="", metavar="UUID", help="The board's own; hosts refuse any other with these keys.")
+@click.option(
+    "--identity",
+    default=lambda: str(uuid4()),
+    show_default="a new one",
+    metavar="UUID",
+    help="The board's own; hosts refuse any other with these keys.",
+)
 @keys_folder
 @days
 @options.as_json
 def board(*, name: str, addresses: tuple[str, ...], identity: str, keys: Path | None, days: int, as_json: bool) -> None:
     """Issue a board's certificate: a folder to copy to it.
+
+    It is the one board's that has this identity: the folder's board-id goes to /etc/profagent/board-id there. A board
+    that has an identity already, in that file or in /etc/machine-id, keeps it with --identity.
 
     Example: profagent keys issue board euler --address 192.168.1.20 --address euler.local
     Example: profagent keys issue board lab-3 --address 192.168.1.23 --days 365
@@ -83,8 +93,8 @@ def board(*, name: str, addresses: tuple[str, ...], identity: str, keys: Path | 
     made = _keys(keys).issue_board(name, addresses, days, identity)
     _show_made(
         made,
-        "copy that folder to the board, and start there: profagentd --listen 0.0.0.0:50151 --tls-cert board.pem"
-        " --tls-key board.key --tls-ca ca.pem --tls-revoked revoked.txt …",
+        "copy that folder to the board, and its board-id to /etc/profagent/board-id; start there: profagentd --listen"
+        " 0.0.0.0:50151 --tls-cert board.pem --tls-key board.key --tls-ca ca.pem --tls-revoked revoked.txt …",
         as_json=as_json,
     )
 

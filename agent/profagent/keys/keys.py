@@ -36,6 +36,7 @@ from profagent.link.credentials import (
     ROLE_URI,
     ROLES,
     Certificate,
+    issued_certificates,
     plain_fingerprint,
     revoked_fingerprints,
 )
@@ -154,7 +155,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 CA_KEY = "ca.key"
-BOARD_CERT, BOARD_KEY = "board.pem", "board.key"
+BOARD_CERT, BOARD_KEY, BOARD_ID = "board.pem", "board.key", "board-id"
 OPERATOR = ROLES[-1]
 # How long a board's or a host's certificate holds unless it is told otherwise.
 DAYS = 730
@@ -211,7 +212,8 @@ class Keys:
             raise UsageError("a board's certificate needs an address", hint="--address for each that hosts call it by")
         authority = self._authority()
         issued = issue_board(authority, _checked(name), addresses, days=days, now=self._now, identity=identity)
-        return self._hand_out("board", name, issued, {BOARD_CERT: issued.certificate, BOARD_KEY: issued.key})
+        files = {BOARD_CERT: issued.certificate, BOARD_KEY: issued.key}
+        return self._hand_out("board", name, issued, files | ({BOARD_ID: f"{identity}\n".encode()} if identity else {}))
 
     def issue_host(self, name: str, role: str, days: int = DAYS) -> Made:
         """Another host's certificate. Raises UsageError."""
@@ -221,8 +223,8 @@ class Keys:
     def entries(self) -> list[Entry]:
         """The authority, and what it issued, by kind and name. Raises UsageError."""
         revoked = self._revoked()
-        files = [self.folder / CA, *sorted((self.folder / "certificates").glob("*.pem"))]
-        found = [Certificate.read(content(file), file) for file in files]
+        authority = Certificate.read(content(self.folder / CA), self.folder / CA)
+        found = [authority, *issued_certificates(self.folder)]
         order = ("ca", "board", "host", "unknown")
         found.sort(key=lambda each: (order.index(each.kind), each.name, each.until))
         return [Entry(each, each.fingerprint in revoked, each.until < self._now) for each in found]

@@ -207,6 +207,11 @@ CA, CERT, KEY, REVOKED = "ca.pem", "host.pem", "host.key", "revoked.txt"
 OTHERS = 0o077
 
 
+def issued_certificates(folder: Path) -> list[Certificate]:
+    """Return what the CA of a folder has issued; nothing in the folder of a host that has no CA. Raises UsageError."""
+    return [Certificate.read(_content(file), file) for file in sorted((folder / "certificates").glob("*.pem"))]
+
+
 def default_keys() -> Path:
     """The folder in which keys are looked for."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "profagent" / "keys"
@@ -321,8 +326,8 @@ class Access:
                 f" {shown.identity}",
                 hint="see which board has the address now; a board that got another identity wants another certificate",
             )
-        known = {each.fingerprint: each.name for each in self.known.values() if identity and each.uuid == identity}
-        known.pop("", None)
+        pinned = [each for each in (board, *self.known.values()) if identity and each.uuid == identity]
+        known = {each.fingerprint: each.name for each in pinned if each.fingerprint}
         if known and shown.fingerprint not in known:
             name = next(iter(known.values()))
             raise RefusedError(
@@ -331,6 +336,15 @@ class Access:
                 hint="give each board an identity of its own (identity in profagentd.toml); if it is that board with a"
                 f" new certificate, `profagent boards remove {name}` and add it again",
             )
+        if not (shown.identity or known) and (pinned or identity in self._issued_identities()):
+            raise RefusedError(
+                f"the board at {board.place} says that it is {identity}, and its certificate could be any board's: it"
+                " names no identity",
+                hint=f"issue it another: `profagent keys issue board NAME --address ADDRESS --identity {identity}`",
+            )
+
+    def _issued_identities(self) -> frozenset[str]:
+        return frozenset(each.identity for each in issued_certificates(self.keys or default_keys()))
 
     def _read(self, folder: Path) -> Credentials:
         if (folder / REVOKED).exists():

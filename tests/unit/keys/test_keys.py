@@ -70,6 +70,17 @@ def test_what_a_board_needs_is_in_one_folder(keys: Keys) -> None:
     assert (made.folder / "ca.pem").read_bytes() == (keys.folder / "ca.pem").read_bytes()
 
 
+def test_the_command_issues_each_board_an_identity_of_its_own(keys: Keys) -> None:
+    for name, words in (("euler", []), ("gauss", []), ("lab", ["--identity", "b0a2d"])):
+        where = ["--address", "192.168.1.20", "--keys", str(keys.folder)]
+        assert run(["keys", "issue", "board", name, *where, *words]) == 0
+    issued = {each.certificate.name: each.certificate.identity for each in keys.entries()}
+    assert len({issued["euler"], issued["gauss"], "b0a2d", ""}) == 4
+    assert issued["lab"] == "b0a2d"
+    for name in ("euler", "gauss", "lab"):
+        assert (keys.folder / "boards" / name / "board-id").read_text() == f"{issued[name]}\n"
+
+
 def test_what_a_host_needs_is_in_one_folder(keys: Keys) -> None:
     made = keys.issue_host("ci", "viewer")
     assert {path.name for path in made.folder.iterdir()} == {"host.key", "host.pem", "ca.pem", "revoked.txt"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.errors import UsageError
+from profagent.errors import RefusedError, UsageError
 from profagent.keys.keys import Keys
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from profagent.link.credentials import Access, Credentials, KnownBoard, default_keys, is_local, revoked_fingerprints
@@ -281,3 +281,33 @@ def test_a_list_that_was_emptied_is_none(text: str) -> None:
 def test_a_line_that_is_none_is_named(line: str) -> None:
     with pytest.raises(UsageError, match="list: line 2 is no SHA-256"):
         revoked_fingerprints(f"{ONE}\n{line}\n", "list")
+
+
+# A certificate that names no identity
+
+A, PLACE = "aaaaaaaa-1111-1111-1111-111111111111", "192.168.1.20:1"
+
+
+def knowing(keys: Keys, *known: KnownBoard) -> Access:
+    return Access(keys.folder, known={each.name: each for each in known})
+
+
+def test_a_certificate_without_an_identity_serves_no_board_whose_identity_is_pinned(tmp_path: Path) -> None:
+    keys = Keys(tmp_path / "keys")
+    keys.init("lab")
+    anybodys = keys.issue_board("older", ("192.168.1.20",)).certificate
+    knowing(keys).check_identity(at(PLACE), A, anybodys)  # nobody has said whose that is
+    by_fingerprint = KnownBoard("older", PLACE, uuid=A, fingerprint=anybodys.fingerprint)
+    for access, board in (
+        (knowing(keys), KnownBoard("euler", PLACE, uuid=A)),
+        (knowing(keys, KnownBoard("euler", "192.168.1.99:1", uuid=A)), at(PLACE)),
+    ):
+        with pytest.raises(RefusedError, match="it names no identity") as refused:
+            access.check_identity(board, A, anybodys)
+        assert f"--identity {A}" in refused.value.hint
+    knowing(keys, by_fingerprint).check_identity(by_fingerprint, A, anybodys)
+    own = keys.issue_board("euler", ("192.168.1.20",), identity=A).certificate
+    knowing(keys).check_identity(at(PLACE), A, own)
+    with pytest.raises(RefusedError, match="it names no identity"):
+        knowing(keys).check_identity(at(PLACE), A, anybodys)
+    knowing(keys).check_identity(at(PLACE), "another", anybodys)

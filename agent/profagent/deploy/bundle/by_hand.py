@@ -53,6 +53,8 @@ MODULES = (
     "deploy/units",
 )
 KEYS = {"cert": "board.pem", "key": "board.key", "ca": "ca.pem", "revoked": "revoked.txt"}
+# Beside them, whose they are.
+BOARD_ID = "board-id"
 _ODD = "surrogateescape"
 _DEFAULT_LISTEN = "127.0.0.1:50151"
 # A slow card takes its time to start an interpreter.
@@ -146,12 +148,22 @@ def _files(layout: Layout, board: Mapping[str, str], options: argparse.Namespace
     """Settings, identity and keys."""
     text = board.get(layout.config) or _new_settings(layout, options)
     files = {layout.config: (text.encode("utf-8", _ODD), 0o644)}
-    if not board.get(layout.board_id, "").strip():
-        files[layout.board_id] = (f"{uuid.uuid4()}\n".encode(), 0o644)
+    if not (own := board.get(layout.board_id, "").strip()):
+        files[layout.board_id] = (f"{_issued_identity(options) or uuid.uuid4()}\n".encode(), 0o644)
+    elif (issued := _issued_identity(options)) not in ("", own):
+        raise UsageError(
+            f"the keys in {options.keys} are those of the board {issued}, and this one is {own}",
+            hint=f"issue them on the host with --identity {own}, and copy the folder here",
+        )
     for name in KEYS.values() if options.keys else ():
         mode = 0o600 if name == KEYS["key"] else 0o644
         files[f"{layout.keys}/{name}"] = (Path(options.keys, name).read_bytes(), mode)
     return files
+
+
+def _issued_identity(options: argparse.Namespace) -> str:
+    file = Path(options.keys or "", BOARD_ID)
+    return file.read_text("utf-8").strip() if options.keys and file.is_file() else ""
 
 
 def _new_settings(layout: Layout, options: argparse.Namespace) -> str:
