@@ -83,6 +83,8 @@ def checked(arguments: dict[str, Any]) -> dict[str, Any]:
     handler = parameters["on_trace_ready"]
     if getattr(handler, "dir_name", None) and "output_path" in arguments:
         _log.warning("Both on_trace_ready path and output_path are given: that of on_trace_ready is taken")
+    if handler is not None and parameters["schedule"] is None:
+        _log.warning("on_trace_ready is called with a schedule only: call analyse() at the end")
     _leave_what_is_recorded(parameters)
     return parameters
 

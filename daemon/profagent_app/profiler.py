@@ -35,7 +35,7 @@ from profagent_app.parameters import (
     written,
 )
 from profagent_app.runtime import Mode, Runtime
-from profagent_app.schedule import TRANSITIONS, ProfilerAction, every_step, schedule
+from profagent_app.schedule import TRANSITIONS, ProfilerAction, checked_schedule, every_step, schedule
 
 __all__ = [  # under the names that the page imports from mindspore.profiler
     "AicoreMetrics",
@@ -192,7 +192,7 @@ class Profiler:
     def __init__(self, *, runtime: Runtime | None = None, **arguments: Any) -> None:
         self._parameters = checked(arguments)
         self._has_schedule = self._parameters["schedule"] is not None
-        self._schedule = self._parameters["schedule"] or every_step
+        self._schedule = checked_schedule(self._parameters["schedule"]) if self._has_schedule else every_step
         self._has_started = False
         self._never_stepped = self._has_schedule
         self._step_began_ns = 0
@@ -453,6 +453,9 @@ def _import(directory: str, *, wait: bool) -> None:
     """Run `profagent import` over each JOB below the directory, where the agent is installed."""
     command: str | None = shutil.which("profagent")
     jobs = [each for each in os.listdir(directory) if each.startswith("JOB")]
+    if not jobs:
+        _log.warning("there is no JOB in %s: nothing to import", directory)
+        return
     if command is None:
         say_once(f"the results are made on the host: profagent import -dir {directory}/JOB…")
         return

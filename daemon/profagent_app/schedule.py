@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from typing import NamedTuple
+from typing import Any, Callable, NamedTuple
 
 _log = logging.getLogger("profagent_app")
 
@@ -53,6 +53,19 @@ class Schedule:
 
 
 schedule = Schedule
+
+
+def checked_schedule(plan: Callable[[int], Any]) -> Callable[[int], ProfilerAction]:
+    """Return the program's plan; a step for which it fails, or names no action, has NONE and a warning."""
+
+    def action(step: int) -> ProfilerAction:
+        try:
+            return ProfilerAction(plan(step))
+        except Exception as error:  # noqa: BLE001 - a profiler must not end the program
+            _log.warning("schedule gives no ProfilerAction for step %d (%s): nothing is done in it", step, error)
+            return ProfilerAction.NONE
+
+    return action
 
 
 def every_step(_step: int) -> ProfilerAction:

@@ -88,9 +88,10 @@ def test_what_no_argument_may_be_is_a_code_too(name: str, arguments: tuple[Any, 
     assert attrgetter(name)(acl)(*arguments) == expected
 
 
-def test_a_text_that_does_not_fit_is_refused(compiled: Path) -> None:
+def test_a_text_that_does_not_fit_is_refused(compiled: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = (Path(__file__).parents[1] / "data" / "pipe" / "pipe_basic.bin").read_bytes()
     assert prof.get_op_type(data, len(data), 0, 4) == ("", 500000)
+    assert "more than the 4 that were given" in caplog.text
     assert prof.get_op_name_len(data, len(data), 0) == (len(prof.get_op_name_v2(data, len(data), 0)[0]), 0)
 
 

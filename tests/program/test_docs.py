@@ -1,11 +1,12 @@
-"""The C examples of the docs, compiled within a program and run beside the daemon's own end of the FIFO."""
+"""The examples of the docs, C ones compiled within a program, run beside the daemon's own end of the FIFO."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import isfunction
 from operator import attrgetter
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import profagent_app
-from profagent_app import marks
+from profagent_app import acl, marks
 from profagent_app.acl import binding
 from profagentd.spools.intake import RECORD_BYTES, Intake
 from profagentd.spools.spool import Spool
@@ -64,6 +65,19 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
+@contextmanager
+def spooling(folder: Path) -> Iterator[Callable[[], int]]:
+    """The daemon's end of the FIFOs in `folder`/run; what it gives tells, after the end, how many descriptors came."""
+    spools = folder / "spools"
+    spools.mkdir()
+    intake = Intake(str(folder / "run"), ["program"], lambda kind, name: Spool(str(spools), kind, name))
+    intake.start()
+    try:
+        yield lambda: sum(each.stat().st_size for each in spools.glob("OPS-program-*/00000001")) // RECORD_BYTES
+    finally:
+        intake.stop()
+
+
 def test_the_subscription_s_descriptors_reach_the_spool(
     source: Path, tmp_path: Path, new_library: Callable[[], str]
 ) -> None:
@@ -71,19 +85,23 @@ def test_the_subscription_s_descriptors_reach_the_spool(
     model.write_bytes(MODEL)
     linked = (f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}")
     subprocess.run(["gcc", *FLAGS, "-o", program, source, *linked], check=True)
-    spools = tmp_path / "spools"
-    spools.mkdir()
-    intake = Intake(str(tmp_path / "run"), ["program"], lambda kind, name: Spool(str(spools), kind, name))
-    intake.start()
-    try:
+    with spooling(tmp_path) as spooled:
         subprocess.run([program, model, tmp_path / "run/ops.program"], check=True, timeout=60)
-        # Without a FIFO it says why.
-        ended = subprocess.run([program, model, tmp_path / "none"], capture_output=True, text=True, check=False)
-    finally:
-        intake.stop()
+    # Without a FIFO it says why.
+    ended = subprocess.run([program, model, tmp_path / "none"], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, f"{tmp_path}/none: {os.strerror(2)}\n")
-    (segment,) = spools.glob("OPS-program-*/00000001")
-    assert segment.stat().st_size == 10 * MODEL.count(b"layer ") * RECORD_BYTES
+    assert spooled() == 10 * MODEL.count(b"layer ")
+
+
+def test_so_do_those_of_the_subscription_in_python(tmp_path: Path, library: str) -> None:
+    (code,) = re.findall(r"```python\n(import os.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert acl.init() == 0
+    model_id, _ = acl.mdl.load_from_mem(acl.util.bytes_to_ptr(MODEL), len(MODEL))
+    names = {"model_id": model_id, "inputs": 0, "outputs": 0}
+    with spooling(tmp_path) as spooled:
+        exec(code.replace("/run/profagent", str(tmp_path / "run")), names)
+    assert names["ret"] == 0
+    assert spooled() == MODEL.count(b"layer ")
 
 
 def test_the_reference_names_every_function_that_there_is_and_no_other() -> None:

@@ -205,6 +205,13 @@ def test_the_handlers_directory_and_name_win(ready: Runtime, tmp_path: Path, cap
         (lambda it: tensorboard_trace_handler(worker_name=5), "worker_name must be a string"),  # type: ignore[arg-type]
         (lambda it: tensorboard_trace_handler(dir_name=5), "dir_name must be a path"),  # type: ignore[arg-type]
         (lambda it: Profiler(on_trace_ready=tensorboard_trace_handler("a\0")), "the profiler cannot collect"),
+        (lambda it: Profiler(on_trace_ready=print), "on_trace_ready is called with a schedule only"),
+        (
+            lambda it: Profiler(schedule=lambda step: "RECORD"),
+            "schedule gives no ProfilerAction for step 0 ('RECORD' is",
+        ),
+        (lambda it: Profiler(schedule=lambda step: 1 // step), "gives no ProfilerAction for step 0 ("),
+        (lambda it: it.offline_analyse(Path("x_ascend_ms").mkdir() or "."), "there is no JOB in"),  # type: ignore[func-returns-value]
     ],
 )
 def test_what_is_wrong_is_logged_and_not_raised(

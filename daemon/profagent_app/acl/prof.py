@@ -188,7 +188,11 @@ def destroy_stamp(stamp: int) -> int:
 
 
 def _fitting(room: int, found: tuple[str, int]) -> tuple[str, int]:
-    return ("", 500000) if len(found[0].encode()) > room else found
+    length = len(found[0].encode())
+    if length <= room:
+        return found
+    _log.warning("get_op_type, get_op_name: %r has %d bytes, more than the %d that were given", found[0], length, room)
+    return "", 500000
 
 
 __getattr__ = refusing("acl.prof")

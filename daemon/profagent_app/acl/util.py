@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 import time
 from typing import Any, Callable
 
-from profagent_app.acl.binding import refusing, runtime
+from profagent_app.acl.binding import INVALID_PARAM, refusing, runtime
 
 # A thread that waits for its pipe cannot be ended from outside: it is left to end with the process.
 LONGEST_STOP_S = 0.2
 LONGEST_DRAIN_S = 5.0  # for what a subscription has written and the thread has not read
 _POLL_S = 0.01
 
+_log = logging.getLogger("profagent_app")
 _threads: dict[int, _Thread] = {}
 
 
@@ -60,7 +62,8 @@ def stop_thread(thread_id: int) -> int:
     """
     thread = _threads.pop(thread_id, None)
     if thread is None:
-        return 100000
+        _log.warning("acl.util.stop_thread: there is no thread %r that start_thread began", thread_id)
+        return INVALID_PARAM
     end = time.monotonic() + LONGEST_DRAIN_S
     while thread.is_alive() and runtime().has_unread() and time.monotonic() < end:
         thread.join(_POLL_S)
