@@ -41,7 +41,7 @@ def rows_of(changes: Iterable[Change]) -> dict[str, list[tuple[Any, ...]]]:
     found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for change in changes:
         if isinstance(change, SourceRows) and change.rows:
-            found[change.table] += change.rows
+            found[change.table] = [*([] if change.anew else found[change.table]), *change.rows]
     return dict(found)
 
 

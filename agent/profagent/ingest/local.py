@@ -279,7 +279,7 @@ class LocalJob:
         self._cpu_logs = {
             name.inference: path for path, name in named if name and name.kind is LogKind.AICPU and name.is_data
         }
-        self._decoder = decoder_of(listing.source)(self, counter_map=counter_map, directory=directory)
+        self._decoder = decoder_of(listing.source)(self, counter_map=counter_map)
         self._to_come = ""
         self._beginning = b""  # of the small file that comes
 

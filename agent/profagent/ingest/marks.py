@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import enum
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from profagent.ingest import reasons
-from profagent.ingest.changes import ContentLedger
+from profagent.ingest.changes import SourceRows
+from profagent.ingest.mark_numbers import Life
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from profagent.ingest.changes import Change, Entry
-    from profagent.ingest.decoder import JobFiles
 
 RECORD_BYTES = 256
 _MAGIC, _VERSION = 0x4B52414D, 1
@@ -77,12 +76,6 @@ def decode(data: bytes) -> tuple[list[Mark], int]:
     return [_mark(row) for row in found[good]], int(len(found) - good.sum())
 
 
-def numbers(data: bytes, pid: int, writer: int) -> list[int]:
-    """The numbers of a writer's marks in whole records, in the order in which they came."""
-    found, good = _records(data)
-    return [int(number) for number in found[good & (found["pid"] == pid) & (found["writer"] == writer)]["number"]]
-
-
 def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Whole records, and which of them are marks."""
     found = np.frombuffer(data, _FIELDS, count=len(data) // RECORD_BYTES)
@@ -126,112 +119,43 @@ _Writer = tuple[int, int]  # a process, and who numbers marks in it
 
 
 class _MarkReader(RecordReader):
-    """Counts the numbers that are missing as well.
+    """Keeps the numbers of a segment's marks as well, by writer one life after the other."""
 
-    What is missing before a writer's first mark is counted once it is known what earlier segments have.
-    """
-
-    def __init__(self, before: Callable[[_Writer], Iterator[_Numbers | None]]) -> None:
+    def __init__(self) -> None:
         super().__init__("range", RECORD_BYTES, self._rows_of)
-        self.writers: dict[_Writer, _Numbers] = {}
-        self.told = 0  # what was dropped as far as it was told
-        self._before = before
-        # Of writers whose marks in earlier segments are not known, what is asked for these, and the numbers here.
-        self._unsettled: dict[_Writer, tuple[Iterator[_Numbers | None], list[int]]] = {}
+        self.lives: dict[_Writer, list[Life]] = {}
+        self._count = 0
+        self._forgotten = 0
 
     @property
     def dropped(self) -> int:
-        """How many numbers are missing."""
-        return sum(each.dropped for each in self.writers.values())
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether earlier segments tell no more."""
-        return not self._unsettled
-
-    def settle(self) -> None:
-        """Count from where earlier segments end, of writers of which that is known by now."""
-        for writer, (before, came) in [*self._unsettled.items()]:
-            known = next(before)
-            if known is not None:
-                for number in came:
-                    known.take(number)
-                self.writers[writer] = known
-                del self._unsettled[writer]
-
-    def take_back(self, writer: _Writer, number: int) -> None:
-        """A number that was missing here comes in the next segment."""
-        is_missing = writer in self.writers and self.writers[writer].take_back(number)
-        if is_missing and writer in self._unsettled:
-            self._unsettled[writer][1].append(number)
+        """How many numbers are missing between those of this segment."""
+        return self._dropped() - self._forgotten
 
     def forget(self) -> None:
         """Count from here on, and nothing that came before."""
-        self._unsettled.clear()
-        for each in self.writers.values():
-            each.forget()
+        self._forgotten = self._dropped()
+
+    def number_rows(self) -> list[tuple[Any, ...]]:
+        """The runs of numbers, as rows of their table."""
+        return [
+            (run.place, *writer, life_number, run.first, run.last, run.missing, None)
+            for writer, lives in self.lives.items()
+            for life_number, life in enumerate(lives)
+            for run in life.runs
+        ]
+
+    def _dropped(self) -> int:
+        return sum(life.dropped for lives in self.lives.values() for life in lives)
 
     def _rows_of(self, data: bytes) -> tuple[list[tuple[object, ...]], int]:
         found, bad = decode(data)
-        for mark in found:
-            writer = mark.pid, mark.writer
-            if writer not in self.writers:
-                self.writers[writer] = _Numbers(mark.number)
-                if mark.number:
-                    self._unsettled[writer] = self._before(writer), []
-            self.writers[writer].take(mark.number)
-            if writer in self._unsettled:
-                self._unsettled[writer][1].append(mark.number)
-        self.settle()
+        for place, mark in enumerate(found, self._count):
+            lives = self.lives.setdefault((mark.pid, mark.writer), [])
+            if not lives or not lives[-1].take(mark.number, place):
+                lives.append(Life(mark.number, place))
+        self._count += len(found)
         return [(mark.kind.value, mark.text, json.dumps(mark.attributes), *mark[3:-1]) for mark in found], bad
-
-
-# Threads of a process write in another order than they take their numbers, by a few places.
-_RACE = 64
-
-
-class _Numbers:
-    """The numbers of a writer, from one on."""
-
-    def __init__(self, begin: int) -> None:
-        self.dropped = 0
-        self._begin = self._next = begin
-        self._late = set(range(max(begin - _RACE, 0), begin))  # missing ones that may still come
-        self._before: Callable[[int], None] | None = None
-
-    def in_next(self, before: Callable[[int], None] | None) -> _Numbers:
-        """What goes on from here in the next segment; what was missing here and comes there is given to `before`."""
-        later = _Numbers(self._next)
-        later._late, later._before = {*self._late}, before
-        return later
-
-    def forget(self) -> None:
-        """Count from here on."""
-        self._begin, self._before, self.dropped = self._next, None, 0
-
-    def take(self, number: int) -> None:
-        """The next number has come."""
-        if self.take_back(number):
-            return
-        if number < self._next:  # another process has that pid
-            self._begin = self._next = 0
-            self._late.clear()
-        oldest = number - _RACE
-        if number > self._next or self._late:
-            self._late = {each for each in self._late if each >= oldest}
-            self._late.update(range(max(self._next, oldest), number))
-        self.dropped += number - self._next
-        self._next = number + 1
-
-    def take_back(self, number: int) -> bool:
-        """A number that may be missing is not: it was counted here, or in the segment before."""
-        if number not in self._late:
-            return False
-        self._late.remove(number)
-        self.dropped -= number >= self._begin
-        if number < self._begin and self._before is not None:
-            self._before(number)
-        return True
 
 
 _COLUMNS = """
@@ -246,12 +170,27 @@ _COLUMNS = """
             lane       INTEGER NOT NULL"""
 
 
+# `number` is the row of a run's first mark; one that is not in `range` came before the capture.
+_RUN_COLUMNS = """
+            pid        INTEGER NOT NULL,
+            writer     INTEGER NOT NULL,
+            life       INTEGER NOT NULL, -- counts the processes that had the pid in this log
+            first      INTEGER NOT NULL, -- what a mark of the writer counts
+            last       INTEGER NOT NULL,
+            missing    INTEGER NOT NULL, -- of the numbers between them
+            -- Missing there and before the run; NULL until that is known.
+            dropped    INTEGER"""
+
+
 class MarksDecoder(SpoolDecoder[_MarkReader]):
     """Decodes `MARKS-…` collections."""
 
-    tables = ("range",)
+    tables = ("range", "mark_run")
     schema = f"""
 {table("range", _COLUMNS)}
+{table("mark_run", _RUN_COLUMNS)}
+CREATE INDEX IF NOT EXISTS mark_run_of_writer ON mark_run (pid, writer);
+CREATE INDEX IF NOT EXISTS mark_run_not_reckoned ON mark_run (log) WHERE dropped IS NULL;
 -- Marks, spans, ranges and steps of programs.
 --   kind         `mark`, `span`, `range` or `step`
 --   attributes   a JSON object
@@ -268,15 +207,9 @@ SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind
 FROM {rows_of("range", "MARKS")};
 """  # noqa: S608 - constants
 
-    def __init__(self, files: JobFiles, **chosen: Any) -> None:
-        """As of every source."""
-        super().__init__(files, **chosen)
-        # Of segments that have ended, those of which what stands beside them may tell more.
-        self._ended: dict[str, tuple[_MarkReader, int]] = {}
-
-    def reader(self, path: str) -> _MarkReader:
+    def reader(self, _path: str) -> _MarkReader:
         """One for a segment's start."""
-        return _MarkReader(partial(self.before, path))
+        return _MarkReader()
 
     def forget(self, reader: _MarkReader) -> None:
         """What was wrong so far is told no more."""
@@ -284,73 +217,18 @@ FROM {rows_of("range", "MARKS")};
         reader.forget()
 
     def odd(self, reader: _MarkReader) -> Iterator[Entry]:
-        """Beside records that are none, the marks that were dropped."""
+        """Beside records that are none, the marks that were dropped within this segment: the store knows of all."""
         yield from super().odd(reader)
-        reader.told = reader.dropped
         if reader.dropped:
-            detail = "numbers of marks that are missing: no daemon was there to take these, or it could not keep up"
-            yield reasons.entry(reasons.DROPPED_MARKS, detail, count=reader.dropped)
-
-    def ended(self, path: str, reader: _MarkReader, size: int) -> ContentLedger:
-        """What is wrong with a segment that goes on no more; its neighbours may have more to say of it."""
-        self._ended[path] = reader, size
-        return super().ended(path, reader, size)
+            yield dropped_entry(reader.dropped)
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
         """A segment's next rows."""
         yield from super().append(path, generation, offset, data)
-        yield from self._settled()
+        yield SourceRows(path, "mark_run", self._open[path][1].number_rows(), anew=True)
 
-    def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
-        """A segment has ended."""
-        yield from super().complete(path, generation, offset, digest)
-        yield from self._settled()
 
-    def snapshot(
-        self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
-    ) -> Iterator[Change]:
-        """A small file; segments wait for each other's `.done`."""
-        yield from super().snapshot(path, generation, data, digest, size=size)
-        yield from self._settled()
-
-    def before(self, path: str, writer: _Writer) -> Iterator[_Numbers | None]:
-        """The numbers of a writer in segments before this one; None as often as these are not here whole."""
-        previous = f"{int(path) - 1:08d}"
-        for data in self.earlier(path):
-            reader = self._reader_of(previous)
-            if reader is not None and writer in reader.writers and (data is not None or previous in self._ended):
-                yield reader.writers[writer].in_next(partial(self._take_back, previous, writer))
-            elif data is None:
-                yield None
-            elif came := numbers(data, *writer):
-                known = _Numbers(came[0])
-                for each in came:
-                    known.take(each)
-                yield known.in_next(None)
-        yield _Numbers(0)
-
-    def _reader_of(self, path: str) -> _MarkReader | None:
-        return self._ended[path][0] if path in self._ended else self._open.get(path, (0, None))[1]
-
-    def _take_back(self, path: str, writer: _Writer, number: int) -> None:
-        """What was missing in a segment comes in the next one."""
-        if (reader := self._reader_of(path)) is not None:
-            reader.take_back(writer, number)
-
-    def _settled(self) -> Iterator[Change]:
-        """What is told otherwise of segments, now that more of their neighbours is here."""
-        for reader, _ in [*self._ended.values(), *((each, 0) for _, each in self._open.values())]:
-            reader.settle()
-        for path, (_, reader) in self._open.items():
-            if reader.dropped != reader.told:
-                yield ContentLedger(path, tuple(self.odd(reader)))
-        for path, (reader, size) in [*self._ended.items()]:
-            if reader.dropped != reader.told:
-                yield super().ended(path, reader, size)
-            if reader.is_settled and self._has_passed(f"{int(path) + 1:08d}"):
-                del self._ended[path]
-
-    def _has_passed(self, path: str) -> bool:
-        """Whether a segment tells no more of the one before it."""
-        is_going_on = path in self._open or (path in self._ended and not self._ended[path][0].is_settled)
-        return path in self._seen and not is_going_on
+def dropped_entry(count: int) -> Entry:
+    """What the ledger says of numbers that are missing."""
+    detail = "numbers of marks that are missing: no daemon took these, or the segment that has them is not here"
+    return reasons.entry(reasons.DROPPED_MARKS, detail, count=count)

@@ -191,7 +191,8 @@ BAD_PATH = _reason(
 DROPPED_MARKS = _reason(
     "dropped-marks",
     LOSS,
-    "Numbers of a program's marks are missing. What it marked before its first mark that is here counts as well.",
+    "Numbers of a program's marks are missing: no daemon took these, or the segment that has them is not here. What it"
+    " marked before its first mark that is here counts as well.",
     "Start the daemon before the program, and mark less often. Copy what an earlier daemon wrote: `record --backlog`.",
 )
 TORN_RECORD = _reason("torn-record", LOSS, "The last record of a log is not whole.", _COPY_AGAIN)

@@ -11,7 +11,6 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from profagent.files import content
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER
 from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, SimulatedKnown, SourceRows
@@ -19,7 +18,6 @@ from profagent.ingest.decoder import Decoder, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from profagent.ingest.changes import Change, Entry
     from profagent.ingest.decoder import JobFiles
@@ -73,16 +71,12 @@ class SpoolDecoder(Decoder, Generic[R]):
         self,
         files: JobFiles,
         *,
-        directory: Path | None = None,
         past: Mapping[str, int] = MappingProxyType({}),
         **chosen: Any,
     ) -> None:
-        """`directory` is where the segments stand, if anywhere, those of earlier daemons beside it.
-
-        `past` is how far each was written before the capture, which tells not what is wrong there.
-        """
+        """`past` is how far each segment was written before the capture, which tells not what is wrong there."""
         super().__init__(files, **chosen)
-        self._directory, self._past = directory, past
+        self._past = past
         # Of segments that grow, how far they were read.
         self._open: dict[str, tuple[int, R]] = {}
         self._seen: set[str] = set()
@@ -90,25 +84,6 @@ class SpoolDecoder(Decoder, Generic[R]):
     def reader(self, path: str) -> R:
         """One for a segment's start."""
         raise NotImplementedError
-
-    def earlier(self, path: str) -> Iterator[bytes | None]:
-        """What segments before this one hold, also of earlier daemons, newest first; None while one is not here whole.
-
-        It is asked again after a None.
-        """
-        while self._directory is None:
-            yield None
-        own = self._directory.resolve()
-        for number in range(int(path) - 1, 0, -1):
-            yield from _when_whole(own / f"{number:08d}")
-        kind = own.name.rpartition("-")[0]
-        for directory in sorted(own.parent.glob(f"{kind}-*"), reverse=True):
-            if directory.name < own.name and directory.name.rpartition("-")[0] == kind:
-                while not (directory / END).exists():
-                    yield None
-                names = {file.name.removesuffix(DONE_SUFFIX) for file in directory.iterdir()}
-                for number in range(max(map(int, filter(self.growing, names)), default=0), 0, -1):
-                    yield from _when_whole(directory / f"{number:08d}")
 
     def forget(self, reader: R) -> None:
         """What was wrong so far is told no more."""
@@ -200,13 +175,6 @@ class SpoolDecoder(Decoder, Generic[R]):
         for table, more in reader.read(data[past:]).items():
             rows.setdefault(table, []).extend(more)
         return rows
-
-
-def _when_whole(segment: Path) -> Iterator[bytes | None]:
-    """What a segment holds; None before, as often as it is not as long as its `.done` says."""
-    while not segment.exists() or content(f"{segment}{DONE_SUFFIX}", None) != b"bytes:%d\n" % segment.stat().st_size:
-        yield None
-    yield content(str(segment), None)
 
 
 def _torn(reader: Reader, size: int) -> Iterator[Entry]:

@@ -228,6 +228,8 @@ class Measured:
             names = self._names.setdefault(place, {})
             names.update((number, (name, unit)) for number, name, unit in change.rows)
             return
+        if change.anew:  # what follows from all rows of a log so far
+            return
         self._to.records.labels(self._board, change.table).inc(len(change.rows))
         if change.table == "metric":
             names = self._names.get(place, {})

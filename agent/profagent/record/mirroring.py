@@ -270,7 +270,6 @@ class BoardMirrors:
             mirror = self._workspace.job_mirror(self._identity, name)
             decoder = decoder_of(source)(
                 mirror,
-                directory=mirror.directory,
                 past=self._past.setdefault(name, {}),
                 counter_map=self._counter_map,
                 marked_map=simulated_map(),

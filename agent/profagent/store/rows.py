@@ -305,7 +305,7 @@ class LedgerRows:
         row.wanted = ()
         row.content.clear()
         self._connection.execute(
-            "DELETE FROM ledger_entry WHERE log = ? AND origin IN ('content', 'ring')", (row.number,)
+            "DELETE FROM ledger_entry WHERE log = ? AND origin IN ('content', 'ring', 'numbers')", (row.number,)
         )
 
     def replace_all(self, origin: str, entries: Iterable[Entry], *, of_session: bool = False) -> None:
@@ -319,7 +319,7 @@ class LedgerRows:
         wanted = [_displayed(entry) for entry in entries]
         if [Entry(*row) for row in known] != wanted:
             self._connection.execute(f"DELETE FROM ledger_entry WHERE {where}", about)  # noqa: S608 - a constant
-            self._insert(None, origin, *wanted)
+            self.insert(None, origin, *wanted)
 
     def replace_rings(self, by_log: Mapping[int, Entry]) -> None:
         """Make these all that follows from the times of the JOB's calls; the same as before stay as they are."""
@@ -330,7 +330,7 @@ class LedgerRows:
             return
         self._connection.execute("DELETE FROM ledger_entry WHERE job = ? AND origin = 'ring'", (self._job,))
         for log, entry in by_log.items():
-            self._insert(log, "ring", entry)
+            self.insert(log, "ring", entry)
 
     def add(self, row: LogRow | None, entry: Entry) -> None:
         """Add what happened on the way; a board that tells it again after a reconnection adds nothing."""
@@ -338,7 +338,7 @@ class LedgerRows:
         if row is not None:
             if (entry.reason, entry.detail) not in row.noted:
                 row.noted.add((entry.reason, entry.detail))
-                self._insert(row.number, "link", entry)
+                self.insert(row.number, "link", entry)
             return
         ((count, is_known),) = self._connection.execute(
             "SELECT count(*), ifnull(max(reason = ? AND detail = ?), 0) FROM ledger_entry WHERE log IS NULL"
@@ -348,7 +348,7 @@ class LedgerRows:
         if is_known:
             return
         if count < MOST_NOTED:
-            self._insert(None, "link", entry)
+            self.insert(None, "link", entry)
         else:
             self._add_more(entry)
 
@@ -377,7 +377,8 @@ class LedgerRows:
             (*key, cursor.lastrowid, *figures),
         )
 
-    def _insert(self, log: int | None, origin: str, *entries: Entry) -> None:
+    def insert(self, log: int | None, origin: str, *entries: Entry) -> None:
+        """Add rows; `log` is a log's number."""
         rows = [entry_row(self._session, self._job, log, origin, entry) for entry in entries]
         self._connection.executemany(_ENTRY, rows)
 
@@ -390,7 +391,7 @@ class LedgerRows:
         ).fetchall()
         if not known:
             detail = "beyond those that are told one by one; count is the sum of theirs"
-            self._insert(None, "link", reasons.entry(reasons.MORE, detail, count=entry.count, grade=entry.grade))
+            self.insert(None, "link", reasons.entry(reasons.MORE, detail, count=entry.count, grade=entry.grade))
             return
         self._connection.execute(
             "UPDATE ledger_entry SET count = min(count + ?, ?) WHERE entry = ?",

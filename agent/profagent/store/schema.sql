@@ -258,6 +258,7 @@ CREATE TABLE ledger_entry (
     job     INTEGER REFERENCES job,
     log     INTEGER REFERENCES log,
     origin  TEXT NOT NULL,              -- content: follows from the log's bytes; ring: from its calls' times;
+                                        -- numbers: from those of a board's marks;
                                         -- link: happened on the way; board: kept by the daemon;
                                         -- sampling: from its model's picture counts; counters: from their values
     grade   TEXT NOT NULL CHECK (grade IN ('loss', 'note')),

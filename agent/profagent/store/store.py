@@ -21,6 +21,7 @@ from profagent.link.messages import ENDED_STATES
 from profagent.store import counters, marks
 from profagent.store.coverage import write_coverage
 from profagent.store.database import fetched_of, reading, refused, transaction, writing
+from profagent.store.dropped_marks import reckon_dropped
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sampling_of, samplings_of
 from profagent.store.sessions import begin_session
@@ -253,6 +254,7 @@ class StoredSession:
             with transaction(connection):
                 for job, _, _ in jobs:
                     settle_figures(connection, self.number, job, CAPTURE_ENDED)
+                reckon_dropped(connection, self.board, is_over=True)
                 connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, self.number))
 
         await self._store.run(end)

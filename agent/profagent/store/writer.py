@@ -39,6 +39,7 @@ from profagent.ingest.changes import (
 )
 from profagent.link.messages import ENDED_STATES
 from profagent.store.database import fetched_of, join_job
+from profagent.store.dropped_marks import COLLECTIONS, reckon_dropped
 from profagent.store.records import RecordRows, file_key, inferences_of
 from profagent.store.rows import UNITS, LedgerRows, LogRows, Numbers, path_from_sql, path_to_sql
 
@@ -176,7 +177,9 @@ class JobRows:
         if change.path is None:
             self._ledger.replace_all("content", change.entries)
         else:
-            self._ledger.replace(self._logs.row(change.path), change.entries)
+            # Of marks that were dropped, the numbers of all segments together tell more than those of one.
+            entries = [entry for entry in change.entries if entry.reason != reasons.DROPPED_MARKS]
+            self._ledger.replace(self._logs.row(change.path), entries)
 
     def _add_entry(self, change: LinkLedger) -> None:
         if change.path is None and change.entry.reason == reasons.REMOVED_UNREAD and self._has_come():
@@ -351,6 +354,8 @@ def write_batches(connection: sqlite3.Connection, session: int, board: int, batc
             connection.execute(_ENTER, (job, batch.state, int(batch.caught_up)))
             if batch.caught_up and batch.state in ENDED_STATES:
                 JobRows(connection, session, job, numbers).settle(JOB_ENDED)
+    if any(batch.job.startswith(COLLECTIONS) for batch in batches):
+        reckon_dropped(connection, board)
 
 
 def settle_figures(connection: sqlite3.Connection, session: int, job: int, ended: str) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from profagent.formats.names import DONE_SUFFIX
 from profagent.ingest import ops
-from profagent.ingest.changes import Change, ContentLedger
-from profagent.ingest.marks import Mark, MarkKind, MarksDecoder, decode
+from profagent.ingest.mark_numbers import MOST_RUNS
+from profagent.ingest.marks import Mark, MarkKind, decode
 from profagent.ingest.metrics import MetricSample
 from profagent.ingest.metrics import decode as decode_metrics
 from profagent.ingest.ops import decode as decode_ops
@@ -22,6 +20,7 @@ from profagentd.metrics.collectors import Sample
 from profagentd.metrics.sampler import Lines, Sweep
 from profagentd.spools.intake import LOST
 from profagentd.spools.spool import Spool
+from tests.fakes.marks_host import MarksHost
 from tests.fakes.spooled import MARKS, START_US, mark
 from tests.program.reader import MarksReader
 
@@ -60,114 +59,121 @@ def test_half_a_character_in_an_attribute_becomes_text_that_a_file_can_hold(tmp_
 
 # Marks that are missing are counted once, whatever order segments come in and whoever numbers marks
 
-
-class Mirror:
-    """A collection that comes from a board, its segments side by side; `dropped` is what its ledger says."""
-
-    def __init__(self, directory: Path, past: dict[str, int] | None = None) -> None:
-        directory.mkdir(parents=True)
-        self._directory, self._past = directory, past or {}
-        self._told: dict[str | None, int] = {}
-        self.restart()
-
-    def restart(self) -> None:
-        self._decoder = MarksDecoder(self, directory=self._directory, past=self._past)
-
-    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
-        return (self._directory / path).read_bytes()[start:][:size]
-
-    def names(self) -> list[str]:
-        return [each.name for each in self._directory.iterdir()]
-
-    def write(self, path: str, data: bytes) -> None:
-        with (self._directory / path).open("ab") as file:
-            offset = file.tell()
-            file.write(data)
-        begun = () if offset else self._decoder.begin(path, 1, 0)
-        self._take(chain(begun, self._decoder.append(path, 1, offset, data)))
-
-    def complete(self, path: str) -> None:
-        size = (self._directory / path).stat().st_size
-        (self._directory / f"{path}{DONE_SUFFIX}").write_text(f"bytes:{size}\n")
-        self._take(self._decoder.snapshot(f"{path}{DONE_SUFFIX}", 1, b"", b""))
-        self._take(self._decoder.complete(path, 1, size, b""))
-
-    def _take(self, changes: Iterable[Change]) -> None:
-        for change in changes:
-            if isinstance(change, ContentLedger):
-                self._told[change.path] = sum(each.count for each in change.entries if each.reason == "dropped-marks")
-
-    @property
-    def dropped(self) -> dict[str | None, int]:
-        return {path: count for path, count in self._told.items() if count}
+LATER = MARKS.replace("T14", "T15")
+ONE, TWO, THREE = "00000001", "00000002", "00000003"
 
 
 def numbered(*numbers: int, writer: int = 0, pid: int = 5) -> bytes:
     return b"".join(mark(Kind.MARK, "", START_US, START_US, number=each, writer=writer, pid=pid) for each in numbers)
 
 
-ONE, TWO, THREE = "00000001", "00000002", "00000003"
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[MarksHost]:
+    found = MarksHost(tmp_path)
+    yield found
+    found.close()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_segments_that_come_side_by_side_lose_nothing(seed: int, tmp_path: Path) -> None:
-    mirror, rng = Mirror(tmp_path / MARKS), random.Random(seed)
+@pytest.mark.parametrize("seed", range(3))
+def test_segments_that_come_side_by_side_lose_nothing(seed: int, host: MarksHost) -> None:
+    rng = random.Random(seed)
     whole = list(range(300))
     for at in range(0, 299, 3):  # threads change places, over the ends of segments as well
         whole[at : at + 2] = reversed(whole[at : at + 2])
-    left = {ONE: whole[:100], TWO: whole[100:202], THREE: whole[202:]}
+    left = {(MARKS, ONE): whole[:100], (MARKS, TWO): whole[100:202], (LATER, ONE): whole[202:]}
     while left:
-        path = rng.choice([*left])
-        mirror.write(path, numbered(*left[path][:20]))
-        left[path] = left[path][20:]
-        if not left[path]:
-            mirror.complete(path)
-            del left[path]
-    assert mirror.dropped == {}
+        place = rng.choice([*left])
+        host.write(*place, numbered(*left[place][:20]))
+        left[place] = left[place][20:]
+        if not left[place]:
+            host.complete(*place)
+            del left[place]
+    assert host.dropped == {}
 
 
-def test_what_is_missing_between_segments_is_told_when_the_earlier_one_is_here(tmp_path: Path) -> None:
-    mirror = Mirror(tmp_path / MARKS)
-    mirror.write(TWO, numbered(10, 12))
-    mirror.complete(TWO)
-    mirror.write(ONE, numbered(*range(4)))
-    assert mirror.dropped == {TWO: 1}
-    mirror.write(ONE, numbered(*range(4, 8)))
-    mirror.complete(ONE)
-    assert mirror.dropped == {TWO: 3}
-    mirror.restart()
-    mirror.write(THREE, numbered(15))
-    assert mirror.dropped == {TWO: 3, THREE: 2}
+def test_what_is_missing_between_segments_is_told_when_the_earlier_one_is_here(host: MarksHost) -> None:
+    host.write(MARKS, ONE, numbered(*range(4)))
+    host.write(MARKS, TWO, numbered(10, 12))
+    host.complete(MARKS, TWO)
+    assert host.dropped == {(MARKS, TWO): 1}
+    host.write(MARKS, ONE, numbered(*range(4, 8)))
+    host.complete(MARKS, ONE)
+    assert host.dropped == {(MARKS, TWO): 3}
+    host.restart()
+    host.write(MARKS, THREE, numbered(15))
+    assert host.dropped == {(MARKS, TWO): 3, (MARKS, THREE): 2}
 
 
-def test_what_comes_late_in_the_next_segment_is_missing_in_neither(tmp_path: Path) -> None:
-    mirror = Mirror(tmp_path / MARKS)
-    mirror.write(ONE, numbered(0, 1, 3, 5))
-    mirror.complete(ONE)
-    assert mirror.dropped == {ONE: 2}
-    mirror.write(TWO, numbered(2))
-    mirror.write(TWO, numbered(6))
-    assert mirror.dropped == {ONE: 1}
+@pytest.mark.parametrize("is_later_first", [True, False])
+def test_the_order_of_collections_makes_no_difference(is_later_first: bool, host: MarksHost) -> None:
+    host.write(MARKS, ONE, numbered(*range(5)))
+    rest = [(MARKS, ONE, numbered(*range(5, 25))), (LATER, ONE, numbered(*range(55, 60)))]
+    for collection, path, data in reversed(rest) if is_later_first else rest:
+        host.write(collection, path, data)
+        host.complete(collection, path)
+    assert host.dropped == {(LATER, ONE): 30}
 
 
-def test_each_who_numbers_marks_in_a_process_counts_its_own(tmp_path: Path) -> None:
-    mirror = Mirror(tmp_path / MARKS)
+def test_a_loss_goes_when_what_was_missing_comes_with_a_later_session(host: MarksHost) -> None:
+    host.write(LATER, ONE, numbered(300, 301))
+    host.end()
+    assert host.dropped == {(LATER, ONE): 300}
+    host.write(MARKS, ONE, numbered(*range(290)))
+    host.complete(MARKS, ONE)
+    assert host.dropped == {(LATER, ONE): 10}
+    assert host.rows.query("SELECT session, losses FROM sessions") == [(1, 10), (2, 0)]
+
+
+def test_the_end_of_a_capture_tells_what_was_waited_for(host: MarksHost) -> None:
+    host.write(MARKS, ONE, numbered(0, 1))
+    host.write(MARKS, TWO, numbered(5))
+    assert host.dropped == {}
+    host.end()
+    assert host.dropped == {(MARKS, TWO): 3}
+
+
+def test_what_comes_late_in_the_next_segment_is_missing_in_neither(host: MarksHost) -> None:
+    host.write(MARKS, ONE, numbered(0, 1, 3, 5))
+    host.complete(MARKS, ONE)
+    assert host.dropped == {(MARKS, ONE): 2}
+    host.write(MARKS, TWO, numbered(2))
+    host.write(MARKS, TWO, numbered(6))
+    assert host.dropped == {(MARKS, ONE): 1}
+
+
+def test_each_who_numbers_marks_in_a_process_counts_its_own(host: MarksHost) -> None:
     both = zip(range(100), range(50, 150), strict=True)
-    mirror.write(ONE, numbered(*range(50), writer=3) + b"".join(numbered(a) + numbered(b, writer=3) for a, b in both))
-    assert mirror.dropped == {}
-    mirror.write(ONE, numbered(152, writer=3))
-    assert mirror.dropped == {ONE: 2}
+    data = numbered(*range(50), writer=3) + b"".join(numbered(a) + numbered(b, writer=3) for a, b in both)
+    host.write(MARKS, ONE, data)
+    assert host.dropped == {}
+    host.write(MARKS, ONE, numbered(152, writer=3))
+    assert host.dropped == {(MARKS, ONE): 2}
 
 
-def test_what_was_missing_before_the_capture_is_not_its_own(tmp_path: Path) -> None:
-    mirror = Mirror(tmp_path / MARKS, past={THREE: 3 * 256})
-    mirror.write(THREE, numbered(7, 3000, pid=5) + b"\xff" * 256)
-    assert mirror.dropped == {}
-    mirror.write(THREE, numbered(3001, 3003) + numbered(4, pid=6))
-    assert mirror.dropped == {THREE: 1}
-    mirror.restart()
-    mirror.write(THREE, numbered(3005))
-    assert mirror.dropped == {THREE: 2}
+def test_a_process_that_has_the_pid_of_another_counts_anew(host: MarksHost) -> None:
+    host.write(MARKS, ONE, numbered(*range(9), 4, 5) + numbered(*range(3)))
+    host.complete(MARKS, ONE)
+    host.write(MARKS, TWO, numbered(2, 3))
+    assert host.dropped == {(MARKS, ONE): 1, (MARKS, TWO): 2}
+
+
+def test_what_was_missing_before_the_capture_is_not_its_own(host: MarksHost) -> None:
+    host.write(MARKS, THREE, numbered(7, 3000, pid=5) + b"\xff" * 256, is_past=True)
+    assert host.dropped == {}
+    host.write(MARKS, THREE, numbered(3001, 3003) + numbered(4, pid=6))
+    assert host.dropped == {(MARKS, THREE): 1 + 4}
+    host.restart()
+    host.write(MARKS, THREE, numbered(3005))
+    assert host.dropped == {(MARKS, THREE): 2 + 4}
+
+
+def test_a_segment_with_many_gaps_keeps_few_runs(host: MarksHost) -> None:
+    host.write(MARKS, ONE, numbered(*range(0, 2000, 2)))
+    assert host.dropped == {(MARKS, ONE): 999}
+    assert host.rows.query("SELECT count(*) FROM mark_run")[0][0] == MOST_RUNS
+    host.complete(MARKS, ONE)
+    host.write(MARKS, TWO, numbered(1997, *range(1999, 2100)))
+    assert host.dropped == {(MARKS, ONE): 998}
 
 
 # Rows of descriptors equal what the real library's accessors say of the same bytes

@@ -29,8 +29,8 @@ CALLS = "data/acl_api.0.m.0"
 class Rows:
     """A store with one session; `session` begins another one in it. `connection` reads what is committed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / "profagent.db"
+    def __init__(self, folder: Path, *, durable: bool = True) -> None:
+        self.file, self._durable = folder / "profagent.db", durable
         self.runner = asyncio.Runner()
         self.open()
         self.session()
@@ -38,7 +38,7 @@ class Rows:
 
     def open(self) -> None:
         """A process begins."""
-        self.store = Store(self.file)
+        self.store = Store(self.file, durable=self._durable)
         self.run(self.store.__aenter__())
 
     def close(self) -> None:

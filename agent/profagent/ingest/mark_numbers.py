@@ -1,0 +1,108 @@
+"""Numbers of marks, by which it is known how many were dropped.
+
+Each writer numbers its marks from 0, also those that it drops. Its numbers in one segment are runs; those of all
+segments together, in the order in which the board wrote them, show what is missing. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# Threads of a process write in another order than they take their numbers, by a few places.
+RACE = 64
+# Runs of one process in a segment; beyond them those in the middle are joined, so that a segment stays small to tell.
+MOST_RUNS = 4 * RACE
+
+
+class Run(NamedTuple):
+    """Numbers from `first` to `last`, of which `missing` are not here.
+
+    `place` is the row of the first mark in its segment, and `log` the segment's number where several are looked at.
+    """
+
+    first: int
+    last: int
+    place: int
+    missing: int = 0
+    log: int = 0
+
+
+class Life:
+    """The numbers of one process in one segment, as sorted runs."""
+
+    def __init__(self, number: int, place: int) -> None:
+        """`number` came first."""
+        self.runs = [Run(number, number, place)]
+
+    @property
+    def dropped(self) -> int:
+        """How many numbers are missing between those that are here."""
+        return sum(missing for *_, missing in _gaps(self.runs)) - self.runs[0].first
+
+    def take(self, number: int, place: int) -> bool:
+        """Take the next number; False where it is of another process with the same pid, which counts anew."""
+        end = self.runs[-1]
+        if number == end.last + 1:
+            self.runs[-1] = end._replace(last=number)
+        elif number > end.last:
+            self.runs.append(Run(number, number, place))
+            self._bound()
+        else:
+            return self._take_late(number, place)
+        return True
+
+    def _take_late(self, number: int, place: int) -> bool:
+        at = next((index for index, run in enumerate(self.runs) if run.last >= number), 0)
+        if number <= self.runs[-1].last - RACE or self.runs[at].first <= number:
+            return False
+        self.runs.insert(at, Run(number, number, place))
+        self._join(at)
+        self._join(at - 1)
+        return True
+
+    def _join(self, at: int) -> None:
+        """Join a run and the next one if nothing lies between them."""
+        if 0 <= at < len(self.runs) - 1 and self.runs[at].last + 1 == self.runs[at + 1].first:
+            self._merge(at)
+
+    def _merge(self, at: int) -> None:
+        one, other = self.runs[at : at + 2]
+        missing = one.missing + other.missing + other.first - one.last - 1
+        self.runs[at : at + 2] = [Run(one.first, other.last, one.place, missing)]
+
+    def _bound(self) -> None:
+        # What other segments may have is near the two ends.
+        if len(self.runs) > MOST_RUNS:
+            self._merge(MOST_RUNS // 2)
+
+
+def gaps(lives: Sequence[Sequence[Run]]) -> Iterator[tuple[Run, Run | None, int]]:
+    """Yield each run with the one before it in its process, and how many numbers are missing between them and in it.
+
+    `lives` are those of one writer in the order of the stream. Before the first run of a process all from 0 on count.
+    """
+    known: list[Run] = []
+    for life in lives:
+        if known and not _goes_on(known, life):
+            yield from _gaps(known)
+            known = []
+        known = sorted([*known, *life])
+    yield from _gaps(known)
+
+
+def _goes_on(known: Sequence[Run], life: Sequence[Run]) -> bool:
+    """Whether these are numbers of the same process: none that came already, and none from long ago."""
+    if life[0].first <= known[-1].last - RACE:
+        return False
+    recent = [run for run in known if run.last >= life[0].first]
+    return not any(run.first <= other.last and other.first <= run.last for run in life for other in recent)
+
+
+def _gaps(runs: Sequence[Run]) -> Iterator[tuple[Run, Run | None, int]]:
+    before = None
+    for run in runs:
+        yield run, before, run.first - (-1 if before is None else before.last) - 1 + run.missing
+        before = run

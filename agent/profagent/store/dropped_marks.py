@@ -1,0 +1,95 @@
+"""Marks that are missing, reckoned from the numbers of all marks of a board: segments may come in any order.
+
+Each run of numbers has the count of those that are missing before it; the ledger has the sum for each segment, with the
+session that fetched the mark after the gap. A gap before which a segment has not come whole is not told yet; it is once
+that has come, and at the end of the capture.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from profagent.ingest.mark_numbers import Run, gaps
+from profagent.ingest.marks import dropped_entry
+from profagent.store.rows import LedgerRows
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator
+
+COLLECTIONS = "MARKS-"
+_OF_BOARD = "log l USING (log) JOIN job j USING (job) WHERE j.board = ?1"
+_FIRST_UNFINISHED = (
+    "SELECT j.name, l.path FROM log l JOIN job j USING (job) WHERE j.board = ? AND j.name GLOB 'MARKS-*'"
+    " AND l.path NOT GLOB '*[^0-9]*' AND l.complete = 0 ORDER BY 1, 2 LIMIT 1"
+)
+# Runs of each writer in the order of the board's segments, of those writers of which a run was not reckoned.
+_RUNS = f"""
+SELECT n.pid, n.writer, j.name, l.path, n.life, n.first, n.last, n.number, n.missing, n.log, n.dropped,
+       EXISTS (SELECT 1 FROM range r WHERE r.log = n.log AND r.number = n.number)
+FROM mark_run n JOIN {_OF_BOARD}
+AND (n.pid, n.writer) IN (SELECT n.pid, n.writer FROM mark_run n JOIN {_OF_BOARD} AND n.dropped IS NULL)
+ORDER BY n.pid, n.writer, j.name, l.path, n.life, n.first
+"""  # noqa: S608 - constants
+_OF_LOG = (
+    "SELECT r.session, j.job, sum(n.dropped) FROM mark_run n JOIN range r ON r.log = n.log AND r.number = n.number"
+    " JOIN log l ON l.log = n.log JOIN job j USING (job) WHERE n.log = ? GROUP BY r.session HAVING sum(n.dropped) > 0"
+)
+
+
+class _Segment(NamedTuple):
+    """A place in the stream of a board's marks; its order is the board's."""
+
+    collection: str
+    path: str
+
+
+def reckon_dropped(connection: sqlite3.Connection, board: int, *, is_over: bool = False) -> None:
+    """Bring the ledger up to date with the marks of a board that are here, in the transaction that is open.
+
+    `is_over`: nothing more comes, so that every gap is told.
+    """
+    unfinished = None if is_over else _first_unfinished(connection, board)
+    found = connection.execute(_RUNS, (board,)).fetchall()
+    changed: set[int] = set()
+    for _, rows in groupby(found, itemgetter(0, 1)):
+        of_writer = list(rows)
+        known = {(row[9], row[7]): row[10] for row in of_writer}
+        for run, dropped in _reckoned(of_writer, unfinished):
+            if known[run.log, run.place] != dropped:
+                place = (run.log, run.place)
+                connection.execute("UPDATE mark_run SET dropped = ? WHERE log = ? AND number = ?", (dropped, *place))
+                changed.add(run.log)
+    for log in changed:
+        connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin = 'numbers'", (log,))
+        for session, job, count in connection.execute(_OF_LOG, (log,)).fetchall():
+            LedgerRows(connection, session, job).insert(log, "numbers", dropped_entry(count))
+
+
+def _first_unfinished(connection: sqlite3.Connection, board: int) -> _Segment | None:
+    rows = connection.execute(_FIRST_UNFINISHED, (board,)).fetchall()
+    return _Segment(*rows[0]) if rows else None
+
+
+def _reckoned(rows: Iterable[tuple[Any, ...]], unfinished: _Segment | None) -> Iterator[tuple[Run, int | None]]:
+    """Yield each run of a writer with what is missing before it and in it; None while that is not known."""
+    segments: dict[int, _Segment] = {}
+    captured: set[Run] = set()
+    lives: list[list[Run]] = []
+    for (collection, path, _), life in groupby(rows, itemgetter(2, 3, 4)):
+        runs = []
+        for *_, first, last, place, missing, log, _, is_captured in life:
+            runs.append(Run(first, last, place, missing, log))
+            segments[log] = _Segment(collection, path)
+            captured.update(runs[-1:] if is_captured else ())
+        lives.append(runs)
+    for run, before, missing in gaps(lives):
+        is_within = before is not None and before.log == run.log
+        if run not in captured:  # what was missing before the capture is not its own
+            yield run, 0
+        elif missing and not is_within and unfinished is not None and unfinished < segments[run.log]:
+            yield run, None
+        else:
+            yield run, missing
