@@ -1,9 +1,11 @@
-"""Archives of results: unpacked beside the workspace, never outside of their folder, and never more than is sane."""
+"""Archives: unpacked below a folder, never outside of it, and no further than their limits allow."""
 
 from __future__ import annotations
 
 import gzip
 import lzma
+import re
+import shutil
 import tarfile
 import zipfile
 import zlib
@@ -16,44 +18,98 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ZIP = b"PK\x03\x04"
-MOST_FILES = 100_000
-# Text of profilers packs to a twentieth; what packs to less than a five-hundredth is made to fill a disk.
-MOST_TIMES = 500
-ALWAYS_ALLOWED_BYTES = 1 << 30
+# How archives of results are called; other tools pack what is theirs, too.
+NAMES = re.compile(r"\.(?:tar|tgz|zip|(?:tar|csv|json|db)\.gz)$", re.IGNORECASE)
+MOST_ENTRIES = 20_000
+MOST_FOLDERS = 64
+# An archive in an archive in an archive.
+MOST_ARCHIVES = 3
+# Text of profilers packs to a twentieth; what packs to less than a hundredth is made to fill a disk.
+MOST_TIMES = 100
+ALWAYS_ALLOWED_BYTES = 256 << 20
 PIECE_BYTES = 1 << 20
+# A longer name, or more about a member, is in no real archive; tarfile would read it into memory.
+LONGEST_HEADER_BYTES = 1 << 20
+_LONG_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME)
 _DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError)
+UNPACK_BY_HAND = "unpack it by hand, then import the folder"
 
 
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack the regular files of a .tar, .tar.gz, .zip or .gz into a folder.
+class Limits:
+    """What an archive, with the archives in it, may still come to. `take…` raise ResultError at a limit."""
 
-    Raises ResultError where it is damaged, names lead out of the folder, or it is larger than any real one.
+    def __init__(self, archive: Path, folder: Path) -> None:
+        """Half of what is free where `folder` is: what is unpacked becomes rows there, too."""
+        self._archive = archive
+        self._entries = MOST_ENTRIES
+        self._by_size = max(ALWAYS_ALLOWED_BYTES, archive.stat().st_size * MOST_TIMES)
+        self._by_disk = shutil.disk_usage(folder).free // 2
+
+    @property
+    def bytes_left(self) -> int:
+        """Bytes that may still be written."""
+        return min(self._by_size, self._by_disk)
+
+    def take_entry(self, name: str) -> None:
+        """Count an entry of that name."""
+        self._entries -= 1
+        if self._entries < 0:
+            self._refuse(f"it has more than {MOST_ENTRIES:,} entries")
+        if name.replace("\\", "/").count("/") > MOST_FOLDERS:
+            self._refuse(f"its folders are nested more than {MOST_FOLDERS} deep")
+
+    def take_bytes(self, count: int, name: str) -> None:
+        """Count bytes of an entry that were written, one more than is left where there are more."""
+        self._by_size -= count
+        self._by_disk -= count
+        if self._by_size < 0:
+            self._refuse(f"{name}: it unpacks to more than {MOST_TIMES} times its size")
+        if self._by_disk < 0:
+            hint = "free some room, or name a workspace on another disk with --workspace DIR"
+            self._refuse(f"{name}: it unpacks to more than half of what the workspace's disk has free", hint)
+
+    def _refuse(self, what: str, hint: str = UNPACK_BY_HAND) -> None:
+        raise ResultError(self._archive, 0, what, hint=hint)
+
+
+def is_packed(beginning: bytes) -> bool:
+    """Return True if a file that begins so is a .tar, .zip or .gz."""
+    return beginning.startswith(ZIP) or beginning[:2] == b"\x1f\x8b" or beginning[257:262] == b"ustar"
+
+
+def unpack(archive: Path, folder: Path, limits: Limits) -> list[str]:
+    """Unpack the regular files of a .tar, .tar.gz, .zip or .gz into a folder; return the names of all that is no file.
+
+    Raises ResultError where it is damaged, names lead out of the folder, or a limit is reached.
     """
-    allowed = max(ALWAYS_ALLOWED_BYTES, archive.stat().st_size * MOST_TIMES)
+    others = []
     try:
-        for count, (name, data) in enumerate(_members(archive), 1):
-            if count > MOST_FILES:
-                raise ResultError(archive, 0, f"it has more than {MOST_FILES:,} files")
-            allowed -= _write(_inside(archive, folder, name), data, allowed)
-            if allowed < 0:
-                raise ResultError(archive, 0, f"{name}: it unpacks to more than {MOST_TIMES} times its size")
+        for name, data in _members(archive, limits):
+            if data is None:
+                others.append(name)
+            else:
+                _write(_inside(archive, folder, name), name, data, limits)
     except (*_DAMAGES, OSError) as error:
         # What the system refuses has a number, what bz2 and gzip find has none.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ResultError(archive, 0, f"the archive cannot be read: {error}", hint="pack or copy it anew") from error
+    return others
 
 
-def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | gzip.GzipFile]]:
-    """Names and content of its regular files; links and devices are passed over."""
+def _members(archive: Path, limits: Limits) -> Iterator[tuple[str, IO[bytes] | gzip.GzipFile | None]]:
+    """Names and content of what is in it; a link or a device has no content, and directories are left out."""
     with archive.open("rb") as file:
         is_zip = file.read(len(ZIP)) == ZIP
     if is_zip:
         with zipfile.ZipFile(archive) as packed:
             for entry in packed.infolist():
+                limits.take_entry(entry.filename)
+            for entry in packed.infolist():
                 # The upper half has the mode of a Unix file, of which a link is none.
-                is_link = entry.external_attr >> 28 == 0o12
-                if not entry.is_dir() and not is_link:
+                if entry.external_attr >> 28 == 0o12:
+                    yield entry.filename, None
+                elif not entry.is_dir():
                     with packed.open(entry) as data:
                         yield entry.filename, data
         return
@@ -64,8 +120,9 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | gzip.GzipFile]]:
     # As a stream: an index of a hostile archive would be read first.
     with tarfile.open(archive, "r|*", tarinfo=_Strict) as tape:
         for member in tape:
-            if member.isreg() and (content := tape.extractfile(member)) is not None:
-                yield member.name, content
+            limits.take_entry(member.name)
+            if not member.isdir():
+                yield member.name, tape.extractfile(member) if member.isreg() else None
 
 
 class _Strict(tarfile.TarInfo):
@@ -81,6 +138,14 @@ class _Strict(tarfile.TarInfo):
         except tarfile.HeaderError as error:
             raise tarfile.ReadError(str(error)) from error
 
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Strict:
+        """A member's header. Raises HeaderError also where a longer one is to follow than any real one."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _LONG_HEADERS and member.size > LONGEST_HEADER_BYTES:
+            raise tarfile.HeaderError(f"a header of {member.size:,} bytes")
+        return member
+
 
 def _inside(archive: Path, folder: Path, name: str) -> Path:
     parts = PurePosixPath(name.replace("\\", "/"))
@@ -91,11 +156,8 @@ def _inside(archive: Path, folder: Path, name: str) -> Path:
     return file
 
 
-def _write(file: Path, data: IO[bytes] | gzip.GzipFile, allowed: int) -> int:
-    """Write a member, no more of it than is allowed; returns its size, or more than is allowed."""
-    size = 0
+def _write(file: Path, name: str, data: IO[bytes] | gzip.GzipFile, limits: Limits) -> None:
     with file.open("wb") as out:
-        while size <= allowed and (piece := data.read(PIECE_BYTES)):
+        while piece := data.read(min(PIECE_BYTES, limits.bytes_left + 1)):
             out.write(piece)
-            size += len(piece)
-    return size
+            limits.take_bytes(len(piece), name)

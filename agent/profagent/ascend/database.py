@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from profagent.ascend.csv_rows import LONGEST_CELL
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families, places
 from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
 from profagent.ascend.texts import ODD_VALUES, UNKNOWN_NS, encoded
@@ -29,6 +30,8 @@ MAGIC = b"SQLite format 3\0"
 WAL_PLACE, WAL_MODE = 18, b"\x02"
 # What is in it but what SQLite keeps there for itself.
 _ALL_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+# A view that is called as a table may be without end.
+_TABLE = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
 # By a word of each database: any of these tables makes it one of a profiler.
 _KNOWN_TABLES = frozenset({"STRING_IDS", "TASK", "CANN_API", "StepTraceTime", "CommAnalyzerTime", "SESSION_TIME_INFO"})
 _TASKS = (
@@ -130,6 +133,9 @@ def _opened(file: Path) -> sqlite3.Connection:
     is_still = has_write_ahead_log and not file.with_name(f"{file.name}-wal").exists()
     uri = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    # Its schema is somebody else's work: no function that can do harm is called by it.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     connection.execute("BEGIN")
     return connection
@@ -247,7 +253,7 @@ def _fetched(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:
-    found: Sequence[Any] | None = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    found: Sequence[Any] | None = connection.execute(_TABLE, (table,)).fetchone()
     return found is not None
 
 

@@ -83,6 +83,8 @@ class Draft:
         # By file: how many kernels and steps have no duration.
         self._untimed: dict[int, int] = defaultdict(int)
         self.rows = self.kernels = self.entries = self.losses = 0
+        # Of its files; the tables of a database are one.
+        self.families: list[str] = []
 
     def begin_file(self, path: str, size: int, *, has_kernels: bool = False) -> int:
         """Note a file, or a table of a database; returns its number."""
@@ -104,6 +106,8 @@ class Draft:
     def end_file(self, log: int, kind: str, family: str | None, header: Sequence[str], rows: int) -> None:
         """All of the file has come; a family that is not known is None."""
         columns = json.dumps(header, ensure_ascii=False)
+        shown = "database" if kind == "table" else family or "other"
+        self.families += [shown] if shown not in self.families else []
         self._put("INSERT INTO ascend_file VALUES (?, 1, ?, ?, ?, ?)", (log, kind, family or "other", columns, rows))
         if family is None:
             self.note(log, reasons.entry(reasons.UNKNOWN_FAMILY, f"{rows:,} rows of a {kind}"))

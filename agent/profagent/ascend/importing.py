@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import hashlib
 import json
 import os
 import shlex
-import shutil
 import sqlite3
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -16,22 +14,19 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.ascend.archive import unpack
 from profagent.ascend.csv_rows import import_sheet
 from profagent.ascend.database import import_database
 from profagent.ascend.draft import DEVICE_FOLDER, Draft
 from profagent.ascend.recognise import (
+    FACTS,
     Form,
     Found,
     Source,
-    is_archive,
     latest_exports,
     rank,
     recognise,
-    sources,
     what_each_makes,
 )
 from profagent.ascend.reports import import_report
@@ -44,20 +39,28 @@ from profagent.ingest import reasons
 from profagent.store.database import refused
 from profagent.store.drafts import take_over_file
 from profagent.store.page_reader import end_with_parent
-from profagent.store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from profagent.store.workspace import Workspace
+    from profagent.store.store import Store
 
 # Below so many bytes a process of its own costs more than it saves.
 WORTH_A_PROCESS_BYTES = 32 << 20
 MOST_PROCESSES = 8
 CONTENT_LABEL = "content"
-_SCRATCH = ".import-"
-_UNPACK = "unpack it, then import what was in it"
+# So many families of a source are named in its line.
+_MOST_NAMED = 3
+_OF_RAW = "{path} has raw slices only, which no public tool reads"
+# By the tool that has written raw slices: what makes results of them.
+_ANALYSES = {
+    "msprof": "make results of it where CANN is installed: msprof --export=on --output={quoted}",
+    "torch_npu": "make results of it where torch_npu is installed, in Python:"
+    ' torch_npu.profiler.profiler.analyse("{path}")',
+    "mindspore": "make results of it where MindSpore is installed, in Python: from mindspore.profiler import Profiler;"
+    ' Profiler.offline_analyse("{path}")',
+}
 
 # A source, the file for its draft, the store if it can be written to, the board.
 _Asked = tuple[Source, Path, Path | None, str]
@@ -70,6 +73,7 @@ class Drafted(NamedTuple):
     draft: Path
     error: ProfagentError | None
     session: int | None = None
+    what: str = ""
     rows: int = 0
     kernels: int = 0
     entries: int = 0
@@ -77,11 +81,12 @@ class Drafted(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What became of a source: its session, or why it has none."""
+    """What became of a source: its session, or why it has none. `what` it was: a JOB, or the families of its files."""
 
     path: Path
     session: int | None
     error: ProfagentError | None
+    what: str = ""
     rows: int = 0
     kernels: int = 0
     entries: int = 0
@@ -89,90 +94,28 @@ class Taken(NamedTuple):
     is_known: bool = False
 
 
-def found_sources(paths: Sequence[Path]) -> list[Source]:
-    """All that there is to import at these paths. Raises UsageError where one has nothing."""
-    found: list[Source] = []
-    for path in paths:
-        hint = "name a JOB directory, a directory of results, or a file"
-        try:
-            if not path.exists():
-                raise UsageError(f"there is no {path}", hint=hint)
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
-        # A session is called as its folder, which `.` does not tell.
-        here = list(sources(path.resolve()))
-        if not here:
-            raise UsageError(
-                f"{path} has no results that are known",
-                hint="name a PROF_…, …_ascend_pt or …_ascend_ms directory, a CSV, JSON or .db file of one, an archive,"
-                " or a JOB directory with -dir",
-            )
-        found += [each for each in here if each not in found]
-    return found
-
-
 async def import_results(
-    found: Sequence[Source], workspace: Workspace, board: str, done: Callable[[Taken], None]
-) -> list[Taken]:
-    """Bring sources into the workspace, a session each; `done` is told of each. One that fails stops no other.
+    found: Sequence[Source], store: Store, database: Path, scratch: Path, board: str, done: Callable[[Taken], None]
+) -> None:
+    """Bring sources into a store, which nobody else writes to, a session each. One that fails stops no other.
 
-    What is there already, and has not changed, is not brought again. Raises StoreError where nothing can be.
+    `done` is told of each. What is there already, and has not changed, is not brought again. Drafts are made in
+    `scratch`. Raises StoreError where nothing can be brought.
     """
-    taken: list[Taken] = []
-
-    def note(each: Taken) -> None:
-        taken.append(each)
-        done(each)
-
-    with workspace.locked():
-        # Of imports that were killed.
-        for left in workspace.root.glob(f"{_SCRATCH}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        async with Store(workspace.database) as store:
-            with TemporaryDirectory(prefix=_SCRATCH, dir=workspace.root) as scratch:
-                new = []
-                for source in await asyncio.to_thread(_unpacked, found, Path(scratch), note):
-                    try:
-                        session = None if source.raw else await _session_with(store, content_of(source))
-                    except OSError as error:
-                        note(Taken(source.address, None, _as_ours(source, error)))
-                        continue
-                    if session is None:
-                        new.append(source)
-                    else:
-                        note(Taken(source.address, session, None, is_known=True))
-                with drafts_of(new, Path(scratch), board, workspace.database) as drafts:
-                    while (drafted := await to_the_end(next, drafts, None)) is not None:
-                        note(await to_the_end(_taken_over, workspace.database, drafted))
-    return taken
-
-
-def _unpacked(found: Sequence[Source], scratch: Path, failed: Callable[[Taken], None]) -> list[Source]:
-    """The sources, with what is in archives in the place of these."""
-    new: list[Source] = []
-    for number, source in enumerate(found):
-        if not (source.path.is_file() and is_archive(source.path)):
-            new.append(source)
-            continue
-        # What has no folder of its own in there is called as the archive.
-        folder = scratch / f"archive-{number}" / source.path.name
+    new = []
+    for source in found:
         try:
-            unpack(source.path, folder)
-            inside = [
-                each._replace(archive=source.path, inside=str(each.path.relative_to(folder)))
-                for each in sources(folder)
-            ]
-            if not inside:
-                raise ResultError(source.path, 0, "the archive has no results that are known")
-            for each in inside:
-                if each.path.is_file() and is_archive(each.path):
-                    error = ResultError(each.address, 0, "it is an archive within an archive", hint=_UNPACK)
-                    failed(Taken(each.address, None, error))
-                else:
-                    new.append(each)
-        except (ProfagentError, OSError) as error:
-            failed(Taken(source.path, None, _as_ours(source, error)))
-    return new
+            session = None if source.raw else await _session_with(store, content_of(source))
+        except OSError as error:
+            done(Taken(source.address, None, _as_ours(source, error)))
+            continue
+        if session is None:
+            new.append(source)
+        else:
+            done(Taken(source.address, session, None, is_known=True))
+    with drafts_of(new, scratch, board, database) as drafts:
+        while (drafted := await to_the_end(next, drafts, None)) is not None:
+            done(await to_the_end(_taken_over, database, drafted))
 
 
 def _as_ours(source: Source, error: Exception) -> ProfagentError:
@@ -196,7 +139,7 @@ def _taken_over(store: Path, drafted: Drafted) -> Taken:
         error = refused(store, reason)
     finally:
         drafted.draft.unlink(missing_ok=True)
-    return Taken(drafted.source.address, session, error, drafted.rows, *drafted[5:])
+    return Taken(drafted.source.address, session, error, *drafted[4:])
 
 
 async def _session_with(store: Store, content: str) -> int | None:
@@ -284,22 +227,29 @@ def _drafted(asked: _Asked) -> Drafted:
 def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Drafted:
     """Raises ResultError where nothing could be read, UsageError for raw slices."""
     if source.raw:
-        where = shlex.quote(str(source.address))
-        raise UsageError(
-            f"{source.address} has raw slices only, which no public tool reads",
-            hint=f"make results of it where CANN is installed: msprof --export=on --output={where}",
-        )
+        path = str(source.address)
+        hint = _ANALYSES[source.raw].format(path=path, quoted=shlex.quote(path))
+        raise UsageError(_OF_RAW.format(path=path), hint=hint)
     begun_us = time.time_ns() // 1000
     labels = {CONTENT_LABEL: content_of(source), **_about(source)}
     draft = Draft(file, store, labels.get("device", "0"))
     try:
         _fill(draft, source)
+        if source.beside is not None:
+            draft.note(None, source.beside)
         name, address = display_text(source.path.name), display_text(str(source.address))
         session = draft.finish(board, name, address, _times_us(draft, source, begun_us), labels)
     except BaseException:
         draft.abandon()
         raise
-    return Drafted(source, file, None, session, draft.rows, draft.kernels, draft.entries, draft.losses)
+    return Drafted(
+        source, file, None, session, _what(draft.families), draft.rows, draft.kernels, draft.entries, draft.losses
+    )
+
+
+def _what(families: Sequence[str]) -> str:
+    more = len(families) - _MOST_NAMED
+    return ", ".join(families[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _times_us(draft: Draft, source: Source, begun_us: int) -> tuple[int, int]:
@@ -364,11 +314,8 @@ def _import(draft: Draft, log: int, found: Found, makes: Sequence[str]) -> None:
         import_sheet(draft, log, found.file, found.sheet, has_kernels="kernels" in makes)
     elif found.form is Form.TIMELINE:
         import_timeline(draft, log, found.file, wants=makes)
-    elif found.form is Form.REPORT:
-        import_report(draft, log, found.file)
     else:
-        what = f"an archive: {_UNPACK}" if found.form is Form.ARCHIVE else "no result that is known"
-        draft.note(log, reasons.entry(reasons.FOREIGN_FILE, f"{found.file.name}: {what}"))
+        import_report(draft, log, found.file)
 
 
 def _about(source: Source) -> dict[str, str]:
@@ -379,7 +326,7 @@ def _about(source: Source) -> dict[str, str]:
     devices = {found[1] for file in source.files if (found := DEVICE_FOLDER.search(str(file.relative_to(source.path))))}
     if len(devices) == 1:
         labels["device"] = devices.pop()
-    for file in sorted(folder.glob("profiler_info*.json")) if source.path.is_dir() else ():
+    for file in sorted(folder.glob(FACTS)) if source.path.is_dir() else ():
         try:
             facts: dict[str, Any] = json.loads(file.read_text("utf-8-sig"))
             more = facts.get("ms_profiler_info") or {}

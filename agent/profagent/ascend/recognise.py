@@ -5,25 +5,34 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 from enum import Enum
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.ascend.archive import ZIP
+from profagent.ascend.archive import is_packed
 from profagent.ascend.csv_rows import Sheet, read_sheet
 from profagent.ascend.database import has_known_table, is_database
 from profagent.ascend.families import families
 from profagent.ascend.timeline import is_timeline
 from profagent.errors import ResultError
-from profagent.ingest.decoder import source_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
+
+    from profagent.ascend.families import Family
+    from profagent.ingest.changes import Entry
 
 BEGINNING_BYTES = 256 << 10
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 RESULTS = "ASCEND_PROFILER_OUTPUT"
 EXPORTED = "mindstudio_profiler_output"
+FRAMEWORK = "FRAMEWORK"
+# What describes a run beside its results.
+FACTS = "profiler_info*.json"
+# By framework: how its profiler's directories end, and what it has put into FRAMEWORK.
+_FRAMEWORKS = {"torch_npu": ("_ascend_pt", "torch.*"), "mindspore": ("_ascend_ms", "mindspore.*")}
 # Of 2023 and before: in each device's directory.
 OLDER = ("summary", "timeline")
 _DEVICE = re.compile(r"(?:device|host)(?:_\d+)?")
@@ -32,8 +41,8 @@ _MSPROF_DATABASE = "msprof_*.db"
 # How databases of one run are called, each once.
 _DATABASES = re.compile(r"(ascend_[a-z]+_profiler|msprof|analysis|communication_analyzer).*\.db")
 _TEXTS = (".csv", ".json")
-# How archives of results are called; other tools pack what is theirs, too.
-_ARCHIVES = re.compile(r"\.(?:tar|tgz|zip|(?:tar|csv|json|db)\.gz)$", re.IGNORECASE)
+# What macOS packs beside a file: its attributes, none of its content.
+_APPLE_DOUBLE = b"\x00\x05\x16\x07"
 # Of a large file, one of several.
 _SLICE = re.compile(r".*_slice_\d+.*")
 
@@ -56,8 +65,14 @@ class Form(Enum):
     REPORT = "report"
     DATABASE = "database"
     ARCHIVE = "archive"
-    # Nothing that is known: in a directory of results it is noted.
+    # It marks something by its name, as a lock does.
+    EMPTY = "empty"
+    ATTRIBUTES = "attributes"
+    # Nothing that is known.
     FOREIGN = "foreign"
+
+
+_RESULTS = frozenset({Form.SUMMARY, Form.TIMELINE, Form.REPORT, Form.DATABASE})
 
 
 class Found(NamedTuple):
@@ -70,20 +85,22 @@ class Found(NamedTuple):
     @property
     def is_known(self) -> bool:
         """Whether it is a result of the Ascend family."""
-        return self.form is not Form.FOREIGN and (self.sheet is None or self.sheet.family is not None)
+        return self.form in _RESULTS and (self.sheet is None or self.sheet.family is not None)
 
 
 class Source(NamedTuple):
-    """What becomes one session: a directory of results with its files, or one file. `raw` has slices only.
+    """What becomes one session: a directory of results with its files, or one file.
 
-    `archive` is what it was unpacked from, `inside` where it stood there.
+    `raw` is the tool that makes results of one that has slices only. `archive` is what it was unpacked from, `inside`
+    where it stood there. `beside` is what of its folder was not taken.
     """
 
     path: Path
     files: tuple[Path, ...]
-    raw: bool = False
+    raw: str = ""
     archive: Path | None = None
     inside: str = ""
+    beside: Entry | None = None
 
     @property
     def address(self) -> Path:
@@ -104,34 +121,31 @@ class Source(NamedTuple):
             return None
 
 
-def is_archive(file: Path) -> bool:
-    """Whether a file is one that results may be packed in; one that cannot be read is none."""
-    try:
-        with file.open("rb") as data:
-            return _is_packed(data.read(512))
-    except OSError:
-        return False
-
-
-def _is_packed(beginning: bytes) -> bool:
-    return beginning.startswith(ZIP) or beginning[:2] == b"\x1f\x8b" or beginning[257:262] == b"ustar"
-
-
 def recognise(file: Path) -> Found:
-    """What a file is, by its content. Raises ResultError where it is empty, no text of that kind, or not to be read."""
+    """What a file is, by its content. Raises ResultError where it is damaged, or cannot be read."""
     try:
         with file.open("rb") as data:
             beginning = data.read(BEGINNING_BYTES)
     except OSError as error:
-        # Of a folder that cannot be listed only this is known.
-        why = "not all of the folder may be listed" if isinstance(error, IsADirectoryError) else error.strerror
-        raise ResultError(file, 0, f"it cannot be read: {why}", hint="check its permissions") from error
-    if not beginning:
+        raise ResultError(file, 0, f"it cannot be read: {error.strerror}", hint="check its permissions") from error
+    if not beginning and _must_have_rows(file):
         raise ResultError(file, 1, "it is empty: 0 bytes")
+    form = _binary_form(file, beginning)
+    return _text_found(file, beginning) if form is None else Found(file, form)
+
+
+def _binary_form(file: Path, beginning: bytes) -> Form | None:
+    """How a file is read that is no text; None for one that may be."""
+    if not beginning:
+        return Form.EMPTY
     if is_database(beginning):
-        return Found(file, Form.DATABASE if has_known_table(file) else Form.FOREIGN)
-    if _is_packed(beginning):
-        return Found(file, Form.ARCHIVE)
+        return Form.DATABASE if has_known_table(file) else Form.FOREIGN
+    if is_packed(beginning):
+        return Form.ARCHIVE
+    return Form.ATTRIBUTES if beginning.startswith(_APPLE_DOUBLE) else None
+
+
+def _text_found(file: Path, beginning: bytes) -> Found:
     if b"\0" in beginning[:4] and file.suffix.lower() in _TEXTS:
         hint = f"iconv -f UTF-16 -t UTF-8 {file.name}"
         raise ResultError(file, 1, "it is not UTF-8, maybe UTF-16: save it as UTF-8", hint=hint)
@@ -145,72 +159,103 @@ def recognise(file: Path) -> Found:
     return Found(file, Form.SUMMARY, read_sheet(file))
 
 
-def sources(path: Path) -> Iterator[Source]:
-    """What there is to import at a path, and below it. JOB directories of SS928 are left out."""
-    try:
-        yield from _sources(path)
-    except OSError:
-        # It is told when it is read, as the others are.
-        yield Source(path, (path,))
+def _must_have_rows(file: Path) -> bool:
+    words = {word for family in families().family if family.kind != "table" for word in _words(family)}
+    is_text = file.suffix.lower() in _TEXTS and file.name.startswith((*words,))
+    return is_text or _DATABASES.fullmatch(file.name) is not None
 
 
-def _sources(path: Path) -> Iterator[Source]:
-    if path.is_file():
-        yield Source(path, (path,))
-        return
-    found = _directory(path)
-    if found is not None:
-        yield found
-        return
-    if source_named(path.name):
-        return
-    is_run = _is_run(path)
-    if is_run:
-        yield Source(path, _files(path))
-    for entry in sorted(path.iterdir()):
-        if entry.is_symlink():
-            continue
-        if entry.is_dir():
-            yield from sources(entry)
-        elif not is_run and entry.is_file() and _is_known(entry):
-            yield Source(entry, (entry,))
+Recognised = dict[Path, Found | ResultError]
 
 
-def _directory(path: Path) -> Source | None:
-    """A directory that one profiler's run has written; None for any other."""
-    if path.name in (RESULTS, EXPORTED):
-        return Source(path, _files(path))
-    if (path / RESULTS).is_dir():
-        return Source(path, _files(path / RESULTS))
-    devices = [entry for entry in sorted(path.iterdir()) if entry.is_dir() and _DEVICE.fullmatch(entry.name)]
-    devices += [path] if _DEVICE.fullmatch(path.name) else []
-    folders = [path / EXPORTED, *(device / name for device in devices for name in OLDER)]
-    files = [file for folder in folders if folder.is_dir() for file in _files(folder)]
-    databases = sorted(path.glob(_MSPROF_DATABASE))
-    # Without a device's directory they may be of several runs.
-    is_run = _is_run(path)
-    if files or (databases and (devices or is_run)):
-        return Source(path, (*files, *(_files(path) if is_run else databases)))
-    folders = [path / "data", *devices, *(device / "data" for device in devices)]
-    if not databases and any(map(_has_slices, folders)):
-        return Source(path, (), raw=not source_named(path.name))
-    return None
-
-
-def _is_run(folder: Path) -> bool:
-    """Whether its files are of one run, whatever it is called: a tool calls each by its family, and writes it once."""
-    families_there: list[tuple[Form, str]] = []
+def recognised(folder: Path) -> Recognised:
+    """Return what each regular file of a folder is, or why it cannot be read."""
+    found: Recognised = {}
     for file in _files(folder):
         try:
-            found = recognise(file)
-        except ResultError:
+            found[file] = recognise(file)
+        except ResultError as error:
+            found[file] = error
+    return found
+
+
+class Run(NamedTuple):
+    """A directory that one profiler's run has written: its results, and the folders of which nothing else is read."""
+
+    source: Source
+    folders: tuple[Path, ...]
+
+    @property
+    def results(self) -> list[Path]:
+        """The folders that its results are in."""
+        return [*dict.fromkeys(file.parent for file in self.source.files)]
+
+
+def run_in(path: Path, look: Callable[[Path], Recognised]) -> Run | None:
+    """Return the run that has written a directory; None where none has. `look` is `recognised`, or remembers it."""
+    inside = _folders(path)
+    own = path if path.name in (RESULTS, EXPORTED) else path / RESULTS
+    if own.is_dir() and (files := _taken(look(own))):
+        of_run = (entry for entry in inside if entry.name == FRAMEWORK or _is_collection(entry))
+        return Run(Source(path, files), tuple(of_run))
+    devices = [entry for entry in inside if _DEVICE.fullmatch(entry.name)]
+    parts = [*devices, *(entry for entry in inside if entry.name == EXPORTED)]
+    if _DEVICE.fullmatch(path.name):
+        devices, parts = [*devices, path], inside
+    folders = [path / EXPORTED, *(device / name for device in devices for name in OLDER)]
+    results = [file for folder in folders if folder.is_dir() for file in _taken(look(folder))]
+    here = look(path)
+    databases = [file for file in here if fnmatch(file.name, _MSPROF_DATABASE)]
+    is_run = _is_run(here)
+    # Without a device's directory they may be of several runs.
+    if results or is_run or (databases and devices):
+        return Run(Source(path, (*results, *(_taken(here) if is_run else databases))), tuple(parts))
+    if not databases and _is_raw(path):
+        return Run(Source(path, (), raw="msprof"), tuple(inside))
+    tool = _framework(path)
+    raw = [entry for entry in inside if _is_raw(entry)] if tool else []
+    raw += [entry for entry in inside if raw and entry.name == FRAMEWORK]
+    return Run(Source(path, (), raw=tool), tuple(raw)) if raw else None
+
+
+def _framework(path: Path) -> str:
+    """The framework whose profiler has made a directory; empty for any other."""
+    for framework, (suffix, files) in _FRAMEWORKS.items():
+        if path.name.endswith(suffix) or any((path / FRAMEWORK).glob(files)):
+            return framework
+    return ""
+
+
+def _taken(found: Recognised) -> tuple[Path, ...]:
+    """What is taken of a folder of results: known or damaged files, with tables of no family beside them."""
+    if not any(isinstance(each, ResultError) or each.is_known for each in found.values()):
+        return ()
+    return tuple(file for file, each in found.items() if isinstance(each, ResultError) or each.form in _RESULTS)
+
+
+def _is_collection(folder: Path) -> bool:
+    """Whether a folder has the parts of what msprof collects."""
+    return any(entry.name == EXPORTED or _DEVICE.fullmatch(entry.name) for entry in _folders(folder))
+
+
+def _is_raw(path: Path) -> bool:
+    devices = [entry for entry in _folders(path) if _DEVICE.fullmatch(entry.name)]
+    devices += [path] if _DEVICE.fullmatch(path.name) else []
+    return any(map(_has_slices, [path / "data", *devices, *(device / "data" for device in devices)]))
+
+
+def _is_run(found: Recognised) -> bool:
+    """Whether files are of one run, whatever it is called: a tool calls each by its family, and writes it once."""
+    families_there: list[tuple[Form, str]] = []
+    for each in found.values():
+        if isinstance(each, ResultError):
             continue
-        name = _family_in_name(found)
-        if name is None and found.is_known and found.form is not Form.ARCHIVE:
+        name = _family_in_name(each)
+        if name is None and each.is_known:
             # Somebody called it so, and may have put together what is of several runs.
             return False
-        if name is not None and not _SLICE.fullmatch(file.name):
-            families_there.append((found.form, name))
+        if name is not None and not _SLICE.fullmatch(each.file.name):
+            families_there.append((each.form, name))
     return len(families_there) > 1 and len({*families_there}) == len(families_there)
 
 
@@ -223,9 +268,13 @@ def _family_in_name(found: Found) -> str | None:
         known = [found.sheet.family] if found.sheet.family is not None else []
     else:
         known = [family for family in families().family if family.kind == found.form.value]
-    words = {word for family in known for word in (family.name.partition(" ")[0], *family.names)}
+    words = {word for family in known for word in _words(family)}
     # The longest: communication_matrix is no communication.
     return max(filter(name.startswith, words), key=len, default=None)
+
+
+def _words(family: Family) -> tuple[str, ...]:
+    return family.name.partition(" ")[0], *family.names
 
 
 def latest_exports(files: Sequence[Path]) -> dict[Path, Path]:
@@ -276,22 +325,20 @@ def what_each_makes(found: Sequence[Found]) -> dict[Path, tuple[str, ...]]:
 _OF_DATABASE = ("-wal", "-shm", "-journal")
 
 
-def _files(folder: Path) -> tuple[Path, ...]:
-    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.is_symlink())
-    return tuple(file for file in files if not file.name.endswith(_OF_DATABASE))
+def _files(folder: Path) -> list[Path]:
+    files = {file.name: file for file in sorted(folder.iterdir()) if file.is_file() and not file.is_symlink()}
+    of_databases = {name + end for name in files for end in _OF_DATABASE}
+    return [file for name, file in files.items() if name not in of_databases]
+
+
+def _folders(path: Path) -> list[Path]:
+    """The directories in one; of one that may not be listed none, which whoever visits it is told."""
+    with suppress(OSError):
+        return [entry for entry in sorted(path.iterdir()) if entry.is_dir() and not entry.is_symlink()]
+    return []
 
 
 def _has_slices(folder: Path) -> bool:
-    if not folder.is_dir():
-        return False
-    with os.scandir(folder) as entries:
+    with suppress(OSError), os.scandir(folder) as entries:
         return any(_SLICES.fullmatch(entry.name) for entry in entries)
-
-
-def _is_known(file: Path) -> bool:
-    try:
-        found = recognise(file)
-        return found.is_known and (found.form is not Form.ARCHIVE or _ARCHIVES.search(file.name) is not None)
-    except ResultError:
-        # A result that is damaged is told of, not passed over.
-        return file.suffix.lower() in (*_TEXTS, ".db") and file.stat().st_size > 0
+    return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,6 @@ import msgspec
 
 from profagent.cli import options
 from profagent.cli.exit_codes import exit_code_of
-from profagent.cli.progress import progress
 from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.cli.table import counted, printable
@@ -22,7 +19,6 @@ from profagent.formats.names import display_text
 from profagent.importing.importing import import_into, import_job
 from profagent.importing.job_folder import fresh_database, write_log
 from profagent.importing.target import tell_unrecorded
-from profagent.ingest.decoder import source_named
 from profagent.link.messages import Profiling
 from profagent.store.database import reading
 from profagent.store.sessions import NO_BOARD
@@ -52,7 +48,7 @@ SESSION = 1
 @click.option(
     "--board",
     metavar="BOARD",
-    help="With --workspace: the board that the JOB is from; a name or an identity.",
+    help="With PATH or --workspace: the board that the data is from; a name or an identity.",
     shell_complete=options.completed("boards"),
 )
 @options.counter_map
@@ -69,29 +65,29 @@ def command(
     acl_json: Path | None,
     as_json: bool,
 ) -> int:
-    """Import a JOB directory, or one of OPS-…, MARKS-… or METRICS-…, into the database in its sqlite/ folder.
+    """Import JOB directories and results of other tools: all that stands at PATHs, a session of a workspace each.
 
-    The database is made anew each time. With --workspace the JOB is copied there, and becomes what `record` would have
-    made of it; what is there already is not copied again. Exit code 4: records that existed are missing. Exit code 1
-    also where there is no record at all.
+    Each PATH is looked through at any depth: for JOB directories, OPS-…, MARKS-… and METRICS-…; for results of msprof,
+    torch_npu, MindSpore or TensorFlow, such as PROF_…, …_ascend_pt and …_ascend_ms directories and their CSV, JSON or
+    .db files; and for archives of all these. What is there already is not copied again. One that fails stops no other.
+    A line at the end counts the files that were not taken; --json lists each with the cause.
 
-    Each PATH is a JOB, or has results of msprof, torch_npu, MindSpore or TensorFlow: a PROF_…, …_ascend_pt or
-    …_ascend_ms directory, one of their CSV, JSON or .db files, an archive of such, or a folder of many. Each result
-    becomes a session of a workspace.
+    With -dir one JOB is imported into the database in its sqlite/ folder, which is made anew each time; or, with
+    --workspace as well, into that, with a summary.
+
+    Exit code 1: a source could not be imported, or a JOB has no record at all; the others are there. Exit code 4: all
+    sources are there, and records that existed are missing. Exit code 2: nothing at any PATH can be imported.
 
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --workspace lab --board euler
-    Example: profagent import runs/rank0_ascend_pt runs/PROF_000001_20260823165326062_AB
+    Example: profagent import output runs/rank0_ascend_pt results.zip --workspace lab
     """
     if (directory is None) == (not paths):
         raise UsageError("name either a JOB directory or what to import", hint="-dir JOB…, or PATH…")
-    if directory is None and len(paths) == 1 and source_named(Path(os.path.realpath(paths[0])).name):
-        directory = paths[0]
-    if directory is None:
-        return run_to_the_end(
-            lambda: _into_sessions(paths, Workspace.at(workspace), identity_of(board), as_json=as_json)
-        )
     profiling = None if acl_json is None else read_acl_json(acl_json)
+    if directory is None:
+        into, identity = Workspace.at(workspace), identity_of(board)
+        return run_to_the_end(lambda: _into_sessions(paths, into, identity, maps, profiling, as_json=as_json))
     if workspace is None:
         if board is not None:
             raise UsageError("--board goes with --workspace", hint="name the workspace to import into")
@@ -153,45 +149,55 @@ async def _exit_code(summary: dict[str, Any], database: Path) -> int:
     return exit_code_of(summary) or empty
 
 
-async def _into_sessions(paths: Sequence[Path], workspace: Workspace, board: str, *, as_json: bool) -> int:
-    """Import results of other tools, a session each, and tell what came of them; the exit code."""
-    from profagent.ascend.importing import found_sources, import_results  # noqa: PLC0415 - a JOB needs none of it
+async def _into_sessions(
+    paths: Sequence[Path],
+    workspace: Workspace,
+    board: str,
+    maps: CounterMaps,
+    profiling: Profiling | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Import all that stands at the paths, a session each, and tell what came of it; the exit code."""
+    from profagent.importing.paths import import_paths  # noqa: PLC0415 - one JOB needs none of it
+    from profagent.importing.sources import passed_text  # noqa: PLC0415 - as above
 
-    found = await asyncio.to_thread(found_sources, paths)
-    come: list[object] = []
-    with progress("import", "results") as shown:
-
-        def count(one: object) -> None:
-            come.append(one)
-            shown(len(come), len(found))
-
-        taken = await import_results(found, workspace, board, count)
+    taken, jobs, passed = await import_paths(paths, workspace, board=board, maps=maps, profiling=profiling)
     if as_json:
-        click.echo(msgspec.json.encode([_result_document(each) for each in taken]))
+        document = {
+            "sources": [_source_document(each) for each in taken],
+            "not_taken": [{"path": display_text(str(each.address)), "why": each.why.value} for each in passed],
+            "database": display_text(str(workspace.database)),
+        }
+        click.echo(msgspec.json.encode(document))
     else:
         for each in taken:
-            click.echo(printable(_result_line(each)))
+            click.echo(printable(_source_line(each)))
+        if passed:
+            click.echo(f"not taken: {passed_text(passed)}; --json lists them")
         click.echo(f"database: {workspace.database}")
     for each in taken:
         if each.error is not None:
             said = str(each.error)
             tell(said if str(each.path) in said else f"{each.path}: {said}")
             tell(f"  {each.error.hint}")
+    empty = [await tell_unrecorded(workspace.database, session) for session in jobs]
     if any(each.error is not None for each in taken):
         return ProfagentError.exit_code
-    return IncompleteError.exit_code if any(each.losses for each in taken) else 0
+    return IncompleteError.exit_code if any(each.losses for each in taken) else max(empty, default=0)
 
 
-def _result_line(taken: Taken) -> str:
+def _source_line(taken: Taken) -> str:
     if taken.session is None:
         return f"not imported: {taken.path}"
     if taken.is_known:
         return f"session {taken.session}: {taken.path}: nothing new"
-    entries = f", {taken.entries} in its ledger" if taken.entries else ""
-    came = f"{counted(taken.rows, 'row')}, {counted(taken.kernels, 'kernel')}{entries}"
-    return f"session {taken.session}: {taken.path}: {came}"
+    kernels = f", {counted(taken.kernels, 'kernel')}" if taken.kernels else ""
+    notes = taken.entries - taken.losses
+    ledger = f"; losses: {taken.losses:,}, notes: {notes:,}" if taken.entries else ""
+    return f"session {taken.session}: {taken.path} ({taken.what}): {counted(taken.rows, 'row')}{kernels}{ledger}"
 
 
-def _result_document(taken: Taken) -> dict[str, Any]:
+def _source_document(taken: Taken) -> dict[str, Any]:
     error = None if taken.error is None else display_text(str(taken.error))
     return {**taken._asdict(), "path": display_text(str(taken.path)), "error": error}

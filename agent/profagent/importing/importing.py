@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from profagent.cli.progress import Progress
     from profagent.formats.countermap import CounterMap
+    from profagent.importing.sources import Job
     from profagent.ingest.changes import Change
     from profagent.ingest.local import JobListing
     from profagent.link.messages import Acknowledgement, FollowedLog, Holding
@@ -55,22 +57,20 @@ async def import_into(
     maps: CounterMaps = BUILT_IN,
     profiling: Profiling | None = None,
     reached: Callable[[Step], None] | None = None,
+    found: Job | None = None,
 ) -> dict[str, Any]:
     """Copy a JOB into the workspace's mirror and database; returns the session's summary.
 
     `board` is the identity of the board that it was copied from, `profiling` what its program was to record.
     What is there already is compared and not written again: a JOB of which nothing is new is in `earlier`. One that was
-    interrupted goes on. `reached` is called after
-    each step of the commit rule. Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
+    interrupted goes on. `reached` is called after each step of the commit rule. `found` tells more of a JOB that was
+    found by somebody who holds the workspace's lock. Raises UsageError, UnsupportedBoardError, StoreError, and
+    ProfagentError at `stop`.
     """
     from profagent.record.options import RecordingOptions  # noqa: PLC0415 - verbs that only read start faster
     from profagent.record.recording import Recording  # noqa: PLC0415 - verbs that only read start faster
 
-    if not _IDENTITY.fullmatch(board):
-        raise UsageError(
-            f"{board!r} is no board's identity",
-            hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
-        )
+    require_identity(board)
     directory = await asyncio.to_thread(directory.resolve)
     if not source_named(directory.name):
         raise UsageError(
@@ -81,9 +81,9 @@ async def import_into(
         # Each file would be replaced while it is read.
         raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
     # The database holds text; a path need not be any.
-    address = display_text(str(directory))
+    address = display_text(str(directory if found is None else found.address))
     listing = await asyncio.to_thread(list_collection, directory)
-    with workspace.locked():
+    with workspace.locked() if found is None else nullcontext():
         async with Store(workspace.database) as store:
             chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="import", maps=maps, job=directory.name)
             recording = Recording(workspace, store, chosen, reached=reached)
@@ -91,6 +91,8 @@ async def import_into(
             before = await recording.session.summary()
             status = JobStatus(1, directory.name, address, OPEN, caught_up=False, profiling=profiling)
             recording.know_job(replace(status, source=listing.source))
+            if found is not None and found.beside is not None:
+                recording.note(directory.name, found.beside)
             with progress("import", "files") as shown:
                 await _copy(recording, LocalStream(directory, listing), stop, shown)
             await _finish(recording, directory.name, is_ended=_is_ended(listing))
@@ -100,6 +102,15 @@ async def import_into(
         known = {"job": directory.name, "session": summary["session"], "inferences": inferences}
         summary["earlier"] = [*summary["earlier"], known]
     return {**summary, "database": display_text(str(workspace.database)), "mirror": display_text(str(recording.mirror))}
+
+
+def require_identity(board: str) -> None:
+    """Raise UsageError for what is no board's identity."""
+    if not _IDENTITY.fullmatch(board):
+        raise UsageError(
+            f"{board!r} is no board's identity",
+            hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
+        )
 
 
 async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event, shown: Progress) -> None:

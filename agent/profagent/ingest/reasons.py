@@ -277,6 +277,12 @@ NOT_COUNTED = _reason(
     " is an event of an odd shape.",
     "Nothing. The entry says what and why.",
 )
+NOT_TAKEN = _reason(
+    "not-taken",
+    NOTE,
+    "Files in or beside what was imported were not taken: no known family has such, or they are raw data of its run.",
+    "`profagent import --json` lists each with the cause.",
+)
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,

@@ -8,10 +8,14 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from profagent.ascend.importing import Taken, found_sources, import_results
+from profagent.importing.paths import import_paths
+from profagent.importing.sources import Walk
 from profagent.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from profagent.ascend.importing import Taken
 
 OP_SUMMARY = (
     "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,OP State,Task Type,Task Start Time(us),Task Duration(us),"
@@ -228,10 +232,20 @@ def database(file: Path) -> Path:
     return file
 
 
+def found(*paths: Path) -> Walk:
+    """What there is at paths."""
+    scratch = paths[0].with_name("scratch")
+    scratch.mkdir(exist_ok=True)
+    walk = Walk(scratch, paths[0] / "workspace")
+    for path in paths:
+        walk.look_through(path)
+    walk.finish()
+    return walk
+
+
 def taken(workspace: Path, *paths: Path) -> list[Taken]:
     """Import paths."""
-    found = found_sources(paths)
-    return asyncio.run(import_results(found, Workspace(workspace), "import", lambda _: None))
+    return asyncio.run(import_paths(paths, Workspace(workspace))).taken
 
 
 def rows(workspace: Path, sql: str) -> list[tuple[Any, ...]]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from profagent.ascend import archive
-from profagent.ascend.archive import unpack
+from profagent.ascend.archive import Limits, unpack
 from profagent.errors import ResultError
 from tests.unit.ascend.files import OP_SUMMARY, SUMMARIES, kernel, rows, summary, taken
 
@@ -59,8 +61,9 @@ def test_files_of_one_run_in_an_archive_are_called_as_it(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["../out.csv", "/out.csv", "a/../../out.csv", "a\\..\\..\\out.csv"])
 def test_a_name_that_leads_out_is_refused(make: object, name: str, tmp_path: Path) -> None:
     assert callable(make)
+    packed = make(tmp_path / "x", {name: b"x"})
     with pytest.raises(ResultError, match="leads out"):
-        unpack(make(tmp_path / "x", {name: b"x"}), tmp_path / "in" / "side")
+        unpack(packed, tmp_path / "in" / "side", Limits(packed, tmp_path))
     assert not [*tmp_path.rglob("out.csv")]
 
 
@@ -69,20 +72,61 @@ def test_links_are_passed_over(tmp_path: Path) -> None:
         link = tarfile.TarInfo("link.csv")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tape.addfile(link)
-    unpack(tmp_path / "x.tar.gz", tmp_path / "inside")
+    packed = tmp_path / "x.tar.gz"
+    assert unpack(packed, tmp_path / "inside", Limits(packed, tmp_path)) == ["link.csv"]
     assert not [*tmp_path.rglob("link.csv")]
 
 
+def _nested(data: bytes, name: str, deep: int) -> bytes:
+    """An archive in so many others."""
+    for number in range(deep):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as outer:
+            outer.writestr(name, data)
+        data, name = packed.getvalue(), f"in/{number}.zip"
+    return data
+
+
+LIMITS = {
+    "bytes by its size": ({"a.csv": bytes(20 << 20)}, "a.csv: it unpacks to more than 100 times its size"),
+    "bytes with those of archives in it": (
+        {"b.zip": _nested(bytes(20 << 20), "a.csv", 2)},
+        "a.csv: it unpacks to more than 100 times its size",
+    ),
+    "bytes by the disk": ({"a.csv": bytes(99), "b.csv": bytes(2000)}, "b.csv: it unpacks to more than half of what"),
+    "entries": ({f"{number}/": b"" for number in range(41)}, "it has more than 40 entries"),
+    "folders": ({"d/" * 65 + "a.csv": b"x"}, "its folders are nested more than 64 deep"),
+    "archives": ({"c.zip": _nested(b"x", "a.csv", 3)}, "it is an archive in 3 others"),
+}
+
+
 @pytest.mark.parametrize("make", [_tar, _zip])
-def test_a_bomb_is_refused_before_it_fills_the_disk(
-    make: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", LIMITS)
+def test_an_archive_beyond_a_limit_is_an_error_of_one_line_and_leaves_nothing(
+    what: str, make: Callable[[Path, dict[str, bytes]], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert callable(make)
-    monkeypatch.setattr(archive, "ALWAYS_ALLOWED_BYTES", 1000)
-    bomb = make(tmp_path / "x", {"a.csv": bytes(20 << 20)})
-    with pytest.raises(ResultError, match="times its size"):
-        unpack(bomb, tmp_path / "inside")
-    assert sum(file.stat().st_size for file in (tmp_path / "inside").rglob("*")) < 20 << 20
+    content, said = LIMITS[what]
+    monkeypatch.setattr(archive, "ALWAYS_ALLOWED_BYTES", 3000)
+    monkeypatch.setattr(archive, "MOST_ENTRIES", 40)
+    if what == "bytes by the disk":
+        monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(9000, 5000, 4000))
+    other = summary(tmp_path / "a.csv", OP_SUMMARY, kernel())
+    bad, good = taken(tmp_path / "workspace", make(tmp_path / "x.archive", content), other)
+    assert (bad.session, good.session) == (None, 1)
+    assert bad.error is not None
+    assert said in str(bad.error)
+    assert "\n" not in str(bad.error)
+    assert str(bad.error).startswith(f"{tmp_path}/x.archive")
+    assert "by hand" in bad.error.hint or "another disk" in bad.error.hint
+    assert not [*(tmp_path / "workspace").glob(".import-*")]
+
+
+def test_a_header_longer_than_any_real_one_is_not_read_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "LONGEST_HEADER_BYTES", 200)
+    (one,) = taken(tmp_path / "workspace", _tar(tmp_path / "x.tar", {"a.csv": b"x"}, "w", comment="c" * 300))
+    assert "the archive cannot be read: a header of" in str(one.error)
 
 
 def test_an_archive_that_is_cut_off_is_an_error_and_stops_no_other(tmp_path: Path) -> None:
@@ -142,7 +186,8 @@ def test_a_tar_that_ends_with_a_zip_is_read_as_a_tar(tmp_path: Path) -> None:
     inner = io.BytesIO()
     with zipfile.ZipFile(inner, "w") as packed:
         packed.writestr("other.csv", "x")
-    unpack(_tar(tmp_path / "x.tar", {"a.csv": b"x", "b.zip": inner.getvalue()}, "w"), tmp_path / "inside")
+    tape = _tar(tmp_path / "x.tar", {"a.csv": b"x", "b.zip": inner.getvalue()}, "w")
+    unpack(tape, tmp_path / "inside", Limits(tape, tmp_path))
     assert sorted(each.name for each in (tmp_path / "inside").iterdir()) == ["a.csv", "b.zip"]
 
 
@@ -153,23 +198,20 @@ def test_a_file_that_is_packed_alone_is_a_session(tmp_path: Path) -> None:
     assert rows(tmp_path / "workspace", "SELECT name FROM job") == [("op_summary_1.csv",)]
 
 
-def test_an_archive_within_an_archive_is_told(tmp_path: Path) -> None:
+def test_archives_in_an_archive_and_among_results_are_looked_through(tmp_path: Path) -> None:
     inner = _tar(tmp_path / "inner.tar.gz", {NAME: f"{OP_SUMMARY}\n{kernel()}\n".encode()}).read_bytes()
     outer = _zip(tmp_path / "outer.zip", {"in/inner.tar.gz": inner, NAME: f"{OP_SUMMARY}\n{kernel()[:9]}".encode()})
     run = tmp_path / "run" / "ASCEND_PROFILER_OUTPUT"
     summary(run / "op_statistic.csv", *SUMMARIES["op_statistic"])
     (run / "inner.tar.gz").write_bytes(inner)
     found = taken(tmp_path / "workspace", outer, run)
-    assert [(str(each.path.relative_to(tmp_path)), each.session) for each in found] == [
-        ("outer.zip/in/inner.tar.gz", None),
-        ("outer.zip/PROF_1", 1),
-        ("run/ASCEND_PROFILER_OUTPUT", 2),
+    assert [(str(each.path.relative_to(tmp_path)), each.rows, each.losses) for each in found] == [
+        ("outer.zip/PROF_1", 1, 1),
+        ("outer.zip/in/inner.tar.gz/PROF_1", 1, 0),
+        ("run/ASCEND_PROFILER_OUTPUT", 1, 0),
+        ("run/ASCEND_PROFILER_OUTPUT/inner.tar.gz/PROF_1", 1, 0),
     ]
-    assert found[0].error is not None
-    assert "an archive within an archive" in str(found[0].error)
-    assert "unpack it" in found[0].error.hint
-    details = rows(tmp_path / "workspace", "SELECT reason, detail FROM ledger ORDER BY session")
-    assert [reason for reason, _ in details] == ["damaged-result", "foreign-file"]
     # Where it was unpacked is there no more.
-    assert details[0][1].startswith(f"{outer}/{NAME}: line 2")
-    assert "unpack it" in details[1][1]
+    ((reason, detail),) = rows(tmp_path / "workspace", "SELECT reason, detail FROM ledger")
+    assert (reason, detail.startswith(f"{outer}/{NAME}: line 2")) == ("damaged-result", True)
+    assert [each.is_known for each in taken(tmp_path / "workspace", run, outer)] == [True] * 4

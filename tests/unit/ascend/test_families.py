@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import gzip
 import json
@@ -15,12 +14,11 @@ import msgspec
 import pytest
 
 from profagent.ascend.families import families
-from profagent.ascend.importing import found_sources, import_results
 from profagent.ascend.recognise import Form, recognise
 from profagent.ascend.timeline import Arguments
 from profagent.cli.main import run
 from profagent.errors import UsageError
-from profagent.store.workspace import Workspace
+from profagent.importing.sources import Walk
 from tests.unit.ascend import files
 from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken, timeline, write
 
@@ -144,8 +142,8 @@ def test_a_folder_of_one_run_is_one_session_whatever_it_is_called(tmp_path: Path
         timeline(folder / "called alike" / f"{name}_1.json", files.TIMELINES[family])
     summary(folder / "called alike" / "step_trace_1.csv", *files.SUMMARIES["step_trace"])
     files.database(folder / "called alike" / "msprof_1.db")
-    found = {each.path.name: len(each.files) for each in found_sources([folder])}
-    assert found == {"flat": 3, "with a database": 2, "of 2023": 1, "of 2026": 2, "sliced": 4, "called alike": 5}
+    found = {each.path.name: len(each.files) for each in files.found(folder).results}
+    assert found == {"flat": 2, "with a database": 2, "of 2023": 1, "of 2026": 2, "sliced": 4, "called alike": 5}
     (one,) = taken(workspace, folder / "of 2023" / "device_3" / "timeline" / "..")
     assert one.path.name == "device_3"
     assert taken(workspace, folder / "sliced")[0].kernels == 1
@@ -156,7 +154,7 @@ def test_files_that_somebody_put_together_stay_apart(names: tuple[str, ...], tmp
     for name in names:
         header = files.SUMMARIES["op_statistic"][0] if name in ("op_statistic.csv", "b.csv") else OP_SUMMARY
         summary(tmp_path / "in" / name, header)
-    assert [each.path.name for each in found_sources([tmp_path / "in"])] == sorted(names)
+    assert [each.path.name for each in files.found(tmp_path / "in").results] == sorted(names)
 
 
 def test_files_beside_databases_of_several_runs_are_not_passed_over(tmp_path: Path) -> None:
@@ -167,7 +165,7 @@ def test_files_beside_databases_of_several_runs_are_not_passed_over(tmp_path: Pa
     summary(runs / "PROF_X" / "mindstudio_profiler_output" / "op_summary_1.csv", OP_SUMMARY, kernel())
     summary(runs / "mine.csv", OP_SUMMARY, kernel())
     names = ["PROF_X", "PROF_Y", "mine.csv", "msprof_1.db", "msprof_2.db"]
-    assert [each.path.name for each in found_sources([runs])] == names
+    assert [each.path.name for each in files.found(runs).results] == names
 
 
 @pytest.mark.parametrize("name", ["monday_run.json", "other.db"])
@@ -176,12 +174,12 @@ def test_a_known_file_that_somebody_called_otherwise_is_a_run_of_its_own(name: s
     summary(folder / "op_summary_1.csv", OP_SUMMARY, kernel())
     summary(folder / "op_statistic_1.csv", *files.SUMMARIES["op_statistic"])
     write(folder / "notes.json", '{"by": "hand"}')
-    assert len(found_sources([folder])) == 1
+    assert len(files.found(folder).results) == 1
     if name.endswith(".db"):
         files.database(folder / name)
     else:
         timeline(folder / name, files.TIMELINES["msprof"])
-    assert {each.path.name for each in found_sources([folder])} == {name, "op_statistic_1.csv", "op_summary_1.csv"}
+    assert {each.path.name for each in files.found(folder).results} == {name, "op_statistic_1.csv", "op_summary_1.csv"}
 
 
 def test_files_of_other_tools_are_passed_over_in_a_folder_of_many(tmp_path: Path, workspace: Path) -> None:
@@ -196,14 +194,14 @@ def test_files_of_other_tools_are_passed_over_in_a_folder_of_many(tmp_path: Path
     for folder in (run, apart):
         with closing(sqlite3.connect(folder / "optuna.db")) as connection:
             connection.execute("CREATE TABLE trials (x)")
-    assert [each.path.name for each in found_sources([tmp_path / "runs"])] == ["run", "results.zip"]
+    assert [each.path.name for each in files.found(tmp_path / "runs").results] == ["run", "op_summary_1.csv"]
     # What is named itself is looked into.
     assert [each.error for each in taken(workspace, apart / "model.pt")] == [None]
 
 
 def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no results"):
-        found_sources([tmp_path])
+    with pytest.raises(UsageError, match="nothing that is known"):
+        files.found(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["none", "x.csv/none", "n" * 300, "loop"])
@@ -216,11 +214,18 @@ def test_a_path_that_leads_nowhere_is_a_usage_error(
     assert f"{tmp_path / name}" in capsys.readouterr().err
 
 
-def test_a_file_that_vanishes_meanwhile_stops_no_other(tmp_path: Path, workspace: Path) -> None:
+def test_a_file_that_vanishes_meanwhile_stops_no_other(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = (summary(tmp_path / name, OP_SUMMARY, kernel()) for name in ("1.csv", "2.csv"))
-    found = found_sources([first, second])
-    first.unlink()
-    one, two = asyncio.run(import_results(found, Workspace(workspace), "import", lambda _: None))
+    finish = Walk.finish
+
+    def vanish(self: Walk) -> None:
+        first.unlink()
+        finish(self)
+
+    monkeypatch.setattr(Walk, "finish", vanish)
+    one, two = taken(workspace, first, second)
     assert (one.session, two.session) == (None, 1)
     assert "1.csv: [Errno 2] No such file" in str(one.error)
 

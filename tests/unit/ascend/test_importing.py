@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from profagent.ascend import database, importing
 from profagent.ascend import timeline as timelines
 from profagent.ascend.timeline import pieces
-from profagent.importing.cli import command as import_command
 from profagent.sessions.cli import gc as gc_command
 from profagent.stats.cli import command as stats_command
 from profagent.store import drafts
@@ -355,15 +354,6 @@ def test_a_process_and_processes_side_by_side_bring_the_same_rows(
         columns = {"session": "session, address, counter_map"}.get(table, "*")
         sql = f"SELECT {columns} FROM {table}"
         assert rows(workspace, sql) == rows(tmp_path / "other", sql) != [], table
-
-
-def test_one_that_fails_stops_no_other_and_the_exit_code_says_it(tmp_path: Path, workspace: Path) -> None:
-    summary(tmp_path / "in" / "a.csv", OP_SUMMARY, kernel())
-    write(tmp_path / "in" / "PROF_2" / "device_0" / "data" / "x.slice_0", "x")
-    answer = CliRunner().invoke(import_command, [str(tmp_path / "in"), "--workspace", str(workspace), "--json"])
-    assert answer.exit_code == 0
-    found = json.loads(answer.stdout)
-    assert [each["session"] for each in found] == [None, 1]
 
 
 def test_operators_without_a_model_are_named_without_its_number(tmp_path: Path, workspace: Path) -> None:

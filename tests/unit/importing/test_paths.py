@@ -1,0 +1,327 @@
+"""What an import of paths finds and brings in, whatever the paths are, and what it says of everything else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profagent.cli.main import run
+from tests.fakes.dumps import write_files
+from tests.fakes.job_copy import JOB
+from tests.fakes.small_job import ON_CPU, PLAIN, SMALL_JOB
+from tests.unit.ascend import files
+from tests.unit.ascend.files import KERNEL_DETAILS, OP_SUMMARY, kernel, rows, summary, timeline, write
+
+# One inference, nothing of it lost: four layers on the NPU, two on the CPU.
+_PATHS = ("info.json.0", "data/m.0.layer.info", "data/m.0.net.info", PLAIN, f"{PLAIN}.done", ON_CPU, f"{ON_CPU}.done")
+WHOLE_JOB = {path: SMALL_JOB[path] for path in _PATHS}
+OTHER_JOB = "JOB" + "B" * 29
+KERNEL = "7,conv1,Conv2D,AI_CORE,1.5,2.5,0,8"
+ATTRIBUTES = b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X        "
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """Where none is yet."""
+    return tmp_path / "workspace"
+
+
+def _job(folder: Path, name: str = JOB) -> Path:
+    (folder / name / "data").mkdir(parents=True)
+    return write_files(folder / name, WHOLE_JOB)
+
+
+def _torch(folder: Path, name: str = "host_1_20260101000000000_ascend_pt") -> Path:
+    summary(folder / name / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv", KERNEL_DETAILS, KERNEL)
+    return folder / name
+
+
+def _raw(folder: Path) -> Path:
+    return write(folder / "PROF_000001_20260101000000000_AB" / "device_0" / "data" / "stars.data.0.slice_0", "x")
+
+
+def _imported(
+    workspace: Path, *paths: Path, code: int = 0, more: tuple[str, ...] = (), capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["import", *map(str, paths), "--workspace", str(workspace), "--json", *more]) == code
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def _sessions(document: dict[str, Any], below: Path) -> list[tuple[str, str, int]]:
+    """Place, kind and rows of each source that has a session."""
+    taken = [each for each in document["sources"] if each["session"] is not None]
+    return [(str(Path(each["path"]).relative_to(below)), each["what"], each["rows"]) for each in taken]
+
+
+def _not_taken(document: dict[str, Any], below: Path) -> dict[str, str]:
+    return {str(Path(each["path"]).relative_to(below)): each["why"] for each in document["not_taken"]}
+
+
+def _everything(folder: Path) -> list[tuple[str, str, int]]:
+    """A folder with two JOBs and results of another tool at several depths; returns the sessions of it."""
+    _job(folder / "out")
+    _job(folder, OTHER_JOB)
+    _torch(folder / "deep" / "er")
+    summary(folder / "mine.csv", OP_SUMMARY, kernel())
+    return [
+        (OTHER_JOB, "JOB", 6),
+        (f"out/{JOB}", "JOB", 6),
+        ("deep/er/host_1_20260101000000000_ascend_pt", "kernel_details", 1),
+        ("mine.csv", "op_summary", 1),
+    ]
+
+
+def test_jobs_and_results_in_one_folder_all_come_in_and_are_known_then(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = _everything(tmp_path / "in")
+    document = _imported(workspace, tmp_path / "in", capsys=capsys)
+    assert _sessions(document, tmp_path / "in") == sessions
+    assert document["not_taken"] == []
+    assert rows(workspace, "SELECT DISTINCT session FROM op_records ORDER BY session") == [(1,), (2,), (3,), (4,)]
+    again = _imported(workspace, tmp_path / "in", capsys=capsys)
+    assert [each["is_known"] for each in again["sources"]] == [True] * 4
+    assert rows(workspace, "SELECT count(*) FROM op_records WHERE session > 4") == [(0,)]
+
+
+def test_paths_may_be_jobs_files_and_folders_at_once(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = _everything(tmp_path / "in")
+    paths = [tmp_path / "in" / path for path, *_ in sessions]
+    assert _sessions(_imported(workspace, *paths, capsys=capsys), tmp_path / "in") == sessions
+    (one,) = _imported(tmp_path / "other", paths[0], capsys=capsys)["sources"]
+    assert (one["what"], one["session"]) == ("JOB", 1)
+    assert not (paths[0] / "sqlite").exists()
+
+
+def test_an_archive_of_jobs_and_results_brings_in_the_same(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = _everything(tmp_path / "in")
+    packed = Path(shutil.make_archive(str(tmp_path / "all"), "zip", tmp_path / "in"))
+    assert _sessions(_imported(workspace, packed, capsys=capsys), packed) == sessions
+    assert rows(workspace, "SELECT address FROM session WHERE session = 2") == [(f"{packed}/out/{JOB}",)]
+    again = _imported(workspace, packed, capsys=capsys)
+    assert [each["is_known"] for each in again["sources"]] == [True] * 4
+
+
+def test_one_bad_source_stops_no_other_and_each_has_a_line(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "in"
+    _job(folder)
+    (folder / OTHER_JOB).mkdir()
+    _job(folder, "JOB-of-monday")
+    _raw(folder)
+    write(folder / "cut.zip", "PK\x03\x04 and no more")
+    summary(folder / "mine.csv", OP_SUMMARY, kernel())
+    assert run(["import", str(folder), str(tmp_path / "none"), "--workspace", str(workspace)]) == 1
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [
+        f"not imported: {tmp_path}/none",
+        f"not imported: {folder}/JOB-of-monday",
+        f"not imported: {folder}/cut.zip",
+        f"session 1: {folder}/{JOB} (JOB): 6 rows",
+        f"session 2: {folder}/{OTHER_JOB} (JOB): 0 rows; losses: 0, notes: 1",
+        f"not imported: {folder}/PROF_000001_20260101000000000_AB",
+        f"session 3: {folder}/mine.csv (op_summary): 1 row, 1 kernel",
+        f"database: {workspace}/profagent.db",
+    ]
+    for said in (
+        f"there is no {tmp_path}/none",
+        "JOB-of-monday is a JOB directory that was renamed",
+        "cut.zip: the archive cannot be read",
+        "msprof --export=on",
+        f"{OTHER_JOB}: a JOB without data",
+    ):
+        assert said in told.err
+
+
+def test_a_source_with_a_loss_and_one_without_records_have_their_exit_codes(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in" / OTHER_JOB).mkdir(parents=True)
+    _imported(workspace, tmp_path / "in", code=1, capsys=capsys)
+    write(tmp_path / "in" / "op_summary_1.csv", f"{OP_SUMMARY}\n{kernel()}\n{kernel()[:50]}")
+    document = _imported(workspace, tmp_path / "in", code=4, capsys=capsys)
+    assert [each["losses"] for each in document["sources"]] == [0, 1]
+
+
+def test_the_directory_of_our_own_profiler_is_its_job(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "board_12_20260101000000000_ascend_ms"
+    _job(folder)
+    (folder / "ASCEND_PROFILER_OUTPUT").mkdir()
+    for name in ("profiler_info_0.json", "profiler_metadata.json"):
+        write(folder / name, '{"a": 1}')
+    document = _imported(workspace, folder, capsys=capsys)
+    assert _sessions(document, folder) == [(JOB, "JOB", 6)]
+    assert _not_taken(document, folder).keys() == {"profiler_info_0.json", "profiler_metadata.json"}
+    for _ in range(2):
+        notes = rows(workspace, "SELECT session, grade, count, detail FROM ledger WHERE reason = 'not-taken'")
+        said = "2 files of no known family: profiler_info_0.json, profiler_metadata.json"
+        assert notes == [(1, "note", 2, said)]
+        _imported(workspace, folder, capsys=capsys)
+
+
+def test_everything_that_is_not_taken_is_told_once_and_noted_where_it_stood(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "in"
+    run_ = _torch(folder)
+    output = run_ / "ASCEND_PROFILER_OUTPUT"
+    write(run_ / "profiler_info_0.json", '{"config": {}, "rank_id": 3}')
+    raw = _raw(run_)
+    write(run_ / "FRAMEWORK" / "torch.op_range", "x")
+    write(output / "notes.md", "by hand")
+    (output / "link.csv").symlink_to("/etc/hostname")
+    timeline(folder / "beside" / "trace.json", files.TIMELINES["msprof"])
+    summary(folder / "beside" / "people.csv", "name,age", "bob,3")
+    write(folder / "beside" / "group.json", "{}")
+    document = _imported(workspace, folder, capsys=capsys)
+    assert _sessions(document, folder) == [("beside/trace.json", "msprof", 4), (run_.name, "kernel_details", 1)]
+    of_run = {str(path.relative_to(folder)) for path in (raw, run_ / "FRAMEWORK" / "torch.op_range")}
+    why = _not_taken(document, folder)
+    assert {path for path, each in why.items() if each.startswith("with raw data")} == of_run
+    assert why.keys() - of_run == {
+        "beside/group.json",
+        "beside/people.csv",
+        f"{run_.name}/ASCEND_PROFILER_OUTPUT/link.csv",
+        f"{run_.name}/ASCEND_PROFILER_OUTPUT/notes.md",
+    }
+    notes = rows(workspace, "SELECT session, count, detail FROM ledger WHERE reason = 'not-taken' ORDER BY session")
+    assert notes[0] == (1, 2, "2 files of no known family: group.json, people.csv")
+    assert notes[1][:2] == (2, 4)
+    assert rows(workspace, "SELECT value FROM session_label WHERE key = 'rank'") == [("3",)]
+    run(["import", str(folder), "--workspace", str(workspace)])
+    said = "of which 3 of no known family, 2 with raw data of a run whose results are taken, 1 not regular (a link or"
+    assert f"not taken: 6 files, {said} device); --json lists them\n" in capsys.readouterr().out
+
+
+def test_markers_locks_and_attributes_are_no_damage_whatever_they_are_called(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "in"
+    output = _torch(folder) / "ASCEND_PROFILER_OUTPUT"
+    for name in ("analyse.done", "kernel_details.csv.lock", "anything", "people.csv"):
+        write(output / name, "")
+    attributes = folder / "__MACOSX" / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "._kernel_details.csv"
+    attributes.parent.mkdir(parents=True)
+    attributes.write_bytes(ATTRIBUTES)
+    document = _imported(workspace, folder, capsys=capsys)
+    assert len(_sessions(document, folder)) == 1
+    assert sorted(each["why"] for each in document["not_taken"]) == [
+        *["with macOS attributes of others"],
+        *["without content"] * 4,
+    ]
+    assert rows(workspace, "SELECT * FROM ledger") == []
+
+
+@pytest.mark.parametrize("name", ["op_summary_1.csv", "trace_view.json", "msprof_1.db"])
+def test_an_empty_file_is_a_loss_where_a_result_of_its_name_must_have_rows(
+    name: str, tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_ = _torch(tmp_path)
+    write(run_ / "ASCEND_PROFILER_OUTPUT" / name, "")
+    _imported(workspace, run_, code=4, capsys=capsys)
+    ((detail,),) = rows(workspace, "SELECT detail FROM ledger WHERE grade = 'loss'")
+    assert f"{name}: line 1: it is empty" in detail
+
+
+REMEDIES = {
+    "a_ascend_pt": ("", 'torch_npu.profiler.profiler.analyse("{}")'),
+    "a_ascend_ms": ("", 'Profiler.offline_analyse("{}")'),
+    "renamed": ("torch.op_range", 'torch_npu.profiler.profiler.analyse("{}")'),
+    "of mindspore": ("mindspore.op_range", 'Profiler.offline_analyse("{}")'),
+}
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_raw_data_of_a_framework_is_one_source_with_the_framework_s_remedy(
+    name: str, tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marker, remedy = REMEDIES[name]
+    _raw(tmp_path / name)
+    if marker:
+        write(tmp_path / name / "FRAMEWORK" / marker, "x")
+    assert run(["import", str(tmp_path), "--workspace", str(workspace)]) == 1
+    told = capsys.readouterr()
+    assert told.out.count("not imported") == 1
+    assert remedy.format(tmp_path / name) in told.err
+    assert "msprof --export" not in told.err
+
+
+def test_folders_nested_deeper_than_python_s_stack_are_looked_through(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = tmp_path.joinpath("in", *["d"] * 600)
+    summary(deep / "mine.csv", OP_SUMMARY, kernel())
+    document = _imported(workspace, tmp_path / "in", capsys=capsys)
+    assert [each["session"] for each in document["sources"]] == [1]
+    # Recursive as it is, pytest could not remove it.
+    deep.rename(tmp_path / "end")
+    shutil.rmtree(tmp_path / "end")
+    for folder in (tmp_path.joinpath("in", *["d"] * count) for count in range(599, -1, -1)):
+        folder.rmdir()
+
+
+def test_a_cell_larger_than_any_real_one_is_not_read_into_memory(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = files.database(tmp_path / "msprof_1.db")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("CREATE TABLE large AS SELECT zeroblob(17 << 20) AS cell")
+        # Neither is a table called what it is not, or code of the schema run.
+        connection.execute("DROP TABLE CANN_API")
+        connection.execute(
+            "CREATE VIEW CANN_API AS WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
+        )
+    (one,) = _imported(workspace, file, code=4, capsys=capsys)["sources"]
+    assert (one["kernels"], one["losses"]) == (2, 1)
+    ((detail,),) = rows(workspace, "SELECT detail FROM ledger WHERE grade = 'loss'")
+    assert "large: string or blob too big" in detail
+
+
+@pytest.mark.parametrize("option", ["--acl-json", "--counter-map"])
+def test_options_of_jobs_are_refused_where_there_is_none(
+    option: str, tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path("agent/profagent/formats/maps/simulated.toml").read_text("utf-8")
+    given = write(tmp_path / "given", text if option == "--counter-map" else '{"profiler": {"interval": "2"}}')
+    _job(tmp_path / "in")
+    mine = summary(tmp_path / "mine.csv", OP_SUMMARY, kernel())
+    words = ["--workspace", str(workspace), option, str(given)]
+    assert run(["import", str(mine), *words]) == 2
+    assert "about JOBs" in capsys.readouterr().err
+    assert run(["import", str(mine), str(tmp_path / "in"), *words]) == 0
+
+
+def test_the_workspace_itself_is_not_looked_into(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = _job(tmp_path)
+    for is_known in (False, True):
+        document = _imported(workspace, tmp_path, capsys=capsys)
+        assert [(each["path"], each["is_known"]) for each in document["sources"]] == [(str(job), is_known)]
+        assert _not_taken(document, tmp_path) == {"workspace": "in the workspace itself"}
+
+
+def test_what_is_in_no_archive_that_results_have_is_not_unpacked(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _job(tmp_path / "in")
+    with zipfile.ZipFile(tmp_path / "in" / "model.pt", "w") as packed:
+        packed.writestr("mine.csv", f"{OP_SUMMARY}\n{kernel()}\n")
+    document = _imported(workspace, tmp_path / "in", capsys=capsys)
+    assert _not_taken(document, tmp_path / "in") == {"model.pt": "of no known family"}
