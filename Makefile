@@ -23,6 +23,8 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/need sshd openssh-server
 	@tools/need systemd-nspawn systemd-container
 	@tools/need busybox busybox
+	@tools/need toybox toybox
+	@tools/need mksh mksh
 	@tools/need gcc build-essential
 	@tools/need zsh zsh
 	@tools/need fish fish
@@ -37,6 +39,8 @@ test-long: .venv/ready ## run what the suite has no time for: bundles, boards th
 	@tools/need sshd openssh-server
 	@tools/need systemd-nspawn systemd-container
 	@tools/need busybox busybox
+	@tools/need toybox toybox
+	@tools/need mksh mksh
 	@tools/need gcc build-essential
 	@tools/need aarch64-linux-gnu-gcc crossbuild-essential-arm64
 	@tools/unsynced $(BIN)/python -m pytest -m long $(PARALLEL)

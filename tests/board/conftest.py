@@ -63,10 +63,11 @@ def sshd(request: pytest.FixtureRequest, servers: Callable[[str], Sshd]) -> Sshd
 
 
 @pytest.fixture
-def friend(home: Path, sshd: Sshd) -> Sshd:
-    """The same server, known at home, with its key there."""
+def friend(home: Path, sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> Sshd:
+    """The same server, known at home, with its key there. Its board has a place of its own for root's locks."""
     (home / ".ssh" / "known_hosts").write_text(sshd.known, "ascii")
     (home / ".ssh" / "id_ed25519").symlink_to(sshd.key)
+    host.hurry(monkeypatch, "profagent.collect.board_run", "LOCKS", str(sshd.folder / "tmp"))
     return sshd
 
 

@@ -57,9 +57,27 @@ def busybox(folder: Path, **scripts: str) -> Path:
     return folder
 
 
+# What OpenHarmony's toybox has and Debian's is built without.
+_MORE_OF_TOYBOX = ("dd", "tr")
+
+
+def toybox(folder: Path) -> Path:
+    """A directory with what OpenHarmony Small has: toybox's programs, and mksh as the shell."""
+    folder.mkdir()
+    found = {name: shutil.which(name) for name in ("toybox", "mksh", "busybox")}
+    for name, program in found.items():
+        assert program, f"the tests need {name}: apt-get install {name}"
+    names = subprocess.run([str(found["toybox"])], check=True, capture_output=True, text=True).stdout.split()
+    programs = {**dict.fromkeys(names, "toybox"), **dict.fromkeys(_MORE_OF_TOYBOX, "busybox"), "sh": "mksh"}
+    for name, program in programs.items():
+        (folder / name).symlink_to(str(found[program]))
+    return folder
+
+
 def login_settings(folder: Path, programs: str) -> str:
-    """Settings for sshd: `gnu` (with the tests' Python) or `busybox`, and a home and a TMPDIR of its own."""
-    path = busybox(folder / "bin") if programs == "busybox" else PATH_OF_TESTS
+    """Settings for sshd: `gnu` (with the tests' Python), `busybox` or `toybox`; a home and a TMPDIR of its own."""
+    kinds: dict[str, Callable[[Path], Path]] = {"busybox": busybox, "toybox": toybox}
+    path = kinds[programs](folder / "bin") if programs in kinds else PATH_OF_TESTS
     for name in ("home", "tmp"):
         (folder / name).mkdir()
     return f'SetEnv {AS_OF_A_BOARD} "PATH={path}" "HOME={folder / "home"}" "TMPDIR={folder / "tmp"}"'

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from profagent.doctor.acl_json import METRICS, PROFILER_KEYS
-from profagent.errors import FormatError, ProfagentError, UsageError
-from profagent.files import content, write_atomically
+from profagent.errors import FormatError, UsageError
+from profagent.files import content, written_atomically
 from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX
 from profagent.link.boards_file import BoardsFile
@@ -25,11 +25,9 @@ from profagent.ssh.connection import Person, connect
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from profagent.ssh.remote import Remote
+    from profagent.ssh.remote import BoardFile, Remote
 
 
-# The exit status that says that there is no such file.
-_MISSING = 3
 _NEW_MODE = 0o644
 
 
@@ -49,16 +47,14 @@ class AclFile:
     def __init__(self, path: str, shown: str, remote: Remote | None = None) -> None:
         self.shown = shown
         self._path = path
-        self._name = shlex.quote(path)
         self._remote = remote
+        self._found: BoardFile | None = None  # the board's file, as it was read last
 
     async def read(self) -> bytes | None:
         """What it holds; None where there is none. Raises UsageError for one that cannot be read."""
         if self._remote is not None:
-            ran = await self._remote.run(f"[ -e {self._name} ] || exit {_MISSING}; cat {self._name}")
-            if ran.status in (0, _MISSING):
-                return ran.stdout if ran.status == 0 else None
-            raise UsageError(f"cannot read {self.shown}: {ran.complaint}", hint="name an acl.json")
+            self._found = await self._remote.content(self._path)
+            return None if self._found is None else self._found.data
         try:
             return await asyncio.to_thread(content, self._path, None)
         except OSError as error:
@@ -69,22 +65,16 @@ class AclFile:
         if self._remote is None:
             await asyncio.to_thread(self._write_here, data)
             return
-        ran = await self._remote.run(
-            f"target=$(readlink -f {self._name}) && part=$target.part"
-            ' && { [ ! -e "$target" ] || cp -p "$target" "$part"; } && { cat >"$part" && mv -f "$part" "$target"; }'
-            ' || { rm -f "$part"; exit 1; }',
-            data,
-        )
-        if ran.status != 0:
-            raise ProfagentError(
-                f"cannot write {self.shown}: {ran.complaint}", hint="check its directory, and the free space there"
-            )
+        # Owner and mode are those of what was read, whatever has come there since.
+        mode, owner = (self._found.mode, self._found.owner) if self._found else (_NEW_MODE, "")
+        await self._remote.put(data, self._path, mode, owner=owner, follows_link=True)
 
     def _write_here(self, data: bytes) -> None:
         target = Path(os.path.realpath(self._path))
         mode = target.stat().st_mode & 0o7777 if target.exists() else _NEW_MODE
-        write_atomically(target, [data])
-        target.chmod(mode)
+        with written_atomically(target) as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
 
     async def output_state(self, output: str) -> str:
         """What `output` is on the board, as `acl_json_section` takes it; empty where no board is asked."""

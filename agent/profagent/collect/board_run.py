@@ -10,7 +10,6 @@ import shlex
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import TYPE_CHECKING, TypeVar
 
 from profagent.cli.running import retrying
@@ -18,7 +17,7 @@ from profagent.collect.explain import LOST
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 from profagent.link.session import delay_s
 from profagent.ssh.connection import connect
-from profagent.ssh.remote import Ran, connected
+from profagent.ssh.remote import Ran, connected, safely, shell_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -28,12 +27,14 @@ if TYPE_CHECKING:
     from profagent.ssh.remote import Program, Remote
 
 T = TypeVar("T")
-# One device, one profiling task (manual, constraints of use): one lock for all users of a board, in its /tmp.
-LOCK = "profagent-collect.lock"
+# One device, one profiling task (manual, constraints of use): one lock for root's runs, in the first of these
+# directories that can be written, and one for each other user's, in /tmp.
+LOCK, LOCKS = "profagent-collect.lock", "/var/run /dev"
 # Before the program is started the keeper leaves after so long without a word of the host; afterwards it ends the
 # program after so long, for nobody would empty the board's disk.
 UNPREPARED_S, ABANDONED_S = 60, 900
 GRACE_S = 10
+_PACKAGE = "profagent.collect"
 # Of each stream of the program's output so much is kept at most, beside the piece that grows.
 OUTPUT_BYTES, PIECE_READS = 16 << 20, 1024
 # The follower's exit status, and the keeper's of an acl.json that cannot be written.
@@ -41,15 +42,24 @@ GONE, NOT_KEPT = 7, 9
 _BEAT_S = 5.0
 _READ_BYTES = 1 << 16
 _KEPT_BYTES = 8192
-# What the keeper says is read until it is ready, for then it writes elsewhere. Where the link is gone nobody reads on.
-_MINDER = """with=
+# What the keeper says is read until it is ready, and not to the pipe's end, which some shells keep open. Where the link
+# is gone nobody reads on.
+_MINDER = """safely={safely}
+eval "$safely"
+with=
 command -v setsid >/dev/null && with=setsid
-said=$($with {keeper} </dev/null &)
+exec 5<&0
+{{ $with {keeper} </dev/null 5<&- & }} | {{
 trap '' PIPE
-echo "$said" 2>/dev/null
-[ "$said" = ready ] && cd {run} || exit 1
-while read -r word; do true >alive; done
+while read -r said; do
+echo "$said"
+[ "$said" != ready ] || break
+done 2>/dev/null
+[ "$said" = ready ] || exit 1
+into {run}
+while read -r word <&5; do true >alive; done
 [ -e go ] || true >leave
+}}
 """
 
 
@@ -133,7 +143,7 @@ class BoardRun:
         """
         remote = self._ssh.remote
         async with remote.stream(keeper(self._place)) as program, program.kept_awake(_BEAT_S):
-            await _take(program, remote.host)
+            await _take(program, remote.host, self._ssh.tell)
             yield
 
     async def start(
@@ -143,9 +153,8 @@ class BoardRun:
         remote, run, place = self._ssh.remote, self._place.run, self._place
         exports = "".join(f"export {shlex.quote(f'{name}={value}')}\n" for name, value in environment.items())
         command = shlex.join((place.main, *arguments))
-        script = (
-            f"echo $$ >{self._run}/pid\n{exports}cd {shlex.quote(place.main_directory)} || exit 126\nexec {command}\n"
-        )
+        # The keeper starts it in the run's directory.
+        script = f"echo $$ >pid\n{exports}cd {shlex.quote(place.main_directory)} || exit 126\nexec {command}\n"
         await remote.put(script.encode(), f"{run}/main.sh")
         if text is not None:
             await remote.put(text.encode("utf-8", "surrogateescape"), f"{run}/acl.json")
@@ -158,8 +167,7 @@ class BoardRun:
 
     async def stop(self) -> None:
         """Have it ended: asked first, made to after a grace. Raises ProfagentError, RefusedError."""
-        command = f"cd {self._run} 2>/dev/null || exit 0; [ -e go ] || true >leave; true >stop"
-        await self._ssh.persist(lambda remote: remote.run(command))
+        await self._leave_word("[ -e go ] || true >leave; true >stop")
 
     async def leave(self, end: RunEnd) -> None:
         """Have the board forget the run; where its keeper is gone, another one puts right what that left."""
@@ -168,7 +176,12 @@ class BoardRun:
                 async with self.held():
                     pass
             return
-        await self._ssh.persist(lambda remote: remote.run(f"[ ! -d {self._run} ] || true >{self._run}/leave"))
+        await self._leave_word("true >leave")
+
+    async def _leave_word(self, command: str) -> None:
+        """Run a command in the run's directory, where that is still there."""
+        script = safely(f"[ -d {self._run} ] || exit 0; into {self._run}; {command}")
+        await self._ssh.persist(lambda remote: remote.run(script))
 
     async def _follow(self, remote: Remote) -> RunEnd:
         while (status := await self._shown_by(remote)) == NOT_KEPT:
@@ -196,8 +209,9 @@ class BoardRun:
 
     async def _shown_by(self, remote: Remote) -> int:
         """The exit status of a follower that shows what there is."""
-        arguments = (LOCK, self._place.run, *map(str, self._shown))
-        follower = remote.stream(f"exec {_script('follower.sh', arguments)}")
+        arguments = ("follower.sh", LOCK, self._place.run, *map(str, self._shown))
+        text = safely(shell_text(_PACKAGE, "follower.sh"))
+        follower = remote.stream(f"exec sh -c {shlex.quote(text)} {shlex.join(arguments)}")
         async with follower as program, program.kept_awake(_BEAT_S):
             try:
                 async with asyncio.TaskGroup() as group:
@@ -231,21 +245,20 @@ def keeper(place: Place) -> str:
     A line of standard input tells it that somebody prepares the run; the end of them, however early, has it leave.
     """
     limits = (UNPREPARED_S, ABANDONED_S, GRACE_S, OUTPUT_BYTES, PIECE_READS)
-    arguments = (LOCK, place.own, _who(), *map(str, limits))
-    return _MINDER.format(keeper=_script("keeper.sh", arguments), run=shlex.quote(place.run))
+    arguments = ("keeper.sh", LOCK, LOCKS, place.own, _who(), *map(str, limits))
+    # Its text comes once: Dropbear takes 9,000 letters.
+    script = f'sh -c "$safely"{shlex.quote(shell_text(_PACKAGE, "keeper.sh"))} {shlex.join(arguments)}'
+    return _MINDER.format(safely=shlex.quote(safely("")), keeper=script, run=shlex.quote(place.run))
 
 
-def _script(name: str, arguments: Sequence[str]) -> str:
-    lines = files("profagent.collect").joinpath(name).read_text("utf-8").splitlines(keepends=True)
-    text = "".join(line for line in lines if not line.lstrip().startswith("#"))
-    return f"sh -c {shlex.quote(text)} {shlex.join((name, *arguments))}"
-
-
-async def _take(program: Program, host: str) -> None:
+async def _take(program: Program, host: str, tell: Callable[[str], None]) -> None:
     said = b""
     while line := await program.read_line():
         if line == b"ready\n":
             return
+        if line.startswith(b"beside "):
+            _, pid, user = line.decode("ascii", "replace").split()
+            tell(f"a collect of user {user} runs on {host}, too (process {pid}): what both record may be of no use")
         said = line
     complaint = await program.complaint()
     ran = Ran(said, complaint.encode(), await program.wait())
@@ -255,11 +268,11 @@ async def _take(program: Program, host: str) -> None:
         raise ProfagentError(
             f"{host} is taken: another collect runs there ({who or 'nobody knows who'}; keeper {pid} on the board)",
             hint="one profiling task at a time on a device: wait for it, or end it there with Ctrl-C; one whose host is"
-            f" gone is ended after {ABANDONED_S // 60} minutes, or at once by `kill {pid}` on the board; where no such"
-            f" process is, remove /tmp/{LOCK} there",
+            f" gone is ended after {ABANDONED_S // 60} minutes, or at once by `kill {pid}` on the board",
         )
     raise ProfagentError(
-        f"{host} cannot hold a run: {ran.complaint}", hint="check that /tmp and the project's directory can be written"
+        f"{host} cannot hold a run: {ran.complaint}",
+        hint="check that /var/run or /dev, for root, /tmp, and the project's directory can be written",
     )
 
 

@@ -1,8 +1,10 @@
 # Shows a run's output from two offsets on until its program has ended. Lines on standard input keep it going; a line
-# `stop` has the keeper end the program and leave. POSIX sh with what BusyBox has. Arguments: NAME RUN STDOUT_OFFSET STDERR_OFFSET.
+# `stop` has the keeper end the program and leave. POSIX sh with what BusyBox has, after safely.sh.
+# Arguments: NAME RUN STDOUT_OFFSET STDERR_OFFSET.
 # Exit status: 7 where the keeper is gone without a word, 8 when another follows, 9 when what comes next is not kept.
 name=$1
-cd "$2" 2>/dev/null || exit 7
+[ -d "$2" ] || exit 7
+into "$2"
 read -r keeper <keeper
 echo "$$" 1<>follower
 trap 'kill "$reader" 2>/dev/null' EXIT
@@ -11,7 +13,7 @@ exec 5<&0
 reader=$!
 exec 5<&- </dev/null
 true >alive
-lives() { grep -q "$name" "/proc/$keeper/cmdline" 2>/dev/null; }
+lives() { runs "$keeper" "$name"; }
 while [ ! -e pid ] && [ ! -e status ]; do
     lives || exit 7
     sleep 0.2 2>/dev/null || sleep 1

@@ -1,72 +1,95 @@
-# Holds a board for a run, changes its acl.json and puts that back, and runs the program. POSIX sh with what BusyBox has.
-# It is nobody's child: a link that drops ends neither. Output is kept in pieces, files STREAM.NUMBER.OFFSET, of which the
-# oldest go. A redirection of `:` that fails would end the shell, that of `true` does not; what `1<>` writes in place
-# takes no room of a full disk.
+# Holds a board for a run, changes its acl.json and puts that back, and runs the program. POSIX sh with what BusyBox has,
+# after safely.sh. It is nobody's child: a link that drops ends neither. Output is kept in pieces, files
+# STREAM.NUMBER.OFFSET, of which the oldest go. A redirection of `:` that fails would end the shell, that of `true` does
+# not; what `1<>` writes in place takes no room of a full disk. It stands in the directory of the run, which is its own,
+# whatever becomes of the path.
 umask 077
-name=$1 lock=${TMPDIR:-/tmp}/$1 own=$2 who=$3 unprepared=$4 abandoned=$5 grace=$6 most=$7 reads=$8
-run=$own/run
+name=$1 locks=$2 own=$3 who=$4 unprepared=$5 abandoned=$6 grace=$7 most=$8 reads=$9
 before=.before-profagent none=.none-before-profagent
+uid=$(id -u)
 
-put_back() { # ACL_JSON
-    [ -n "$1" ] || return 0
-    if [ -e "$1$before" ] || [ -L "$1$before" ]; then mv -f "$1$before" "$1"
-    elif [ -e "$1$none" ]; then rm -f "$1" "$1$none"
+there() { [ -e "./$1" ] || [ -L "./$1" ]; }
+put_back() ( # ACL_JSON
+    [ -n "$1" ] || exit 0
+    enter "$1"
+    if there "$base$before"; then take "$base$before" "$base"
+    elif [ -e "./$base$none" ]; then rm -f "./$base" "./$base$none"
     fi
-}
-keep() { if [ -e "$1" ] || [ -L "$1" ]; then mv "$1" "$1$before"; else true >"$1$none"; fi; }
+)
+keep() ( # ACL_JSON
+    enter "$1"
+    rm -f "./$base$none"
+    if there "$base"; then take "$base" "$base$before"
+    else set -C; true >"./$base$none"
+    fi
+)
+holder() { read -r holder rest 2>/dev/null <"$1/owner" && runs "$holder" "$name"; }
 unlock() { read -r holder rest 2>/dev/null <"$lock/owner" && [ "$holder" = "$$" ] && rm -rf "$lock"; }
-refuse() { echo "held $(cat "$lock/owner" 2>/dev/null)"; exit 1; }
+refuse() { echo "held $(cat "$1/owner" 2>/dev/null)"; exit 1; }
 nap() { sleep 0.2 2>/dev/null || sleep 1; }
 now_s() { cut -d . -f 1 /proc/uptime; }
 heard() { # SECONDS
-    if [ -e "$run/alive" ]; then rm -f "$run/alive"; last=$(now_s); fi
+    if [ -e alive ]; then rm -f alive; last=$(now_s); fi
     [ $(($(now_s) - last)) -lt "$1" ]
 }
 
+# Where nobody but root may make a name there is root's lock. Another user has one of his own, for which he cannot be
+# kept from the board; he heeds root's.
+lock=
+for each in $locks; do
+    [ "$uid" = 0 ] || ! holder "$each/$name" || refuse "$each/$name"
+    [ -n "$lock" ] || ! mkdir -p "$each" 2>/dev/null || [ ! -w "$each" ] || lock=$each/$name
+done
+[ "$uid" = 0 ] || lock=${TMPDIR:-/tmp}/$name.$uid
+[ -n "$lock" ] || fail "none of $locks can be written"
 if ! mkdir "$lock" 2>/dev/null; then
+    [ ! -L "$lock" ] && [ "$(owner "$lock")" = "$uid" ] || fail "$lock is not this user's: remove it"
     [ -s "$lock/owner" ] || sleep 1
-    read -r holder rest 2>/dev/null <"$lock/owner"
-    ! grep -q "$name" "/proc/$holder/cmdline" 2>/dev/null || refuse
+    ! holder "$lock" || refuse "$lock"
     # Of several that find it left behind one moves it.
-    mv "$lock" "$lock.$$" 2>/dev/null && rm -rf "$lock.$$" && mkdir "$lock" 2>/dev/null || refuse
+    mv "$lock" "$lock.$$" 2>/dev/null && rm -rf "$lock.$$" && mkdir "$lock" 2>/dev/null || refuse "$lock"
 fi
-echo "$$ $who" >"$lock/owner" || { rmdir "$lock"; exit 1; }
+echo "$$ $who" >"$lock/owner" && chmod 755 "$lock" && chmod 644 "$lock/owner" || { rm -rf "$lock"; exit 1; }
 trap unlock EXIT
-mkdir -p "$own" && put_back "$(cat "$own/acl" 2>/dev/null)" && rm -rf "$own/acl" "$run" && mkdir "$run" || exit 1
-mkfifo "$lock/stdout" "$lock/stderr" && echo 000 >"$run/code.part" && echo "$$" >"$run/follower" || exit 1
-echo "$$" >"$run/keeper" || exit 1
+ls -ldn /proc/[0-9]* 2>/dev/null | while read -r mode count its group rest; do
+    case $its in "$uid" | 0) ;; *) ! runs "${rest##*/}" "$name" || echo "beside ${rest##*/} $its" ;; esac
+done
+mkdir -p "$own" && into "$own" && put_back "$(cat acl 2>/dev/null)" && rm -rf acl run && mkdir run && into "$own/run" || exit 1
+mkfifo "$lock/stdout" "$lock/stderr" && echo 000 >code.part && echo "$$" >follower || exit 1
+echo "$$" >keeper || exit 1
+gone() { cd -P .. && rm -rf run; }
 echo ready
-exec >"$run/keeper.log" 2>&1
+exec >keeper.log 2>&1
 
 last=$(now_s)
-while [ ! -e "$run/go" ]; do
-    if [ -e "$run/leave" ] || ! heard "$unprepared"; then rm -rf "$run"; exit; fi
+while [ ! -e go ]; do
+    if [ -e leave ] || ! heard "$unprepared"; then gone; exit; fi
     nap
 done
-acl=$(cat "$run/acl")
-finish() { put_back "$acl"; rm -f "$own/acl"; unlock; }
+acl=$(cat acl)
+finish() { put_back "$acl"; rm -f ../acl; unlock; }
 save() { # STREAM
     trap - TERM EXIT
     number=1 at=0 oldest=1 gone=0
     while :; do
-        piece=$run/$1.$number.$at
+        piece=$1.$number.$at
         dd bs=8192 count="$reads" of="$piece" 2>/dev/null
         size=$(wc -c <"$piece") && [ "$size" -gt 0 ] || break
         number=$((number + 1)) at=$((at + size))
         while [ $((at - gone)) -gt "$most" ]; do
-            for each in "$run/$1.$oldest".*; do
+            for each in "$1.$oldest".*; do
                 gone=$((gone + $(wc -c <"$each")))
                 rm -f "$each"
             done
             oldest=$((oldest + 1))
         done
     done
-    true >"$run/$1-saved"
+    true >"$1-saved"
     # The disk may be full: the program goes on.
     cat >/dev/null
 }
 end() { # SIGNAL
-    read -r pid <"$run/pid" && { kill "-$1" "-$pid" 2>/dev/null || kill "-$1" "$pid" 2>/dev/null; }
+    read -r pid <pid && { kill "-$1" "-$pid" 2>/dev/null || kill "-$1" "$pid" 2>/dev/null; }
 }
 wait_for() { # FILE NAPS
     left=$2
@@ -75,17 +98,15 @@ wait_for() { # FILE NAPS
 
 if [ -n "$acl" ]; then
     put_back "$acl"
-    echo "$acl" >"$own/acl" && keep "$acl" && cp "$run/acl.json" "$acl.part" && chmod 644 "$acl.part" &&
-        mv -f "$acl.part" "$acl" || {
-        rm -f "$acl.part"
+    echo "$acl" >../acl && keep "$acl" && replace "$acl" "$(wc -c <acl.json)" 644 <acl.json || {
         finish
-        tail -n 1 "$run/keeper.log" >"$run/failure"
-        echo 125 >"$run/code"
+        tail -n 1 keeper.log >failure
+        echo 125 >code
     }
 fi
-if [ ! -e "$run/code" ]; then
+if [ ! -e code ]; then
     for each in stdout stderr; do
-        true >"$run/$each.1.0"
+        true >"$each.1.0"
         save "$each" <"$lock/$each" &
     done
     trap 'end TERM; finish; exit 143' TERM INT HUP
@@ -95,28 +116,28 @@ if [ ! -e "$run/code" ]; then
         umask 027
         with=
         command -v setsid >/dev/null && with=setsid
-        $with sh "$run/main.sh" </dev/null >"$lock/stdout" 2>"$lock/stderr"
-        printf '%03d\n' "$?" 1<>"$run/code.part" && mv "$run/code.part" "$run/code"
+        $with sh main.sh </dev/null >"$lock/stdout" 2>"$lock/stderr"
+        printf '%03d\n' "$?" 1<>code.part && mv code.part code
     ) &
-    while [ ! -e "$run/code" ]; do
+    while [ ! -e code ]; do
         nap
-        if [ ! -e "$run/stop" ]; then
+        if [ ! -e stop ]; then
             heard "$abandoned" && continue
-            true >"$run/abandoned"
+            true >abandoned
         fi
         end TERM
-        wait_for "$run/code" $((grace * 5))
-        [ -e "$run/code" ] || end KILL
+        wait_for code $((grace * 5))
+        [ -e code ] || end KILL
     done
     finish
     # What it started may have its output open for longer.
-    wait_for "$run/stdout-saved" 10
-    wait_for "$run/stderr-saved" 10
+    wait_for stdout-saved 10
+    wait_for stderr-saved 10
 fi
-mv "$run/code" "$run/status"
+mv code status
 last=$(now_s)
-while [ ! -e "$run/leave" ] && heard "$abandoned"; do
-    read -r holder 2>/dev/null <"$run/keeper" && [ "$holder" = "$$" ] || exit
+while [ ! -e leave ] && heard "$abandoned"; do
+    read -r holder 2>/dev/null <keeper && [ "$holder" = "$$" ] || exit
     nap
 done
-rm -rf "$run"
+gone

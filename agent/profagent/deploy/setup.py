@@ -107,7 +107,7 @@ class _Ear:
 @contextmanager
 def _alone(lock: str, owner: str) -> Iterator[None]:
     os.makedirs(os.path.dirname(lock), exist_ok=True)
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,12 +8,14 @@ import socket
 import tempfile
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import asyncssh
 
-from profagent.errors import ProfagentError, RefusedError, UnreachableError
+from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -96,6 +98,39 @@ _READ_BYTES = 64 << 10
 _END_S = 3.0
 # GNU tar's last line, whatever was wrong.
 _TAR_FAILED = "tar: Exiting with failure status due to previous errors"
+
+
+# The exit status of `look` for a file that is not there.
+_NO_FILE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BoardFile:
+    """A file of a board; `owner` is UID:GID."""
+
+    data: bytes
+    mode: int
+    owner: str
+
+    @classmethod
+    def of(cls, output: bytes) -> BoardFile:
+        """Read a line of `ls -ln`, and the content after it. Raises ValueError for a line that is none."""
+        line, _, data = output.partition(b"\n")
+        letters, _, uid, gid, *_ = line.decode("utf-8", "replace").split()
+        bits = ("0" if letter in "-ST" else "1" for letter in letters[1:10])
+        return cls(data, int("".join(bits), 2), f"{int(uid)}:{int(gid)}")
+
+
+@cache
+def shell_text(package: str, name: str) -> str:
+    """Return a script of a package without its comments and indentation: a board may limit a command's length."""
+    lines = (line.strip() for line in files(package).joinpath(name).read_text("utf-8").splitlines())
+    return "".join(f"{line}\n" for line in lines if not line.startswith("#"))
+
+
+def safely(command: str) -> str:
+    """Return a script in which the functions of safely.sh are known."""
+    return f"{shell_text('profagent.ssh', 'safely.sh')}{command}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +286,31 @@ class Remote:
 
         self._written(directory, await self._fed(f"{make}cd {where} && tar -xf -", counted()))
 
-    async def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
-        """Write a file whole or not at all: under another name, then renamed. ProfagentError when it cannot be."""
-        part, target = shlex.quote(f"{path}.part"), shlex.quote(path)
-        written = f"(umask 077; cat >{part}) && chmod {mode:o} {part} && mv -f {part} {target}"
-        self._written(path, await self.run(f"{{ {written}; }} || {{ rm -f {part}; exit 1; }}", data))
+    async def put(
+        self, data: bytes, path: str, mode: int = 0o644, *, owner: str = "", follows_link: bool = False
+    ) -> None:
+        """Replace a file whole or not at all; a link at `path` gives way to it, or leads on to the file.
+
+        What another user of the board may have planted there is never written through. ProfagentError when the file
+        cannot be written.
+        """
+        size, how = str(len(data)), "follow" if follows_link else ""
+        self._written(path, await self.run(safely(shlex.join(("replace", path, size, f"{mode:o}", owner, how))), data))
+
+    async def content(self, path: str) -> BoardFile | None:
+        """Return a file, to which a link may lead; None where there is none. UsageError if it cannot be read."""
+        ran = await self.run(safely(shlex.join(("look", path))))
+        if ran.status == _NO_FILE:
+            return None
+        try:
+            if ran.status == 0:
+                return BoardFile.of(ran.stdout)
+            why = ran.complaint
+        except ValueError as error:
+            why = str(error)
+        raise UsageError(
+            f"cannot read {path} on {self.host}: {why}", hint="check that it is a file, and who may read it"
+        )
 
     @asynccontextmanager
     async def stream(self, command: str) -> AsyncIterator[Program]:
