@@ -7,15 +7,9 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import shlex
-import shutil
-import subprocess
-import sys
 import tarfile
-import tempfile
 import zipfile
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from profagent import __version__
 from profagent.deploy.setup import MANIFEST
+from profagent.deploy.wheels import fetch_wheels
 from profagent.errors import ProfagentError, UsageError
-from profagent.files import make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,10 +31,6 @@ _BUNDLE = (
     "bring one: `profagent bundle --arch {} --libraries DIR -o FILE.tar.gz`, with Debian's libc6, libgcc-s1, libstdc++6"
     " and zlib1g unpacked in DIR, then `--bundle FILE.tar.gz`"
 )
-# The board's dependencies of pyproject.toml.
-REQUIREMENTS = ("grpcio>=1.60", "protobuf>=5.26,<8")
-TOMLI = "tomli>=2.0"
-HAS_TOMLLIB = (3, 11)
 OLDEST_PYTHON = (3, 9)
 # manylinux2014 is glibc 2.17; no wheel of grpcio is for an older one.
 _OLDEST_GLIBC = 17
@@ -74,18 +64,6 @@ class BoardPython:
         return _dotted(self.version)
 
     @property
-    def key(self) -> str:
-        """What wheels depend on, as a folder's name: this Python, and what is required of them."""
-        libc = "musl" if self.glibc is None else "glibc{}.{}".format(*self.glibc)
-        required = hashlib.sha256("\n".join(self.requirements).encode()).hexdigest()[:_DIGITS]
-        return f"cp{self.version[0]}{self.version[1]}-{self.machine}-{libc}-{required}"
-
-    @property
-    def requirements(self) -> tuple[str, ...]:
-        """What pip is asked for: its own look at markers would be for this host's Python."""
-        return REQUIREMENTS if self.version >= HAS_TOMLLIB else (*REQUIREMENTS, TOMLI)
-
-    @property
     def platforms(self) -> list[str]:
         """The platform tags whose wheels run there, the newest first."""
         if self.glibc is None:
@@ -107,19 +85,6 @@ def read_probe(output: str) -> BoardPython:
         ) from error
 
 
-def download_arguments(python: BoardPython, folder: Path, wheelhouse: Path | None = None) -> list[str]:
-    """Arguments of `pip` that bring the wheels into a folder: from a folder without internet, or as pip is set up."""
-    where = ["--no-index", "--find-links", str(wheelhouse)] if wheelhouse else []
-    quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
-    return ["download", *quiet, *_kind(python, python.platforms), "--dest", str(folder), *where, *python.requirements]
-
-
-def _kind(python: BoardPython, platforms: list[str]) -> list[str]:
-    chosen = [argument for tag in platforms for argument in ("--platform", tag)]
-    version = ["--implementation", "cp", "--python-version", _dotted(python.version)]
-    return ["--only-binary", ":all:", *version, *chosen]
-
-
 def _pair(text: str) -> tuple[int, int]:
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
@@ -127,43 +92,6 @@ def _pair(text: str) -> tuple[int, int]:
 
 def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
-
-
-async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> list[Path]:
-    """The wheels; those of a wheelhouse are not kept apart from it. Raises ProfagentError."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    kept = cache / "profagent" / "wheels" / python.key
-    if wheelhouse is None and (wheels := _wheels(kept)):
-        return wheels
-    make_directory(kept.parent)
-    folder = Path(tempfile.mkdtemp(prefix=f".{python.key}-", dir=kept.parent))
-    try:
-        hint = "check this host's internet or pip's settings"
-        if wheelhouse:
-            kind = _kind(python, python.platforms[-2:])
-            filling = ["pip", "download", *kind, "--dest", str(wheelhouse), *python.requirements]
-            hint = f"on a machine with internet: {shlex.join(filling)}"
-        await _pip(download_arguments(python, folder, wheelhouse), hint)
-        if wheelhouse is not None:
-            return [wheelhouse / wheel.name for wheel in _wheels(folder)]
-        # Another command may have been faster: what it has brought is the same.
-        with suppress(OSError):
-            await asyncio.to_thread(folder.rename, kept)
-        return _wheels(kept)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _wheels(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.whl"))
-
-
-async def _pip(arguments: list[str], hint: str) -> None:
-    command = [sys.executable, "-m", "pip", *arguments]
-    ended = await asyncio.to_thread(subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if ended.returncode != 0:
-        lines = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["pip failed"]
-        raise ProfagentError(f"the board's libraries cannot be fetched: {lines[-1]}", hint=hint)
 
 
 LAUNCHER, LIBRARY = "bin/profagentd", "lib"

@@ -5,14 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +17,8 @@ import pytest
 
 from profagent.deploy import setup
 from profagent.deploy.daemon_tree import (
-    REQUIREMENTS,
-    TOMLI,
     BoardPython,
     DaemonTree,
-    download_arguments,
-    fetch_wheels,
     launcher,
     own_packages,
     pack,
@@ -220,68 +213,7 @@ def test_a_file_that_is_cut_off_is_refused(cut: int, tmp_path: Path) -> None:
         unpack(file)
 
 
-BOARD = BoardPython("aarch64", "/usr/bin/python3", (3, 11), (2, 35))
-
-
-def make_wheel(folder: Path, name: str, version: str, tag: str) -> str:
-    folder.mkdir(exist_ok=True)
-    wheel = folder / f"{name}-{version}-{tag}.whl"
-    info = f"{name}-{version}.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return wheel.name
-
-
-@pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A wheelhouse for several kinds of boards; its grpcio for newer C libraries has a higher version."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    house = tmp_path / "house"
-    make_wheel(house, "grpcio", "1.80.0", "cp311-cp311-manylinux2014_aarch64")
-    make_wheel(house, "grpcio", "1.81.0", "cp311-cp311-manylinux_2_36_aarch64")
-    make_wheel(house, "grpcio", "1.82.0", "cp310-cp310-manylinux2014_aarch64")
-    make_wheel(house, "grpcio", "1.83.0", "cp311-cp311-manylinux2014_x86_64")
-    make_wheel(house, "protobuf", "7.1.0", "cp310-abi3-manylinux2014_aarch64")
-    make_wheel(house, "protobuf", "8.0.0", "cp310-abi3-manylinux2014_aarch64")
-    return house
-
-
-async def test_the_newest_wheels_that_run_on_the_board_are_taken(house: Path) -> None:
-    wheels = await fetch_wheels(BOARD, house)
-    assert [wheel.name for wheel in wheels] == [
-        "grpcio-1.80.0-cp311-cp311-manylinux2014_aarch64.whl",
-        "protobuf-7.1.0-cp310-abi3-manylinux2014_aarch64.whl",
-    ]
-    assert all(wheel.parent == house for wheel in wheels)
-
-
-async def test_what_a_wheelhouse_lacks_is_told(house: Path) -> None:
-    with pytest.raises(ProfagentError, match="grpcio") as error:
-        await fetch_wheels(BoardPython("riscv64", "python3", (3, 11), (2, 39)), house)
-    assert error.value.hint.startswith("on a machine with internet: pip download --only-binary :all:")
-    assert f"--platform manylinux2014_riscv64 --dest {house} 'grpcio>=1.60'" in error.value.hint
-
-
-async def test_what_was_fetched_once_is_kept(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(house))
-    first = await fetch_wheels(BOARD)
-    assert len(first) == 2
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    assert await fetch_wheels(BOARD) == first
-    assert [folder.name for folder in (tmp_path / "cache" / "profagent" / "wheels").iterdir()] == [BOARD.key]
-
-
-PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))["project"]
 AIFLY = BoardPython("aarch64", "/usr/bin/python3", (3, 10), (2, 35))
-
-
-def test_the_requirements_are_the_projects_for_the_board() -> None:
-    board = {entry.partition(";")[0].strip() for entry in PROJECT["dependencies"] if "version >=" not in entry}
-    assert board == {*REQUIREMENTS, TOMLI}
 
 
 def test_a_probe_tells_the_python_and_its_c_library() -> None:
@@ -289,21 +221,6 @@ def test_a_probe_tells_the_python_and_its_c_library() -> None:
     assert read_probe("banner\naarch64\t/opt/my python\t3.12\t-\t-\n").glibc is None
     with pytest.raises(ProfagentError, match="banner"):
         read_probe("banner\n")
-
-
-def test_wheels_are_for_the_boards_platform_and_none_newer() -> None:
-    arguments = download_arguments(AIFLY, Path("/wheels"))
-    platforms = [after for before, after in pairwise(arguments) if before == "--platform"]
-    assert platforms[0] == "manylinux_2_35_aarch64"
-    assert platforms[-2:] == ["manylinux_2_17_aarch64", "manylinux2014_aarch64"]
-    assert arguments[-3:] == ["grpcio>=1.60", "protobuf>=5.26,<8", "tomli>=2.0"]
-    assert arguments[arguments.index("--python-version") + 1] == "3.10"
-
-
-def test_musl_has_wheels_of_its_own() -> None:
-    musl = BoardPython("aarch64", "python3", (3, 12), None)
-    assert all(re.fullmatch(r"musllinux_1_\d_aarch64", tag) for tag in musl.platforms)
-    assert musl.key.startswith("cp312-aarch64-musl-")
 
 
 def unpacked(tree: DaemonTree, folder: Path) -> Path:

@@ -26,8 +26,9 @@ from profagent.cli.progress import BYTES, progress
 from profagent.cli.running import run_to_the_end, tell
 from profagent.deploy.bundle.assembling import MACHINES, bundle_tree, can_compile, find_runtime
 from profagent.deploy.bundle.by_hand import MODULES
-from profagent.deploy.daemon_tree import LAUNCHER, fetch_wheels, own_packages, pack, wheel_files
+from profagent.deploy.daemon_tree import LAUNCHER, own_packages, pack, wheel_files
 from profagent.deploy.units import SERVICE_FILES
+from profagent.deploy.wheels import fetch_wheels
 from profagent.errors import ProfagentError
 from profagent.files import write_atomically
 
