@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import aiosqlite
     from numpy.typing import NDArray
 
-    from profagent.advise.rules import Language, Rule
+    from profagent.advise.rules import Language, Per, Rule
     from profagent.stats.figures import JobRecords
     from profagent.stats.stats import ModelFigures
     from profagent.store.queries import SessionRow
@@ -49,9 +49,17 @@ _BETWEEN_LAYERS = " | "
 _NOT_EVIDENCE = ("model",)
 LACKS: dict[Need, str] = {
     "times": "nobody knows how long a tick takes: the JOB has no info.json, or no layer was recorded",
-    "counters": "no counter map says which word of a record is which counter, or another tool's files have no counters",
-    "calls": 'no single API call is known: "acl_api" of acl.json must be exactly "on"; other tools tell sums only',
+    "counters": "no counter map says which word of a record is which counter",
+    "calls": 'no single API call is known: "acl_api" of acl.json must be exactly "on"',
     "metrics": "no system metric was recorded",
+}
+# Of another tool's files about another device. What they say of steps no SS928 has: nobody misses it there.
+OTHER_DEVICE: dict[Need, str] = {
+    "times": "no kernel of these results has a duration",
+    "counters": "these results have no shares of units: record them with aic_metrics=PipeUtilization",
+    "calls": "these results tell sums of calls only: `profagent stats --by api`",
+    "metrics": "these results have no metrics of a board",
+    "steps": "these results tell no parts of steps: torch_npu and MindSpore write step_trace_time, msprof step_trace",
     "ss928": "it is about what an SS928's NPU computes, and these results are of another device",
 }
 # What the rules read beside the views; the comments are the documentation (tools/make_reference.py).
@@ -80,7 +88,29 @@ CREATE TEMP TABLE model_means (model TEXT, inferences INTEGER, us REAL, npu_us R
 --   layers_us   the sum of its layers
 --   model
 CREATE TEMP TABLE inference_times (model TEXT, latency_us REAL, records_us REAL, layers_us REAL);
+-- Steps of a training, as other Ascend tools tell them.
+--   step              its name, with its device where there are several
+--   us                its time
+--   communication_us  communication that no computing hides; where that is not told, all of it
+--   free_us           the device neither computed nor communicated
+--   preparing_us      before its first operator, a part of `free_us`
+--   data_us           it waited for data
+CREATE TEMP TABLE step_times (step TEXT, us REAL, communication_us REAL, free_us REAL, preparing_us REAL, data_us REAL);
 """
+_STEPS = """
+WITH parts AS (
+    SELECT json_extract(key, '$[0]') AS step, json_extract(key, '$[1]') AS part, total AS us
+    FROM figure WHERE session = ? AND by = 'step'
+)
+INSERT INTO temp.step_times
+SELECT step, sum(us) FILTER (WHERE part = ''),
+       coalesce(sum(us) FILTER (WHERE part = 'Communication(Not Overlapped)'),
+                sum(us) FILTER (WHERE part = 'Communication')),
+       sum(us) FILTER (WHERE part = 'Free'), sum(us) FILTER (WHERE part = 'Preparing'),
+       sum(us) FILTER (WHERE part = 'Data Aug Bound')
+FROM parts WHERE step LIKE 'step %' GROUP BY step HAVING sum(us) FILTER (WHERE part = '') > 0
+"""
+_STEP_US = "SELECT avg(us) FROM temp.step_times"
 _LAYER = f"INSERT INTO temp.layer_means VALUES ({', '.join('?' * (9 + len(RATIOS)))})"  # noqa: S608 - marks
 _MODEL = "INSERT INTO temp.model_means VALUES (?, ?, ?, ?, ?, ?)"
 _INFERENCE = "INSERT INTO temp.inference_times VALUES (?, ?, ?, ?)"
@@ -96,7 +126,8 @@ _Key = tuple[str, str, int, str, str]
 class Finding(NamedTuple):
     """What a rule found in one model, or in the session (`model` None).
 
-    `gain_us` is what it could bring at most in an inference, `share` that in % of the inference; None: not known.
+    `gain_us` is what it could bring at most in an inference, or in a step (`per`), `share` that in % of it; None: not
+    known.
     `likely`: it rests on counters that are not certain. `same_time` names findings before it that are about some of
     its layers as well: what both could bring is one time.
     """
@@ -114,6 +145,7 @@ class Finding(NamedTuple):
     likely: bool
     evidence: list[dict[str, Any]]
     same_time: list[str]
+    per: Per = "inference"
 
     def layers(self) -> set[str]:
         """The names of layers in its evidence."""
@@ -161,18 +193,22 @@ async def advise(
         for scope in scopes:
             if scope.job.frequency_mhz:
                 means.add(await records_of(readers, scope, in_us=True))
-        await means.put_into(connection)
+        await means.put_into(connection, found.session)
+        (step_us,) = await fetched_one(connection, _STEP_US)
         there = await _there(connection, found, has_times=bool(means.models()))
-        if not any("told_by" in each for each in provenance):
-            there.add("ss928")
+        is_other = any("told_by" in each for each in provenance)
+        there |= {"steps"} if step_us else set()
+        there |= set() if is_other else {"ss928"}
+        lacks = OTHER_DEVICE if is_other else LACKS
         whole_us = {each.model: each.parts.whole_us for each in means.models()}
-        runner = _Runner(connection, found.session, whole_us, language, bool(likely_counters(provenance)))
+        runner = _Runner(connection, found.session, whole_us, step_us, language, bool(likely_counters(provenance)))
         findings: list[Finding] = []
         quiet: list[str] = []
         untold: list[Untold] = []
         for rule in rules:
-            if lacking := [LACKS[need] for need in rule.needs if need not in there]:
-                untold.append(Untold(rule.id, lacking[0]))
+            if lacking := [need for need in rule.needs if need not in there]:
+                if lacking[0] in lacks:
+                    untold.append(Untold(rule.id, lacks[lacking[0]]))
                 continue
             of_rule = await runner.findings(rule)
             findings += of_rule
@@ -228,6 +264,7 @@ class _Runner:
     connection: aiosqlite.Connection
     session: int
     model_us: Mapping[str, float]
+    step_us: float | None
     language: Language
     is_likely: bool
 
@@ -254,7 +291,7 @@ class _Runner:
     def _finding(self, rule: Rule, model: str | None, rows: list[dict[str, Any]]) -> Finding:
         gains = [row["gain_us"] for row in rows]
         gain_us = None if None in gains else float(sum(gains))
-        whole_us = self.model_us.get(model or "")
+        whole_us = self.step_us if rule.per == "step" else self.model_us.get(model or "")
         share = gain_us / whole_us * 100 if gain_us is not None and whole_us else None
         values = {
             **rule.thresholds,
@@ -264,14 +301,14 @@ class _Runner:
             "gain_us": gain_us,
             "gain_ms": None if gain_us is None else gain_us / US_PER_MS,
             "gain_share": share,
-            "inference_ms": whole_us and whole_us / US_PER_MS,
+            f"{rule.per}_ms": whole_us and whole_us / US_PER_MS,
         }
         words = rule.words(self.language)
         title, text, advice = (rule.said(each, values) for each in (words.title, words.finding, words.advice))
         evidence = [{name: value for name, value in row.items() if name not in _NOT_EVIDENCE} for row in rows]
         is_likely = self.is_likely and "counters" in rule.needs
         about = (rule.id, rule.severity, rule.kind, model)
-        return Finding(*about, title, text, advice, rule.manual, gain_us, share, is_likely, evidence, [])
+        return Finding(*about, title, text, advice, rule.manual, gain_us, share, is_likely, evidence, [], rule.per)
 
 
 class _Means:
@@ -297,9 +334,10 @@ class _Means:
             for key, found in _by_layer(job, keeps, counters.records):
                 self._counters[key].append((counters.values[found, : len(RATIOS)], counters.records.duration[found]))
 
-    async def put_into(self, connection: aiosqlite.Connection) -> None:
+    async def put_into(self, connection: aiosqlite.Connection, session: int) -> None:
         """Make the rules' tables; from then on nothing can be written."""
         await connection.executescript(MEANS)
+        await connection.execute(_STEPS, (session,))
         await connection.executemany(_LAYER, [*self._layer_rows()])
         await connection.executemany(_MODEL, [*self._model_rows()])
         for model, times in self._rows.inference_times():

@@ -26,7 +26,8 @@ PHRASES = {
         "medium": "medium",
         "low": "low",
         "info": "info",
-        "gain": "could bring at most {:.3f} ms an inference",
+        "inference": "could bring at most {:.3f} ms an inference",
+        "step": "could bring at most {:.3f} ms a step",
         "no gain": f"what it could bring is {UNKNOWN}",
     },
     "zh": {
@@ -34,10 +35,12 @@ PHRASES = {
         "medium": "中",
         "low": "低",
         "info": "提示",
-        "gain": "每次推理最多可省 {:.3f} ms",
+        "inference": "每次推理最多可省 {:.3f} ms",
+        "step": "每步最多可省 {:.3f} ms",
         "no gain": f"可节省的时间:{UNKNOWN}",
     },
 }
+PER = {"inference": "an inference", "step": "a step"}
 _INDENT = "   "
 
 
@@ -77,7 +80,8 @@ def advice_lines(advice: Advice, language: Language) -> Iterator[str]:
     mark = SIMULATED_MARK if advice.is_simulated else ""
     yield f"session {advice.session}: {counted(len(advice.findings), 'finding')}{mark}"
     if len(advice.findings) > 1:
-        yield "in the order of what each could bring at most in an inference; where that is not known, by severity"
+        per = " or ".join(dict.fromkeys(PER[each.per] for each in advice.findings))
+        yield f"in the order of what each could bring at most in {per}; where that is not known, by severity"
     for number, each in enumerate(advice.findings, 1):
         yield ""
         yield f"{number}. [{PHRASES[language][each.severity]}] {each.title}{'  (?)' if each.likely else ''}"
@@ -110,12 +114,12 @@ def _finding_lines(finding: Finding, language: Language) -> Iterator[str]:
 
 
 def gain_text(finding: Finding, language: Language) -> str:
-    """What it could bring; its share where it is within the inference."""
+    """What it could bring; its share where it is within the inference or step."""
     phrases = PHRASES[language]
     if finding.gain_us is None:
         return phrases["no gain"]
     share = "" if finding.share is None or finding.share > WHOLE else f" ({finding.share:.1f} %)"
-    return phrases["gain"].format(finding.gain_us / US_PER_MS) + share
+    return phrases[finding.per].format(finding.gain_us / US_PER_MS) + share
 
 
 def evidence_table(finding: Finding) -> tuple[list[Column], list[list[Cell]]]:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 # What a session may lack; of a rule that needs it nobody can tell then.
-Need = Literal["times", "counters", "calls", "metrics", "ss928"]
+Need = Literal["times", "counters", "calls", "metrics", "steps", "ss928"]
+# What `gain_us` is a part of.
+Per = Literal["inference", "step"]
 SEVERITIES = ("high", "medium", "low", "info")
 # What the vendor's tools call the kinds of advice (CANN 8.5).
 Kind = Literal[
@@ -46,7 +48,7 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One rule. Each row of `sql` is evidence; those of one `model`, and one value of the column `each`, are a finding.
 
-    `gain_us` of a row is what it could bring at most in an inference; NULL is 'not known'.
+    `gain_us` of a row is what it could bring at most in an inference, or a step (`per`); NULL is 'not known'.
     """
 
     id: str
@@ -59,6 +61,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     en: Words
     zh: Words
     each: str = ""
+    per: Per = "inference"
     file: str = ""
 
     def __post_init__(self) -> None:

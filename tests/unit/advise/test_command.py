@@ -47,7 +47,8 @@ def test_the_worked_example_of_the_manual_is_found_in_one_command(job: Path) -> 
     assert found["simulated"] is True
     cannot = {each["rule"] for each in found["cannot_tell"]}
     rest = {each["rule"] for each in found["findings"]} | {*found["nothing_found"]}
-    assert cannot | rest == RULES.keys()
+    # An SS928 has no steps, and misses none.
+    assert cannot | rest == {name for name, rule in RULES.items() if "steps" not in rule.needs}
     assert cannot == {name for name, rule in RULES.items() if "metrics" in rule.needs}
 
 

@@ -97,7 +97,10 @@ def test_a_rule_of_a_folder_comes_beside_ours_or_in_the_place_of_one(tmp_path: P
         (("severity = ", "graveness = "), "graveness"),
         (('"low"', '"grave"'), "$.severity`; write 'high' or 'info' or 'low' or 'medium'"),
         (("most = 1", 'most = "1"'), "$.thresholds"),
-        (('"times"', '"luck"'), "$.needs[0]`; write 'calls' or 'counters' or 'metrics' or 'ss928' or 'times'"),
+        (
+            ('"times"', '"luck"'),
+            "$.needs[0]`; write 'calls' or 'counters' or 'metrics' or 'ss928' or 'steps' or 'times'",
+        ),
         (("SELECT model", "DELETE"), "sql"),
         (('"many-layers"', '"Many Layers"'), "id"),
         (("[zh]", "[de]"), "de"),
@@ -279,6 +282,20 @@ def test_an_execute_that_takes_longer_than_its_network(rows: Rows) -> None:
     rows.put("model_means", model="m", inferences=2, us=1500.0, npu_us=800.0, cpu_us=0.0, latency_from="call")
     (found,) = rows.found(RULES["execute-waits"])
     assert found["gain_us"] == 500.0
+
+
+def test_parts_of_steps_that_take_long(rows: Rows) -> None:
+    names = {"step-communication", "step-free", "step-data"}
+    parts = {"communication_us": 5.0, "free_us": 5.0, "preparing_us": 5.0}
+    rows.put("step_times", step="step 1", us=100.0, **parts)
+    assert not any(rows.found(RULES[name]) for name in names)
+    rows.put("step_times", step="step 2", us=100.0, **dict.fromkeys(parts, 25.0))
+    for name in names:
+        (found,) = rows.found(RULES[name])
+        assert (found["gain_us"], found["share_of_steps"], found["worst_step"]) == (15.0, 15.0, "step 2")
+    rows.put("step_times", step="step 3", us=100.0, data_us=90.0)
+    (found,) = rows.found(RULES["step-data"])
+    assert (found["part"], found["gain_us"]) == ("Data Aug Bound", 40.0)
 
 
 def test_cache_misses_and_low_sampling(rows: Rows) -> None:

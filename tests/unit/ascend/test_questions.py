@@ -215,6 +215,24 @@ def test_advice_on_what_an_ss928_computes_is_not_given(tmp_path: Path) -> None:
     assert "split-activation" in {each["rule"] for each in found["cannot_tell"]}
 
 
+def test_advice_tells_what_steps_wait_for(tmp_path: Path) -> None:
+    header = "Device_id,Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Preparing"
+    steps = ("0,1,100,300,50,350,100,60", "0,2,100,300,50,350,100,60")
+    taken(tmp_path / "workspace", summary(tmp_path / "step_trace_time.csv", header, *steps))
+    found = _asked(tmp_path / "workspace", "advise", "1")
+    gains = [(each["rule"], each["gain_us"], each["share"], each["per"]) for each in found["findings"]]
+    assert gains == [
+        ("step-communication", 300.0, 60.0, "step"),
+        ("step-free", 100.0, 20.0, "step"),
+        ("step-data", 60.0, 12.0, "step"),
+    ]
+    assert "acl" not in json.dumps(found["cannot_tell"])
+    said = CliRunner().invoke(
+        group, ["advise", "1", "--lang", "zh", "--workspace", str(tmp_path / "workspace")], standalone_mode=False
+    )
+    assert "每步最多可省 0.300 ms (60.0 %)" in said.stdout
+
+
 def test_no_counter_map_is_about_it(workspace: Path) -> None:
     answer = CliRunner().invoke(group, ["redecode", OTHER, "--workspace", str(workspace)], standalone_mode=False)
     assert "another tool" in str(answer.exception)

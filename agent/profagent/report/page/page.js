@@ -167,7 +167,8 @@ const isShare = (share) => share !== null && share <= 100;
 function findingCard(finding, place) {
   const doubt = finding.likely ? element("span", { class: "source", text: "rests on uncertain counters" }) : null;
   const isKnown = finding.gain_us !== null;
-  const share = isShare(finding.share) ? `, ${numberText(finding.share, 1)} % of an inference` : " an inference";
+  const per = finding.per === "step" ? "a step" : "an inference";
+  const share = isShare(finding.share) ? `, ${numberText(finding.share, 1)} % of ${per}` : ` ${per}`;
   const gain = [element("b", { text: isKnown ? durationText(finding.gain_us) : UNKNOWN }),
     element("span", { text: isKnown ? `at most${share}` : finding.gain })];
   const more = finding.all_rows > finding.evidence.length ? ` of ${countText(finding.all_rows)}` : "";
