@@ -215,8 +215,8 @@ def rules_page() -> str:
     lines = [NOTICE.format("agent/profagent/advise/rules/*.toml"), "# Rules of advise", ""]
     lines += [
         "[How to read advice, and write a rule](../howto/advice.md). In brackets stand a rule's thresholds and what it",
-        "needs of a session: times, counters, calls, metrics, steps (of another tool's results) or an SS928. Else it is",
-        "`N/A`, and `advise` says why.",
+        "needs of a session: times, counters, calls, metrics, steps (of another tool's results) or an SS928. Else it",
+        "is `N/A`, and `advise` says why.",
     ]
     for severity in SEVERITIES:
         lines += ["", f"## {severity.capitalize()}", ""]

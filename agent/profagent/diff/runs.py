@@ -16,7 +16,7 @@ import numpy as np
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
-from profagent.formats.inference_times import LatencyFrom
+from profagent.formats.inference_times import LatencyFrom, completed
 from profagent.formats.records import AI_CPU, is_on_ai_cpu
 from profagent.stats.figures import UNITS, UNKNOWN, left_out, warm_up
 
@@ -103,16 +103,37 @@ def joined_runs(runs: Iterable[ModelRun]) -> list[ModelRun]:
         for (name, layers), parts in found.items():
             places = _places(run.layers, layers) if name == run.name else None
             if places is not None:
-                times = np.full((len(run.times), len(layers)), np.nan)
-                times[:, places] = run.times
-                records = np.zeros(times.shape, np.int64)
-                records[:, places] = run.records
-                counters = {places[place]: values for place, values in run.counters.items()}
-                parts.append(replace(run, times=times, records=records, counters=counters))
+                parts.append(_among(run, layers, places))
                 break
         else:
             found[run.name, run.layers] = [run]
     return [_joined(parts) for parts in found.values()]
+
+
+def _among(run: ModelRun, layers: tuple[LayerName, ...], places: list[int]) -> ModelRun:
+    """The run with more layers, of which it has records at some places only."""
+    times = np.full((len(run.times), len(layers)), np.nan)
+    times[:, places] = run.times
+    records = np.zeros(times.shape, np.int64)
+    records[:, places] = run.records
+    counters = {places[place]: values for place, values in run.counters.items()}
+    return replace(run, layers=layers, times=times, records=records, counters=counters)
+
+
+def _with_all_layers(runs: Sequence[ModelRun]) -> list[ModelRun]:
+    """Inferences of one load, each of which may lack layers that others have, with the layers of them all."""
+    merged: list[LayerName] = []
+    for run in sorted(runs, key=lambda run: -len(run.layers)):
+        if _places(run.layers, tuple(merged)) is None:
+            behind = 0
+            for layer in run.layers:
+                if layer in merged[behind:]:
+                    behind = merged.index(layer, behind) + 1
+                else:
+                    merged.insert(behind, layer)
+                    behind += 1
+    layers = tuple(merged)
+    return [_among(run, layers, places) for run in runs if (places := _places(run.layers, layers)) is not None]
 
 
 def on_unit(run: ModelRun, unit: str) -> ModelRun:
@@ -234,8 +255,9 @@ def read_exported(files: Sequence[Path], skip: int | None) -> tuple[list[ModelRu
         loads[load].append((int(named["count"] or 0) if named else 0, _inference(file, named)))
     runs: list[ModelRun] = []
     for _, found in sorted(loads.items()):
-        load_runs = [run for _, run in sorted(found, key=lambda each: each[0])]
-        first = warm_up(np.array([run.times.sum() for run in load_runs])) if skip is None else skip
+        load_runs = _with_all_layers([run for _, run in sorted(found, key=lambda each: each[0])])
+        sums = completed(np.concatenate([run.times for run in load_runs])).sum(axis=1)
+        first = warm_up(sums) if skip is None else skip
         runs += [replace(run, left_out=0 if place else first) for place, run in enumerate(load_runs[first:])]
     metadata = [_metadata(folder) for folder in dict.fromkeys(file.parent for file in files)]
     return runs, [found for found in metadata if found is not None]

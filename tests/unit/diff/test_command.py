@@ -155,6 +155,18 @@ def test_inferences_come_as_they_ran_without_the_warm_up_of_each_load(
     assert sum(model.left_out for model in models) == 2 * left_out
 
 
+def test_tables_that_lack_different_layers_are_inferences_of_one_run(tmp_path: Path) -> None:
+    lines = TABLE.splitlines()
+    for count, lacking in enumerate(("2,", "1,", "none")):
+        text = "\n".join(line for line in lines if not line.startswith(lacking)).format("2.000")
+        _table(tmp_path, NAME.format(count), text)
+    models, _ = read_exported(exported_files(tmp_path), 0)
+    (run,) = joined_runs(models)
+    assert [layer.name for layer in run.layers] == ["conv", "a,b"]
+    np.testing.assert_array_equal(run.times, [[3.0, np.nan], [np.nan, 3.5], [3.0, 3.5]])
+    assert run.lacking() == (2, {0: 1, 1: 1})
+
+
 def test_a_table_of_json_and_what_stands_beside_it(tmp_path: Path) -> None:
     rows = [{"Layer Id": 1, "Layer Name": "conv", "Layer Type": "Convolution", "Time(us)": 2.5}]
     file = _table(tmp_path, "some.json", json.dumps(rows))
