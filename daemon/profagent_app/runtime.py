@@ -141,9 +141,10 @@ _EXCLUDED = _Rule(148047, "profiling and subscription exclude each other: finish
 _BY_FILE = "the acl.json has a `profiler` object: profiling is the file's, take the object out to use this call"
 _OF_FILE = _Rule(148047, _BY_FILE)
 _NOT_MADE = _Rule(100001, _BY_FILE)
+_TWICE = _Rule(100002, "prof_init was called already: call prof_finalize, or stop the Profiler that runs, first")
 _RULES = {
-    ("svp_acl_prof_init", Mode.READY): _Rule(100002, "prof_init was called already: call prof_finalize first"),
-    ("svp_acl_prof_init", Mode.STARTED): _Rule(100002, "prof_init was called already: call prof_finalize first"),
+    ("svp_acl_prof_init", Mode.READY): _TWICE,
+    ("svp_acl_prof_init", Mode.STARTED): _TWICE,
     ("svp_acl_prof_init", Mode.SUBSCRIBED): _EXCLUDED,
     ("svp_acl_prof_start", Mode.OFF): _NO_INIT,
     ("svp_acl_prof_start", Mode.SUBSCRIBED): _NO_INIT,

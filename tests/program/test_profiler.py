@@ -284,7 +284,9 @@ acl.init()
     ],
 )
 def test_a_program_s_end_loses_no_file(end: str, code: int, library: str, tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", PROGRAM + end], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(Path(parameters.__file__).parents[1])}
+    command = [sys.executable, "-c", PROGRAM + end]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == code
     assert metadata(tmp_path) == {"name": "yolo"}
     assert sorted(each.name[:8] for each in the_directory(tmp_path).iterdir() if each.is_file()) == ["profiler"] * 2
