@@ -59,6 +59,7 @@ def test_pins_have_hashes_and_name_no_registry(path: Path) -> None:
 
 def test_hosts_run_what_was_tested() -> None:
     assert pins("host").items() <= pins("dev").items()
+    assert dict(PIN.findall((ROOT / "requirements" / "host.versions").read_text("utf-8"))) == pins("host")
 
 
 def test_each_dependency_is_pinned_where_it_is_wanted() -> None:

@@ -48,7 +48,7 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
     "--wheelhouse",
     type=options.FOLDER_THERE,
     metavar="DIR",
-    help="Wheels of grpcio and protobuf; else pip fetches them.",
+    help="The pinned libraries' wheels; else pip fetches them.",
 )
 @click.option(
     "--keys",

@@ -196,7 +196,7 @@ def _tried(tree: DaemonTree, scratch: Path) -> float:
     "--wheelhouse",
     type=options.FOLDER_THERE,
     metavar="DIR",
-    help="Wheels of grpcio and protobuf; else pip fetches them.",
+    help="The pinned libraries' wheels; else pip fetches them.",
 )
 @click.option(
     "--libraries",
