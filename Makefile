@@ -25,6 +25,8 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/need busybox busybox
 	@tools/need toybox toybox
 	@tools/need mksh mksh
+	@tools/need mkfs.vfat dosfstools
+	@tools/need mcopy mtools
 	@tools/need gcc build-essential
 	@tools/need zsh zsh
 	@tools/need fish fish
@@ -41,6 +43,8 @@ test-long: .venv/ready ## run what the suite has no time for: bundles, boards th
 	@tools/need busybox busybox
 	@tools/need toybox toybox
 	@tools/need mksh mksh
+	@tools/need mkfs.vfat dosfstools
+	@tools/need mcopy mtools
 	@tools/need gcc build-essential
 	@tools/need aarch64-linux-gnu-gcc crossbuild-essential-arm64
 	@tools/unsynced $(BIN)/python -m pytest -m long $(PARALLEL)

@@ -61,6 +61,7 @@ async def test_a_wrong_key_is_refused_with_what_to_do(home: Path, friend: Sshd) 
     with pytest.raises(RefusedError, match=r"does not let .* in") as refused:
         await whoami(friend.target)
     assert "ssh-copy-id" in refused.value.hint
+    assert "after `passwd` on the board's console" in refused.value.hint
 
 
 async def test_an_alias_of_the_configuration_brings_port_user_and_key(home: Path, sshd: Sshd) -> None:

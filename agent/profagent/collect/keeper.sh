@@ -6,7 +6,7 @@
 umask 077
 name=$1 locks=$2 own=$3 who=$4 unprepared=$5 abandoned=$6 grace=$7 most=$8 reads=$9
 before=.before-profagent none=.none-before-profagent
-uid=$(id -u)
+uid=$(me)
 
 there() { [ -e "./$1" ] || [ -L "./$1" ]; }
 put_back() ( # ACL_JSON

@@ -248,9 +248,15 @@ async def chosen_version(facts: BoardFacts, wish: str, bundle: Path | None, whee
 def unfit(facts: BoardFacts) -> str | None:
     """Why the board's own Python will not do."""
     if facts.python is None:
-        return f"has no Python {'.'.join(map(str, OLDEST_PYTHON))} or later"
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        return (
+            f"has Python {facts.old_python}, and not {oldest} or later"
+            if facts.old_python
+            else f"has no Python {oldest} or later"
+        )
     if facts.lacks:
         return f"has Python {facts.python.shown} without {' and '.join(facts.lacks)}"
-    if not facts.python.platforms:
-        return f"has {facts.libc}, for which there are no wheels of grpcio"
+    # A Python tells glibc from others alone.
+    if not facts.python.platforms or (facts.python.glibc is None and facts.libc != "musl"):
+        return f"has {facts.libc or 'a C library that cannot be told'}, for which there are no wheels of grpcio"
     return None

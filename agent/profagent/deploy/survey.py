@@ -48,11 +48,11 @@ say kernel "$(uname -r)"
 say hostname "$(uname -n)"
 say model "$(tr -d '\\000' 2>/dev/null </proc/device-tree/model)"
 say user "$(id -un 2>/dev/null)"
-say uid "$(id -u)"
+say uid "$(ls -ldn "/proc/$$" | { read -r mode count uid rest; echo "$uid"; })"
 say clock "$(date +%s)"
 libc=$(ldd --version 2>&1 | grep -o 'musl' | head -n 1)
-for file in /lib/ld-musl-*.so.1; do
-    [ ! -e "$file" ] || libc=musl
+for file in /lib/ld-musl-*.so.1 /lib/ld*-uClibc.so.*; do
+    [ ! -e "$file" ] || case $file in *musl*) libc=musl ;; *) libc=uClibc ;; esac
 done
 for file in /lib/libc.so.6 /lib64/libc.so.6 /lib/*-linux-gnu*/libc.so.6; do
     [ -e "$file" ] || continue
@@ -60,8 +60,18 @@ for file in /lib/libc.so.6 /lib64/libc.so.6 /lib/*-linux-gnu*/libc.so.6; do
     break
 done
 say libc "$libc"
+for file in /etc/os-release /usr/lib/os-release; do
+    [ ! -r "$file" ] || { say system "$(sed -n 's/^PRETTY_NAME=//p' "$file" | tr -d '"')"; break; }
+done
+for file in /etc/param/ohos.para /system/etc/param/ohos.para; do
+    [ ! -e "$file" ] || say system OpenHarmony
+done
+for each in busybox toybox; do
+    case $(readlink -f "$(command -v ls)") in */$each) say tools $each ;; esac
+done
 python=$(probe)
 say python "$python"
+[ -n "$python" ] || say old_python "$(python3 -V 2>&1 | sed -n 's/^Python \\([0-9.]*\\).*/\\1/p')"
 if [ -n "$python" ]; then
     say lacks "$("$(printf '%s' "$python" | cut -f 2)" -I -c "$LACKS" 2>/dev/null | tr '\\n' ' ')"
 fi
@@ -104,11 +114,17 @@ class BoardFacts:
     kernel: str
     hostname: str
     model: str
+    system: str
+    """What /etc/os-release calls it, or OpenHarmony."""
+    tools: str
+    """busybox or toybox; empty: others."""
     user: str
     uid: int
     clock: datetime | None
     libc: str
     python: BoardPython | None
+    old_python: str
+    """The version of a Python that is too old."""
     lacks: tuple[str, ...]
     """What that Python does not have and the daemon needs."""
     init: str
@@ -173,11 +189,14 @@ def _facts(said: Mapping[str, str], files: Mapping[str, str]) -> BoardFacts:
         kernel=said["kernel"],
         hostname=said["hostname"],
         model=said["model"],
+        system=said.get("system", ""),
+        tools=said.get("tools", ""),
         user=said["user"] or said["uid"],
         uid=int(said["uid"]),
         clock=datetime.fromtimestamp(int(said["clock"]), UTC) if said["clock"].isdigit() else None,
         libc=said["libc"].strip(),
         python=read_probe(said["python"]) if said["python"] else None,
+        old_python=said.get("old_python", ""),
         lacks=tuple(said.get("lacks", "").split()),
         init=said["init"],
         systemd=int(said.get("systemd") or 0),
@@ -229,7 +248,14 @@ def fact_lines(facts: BoardFacts, now: datetime) -> Iterator[str]:
     """What the board is, for people, a line each; `now` is the host's time."""
     model = f", {facts.model}" if facts.model else ""
     yield f"board    {facts.hostname}{model}: {facts.machine}, Linux {facts.kernel}, {facts.libc or 'libc N/A'}"
-    python = "no Python 3.9 or later" if facts.python is None else f"Python {facts.python.shown} ({facts.python.path})"
+    tools = f", with the programs of {facts.tools}" if facts.tools else ""
+    yield f"system   {facts.system or 'N/A'}{tools}"
+    too_old = f"; Python {facts.old_python} is too old" if facts.old_python else ""
+    python = (
+        f"no Python 3.9 or later{too_old}"
+        if facts.python is None
+        else f"Python {facts.python.shown} ({facts.python.path})"
+    )
     yield f"python   {python}{', without ' + ', '.join(facts.lacks) if facts.lacks else ''}"
     version = f" {facts.systemd}" if facts.init == "systemd" and facts.systemd else ""
     yield f"init     {facts.init}{version}; logged in as {facts.user}"

@@ -24,6 +24,7 @@ LEAST_FREE_BYTES = 64_000_000
 LEAST_WATCHES = 1024
 # The manual's constraints of use: letters, digits and underscores.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_/]+")
+CARDS = ("vfat", "msdos", "exfat")
 CAP_DAC_READ_SEARCH = 1 << 2
 RIGHTS = "give it CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as systemd/profagentd.service does, or have it run as root"
 _NOT_SAID = "the board does not tell"
@@ -132,7 +133,9 @@ def _umask(examination: Examination) -> Finding:
         if any(~_octal(umask) & WANTED_UMASK for umask in masks.values()):
             return bad(check, f"{shown}: the manual wants at least 0027", remedy)
         return good(check, shown)
-    jobs = [job for root in examination.roots for job in root.newest if job.mode]
+    # The modes of a card are its mount's.
+    roots = [root for root in examination.roots if root.file_system not in CARDS]
+    jobs = [job for root in roots for job in root.newest if job.mode]
     if not jobs:
         return unknown(check, "no program has the NPU open, and there is no JOB: nothing tells the program's umask")
     lax = [job for job in jobs if job.mode & WANTED_UMASK]
@@ -165,6 +168,7 @@ def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Fin
         yield plain_path(path)
         if not root.error:
             yield _space(root)
+            yield from _file_system(root)
     yield from _mounts(examination, roots)
     yield _inotify(examination)
 
@@ -218,6 +222,16 @@ def _space(root: RootFacts) -> Finding:
     if root.free_bytes < LEAST_FREE_BYTES:
         return bad("space", f"{evidence}; what finds no room is lost", remedy)
     return good("space", evidence)
+
+
+def _file_system(root: RootFacts) -> Iterator[Finding]:
+    """A memory card's may not tell what others do."""
+    if root.file_system in CARDS:
+        evidence = (
+            f"{root.path} is on {root.file_system}: names without case, times of 2 s, no links, modes of the mount"
+            " alone; captures from a mounted one are untried"
+        )
+        yield unknown("file-system", evidence, "another file system, e.g. ext4, where the board has one with room")
 
 
 def _mounts(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:

@@ -43,7 +43,8 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
             raise RefusedError(
                 f"{where} does not let {options.username} in: no key or password was accepted",
                 hint=f"give it your public key with `ssh-copy-id {options.username}@{options.orig_host}`, name another"
-                " with IdentityFile in ~/.ssh/config, or run at a terminal, where a password can be asked for",
+                " with IdentityFile in ~/.ssh/config, or run at a terminal, where a password can be asked for; who has"
+                " none is let in after `passwd` on the board's console",
             ) from error
         why, hint = _explained(options, where, error)
         raise UnreachableError(why, hint=hint) from error

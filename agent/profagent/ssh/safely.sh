@@ -5,6 +5,9 @@ fail() { echo "$*" >&2; exit 1; }
 runs() { tr "\\000" "\\n" 2>/dev/null <"/proc/$1/cmdline" | grep -q "$2"; }
 owner() { set -- $(ls -ldn "$1" 2>/dev/null); echo "$3"; }
 
+# toybox's id fails for a user of whom /etc/passwd knows nothing.
+me() { owner "/proc/$$"; }
+
 # The physical path, $real, and the owners of links that lead to it, $links. The last name's link is followed where
 # $2 says so.
 resolve() { # PATH [follow]
@@ -35,7 +38,7 @@ enter() { # PATH [follow]
     resolve "$1" "$2"
     base=${real##*/} real=${real%/*}
     cd "$real/" && [ "$(pwd -P)" = "${real:-/}" ] || fail "$1: cannot enter ${real:-/}"
-    set -- "$1" "$(id -u)" "$(owner .)"
+    set -- "$1" "$(me)" "$(owner .)"
     for each in $links; do
         case $each in 0 | "$2" | "$3") ;; *) fail "$1: a link of user $each leads to what is not his" ;; esac
     done
@@ -43,7 +46,7 @@ enter() { # PATH [follow]
 
 # Go to a directory of this user's own, to which no link leads.
 into() { # DIRECTORY
-    cd "$1" && [ "$(pwd -P)" = "$1" ] && [ "$(owner .)" = "$(id -u)" ] || fail "$1 is not this user's own: remove it"
+    cd "$1" && [ "$(pwd -P)" = "$1" ] && [ "$(owner .)" = "$(me)" ] || fail "$1 is not this user's own: remove it"
 }
 
 # Have a file take a name here. A directory of that name is not moved into, even where it comes at this moment.

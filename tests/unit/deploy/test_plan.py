@@ -116,6 +116,7 @@ def test_facts_are_told_with_what_is_odd() -> None:
     now = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
     assert list(fact_lines(AIFLY, now)) == [
         "board    euler: aarch64, Linux 4.19.90, glibc 2.29",
+        "system   N/A",
         "python   Python 3.10 (/usr/bin/python3)",
         "init     systemd 249; logged in as root",
         "disk     /opt: 50 MiB free",

@@ -122,6 +122,15 @@ def test_what_cannot_be_read_is_named_with_what_to_do(root: RootFacts, named: st
     assert named in finding.remedy
 
 
+def test_a_memory_card_is_told_and_its_modes_say_nothing_of_a_umask() -> None:
+    card = replace(ROOT, file_system="vfat", newest=(JobFacts("/opt/app/JOB", 0o777),))
+    board = replace(BOARD, processes=ProcessFacts((), 0), roots=(card,))
+    assert found("file-system", board).mark is UNKNOWN
+    assert "is on vfat: names without case" in found("file-system", board).evidence
+    assert found("umask", board).mark is UNKNOWN
+    assert found("umask", replace(board, roots=(replace(card, file_system="ext4"),))).mark is BAD
+
+
 def test_room_and_how_to_have_the_daemon_make_it() -> None:
     full = found("space", replace(BOARD, roots=(replace(ROOT, free_bytes=1_000_000),)))
     assert full.mark is BAD
