@@ -195,10 +195,9 @@ async def advise(
                 means.add(await records_of(readers, scope, in_us=True))
         await means.put_into(connection, found.session)
         (step_us,) = await fetched_one(connection, _STEP_US)
-        there = await _there(connection, found, has_times=bool(means.models()))
         is_other = any("told_by" in each for each in provenance)
-        there |= {"steps"} if step_us else set()
-        there |= set() if is_other else {"ss928"}
+        about: dict[Need, bool] = {"times": bool(means.models()), "steps": step_us is not None, "ss928": not is_other}
+        there = await _there(connection, found, about)
         lacks = OTHER_DEVICE if is_other else LACKS
         whole_us = {each.model: each.parts.whole_us for each in means.models()}
         runner = _Runner(connection, found.session, whole_us, step_us, language, bool(likely_counters(provenance)))
@@ -232,9 +231,9 @@ def _ordered(findings: Sequence[Finding]) -> list[Finding]:
     return found
 
 
-async def _there(connection: aiosqlite.Connection, session: SessionRow, *, has_times: bool) -> set[Need]:
-    """What the session has of what rules need."""
-    found: set[Need] = {"times"} if has_times else set()
+async def _there(connection: aiosqlite.Connection, session: SessionRow, about: Mapping[Need, bool]) -> set[Need]:
+    """What the session has of what rules need, with what is known already."""
+    found = {need for need, has in about.items() if has}
     if session.counter_map is not None:
         found.add("counters")
     if (await fetched_one(connection, _HAS_CALLS, (session.session,)))[0]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from profagent.ascend_options.environment import Environment
     from profagent.ascend_options.json_text import Reading, Slip
     from profagent.ascend_options.script import OptionCall, OptionText
+    from profagent.ascend_options.tables import Table
     from profagent.doctor.finding import Finding
 
 SS928, ATLAS = "ss928", "atlas"
@@ -125,32 +126,38 @@ def _of_tables(
     name: str, value: object, broken: list[Finding], write: Callable[[Mapping[str, object]], str]
 ) -> list[Result]:
     """Each table's findings, and its corrected text with those in it."""
-    results: list[Result] = []
-    right: dict[tuple[str, ...], dict[str, object]] = {}
-    changed: set[tuple[str, ...]] = set()
     try:
         found = list(tables(value))
     except RecursionError as error:
         raise UsageError(f"{name} is nested too deep", hint=_HINT) from error
+    results: list[Result] = []
+    changed: dict[tuple[str, ...], Mapping[str, object]] = {}
     for table in reversed(found):
-        given = typed(all_rules().keys_of(table.family), table.given)
-        each = checked(table.family, given, {DOCUMENT})
-        inner = {key: right.get((*table.path, key), table.given.get(key)) for key in table.given}
-        right[table.path] = {
-            key: inner.get(key) if isinstance(kept, Expression) else plain(kept) for key, kept in each.corrected.items()
-        }
-        # As text: 1 is no True.
-        if repr(each.corrected) != repr(given) or any((*table.path, key) in changed for key in table.given):
-            changed.add(table.path)
-        title = all_rules().families[table.family].title
-        section = Section(f"{' '.join((name, '.'.join(table.path))).strip()}: {title}", each.findings)
-        results.append(Result(section, write(right[table.path]) if table.path in changed or broken else None))
+        findings = _table(table, changed)
+        about = " ".join((name, ".".join(table.path))).strip()
+        section = Section(f"{about}: {all_rules().families[table.family].title}", findings)
+        is_written = table.path in changed or bool(broken)
+        results.append(Result(section, write(changed.get(table.path, table.given)) if is_written else None))
     results.reverse()
     if broken and results:
         first = results[0]
         section = Section(first.section.about, (*broken, *problems(first.section.findings)))
         results[0] = first._replace(section=section)
     return results
+
+
+def _table(table: Table, changed: dict[tuple[str, ...], Mapping[str, object]]) -> tuple[Finding, ...]:
+    """What is found in a table; if it, or one in it, has to be another, that is put among those that changed."""
+    given = typed(all_rules().keys_of(table.family), table.given)
+    found = checked(table.family, given, {DOCUMENT})
+    inner = {key: changed[(*table.path, key)] for key in table.given if (*table.path, key) in changed}
+    # As text: 1 is no True.
+    if inner or repr(found.corrected) != repr(given):
+        changed[table.path] = {
+            key: inner.get(key, table.given.get(key)) if isinstance(value, Expression) else plain(value)
+            for key, value in found.corrected.items()
+        }
+    return found.findings
 
 
 def _environment(name: str, found: Environment) -> Result:
