@@ -125,12 +125,24 @@ class FormatError(ProfagentError):
 
 
 class ResultError(ProfagentError):
-    """A file that another tool wrote cannot be read from a line on, or as a whole: line 0."""
+    """A file that another tool wrote cannot be read from a line on, or as a whole: line 0.
 
-    def __init__(self, file: object, line: int, what: str, *, hint: str = "") -> None:
+    `unread` is where what is not read begins and ends, None where that is not known, and how much it is.
+    """
+
+    def __init__(
+        self,
+        file: object,
+        line: int,
+        what: str,
+        *,
+        hint: str = "",
+        unread: tuple[int | None, int | None, int] = (None, None, 1),
+    ) -> None:
         where = f"{file}: line {line}" if line else f"{file}"
         super().__init__(f"{where}: {what}", hint=hint or "write it anew, or import the others without it")
         self.line = line
+        self.unread = unread
 
 
 class FaultError(ProfagentError):

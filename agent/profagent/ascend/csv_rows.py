@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import csv
 import math
-from functools import partial
+import re
+from collections import defaultdict
+from functools import cache
 from io import BufferedReader, FileIO, TextIOWrapper
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from profagent.ascend.families import NOT_KNOWN, Family, families, places
 from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
-from profagent.ascend.texts import UNKNOWN_NS, encoded, numbers, times_ns
+from profagent.ascend.texts import UNKNOWN_NS, Nuls, encoded, numbers, times_ns
 from profagent.errors import ResultError
 from profagent.formats.records import AI_CPU
+from profagent.ingest import reasons
 from profagent.store.database import LARGEST_INTEGER
 
 if TYPE_CHECKING:
@@ -23,12 +26,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.ascend.draft import Draft
+    from profagent.ingest.changes import Entry
 
 ROWS_PER_BLOCK = 1_000
 # A call stack or the names of fused operators may be long.
 LONGEST_CELL = 16 << 20
 LONGEST_LINE = 2 * LONGEST_CELL
 PIECE_BYTES = 256 << 10
+BYTE_ORDER_MARK = "\ufeff"
 _SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
 
 Row = list[str]
@@ -47,84 +52,221 @@ class _LongLineError(csv.Error):
 
 
 class _Lines(FileIO):
-    """A file that is read no further than in a line longer than any real one."""
+    """A file without its NUL bytes, that is read no further than in a line longer than any real one.
 
-    _begun = 0
+    `line_bytes` is how much of the last line is read, `is_ended` whether it has an end.
+    """
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self.nuls = Nuls()
+        self.line_bytes = self.offset = 0
+        self.is_ended = True
 
     def readinto(self, buffer: Any) -> int:
         """As for any file."""
-        count = super().readinto(buffer) or 0
-        read = bytes(buffer[:count])
-        end = max(read.rfind(b"\n"), read.rfind(b"\r"))
-        self._begun = self._begun + count if end < 0 else count - end - 1
-        if self._begun > LONGEST_LINE:
-            raise _LongLineError(f"it has more than {LONGEST_LINE >> 20} MiB")
-        return count
-
-
-def _opened(file: Path, encoding: str) -> TextIOWrapper:
-    return TextIOWrapper(BufferedReader(_Lines(file), PIECE_BYTES), encoding, newline="")
+        while count := super().readinto(buffer) or 0:
+            read = self.nuls.without(bytes(buffer[:count]), self.offset, b"")
+            self.offset += count
+            if not read:
+                continue
+            end = max(read.rfind(b"\n"), read.rfind(b"\r"))
+            self.line_bytes = self.line_bytes + len(read) if end < 0 else len(read) - end - 1
+            self.is_ended = not self.line_bytes
+            if self.line_bytes > LONGEST_LINE:
+                raise _LongLineError(f"it has more than {LONGEST_LINE >> 20} MiB")
+            buffer[: len(read)] = read
+            return len(read)
+        return 0
 
 
 def read_sheet(file: Path) -> Sheet:
     """What a CSV file is, by its header. Raises ResultError where it has none."""
-    with _opened(file, "utf-8-sig") as text:
+    with _opened(_Lines(file)) as text:
         try:
             first = next(csv.reader(text), None)
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise _damaged(file, 1, error) from error
+            "".join(first or ()).encode()
+        except UnicodeEncodeError as error:
+            raise ResultError(file, 1, "it is not UTF-8: save it as UTF-8") from error
+        except csv.Error as error:
+            raise ResultError(file, 1, f"it is no CSV any more: {error}") from error
     if not first:
         raise ResultError(file, 1, "it is empty")
-    header = tuple(name.strip() for name in first)
+    return _sheet_of(first)
+
+
+def _opened(lines: _Lines) -> TextIOWrapper:
+    # Bytes that are not UTF-8 take no other row with them.
+    return TextIOWrapper(BufferedReader(lines, PIECE_BYTES), "utf-8", "surrogateescape", newline="")
+
+
+def _sheet_of(row: Row) -> Sheet:
+    # Files that were joined keep the mark of their encoding.
+    header = tuple(name.strip(f"{BYTE_ORDER_MARK} \t") for name in row)
     return Sheet(header, families().of_header(header))
 
 
-def blocks(file: Path) -> Iterator[tuple[list[Row], int]]:
-    """The rows, without empty lines, in lists of about ROWS_PER_BLOCK, each with the number of the line behind it.
+class _Damage(NamedTuple):
+    """From which line on how many rows or lines are not as they should be, and how."""
 
-    Raises ResultError at what is damaged, after what came before.
+    line: int
+    number: int
+    what: str
+
+
+class Rows:
+    """The rows of a CSV file behind its first, without empty lines.
+
+    An iteration gives lists of about ROWS_PER_BLOCK, each with the number of the line behind it, and reads on behind
+    what is no CSV. Behind it `damages` has what is not read, or not as it was.
     """
-    csv.field_size_limit(LONGEST_CELL)
-    # A mark at its beginning is of the header, which was read before.
-    with _opened(file, "utf-8") as text:
-        next(csv.reader(text))
-        reader = csv.reader(text, strict=True)
-        error: Exception | None = None
-        while error is None:
-            rows: list[Row] = []
-            try:
-                # What came before a damage is in the list.
-                rows.extend(islice(reader, ROWS_PER_BLOCK))
-                if not rows:
-                    return
-            except (UnicodeDecodeError, csv.Error) as damage:
-                error = damage
-            if rows := [row for row in rows if row]:
-                yield rows, reader.line_num + 2
-        raise _damaged(file, reader.line_num + 1 + isinstance(error, _LongLineError), error)
+
+    def __init__(self, file: Path) -> None:
+        self.lines = _Lines(file)
+        self.damages: list[_Damage] = []
+
+    def __iter__(self) -> Iterator[tuple[list[Row], int]]:
+        """Read the file from its beginning."""
+        csv.field_size_limit(LONGEST_CELL)
+        with _opened(self.lines) as text:
+            # It was read before.
+            next(csv.reader(text))
+            reader = csv.reader(text, strict=True)
+            is_more = True
+            while is_more:
+                rows: list[Row] = []
+                begin = reader.line_num
+                try:
+                    # What came before a damage is in the list.
+                    rows.extend(islice(reader, ROWS_PER_BLOCK))
+                    is_more = bool(rows)
+                except csv.Error as error:
+                    is_more = not isinstance(error, _LongLineError)
+                    read = sum(1 + sum(cell.count("\n") for cell in row) for row in rows)
+                    lost = max(reader.line_num - begin - read, 1)
+                    what = f"it is no CSV any more: {error}: {lost:,} lines from it on are not read"
+                    self.damages.append(_Damage(begin + read + 2, lost, what))
+                if rows := [row for row in rows if row]:
+                    yield rows, reader.line_num + 2
+
+
+class _Table:
+    """A table of a file, on its way into the draft."""
+
+    def __init__(self, draft: Draft, log: int, sheet: Sheet, *, has_kernels: bool) -> None:
+        family = sheet.family
+        self.header, self._family, self._draft, self._log = sheet.header, family, draft, log
+        self._into = "" if family is None or (family.into == "kernels" and not has_kernels) else family.into
+        self._at = places(sheet.header, families().columns)
+        self._count = 0
+        self.damages: list[_Damage] = []
+
+    def take(self, rows: list[Row], line: int) -> None:
+        """Further rows; `line` is that behind the last."""
+        if not rows:
+            return
+        width = len(self.header)
+        try:
+            cells = encoded(rows)
+        except UnicodeEncodeError:
+            readable = [list(map(_readable, row)) for row in rows]
+            bad = [place for place, row in enumerate(rows) if row != readable[place]]
+            rows, cells = readable, encoded(readable)
+            what = f"it is not UTF-8: {len(bad):,} such rows are here with \N{REPLACEMENT CHARACTER} in them"
+            self.damages.append(_Damage(line - len(rows) + bad[0], len(bad), what))
+        self._draft.add_block(self._log, self._count + 1, len(rows), cells)
+        self._count += len(rows)
+        if {*map(len, rows)} != {width}:
+            odd = [(line - len(rows) + place, len(row)) for place, row in enumerate(rows) if len(row) != width]
+            what = (
+                f"the row has {odd[0][1]} cells, its header {width}; {len(odd)} such rows are kept and not counted in"
+            )
+            self.damages.append(_Damage(odd[0][0], len(odd), what))
+            # The others mean nothing.
+            rows = [row for row in rows if len(row) == width]
+        if rows and self._into:
+            _take(self._draft, self._log, self._into, self.header, list(zip(*rows, strict=True)), self._at)
+
+    def end(self) -> None:
+        """All rows have come."""
+        name = None if self._family is None else self._family.name
+        self._draft.end_file(self._log, "summary", name, self.header, self._count)
+
+
+def _readable(cell: str) -> str:
+    """The cell with a mark in the place of each byte that is not UTF-8."""
+    return cell.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> None:
-    """Bring the rows into the draft. Raises ResultError as `blocks`, and at last for odd rows."""
-    family, width = sheet.family, len(sheet.header)
-    count, into = 0, "" if family is None or (family.into == "kernels" and not has_kernels) else family.into
-    at = places(sheet.header, families().columns)
-    odd: list[tuple[int, int]] = []
+    """Bring the rows into the draft: of each table that the file has, where several were joined.
+
+    Raises ResultError at last for lines and rows that are not as they should be.
+    """
+    rows = Rows(file)
+    tables = [_Table(draft, log, sheet, has_kernels=has_kernels)]
+    headers: list[int] = []
     try:
-        for rows, line in blocks(file):
-            draft.add_block(log, count + 1, len(rows), encoded(rows))
-            count += len(rows)
-            if {*map(len, rows)} != {width}:
-                odd += [(line - len(rows) + place, len(row)) for place, row in enumerate(rows) if len(row) != width]
-                rows = [row for row in rows if len(row) == width]  # noqa: PLW2901 - the others mean nothing
-            if rows and into:
-                _take(draft, log, into, sheet.header, list(zip(*rows, strict=True)), at)
+        for block, line in rows:
+            begin = 0
+            for place, row in _headers(block, sheet.header):
+                tables[-1].take(block[begin:place], line - len(block) + place)
+                begin = place + 1
+                headers.append(line - len(block) + place)
+                if row.header != tables[-1].header:
+                    part = draft.begin_table(log, headers[-1])
+                    tables.append(_Table(draft, part, row, has_kernels=has_kernels))
+            tables[-1].take(block[begin:], line)
     finally:
-        draft.end_file(log, "summary", None if family is None else family.name, sheet.header, count)
-    if odd:
-        line, cells = odd[0]
-        what = f"{cells} cells, its header {width}"
-        raise ResultError(file, line, f"the row has {what}; {len(odd)} such rows are kept and not counted in")
+        for table in tables:
+            table.end()
+    damages = sorted([*rows.damages, *(damage for table in tables for damage in table.damages)])
+    for entry in _entries(rows.lines, headers, is_damaged=bool(damages)):
+        draft.note(log, entry)
+    if damages:
+        raise _all_damages(file, damages)
+
+
+def _entries(lines: _Lines, headers: Sequence[int], *, is_damaged: bool) -> Iterator[Entry]:
+    if headers:
+        what = f"line {headers[0]:,}: a header stands there, one of {len(headers) + 1:,}: what is below is read by it"
+        yield reasons.entry(reasons.JOINED_RESULT, what, headers[0], count=len(headers))
+    if not lines.is_ended and not is_damaged:
+        what = "its last line has no end: if the file was cut there, the last cell is not what it was"
+        yield reasons.entry(reasons.JOINED_RESULT, what)
+    yield from lines.nuls.entries()
+
+
+def _all_damages(file: Path, damages: Sequence[_Damage]) -> ResultError:
+    """One error of all of them: of each kind the first, with how many there are."""
+    kinds: dict[str, list[_Damage]] = defaultdict(list)
+    for damage in damages:
+        kinds[re.sub(r"\d+", "", damage.what)].append(damage)
+    firsts = [found[0] for found in kinds.values()]
+    more = sum(len(found) - 1 for found in kinds.values())
+    texts = [firsts[0].what, *(f"line {each.line}: {each.what}" for each in firsts[1:])]
+    texts += [f"and {more:,} more like these"] if more else []
+    count = sum(each.number for each in damages)
+    return ResultError(file, firsts[0].line, "; ".join(texts), unread=(firsts[0].line, None, count))
+
+
+def _headers(rows: Sequence[Row], first: Sequence[str]) -> Iterator[tuple[int, Sheet]]:
+    """The places of rows that are a header, of this table or of any that is known."""
+    words = _first_words()
+    for place, row in enumerate(rows):
+        if row[0] in words or row[0] == first[0] or row[0].startswith(BYTE_ORDER_MARK):
+            sheet = _sheet_of(row)
+            if sheet.family is not None or sheet.header == first:
+                yield place, sheet
+
+
+@cache
+def _first_words() -> frozenset[str]:
+    """The names that a header begins with, as far as they are known."""
+    names = chain(*families().columns.values(), *families().steps.values())
+    return frozenset(
+        [*names, *(each for family in families().family for need in family.needs for each in need.split("|"))]
+    )
 
 
 def _take(draft: Draft, log: int, into: str, header: Sequence[str], columns: Columns, at: dict[str, int]) -> None:
@@ -215,19 +357,3 @@ def _add_steps(draft: Draft, log: int, header: Sequence[str], columns: Columns, 
         parts = {name: values[place] for name, values in known.items() if not name or math.isfinite(values[place])}
         total = sum(parts.get(name, 0.0) for name in _PARTS_OF_STEP)
         draft.add_step(log, step or "N/A", {"": total, **parts}, models[place], devices[place])
-
-
-def _damaged(file: Path, line: int, error: Exception) -> ResultError:
-    if isinstance(error, UnicodeDecodeError):
-        return ResultError(file, _line_of_bad_bytes(file), "it is not UTF-8: save it as UTF-8")
-    return ResultError(file, line, f"it is no CSV any more: {error}")
-
-
-def _line_of_bad_bytes(file: Path) -> int:
-    with file.open("rb") as data:
-        for number, line in enumerate(iter(partial(data.readline, LONGEST_LINE), b""), 1):
-            try:
-                line.decode("utf-8-sig")
-            except UnicodeDecodeError:
-                return number
-    return 1

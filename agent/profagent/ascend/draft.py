@@ -34,7 +34,7 @@ from profagent.formats.records import FIRST_WALL_US, NANOSECOND_CLOCK_MHZ, SINGL
 from profagent.ingest import reasons
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, refused
 from profagent.store.drafts import COUNTED, DRAFT, STORE, last_numbers, new_draft, take_over
-from profagent.store.rows import path_to_sql
+from profagent.store.rows import path_from_sql, path_to_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,6 +96,11 @@ class Draft:
         found = DEVICE_FOLDER.search(path)
         self._devices[log] = self._device if found is None else found[1]
         return log
+
+    def begin_table(self, log: int, line: int) -> int:
+        """Note a further table of a file, whose header stands in that line; returns its number."""
+        path, kind = self._put("SELECT path, kind FROM log WHERE log = ?", (log,)).fetchone()
+        return self.begin_file(f"{path_from_sql(path)} from line {line}", 0, has_kernels=kind == "aicore")
 
     def add_block(self, log: int, first: int, rows: int, cells: str) -> None:
         """Keep rows as they are: a JSON array of them."""

@@ -266,7 +266,7 @@ def _fill(draft: Draft, source: Source) -> None:
     def lose(file: Path, log: int | None, error: ResultError) -> None:
         errors.append(error)
         log = draft.begin_file(_path_in(source, file), file.stat().st_size) if log is None else log
-        draft.note(log, reasons.entry(reasons.DAMAGED_RESULT, _text(source, error)))
+        draft.note(log, reasons.entry(reasons.DAMAGED_RESULT, _text(source, error), *error.unread))
 
     found = _recognised(draft, source, lose)
     if found and not errors and not any(each.is_known for each in found):

@@ -11,10 +11,13 @@ import msgspec
 import numpy as np
 
 from profagent.ascend.kernels import NS_PER_US
+from profagent.ingest import reasons
 from profagent.store.database import LARGEST_INTEGER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from profagent.ingest.changes import Entry
 
 T = TypeVar("T")
 UNKNOWN_NS = -1
@@ -26,6 +29,30 @@ _THOUSANDTHS = re.compile(r"(?:(?:[1-8]\d{15}|\d{1,15})\.\d{3},)*(?:[1-8]\d{15}|
 _FLOATS: Final = msgspec.json.Decoder(list[float])
 _FLOATS_OR_NULL: Final = msgspec.json.Decoder(list[float | None])
 _RAW: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Nuls:
+    """NUL bytes of a text, which a file system leaves where a write was lost, or a tool as padding."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = 0
+
+    def without(self, piece: bytes, offset: int, instead: bytes) -> bytes:
+        """The piece of a file at an offset, with each NUL byte exchanged and counted."""
+        found = piece.count(0)
+        if not found:
+            return piece
+        if not self.count:
+            self.first = offset + piece.index(0)
+        self.count += found
+        return piece.replace(b"\0", instead)
+
+    def entries(self) -> Iterator[Entry]:
+        """The ledger's entry, if there are any."""
+        if self.count:
+            what = f"{self.count:,} NUL bytes, the first at byte {self.first:,}: what stands behind them is read"
+            yield reasons.entry(reasons.JOINED_RESULT, what, self.first, count=self.count)
 
 
 def encoded(rows: Sequence[Any]) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
 from profagent.ascend.families import families
 from profagent.ascend.kernels import WITH_TASKS, Called, Kernels
-from profagent.ascend.texts import decoded_events, event_times_ns
+from profagent.ascend.texts import Nuls, decoded_events, event_times_ns
 from profagent.errors import ResultError
 from profagent.ingest import reasons
 
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.ascend.draft import Draft
+    from profagent.ingest.changes import Entry
 
 PIECE_BYTES = 1 << 20
 _BETWEEN = b" \t\r\n,"
+# Files that were joined keep the mark of their encoding.
+_BETWEEN_ARRAYS = _BETWEEN + BOM_UTF8
 # No event comes near it: what is longer is no timeline.
 LONGEST_EVENT_BYTES = 64 << 20
+# So much of an object may stand before its events.
+LONGEST_OPENING_BYTES = 64 << 10
 _ARRAY = re.compile(rb'\s*(?:\[|\{(?:.{0,65536}?,)?\s*"traceEvents"\s*:\s*\[)', re.DOTALL)
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 # What names a model in this way has the device in the last bits of a process, and does not tell it otherwise.
@@ -69,6 +75,7 @@ _EVENTS: Final = msgspec.json.Decoder(list[Event])
 # For one of another shape: nothing of it is understood, and it is kept.
 _ODD: Final = Event()
 _ANY: Final = msgspec.json.Decoder(list[Any])
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MALFORMED = re.compile(r"malformed: (.*) \(byte (\d+)\)")
 
 
@@ -82,70 +89,171 @@ def is_timeline(beginning: bytes) -> bool:
 
 
 class _Place(NamedTuple):
-    """A place of the file; columns count bytes."""
+    """A place of the file; columns and the offset count bytes."""
 
     line: int = 1
     column: int = 1
+    offset: int = 0
 
     def behind(self, text: bytes) -> _Place:
         """The place behind a text that begins here."""
-        lines = text.count(b"\n")
-        return _Place(self.line + lines, len(text) - text.rfind(b"\n") if lines else self.column + len(text))
+        lines, size = text.count(b"\n"), len(text)
+        column = size - text.rfind(b"\n") if lines else self.column + size
+        return _Place(self.line + lines, column, self.offset + size)
 
 
-def pieces(file: Path) -> Iterator[tuple[str, list[Event]]]:
-    """Whole events as they stand in the file, a JSON array of about PIECE_BYTES at a time, and decoded.
+class _Text:
+    """The text of a file from `place` on, as far as it was read; `is_whole` when there is no more.
 
-    Raises ResultError at what is damaged, after what came before.
+    NUL bytes, which no JSON has, are read as spaces.
     """
-    with file.open("rb") as data:
-        held = data.read(PIECE_BYTES).removeprefix(BOM_UTF8)
-        start = _ARRAY.match(held)
-        if start is None:
-            raise ResultError(file, 1, "it has no array of events")
-        place, held = _Place().behind(held[: start.end()]), held[start.end() :]
+
+    def __init__(self, data: BinaryIO) -> None:
+        self._data = data
+        self.held = b""
+        self.place = _Place()
+        self.is_whole = False
+        self.nuls = Nuls()
+
+    def read(self) -> None:
+        """Hold a further piece."""
+        more = self._data.read(PIECE_BYTES)
+        self.is_whole = not more
+        self.held += self.nuls.without(more, self.place.offset + len(self.held), b" ")
+
+    def drop(self, size: int) -> None:
+        """Go on behind so many bytes."""
+        self.place, self.held = self.place.behind(self.held[:size]), self.held[size:]
+
+    def strip(self, between: bytes) -> None:
+        """Go on behind what stands between two events, or two arrays of them."""
+        self.drop(len(self.held) - len(self.held.lstrip(between)))
+
+
+class Pieces:
+    """The events of a file, in whatever arrays stand in it one behind another.
+
+    An iteration gives whole events as they stand there, a JSON array of about PIECE_BYTES at a time, and decoded. It
+    raises ResultError at what is damaged, after what came before. Behind it `arrays` counts them, `members` are the
+    names of what objects have beside their events, and `nuls` the NUL bytes.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._text: _Text
+        self.arrays = 0
+        self.members: dict[str, None] = {}
+        self.nuls = Nuls()
+
+    def __iter__(self) -> Iterator[tuple[str, list[Event]]]:
+        """Read the file from its beginning."""
+        with self._file.open("rb") as data:
+            self._text = _Text(data)
+            self.nuls = self._text.nuls
+            while (is_in_object := self._opened()) is not None:
+                self.arrays += 1
+                yield from self._events()
+                if is_in_object:
+                    self._close_object()
+
+    def _opened(self) -> bool | None:
+        """Go on behind the begin of the next array; returns whether an object has it, None at the end of the file."""
+        text = self._text
+        text.strip(_BETWEEN_ARRAYS)
+        while len(text.held) < LONGEST_OPENING_BYTES and not text.is_whole:
+            text.read()
+            text.strip(_BETWEEN_ARRAYS)
+        start = _ARRAY.match(text.held)
+        if start is not None:
+            is_in_object = start[0].startswith(b"{")
+            if is_in_object:
+                self._note_members(start[0] + b"]}")
+            text.drop(start.end())
+            return is_in_object
+        if text.held or not self.arrays:
+            follows = "what follows the end of its events is no array of events"
+            raise self._damage(_End(0, follows if self.arrays else "it has no array of events"))
+        return None
+
+    def _events(self) -> Iterator[tuple[str, list[Event]]]:
+        text = self._text
         while True:
-            more = data.read(PIECE_BYTES)
             # The comma before an event may come with the piece behind it.
-            bare = held.lstrip(_BETWEEN)
-            place, held = place.behind(held[: len(held) - len(bare)]), bare
-            cut, text, events = _whole_events(held)
-            end = None if cut else _end(held)
+            text.strip(_BETWEEN)
+            cut, events_text, events = _whole_events(text.held)
+            end = None if cut else _end(text.held)
             if end is not None:
-                cut, text, events = _whole_events(held[: end.at])
-            elif not cut and not more:
-                end = _End(len(held), "the file is cut off in the middle of its events")
-            elif not cut and len(held) > LONGEST_EVENT_BYTES:
+                cut, events_text, events = _whole_events(text.held[: end.at])
+            elif not cut and text.is_whole:
+                end = _End(len(text.held), "the file is cut off in the middle of its events")
+            elif not cut and len(text.held) > LONGEST_EVENT_BYTES:
                 end = _End(0, "what begins here is no event: it has no end")
             if cut:
-                yield f"[{text}]", events
+                yield f"[{events_text}]", events
             if end is not None and end.damage:
-                line, column = place.behind(held[: end.at])
-                raise ResultError(file, line, f"column {column}: {end.damage}")
+                raise self._damage(end)
+            text.drop(cut if end is None else end.at)
             if end is not None:
                 return
-            place, held = place.behind(held[:cut]), held[cut:] + more
+            text.read()
+
+    def _close_object(self) -> None:
+        """Go on behind the end of the object that has the events."""
+        text, begin = self._text, b'{"":0'
+        while True:
+            size, damage = _end_of_object(begin + text.held)
+            if damage == _CUT_OFF and not text.is_whole and len(text.held) <= LONGEST_EVENT_BYTES:
+                text.read()
+                continue
+            if damage:
+                raise self._damage(_End(size - len(begin), damage))
+            self._note_members(begin + text.held[: size - len(begin)])
+            text.drop(size - len(begin))
+            return
+
+    def _note_members(self, of_object: bytes) -> None:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            self.members |= dict.fromkeys(_MEMBERS.decode(of_object))
+
+    def _damage(self, end: _End) -> ResultError:
+        line, column, offset = self._text.place.behind(self._text.held[: end.at])
+        size = self._file.stat().st_size
+        what = f"column {column}: {end.damage}: {size - offset:,} bytes from byte {offset:,} on are not read"
+        return ResultError(self._file, line, what, unread=(offset, size, max(size - offset, 1)))
 
 
 def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str]) -> None:
     """Bring the events into the draft. `wants` is which of kernels, steps and calls to make of them.
 
-    Raises ResultError as `pieces`.
+    Raises ResultError as `Pieces`.
     """
-    meaning = _Meaning(draft, log, wants)
+    meaning, pieces = _Meaning(draft, log, wants), Pieces(file)
     count = 0
     try:
-        for text, events in pieces(file):
+        for text, events in pieces:
             draft.add_block(log, count + 1, len(events), text)
             count += len(events)
             meaning.take(events)
     finally:
         meaning.end()
-        if meaning.odd:
-            what = f"{meaning.odd:,} of {count:,} events, which are kept: they have a shape that no known tool writes"
-            draft.note(log, reasons.entry(reasons.NOT_COUNTED, what, count=meaning.odd))
+        for entry in _entries(meaning, pieces, count):
+            draft.note(log, entry)
         family = families().of_events(meaning.processes.values(), meaning.categories, file.name)
         draft.end_file(log, "timeline", None if family is None else family.name, (), count)
+
+
+def _entries(meaning: _Meaning, pieces: Pieces, count: int) -> Iterator[Entry]:
+    if meaning.odd:
+        what = f"{meaning.odd:,} of {count:,} events, which are kept: they have a shape that no known tool writes"
+        yield reasons.entry(reasons.NOT_COUNTED, what, count=meaning.odd)
+    members = [name for name in pieces.members if name not in ("", "traceEvents")]
+    if members:
+        what = f"what it has beside its events is not taken: {', '.join(members)}"
+        yield reasons.entry(reasons.NOT_COUNTED, what, count=len(members))
+    if pieces.arrays > 1:
+        what = f"{pieces.arrays} arrays of events stand one behind another: all are read"
+        yield reasons.entry(reasons.JOINED_RESULT, what, count=pieces.arrays)
+    yield from pieces.nuls.entries()
 
 
 class _Meaning:
@@ -294,10 +402,30 @@ def _end(held: bytes) -> _End | None:
         found = _MALFORMED.search(str(error))
         at = len(held) if found is None else int(found[2]) - 1
         if found is not None and found[1] == "trailing characters":
-            return _End(at)
+            # Of these the first byte is 1.
+            return _End(at - 1)
         # A number that is cut off is as malformed as any.
         return end if found is None or at == len(held) else _End(at, f"it is no JSON any more: {found[1]}")
     return _End(len(held))
+
+
+_CUT_OFF = "the file is cut off behind its events"
+
+
+def _end_of_object(text: bytes) -> tuple[int, str]:
+    """Where an object that the text begins with ends, or where it is damaged and how."""
+    try:
+        _MEMBERS.decode(text)
+    except msgspec.DecodeError as error:
+        found = _MALFORMED.search(str(error))
+        if found is None or int(found[2]) == len(text):
+            return len(text), _CUT_OFF
+        if found[1] == "trailing characters":
+            return int(found[2]) - 1, ""
+        return int(found[2]), f"what follows its events is no JSON: {found[1]}"
+    except UnicodeDecodeError:
+        return len(text), "what follows its events is not UTF-8"
+    return len(text), ""
 
 
 def _us(value: Any) -> float:

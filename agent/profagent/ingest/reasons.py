@@ -264,6 +264,13 @@ DAMAGED_RESULT = _reason(
     "A file of another tool's results is damaged or cut off. What follows the damage is not here.",
     "Export it anew, then import it again.",
 )
+JOINED_RESULT = _reason(
+    "joined-result",
+    NOTE,
+    "A file of another tool's results was joined, padded or maybe cut: tables or arrays stand one behind another, NUL"
+    " bytes between them, or its last line has no end. All of it is read.",
+    "Nothing. If it was joined of the same file twice, import that file alone.",
+)
 UNKNOWN_FAMILY = _reason(
     "unknown-family",
     NOTE,

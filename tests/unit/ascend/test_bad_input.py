@@ -19,20 +19,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from profagent.ascend import database, importing
+from profagent.ascend import csv_rows, database, importing
 from profagent.ascend import timeline as timelines
-from profagent.ascend.timeline import pieces
+from profagent.ascend.timeline import Pieces
 from profagent.errors import ResultError, StoreError
 from profagent.importing.cli import command as import_command
 from profagent.store import drafts
 from tests.unit.ascend import files
-from tests.unit.ascend.files import OP_SUMMARY, kernel, rows, summary, taken, write
+from tests.unit.ascend.files import OP_SUMMARY, event, kernel, process, rows, summary, taken, write
 
 BYTES = {
     "empty": (b"", "0 bytes"),
     "utf-16": (f"{OP_SUMMARY}\n{kernel()}\n".encode("utf-16"), "line 1: it is not UTF-8"),
     "utf-16 events": (json.dumps(files.TIMELINES["msprof"]).encode("utf-16"), "it is not UTF-8, maybe UTF-16"),
-    "latin-1": (f"{OP_SUMMARY}\n{kernel()}\n{kernel('é')}\n".encode("latin-1"), "line 3: it is not UTF-8"),
+    "latin-1": (f"{OP_SUMMARY},é\n{kernel()},1\n".encode("latin-1"), "line 1: it is not UTF-8"),
 }
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_timeline_says_where_and_keeps_what_stands_before(
     monkeypatch.setattr(timelines, "PIECE_BYTES", size)
     read: list[object] = []
     with pytest.raises(ResultError, match=re.escape(said)):
-        read.extend(event for events, _ in pieces(file) for event in json.loads(events))
+        read.extend(event for events, _ in Pieces(file) for event in json.loads(events))
     assert read == [json.loads(_ONE)] * 2
 
 
@@ -92,7 +92,7 @@ def test_what_stands_behind_the_events_is_no_damage(tail: str, tmp_path: Path, m
     file = write(tmp_path / "x.json", text + " " * 99)
     for size in (20, 1 << 20):
         monkeypatch.setattr(timelines, "PIECE_BYTES", size)
-        assert [event for events, _ in pieces(file) for event in json.loads(events)] == [json.loads(_ONE)] * 2
+        assert [event for events, _ in Pieces(file) for event in json.loads(events)] == [json.loads(_ONE)] * 2
 
 
 @pytest.mark.parametrize("odd", ['{"cat": null}', '{"args": []}', '{"args": "x"}', '{"name": 7}', "5", "[]", "null"])
@@ -129,13 +129,101 @@ def test_a_mark_mixed_line_ends_and_empty_lines_change_nothing(tmp_path: Path, w
     assert (other.kernels, other.entries) == (1, 0)
 
 
-def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path, workspace: Path) -> None:
-    file = summary(tmp_path / "x.csv", OP_SUMMARY, kernel())
-    os.truncate(file, 64 << 20)
+def test_a_line_without_end_is_not_read_to_its_end(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_rows, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(csv_rows, "PIECE_BYTES", 1 << 10)
+    file = summary(tmp_path / "x.csv", OP_SUMMARY, kernel(), "x" * (2 << 20))
     (one,) = taken(workspace, file)
     assert (one.error, one.rows, one.losses) == (None, 1, 1)
     ((detail,),) = rows(workspace, "SELECT detail FROM ledger")
-    assert detail.endswith("x.csv: line 3: it is no CSV any more: it has more than 32 MiB")
+    assert "x.csv: line 3: it is no CSV any more: it has more than 1 MiB" in detail
+
+
+A, B = (kernel(name, start=f"178750400700586{place}.315\t") for place, name in enumerate("ab"))
+_STATISTIC = files.SUMMARIES["op_statistic"]
+# What a file holds, how many kernels and further rows are read, and the entries of the ledger.
+SHEETS: dict[str, tuple[str, int, int, list[tuple[str, int | None, int]]]] = {
+    "joined": (f"{OP_SUMMARY}\n{A}\n\ufeff{OP_SUMMARY}\n{B}\n", 2, 0, [("joined-result", 3, 1)]),
+    "of two generations": (
+        f"{OP_SUMMARY}\n{A}\n{files.KERNEL_DETAILS},Device_id,Stream ID\n1,b,Conv2D,AI_CORE,1.5,2.5,0,8,0,1\n",
+        *(2, 0, [("joined-result", 3, 1)]),
+    ),
+    "of two families": (
+        f"{OP_SUMMARY}\n{A}\n{_STATISTIC[0]}\n{_STATISTIC[1]}\n{OP_SUMMARY}\n{B}\n",
+        *(2, 1, [("joined-result", 3, 2)]),
+    ),
+    "padded": (f"{OP_SUMMARY}\n{A}\n\0\0\0{B}\n\0\0", 2, 0, [("joined-result", len(OP_SUMMARY) + len(A) + 2, 5)]),
+    "a line without end": (f"{OP_SUMMARY}\n{A}\n{B}", 2, 0, [("joined-result", None, 1)]),
+    "a line is cut": (f"{OP_SUMMARY}\n{A}\n{B[:60]}\n{A}\n", 2, 1, [("damaged-result", 3, 1)]),
+    "a quote is lost": (
+        f"{OP_SUMMARY}\n{A}\n{A.replace('Conv2D', chr(34) + 'Conv' + chr(34) + '2D')}\n{B}\n",
+        *(2, 0, [("damaged-result", 3, 1)]),
+    ),
+    "a byte is no UTF-8": (
+        f"{OP_SUMMARY}\n{A}\n{B.replace('b', chr(0xDCFF))}\n{A}\n",
+        3,
+        0,
+        [("damaged-result", 3, 1)],
+    ),
+    "a quote has no end": (
+        "\n".join([files.KERNEL_DETAILS, *(f"1,{name},Conv2D,AI_CORE,1,2,0,8" for name in ("a", '"b', "c"))]),
+        *(1, 0, [("damaged-result", 3, 2)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_a_sheet_that_was_joined_padded_or_damaged_is_read_on(name: str, tmp_path: Path, workspace: Path) -> None:
+    text, kernels, others, entries = SHEETS[name]
+    file = tmp_path / "x.csv"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    (one,) = taken(workspace, file)
+    assert (one.error, one.kernels, one.rows) == (None, kernels, kernels + others)
+    assert rows(workspace, "SELECT reason, first, count FROM ledger") == entries
+
+
+_ARRAYS = [
+    json.dumps([process(1, "Ascend Hardware"), event(name, 1, 1, args={"Task Type": "AI_CORE"})]) for name in "ab"
+]
+_OBJECTS = [f'{{"schemaVersion": 1, "traceEvents": {array}, "displayTimeUnit": "ms"}}' for array in _ARRAYS]
+TIMELINES = {
+    "joined": ("".join(_ARRAYS), [("joined-result", None)]),
+    "with a comma": (",\n".join(_ARRAYS), [("joined-result", None)]),
+    "by line": ("\n\ufeff".join(_ARRAYS), [("joined-result", None)]),
+    "padded": ("\0\0".join(_ARRAYS) + "\0", [("joined-result", None), ("joined-result", len(_ARRAYS[0]))]),
+    "objects": ("".join(_OBJECTS), [("not-counted", None), ("joined-result", None)]),
+    "mixed": (_OBJECTS[0] + _ARRAYS[1], [("not-counted", None), ("joined-result", None)]),
+}
+
+
+@pytest.mark.parametrize("name", TIMELINES)
+def test_arrays_that_stand_behind_the_first_are_read(
+    name: str, tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, entries = TIMELINES[name]
+    inputs = [write(tmp_path / f"msprof_{number}.json", text) for number in range(2)]
+    assert [(one.error, one.kernels) for one in taken(workspace, inputs[0])] == [(None, 2)]
+    assert rows(workspace, "SELECT reason, first FROM ledger") == entries
+    monkeypatch.setattr(timelines, "PIECE_BYTES", 7)
+    assert [(one.error, one.kernels) for one in taken(workspace, inputs[1])] == [(None, 2)]
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [("x", "what follows the end"), ('{"a": 1}', "what follows the end"), ("[1,", "the file is cut off")],
+)
+def test_what_cannot_be_read_behind_an_array_is_told_with_its_place(
+    tail: str, said: str, tmp_path: Path, workspace: Path
+) -> None:
+    (one,) = taken(workspace, write(tmp_path / "x.json", f"{_ARRAYS[0]}\n{tail}"))
+    assert (one.error, one.kernels, one.losses) == (None, 1, 1)
+    size = len(_ARRAYS[0]) + 1 + len(tail)
+    at = size - (0 if tail == "[1," else len(tail))
+    ((detail, *span),) = rows(workspace, "SELECT detail, first, last FROM ledger WHERE grade = 'loss'")
+    assert said in detail
+    assert span == [at, size]
 
 
 def test_a_database_that_another_has_locked_or_altered_is_an_error(tmp_path: Path, workspace: Path) -> None:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from profagent.ascend import database, importing
 from profagent.ascend import timeline as timelines
-from profagent.ascend.timeline import pieces
+from profagent.ascend.timeline import Pieces
 from profagent.sessions.cli import gc as gc_command
 from profagent.stats.cli import command as stats_command
 from profagent.store import drafts
@@ -304,7 +304,7 @@ def test_events_are_the_same_in_pieces_of_any_size(size: int, tmp_path: Path, mo
     events = files.TIMELINES["msprof"] * 3
     file = write(tmp_path / "x.json", json.dumps(events, indent=1))
     monkeypatch.setattr(timelines, "PIECE_BYTES", size)
-    assert [event for text, _ in pieces(file) for event in json.loads(text)] == events
+    assert [event for text, _ in Pieces(file) for event in json.loads(text)] == events
 
 
 # SQLite's cache is as large for each; the first file has had all the rest loaded.
