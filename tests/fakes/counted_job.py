@@ -9,7 +9,7 @@ import numpy as np
 
 from profagent.calibrate.fitting import Evidence
 from profagent.calibrate.vendor_table import parse_vendor_table
-from profagent.formats.countermap import COUNTER_NAMES, COUNTERS_END, COUNTERS_START
+from profagent.formats.countermap import COUNTERS_END, COUNTERS_START, MAPPED_NAMES
 from profagent.formats.records import AICORE_DTYPE
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class CountedJob:
             [f"{each * 100 / FREQUENCY_MHZ:.3f}" for each in ticks],
         ]
         columns.append([f"{each * (100 if percent else 1):.{decimals}f}" for each in ticks / ticks.sum()])
-        for name in COUNTER_NAMES:
+        for name in MAPPED_NAMES:
             is_bytes = name.endswith("_bytes")
             factor, digits = (1, 0) if is_bytes else (100 if percent else 1, decimals - 2 if percent else decimals)
             columns.append([f"{value * factor:.{digits}f}" for value in self.values[name]])
@@ -78,8 +78,8 @@ def counted_job(
     free = np.ones(AICORE_DTYPE.itemsize, dtype=np.bool_)
     free[:COUNTERS_START] = free[COUNTERS_END:] = False
     job = CountedJob(np.empty(0, AICORE_DTYPE), {})
-    for number, name in enumerate(COUNTER_NAMES):
-        is_constant = number >= len(COUNTER_NAMES) - 2 - constant and not name.endswith("_bytes")
+    for number, name in enumerate(MAPPED_NAMES):
+        is_constant = number >= len(MAPPED_NAMES) - 2 - constant and not name.endswith("_bytes")
         place = _place(random, name, is_hostile=is_hostile)
         raw = _raw(random, name, place, ticks, is_constant=is_constant)
         if is_hostile and name.endswith("_bytes"):
@@ -87,8 +87,8 @@ def counted_job(
         _put(random, body, free, place, raw, job.places, name)
         job.values[name] = _value(raw, place, ticks)
         _add_noise(random, body, free, _hostile_noise(random, raw, ticks) if is_hostile else _noise(random, raw))
-    for name in list(COUNTER_NAMES)[:sums]:
-        other = job.values[COUNTER_NAMES[(COUNTER_NAMES.index(name) + 1) % 8]]
+    for name in list(MAPPED_NAMES)[:sums]:
+        other = job.values[MAPPED_NAMES[(MAPPED_NAMES.index(name) + 1) % 8]]
         job.values[name], job.places[name] = (job.values[name] + other) / 2, None
     body[:, 0:4] = np.arange(rows, dtype="<u4").view(np.uint8).reshape(rows, 4)
     body[:, 4:8] = ticks.astype("<u4").view(np.uint8).reshape(rows, 4)

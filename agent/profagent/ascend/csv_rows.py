@@ -22,8 +22,10 @@ from profagent.ingest import reasons
 from profagent.store.database import LARGEST_INTEGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from profagent.ascend.draft import Draft
     from profagent.ingest.changes import Entry
@@ -303,19 +305,37 @@ def _kernels(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Ker
     durations = _durations(duration, _scale_ns(header[at["duration"]]))
     pipes: list[list[float]] = []
     if any(name in at for name in PIPES):
-        pipes = [_largest(header, columns, families().columns[name]) for name in PIPES]
+        weights = _weights(columns, at)
+        pipes = [_largest(header, columns, families().columns[name], weights) for name in PIPES]
     types, units = of("type"), of("unit")
     if AI_CPU in units:
         types = list(map(type_on, units, types))
     return Kernels(of("name"), types, time("start"), durations, of("device"), of("stream"), model, step, pipes)
 
 
-def _largest(header: Sequence[str], columns: Columns, names: Sequence[str]) -> list[float]:
-    """The largest of several columns: a kernel of the vector core has 0 or N/A in those of the cube core."""
-    found = [numbers(columns[header.index(name)]) for name in names if name in header]
+def _weights(columns: Columns, at: dict[str, int]) -> dict[str, NDArray[np.float64]]:
+    """How much the shares of each core weigh, by the prefix of their columns, where both cores' times are told."""
+    if "cube_time" not in at or "vector_time" not in at:
+        return {}
+    cube, vector = (np.array(numbers(columns[at[name]])) for name in ("cube_time", "vector_time"))
+    longest = np.fmax(cube, vector)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {prefix: np.nan_to_num(time / longest, nan=1.0) for prefix, time in (("aic_", cube), ("aiv_", vector))}
+
+
+def _largest(
+    header: Sequence[str], columns: Columns, names: Sequence[str], weights: Mapping[str, NDArray[np.float64]]
+) -> list[float]:
+    """The largest of several columns, in the time of the core that took longer.
+
+    A kernel of the vector core has 0 or N/A in the columns of the cube core; one of both has shares of two times.
+    """
+    found = [
+        np.array(numbers(columns[header.index(name)])) * weights.get(name[:4], 1.0) for name in names if name in header
+    ]
     if not found:
         return [math.nan] * len(columns[0])
-    largest: list[float] = np.fmax.reduce(np.array(found)).tolist() if len(found) > 1 else found[0]
+    largest: list[float] = np.fmax.reduce(np.array(found)).tolist()
     return largest
 
 

@@ -59,7 +59,7 @@ _COUNTERS = "SELECT s.value, s.id FROM STRING_IDS s WHERE s.id IN (SELECT name F
 # SQLite keeps it in a file. What a task has twice is of several executions of it: of which is not told.
 _PIPES_TABLE = f"CREATE TEMP TABLE pipes (task INTEGER PRIMARY KEY, {', '.join(PIPES)})"
 _PIPES = (
-    "INSERT INTO pipes SELECT globalTaskId{columns} FROM TASK_PMU_INFO"
+    "INSERT INTO pipes SELECT globalTaskId, {columns} FROM TASK_PMU_INFO"
     " WHERE name IN ({wanted}) AND globalTaskId IS NOT NULL AND typeof(value) != 'text'"
     " GROUP BY globalTaskId HAVING count(*) = count(DISTINCT name)"
 )
@@ -116,13 +116,25 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
                     _import_table(draft, log, connection, name, has_kernels=has_kernels)
                 except (sqlite3.Error, *ODD_VALUES) as error:
                     odd.append(f"{name}: {error}")
+            end, size = _end_of(connection, file), file.stat().st_size
     except sqlite3.Error as error:
         raise ResultError(file, 0, f"the database cannot be read: {error}", hint=hint) from error
     if damaged:
         odd.append(f"{len(damaged):,} texts are not UTF-8, which are here with \N{REPLACEMENT CHARACTER} in them")
+    if size > end:
+        odd.append(f"{size - end:,} bytes from byte {end:,} on stand behind the end of the database")
     if odd:
-        what = f"tables that cannot be read, or not understood: {'; '.join(odd)}; what else it has is here"
-        raise ResultError(file, 0, what, hint=hint)
+        what = f"what cannot be read, or is not understood: {'; '.join(odd)}; what else it has is here"
+        unread = (end, size, size - end) if size > end else (None, None, len(odd))
+        raise ResultError(file, 0, what, hint=hint, unread=unread)
+
+
+def _end_of(connection: sqlite3.Connection, file: Path) -> int:
+    """Where the database ends in its file; what a log beside it has yet to write there is not known."""
+    if file.with_name(f"{file.name}-wal").exists():
+        return file.stat().st_size
+    (pages,), (page_bytes,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+    return int(pages * page_bytes)
 
 
 def _opened(file: Path) -> sqlite3.Connection:
@@ -262,9 +274,36 @@ def _gather_pipes(connection: sqlite3.Connection) -> bool:
     if not _has(connection, "TASK_PMU_INFO"):
         return False
     there: dict[str, int] = dict(connection.execute(_COUNTERS))
-    aliases = families().columns
-    # Of several the largest: a kernel of the vector core has 0 in those of the cube core.
-    known = [", ".join(str(there[name]) for name in aliases[pipe] if name in there) for pipe in PIPES]
-    columns = "".join(f", max(value) FILTER (WHERE name IN ({each}))" for each in known)
+    columns = [_share(there, pipe) for pipe in PIPES]
+    wanted = [there[name] for meaning in (*PIPES, *_TIMES_OF_CORES) for name in _named(there, meaning)]
     connection.execute(_PIPES_TABLE)
-    return connection.execute(_PIPES.format(columns=columns, wanted=", ".join(filter(None, known)))).rowcount > 0
+    query = _PIPES.format(columns=", ".join(columns), wanted=", ".join(map(str, wanted)))
+    return connection.execute(query).rowcount > 0
+
+
+# Of the cores of a kernel, by the prefix of their columns: its own time, then that of the other.
+_CORES = {"aic_": ("cube_time", "vector_time"), "aiv_": ("vector_time", "cube_time")}
+_TIMES_OF_CORES = ("cube_time", "vector_time")
+
+
+def _named(there: Mapping[str, int], meaning: str) -> list[str]:
+    return [name for name in families().columns[meaning] if name in there]
+
+
+def _share(there: Mapping[str, int], pipe: str) -> str:
+    """The largest share of a pipe in the time of the core that took longer, as of a summary."""
+    terms = [f"ifnull({_value(there, [name])}{_weight(there, name[:4])}, -1)" for name in _named(there, pipe)]
+    # With one value max() is an aggregate.
+    return f"nullif(max(-1, {', '.join(terms)}), -1)" if terms else "NULL"
+
+
+def _weight(there: Mapping[str, int], prefix: str) -> str:
+    own, other = (_named(there, meaning) for meaning in _CORES.get(prefix, ())) if prefix in _CORES else ([], [])
+    if not own or not other:
+        return ""
+    # Of a time that is not known or 0 the other is no part.
+    return f" * ifnull(min(1.0, {_value(there, own)} * 1.0 / nullif({_value(there, other)}, 0)), 1.0)"
+
+
+def _value(there: Mapping[str, int], names: Sequence[str]) -> str:
+    return f"max(value) FILTER (WHERE name IN ({', '.join(str(there[name]) for name in names)}))"

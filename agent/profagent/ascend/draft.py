@@ -82,6 +82,8 @@ class Draft:
         self._has_pipes = False
         # By file: how many kernels and steps have no duration.
         self._untimed: dict[int, int] = defaultdict(int)
+        # By file: how many kernels have no start.
+        self._unplaced: dict[int, int] = defaultdict(int)
         self.rows = self.kernels = self.entries = self.losses = 0
         # Of its files; the tables of a database are one.
         self.families: list[str] = []
@@ -204,6 +206,7 @@ class Draft:
     def _write_kernels(self, log: int, kernels: Kernels, layers: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         """Rows of the kernels; their segments end with the last of them."""
         start, ticks = np.array(kernels.start_ns, np.int64), np.array(kernels.duration_ns, np.int64)
+        self._unplaced[log] += int((start < 0).sum())
         sequence, before = np.empty_like(ticks), np.empty_like(ticks)
         order = np.argsort(numbers, kind="stable")
         edges = [0, *((np.diff(numbers[order]) != 0).nonzero()[0] + 1).tolist(), len(order)]
@@ -268,6 +271,10 @@ class Draft:
         for log, untimed in self._untimed.items():
             what = f"{untimed:,} kernels or steps have no duration: they are rows only"
             self.note(log, reasons.entry(reasons.NOT_COUNTED, what, count=untimed))
+        for log, unplaced in self._unplaced.items():
+            if unplaced:
+                what = f"{unplaced:,} kernels have no start: they are in no timeline and in no trace"
+                self.note(log, reasons.entry(reasons.NOT_COUNTED, what, count=unplaced))
         counter_map = "Ascend pipes" if self._has_pipes else None
         self._put("INSERT INTO board (board, identity, hostname, model) VALUES (1, ?, '', '')", (identity,))
         self._put(

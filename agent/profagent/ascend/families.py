@@ -43,7 +43,7 @@ class Families(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def of_header(self, header: Collection[str]) -> Family | None:
         """The summary with such columns; None where it is not known."""
-        there = set(header)
+        there = {*header, *map(with_unit, header)}
         for family in self.family:
             if family.kind == "summary" and all(there & {*need.split("|")} for need in family.needs):
                 return family
@@ -73,9 +73,15 @@ def families() -> Families:
     return msgspec.convert(tomllib.loads(text), Families)
 
 
+def with_unit(name: str) -> str:
+    """The name of a column with its unit: older tools leave that of times away, which are in µs then."""
+    return name if name.endswith(")") else f"{name}(us)"
+
+
 def places(header: Sequence[str], meanings: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Where each meaning stands in a header: the first of its names that is there."""
-    at = {column: place for place, column in reversed([*enumerate(header)])}
+    backwards = [*enumerate(header)][::-1]
+    at = {with_unit(column): place for place, column in backwards} | {column: place for place, column in backwards}
     return {
         meaning: next(at[name] for name in names if name in at)
         for meaning, names in meanings.items()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-PIPES = ("mac_busy", "vec_busy", "dstr", "dtrans", "dld")
+PIPES = ("mac_busy", "vec_busy", "dstr", "dtrans", "dld", "scalar")
 NS_PER_US = 1000
 # Processes of a timeline with tasks of the device; one whose name comes later is known by what its tasks tell.
 WITH_TASKS = (None, "Ascend Hardware", "Task Scheduler")

@@ -19,7 +19,7 @@ from profagent.cli.progress import progress
 from profagent.cli.table import Cell, Column, printable, table_lines
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically
-from profagent.formats.countermap import COUNTER_NAMES, SDK_NOT_SAID
+from profagent.formats.countermap import MAPPED_NAMES, SDK_NOT_SAID
 from profagent.formats.records import ticks_to_us
 from profagent.ingest.local import JobRecords
 
@@ -196,7 +196,7 @@ def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
         digest.update(pair.bytes[pair.matched.records].tobytes())
         for name, column in pair.table.columns.items():
             digest.update(name.encode() + column.values[pair.matched.rows].tobytes())
-    for name in COUNTER_NAMES:
+    for name in MAPPED_NAMES:
         parts = [part for pair in pairs if (part := pair.evidence(name)) is not None]
         if parts:
             columns = zip(*((part.records, part.ticks, part.values, part.half) for part in parts), strict=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.errors import FormatError, UsageError
-from profagent.formats.countermap import COUNTER_NAMES
+from profagent.formats.countermap import MAPPED_NAMES
 from profagent.formats.names import display_text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ TITLES = dict(
             *("mac busy ratio", "mac ppen ratio", "vec busy ratio", "vec ppen ratio", "dstr ratio", "dtrans ratio"),
             *("dld ratio", "wld ratio", "ddr read(byte)", "ddr write(byte)"),
         ),
-        COUNTER_NAMES,
+        MAPPED_NAMES,
         strict=True,
     )
 )
@@ -117,7 +117,7 @@ def parse_vendor_table(data: bytes, file: str) -> VendorTable:
         _rounded(columns.get(TIME, nothing)),
         {
             name: _rounded(texts[name], 1.0 if name.endswith("_bytes") else unit)
-            for name in COUNTER_NAMES
+            for name in MAPPED_NAMES
             if name in texts
         },
     )

@@ -21,7 +21,7 @@ from profagent.export.blocks import (
     args_text,
     integers,
 )
-from profagent.formats.countermap import RATIOS
+from profagent.formats.countermap import MAPPED_RATIOS
 from profagent.formats.records import CYCLES_PER_TICK
 
 if TYPE_CHECKING:
@@ -157,8 +157,8 @@ class InferencePage:
                 ends.append(end_ns)
         pid = tracks.process(process)
         if ends:
-            zeros = tuple(Series(pid, PMU, name) for name in RATIOS)
-            columns = np.zeros(len(ends), np.int64), integers(ends), np.zeros((len(ends), len(RATIOS)))
+            zeros = tuple(Series(pid, PMU, name) for name in MAPPED_RATIOS)
+            columns = np.zeros(len(ends), np.int64), integers(ends), np.zeros((len(ends), len(MAPPED_RATIOS)))
             yield Counters([zeros], *columns)
         if upper:
             kinds, kind = np.unique(self._kind, return_inverse=True)
@@ -191,8 +191,8 @@ class InferencePage:
         place[order] = np.arange(len(order))
         values = None
         if not np.isnan(self._ratios).all():
-            above = np.full((len(upper), len(RATIOS)), np.nan)
-            values = Values(pid, PMU, RATIOS, np.concatenate([above, self._ratios])[order])
+            above = np.full((len(upper), len(MAPPED_RATIOS)), np.nan)
+            values = Values(pid, PMU, MAPPED_RATIOS, np.concatenate([above, self._ratios])[order])
         arrows = tuple(Flow(int(place[at]), what, number) for at, what, number in flows)
         return Slices(labels.all, label[order], track[order], start[order], end[order], values, arrows)
 

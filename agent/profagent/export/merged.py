@@ -109,6 +109,9 @@ async def export_trace(
             for source, line in zip(sources, lines, strict=True)
             if source.earliest_us is not None
         ]
+        if not begins and wanted == EVERYTHING:
+            why = "nothing in it has a known start, so that there is no trace of it"
+            raise UsageError(why, hint="`profagent stats` has its durations, `profagent ledger` says what has no start")
         if not begins:
             raise UsageError("there is nothing in that time", hint="leave out --from, --to and --last")
         origin_us = int(min(begins))

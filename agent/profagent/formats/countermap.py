@@ -24,19 +24,13 @@ if TYPE_CHECKING:
 
     from profagent.formats.records import Records
 
-COUNTER_NAMES = (
-    "mac_busy",
-    "mac_ppen",
-    "vec_busy",
-    "vec_ppen",
-    "dstr",
-    "dtrans",
-    "dld",
-    "wld",
-    "ddr_read_bytes",
-    "ddr_write_bytes",
-)
-RATIOS = COUNTER_NAMES[:8]
+# Shares of the time, and bytes: what a counter map may name.
+MAPPED_RATIOS = ("mac_busy", "mac_ppen", "vec_busy", "vec_ppen", "dstr", "dtrans", "dld", "wld")
+_BYTES = ("ddr_read_bytes", "ddr_write_bytes")
+MAPPED_NAMES = (*MAPPED_RATIOS, *_BYTES)
+# What a record may have: the scalar unit is one of other Ascend devices, whose tools tell it.
+RATIOS = (*MAPPED_RATIOS, "scalar")
+COUNTER_NAMES = (*RATIOS, *_BYTES)
 # Sequence and ticks stand before, the net behind what the hardware writes.
 COUNTERS_START = 0x08
 COUNTERS_END = 0xFC
@@ -96,8 +90,8 @@ class CounterMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """What types do not tell. Raises ValueError."""
         for name, counter in self.counters.items():
-            if name not in COUNTER_NAMES:
-                raise ValueError(f"{name!r} is no counter among {', '.join(COUNTER_NAMES)}")
+            if name not in MAPPED_NAMES:
+                raise ValueError(f"{name!r} is no counter among {', '.join(MAPPED_NAMES)}")
             unit = "bytes" if name.endswith("_bytes") else "fraction"
             if counter.unit != unit:
                 raise ValueError(f"the unit of {name} is {unit}")
@@ -107,7 +101,7 @@ class CounterMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """A digest of what it makes of records: maps that are alike in it decode alike, whatever they are called."""
         places = [
             (name, each.offset, each.type, each.scale, each.denominator)
-            for name in COUNTER_NAMES
+            for name in MAPPED_NAMES
             if (each := self.counters.get(name)) is not None
         ]
         return hashlib.blake2b(repr(places).encode(), digest_size=FINGERPRINT_BYTES).hexdigest()
@@ -115,7 +109,7 @@ class CounterMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def likely(self) -> tuple[str, ...]:
         """The counters that it is not certain of."""
-        return tuple(name for name in COUNTER_NAMES if name in self.counters and self.counters[name].verdict == LIKELY)
+        return tuple(name for name in MAPPED_NAMES if name in self.counters and self.counters[name].verdict == LIKELY)
 
     def fits_sdk(self, sdk: str) -> bool:
         """Whether it may be for a board's SDK: it names the same, or either is not known."""
@@ -174,13 +168,14 @@ def bound_mark(likely: Collection[str]) -> str:
 
 
 def bound_by(ratios: NDArray[np.float64]) -> str | None:
-    """A word for mac_busy, mac_ppen, vec_busy, vec_ppen, dstr, dtrans, dld and wld, fractions of the time.
+    """A word for the MAPPED_RATIOS, fractions of the time; what stands behind them is of other devices.
 
     None where one is not known or cannot be. `cube` and `vector`: the unit is used well; `Dstr`, `DLD`, `WLD`: that
     transfer is above its threshold, of several the one furthest above; `unexplained`: nothing is above a half; else
     the transfer that takes most of the time where Memory Bound is above 1, or what else does: `mac`, `vec`, or
     transforming (`Dtrans`).
     """
+    ratios = ratios[: len(MAPPED_RATIOS)]
     if np.isnan(ratios).any() or ratios.min() < 0 or ratios.max() > LARGEST_RATIO:
         return None
     mac_busy, mac_ppen, _, vec_ppen = ratios[:4]
@@ -195,12 +190,13 @@ def bound_by(ratios: NDArray[np.float64]) -> str | None:
 
 
 def largest_pipe(ratios: NDArray[np.float64]) -> str | None:
-    """Which pipe of another Ascend device takes most of the time: `mac`, `vec`, `Dstr`, `Dtrans` or `DLD`.
+    """Which pipe of another Ascend device takes most of the time: `mac`, `vec`, `Dstr`, `Dtrans`, `DLD` or `scalar`.
 
     `unexplained`: none takes a half. None where none is known: thresholds of SS928 say nothing about it.
     """
-    mac, _, vec, _, dstr, dtrans, dld, _ = ratios
-    known = [(each, name) for each, name in zip((mac, vec, dstr, dtrans, dld), _PIPES, strict=True) if each >= 0]
+    mac, _, vec, _, dstr, dtrans, dld, _, scalar = ratios
+    shares = mac, vec, dstr, dtrans, dld, scalar
+    known = [(each, name) for each, name in zip(shares, _PIPES, strict=True) if each >= 0]
     if not known:
         return None
     most, name = max(known)
@@ -213,7 +209,7 @@ def bound_of(ratios: NDArray[np.float64], us_per_tick: float | None) -> str | No
     return largest_pipe(ratios) if is_told else bound_by(ratios)
 
 
-_PIPES = ("mac", "vec", "Dstr", "Dtrans", "DLD")
+_PIPES = ("mac", "vec", "Dstr", "Dtrans", "DLD", "scalar")
 
 
 def _largest_of(ratios: NDArray[np.float64]) -> str:
@@ -231,11 +227,11 @@ PART_SLACK = 0.01
 PEAK_MEMORY_RATE = 34.1e9
 # By the check's name: the counter, and the one that it is a part of; None: of the whole time.
 SHARES: dict[str, tuple[str, str | None]] = {
-    **{f"{name} <= 1": (name, None) for name in RATIOS},
+    **{f"{name} <= 1": (name, None) for name in MAPPED_RATIOS},
     "mac_ppen <= mac_busy": ("mac_ppen", "mac_busy"),
     "vec_ppen <= vec_busy": ("vec_ppen", "vec_busy"),
 }
-RATES = {f"{name} rate": name for name in COUNTER_NAMES[8:]}
+RATES = {f"{name} rate": name for name in _BYTES}
 # How far an inference's layers may be over the time of its `.done`, in whole microseconds (format page 3.1).
 MOST_SHARE, SLACK_US = 1.02, 2.0
 TICKS = "ticks <= .done"

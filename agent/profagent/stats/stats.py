@@ -14,7 +14,7 @@ import numpy as np
 
 from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
-from profagent.formats.countermap import bound_by, largest_pipe, mean_ratios
+from profagent.formats.countermap import RATIOS, bound_by, largest_pipe, mean_ratios
 from profagent.formats.inference_times import (
     NOT_IN_ANY_LAYER,
     LatencyFrom,
@@ -58,8 +58,6 @@ KEYS: dict[str, tuple[str, ...]] = {
     "step": ("step", "range"),
 }
 SMALL_CODES = 1 << 16
-# The first counters are ratios, those behind are bytes.
-RATIOS = 8
 
 
 def durations_by(job: JobRecords, by: By, keeps: NDArray[np.bool_]) -> Iterator[tuple[Key, NDArray[np.float64]]]:
@@ -90,7 +88,7 @@ def ratios_by(
     (places,) = keeps[counters.records.inference].nonzero()
     for code, found in split(coded.codes[places], places):
         key = coded.key(by, code, UNITS[0])
-        yield key, counters.values[found, :RATIOS], counters.records.duration[found]
+        yield key, counters.values[found, : len(RATIOS)], counters.records.duration[found]
 
 
 def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.formats.countermap import (
-    COUNTER_NAMES,
     LARGEST_RATIO,
+    MAPPED_NAMES,
     MOST_SHARE,
     PART_SLACK,
     RATES,
@@ -75,7 +75,7 @@ _NUMBER = (
     " WHERE p.session = ? AND g.kind = 'aicore'"
 )
 _ROWS = "SELECT record, sequence, ticks FROM aicore WHERE record > ? AND record < ? ORDER BY record LIMIT ?"
-_UPDATE = f"UPDATE aicore SET {', '.join(f'{name} = ?' for name in COUNTER_NAMES)} WHERE record = ?"  # noqa: S608 - names of counters
+_UPDATE = f"UPDATE aicore SET {', '.join(f'{name} = ?' for name in MAPPED_NAMES)} WHERE record = ?"  # noqa: S608 - names of counters
 
 
 # Keys of records, their bytes in shape (records, 256), and whether those are there.
@@ -183,7 +183,7 @@ def exchange_counters(
             known = {name: np.where(are_there, values, np.nan) for name, values in counter_map.apply(records).items()}
             # NaN is NULL in the database.
             unknown = np.full(len(records), np.nan)
-            columns = [known.get(name, unknown).tolist() for name in COUNTER_NAMES]
+            columns = [known.get(name, unknown).tolist() for name in MAPPED_NAMES]
             connection.executemany(_UPDATE, zip(*columns, keys.tolist(), strict=True))
             filled += int(are_there.sum())
             seen += len(keys)

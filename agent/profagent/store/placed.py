@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.formats.countermap import RATIOS
+from profagent.formats.countermap import MAPPED_RATIOS
 from profagent.store.database import ROWS_PER_PAGE, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class PlacedSegment(NamedTuple):
 class PlacedRecords(NamedTuple):
     """Records of one unit as columns; `segment` is the segment's number, `layer` the layer's index or -1.
 
-    `begin` and `end` are ticks after the segment's start (aicore) or board µs (aicpu). `ratios` are those of RATIOS,
-    NaN where not known; none without a counter map.
+    `begin` and `end` are ticks after the segment's start (aicore) or board µs (aicpu). `ratios` are those of
+    MAPPED_RATIOS, NaN where not known; none without a counter map.
     """
 
     segment: NDArray[np.int64]
@@ -166,7 +166,7 @@ async def plan_page(connection: aiosqlite.Connection, first: int, count: int, *,
     spans = _of_one_model([SpanRow._make(row) for row in rows])
     keys = {"first": first, "last": spans[-1].position}
     segments = [PlacedSegment._make(row) for row in await fetched(connection, _SEGMENTS, keys)]
-    aicore = _AICORE.format(ratios="".join(f", r.{name}" for name in RATIOS) if has_ratios else "")
+    aicore = _AICORE.format(ratios="".join(f", r.{name}" for name in MAPPED_RATIOS) if has_ratios else "")
     queries = []
     for kind, query in (("aicore", aicore), ("aicpu", _AICPU)):
         (parts,) = await fetched_one(connection, _PARTS, {**keys, "kind": kind})

@@ -213,6 +213,7 @@ CREATE TABLE aicore (
     dtrans          REAL,
     dld             REAL,
     wld             REAL,
+    scalar          REAL,
     ddr_read_bytes  REAL,
     ddr_write_bytes REAL
 );
@@ -418,8 +419,8 @@ SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS mod
        i.online_batch_num, i.complete, i.inference, i.figures, i.why
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
 
--- Records of aicore: a layer on the NPU, or several fused ones. The last ten figures need a counter map; eight of them
--- are shares of the layer's time.
+-- Records of aicore: a layer on the NPU, or several fused ones. The last eleven figures need a counter map, or another
+-- tool's counters; nine of them are shares of the layer's time.
 --   segment      word 0xFC of the record
 --   sequence     number in the segment, word 0x00
 --   start_us     start of the segment + durations of the records before
@@ -433,6 +434,7 @@ FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b 
 --   dtrans       moving and transforming data inside
 --   dld          loading images and feature maps
 --   wld          loading weights
+--   scalar       the scalar unit ran; other Ascend devices tell it, an SS928 does not
 --   ddr_read_bytes, ddr_write_bytes
 CREATE VIEW op_records AS
 SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
@@ -440,7 +442,7 @@ SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS mod
        NULL AS ori_layer_name, l.name AS layer_name, l.type AS layer_type,
        g.start_us + r.ticks_before * 100.0 / j.frequency_mhz AS start_us,
        r.ticks * 100.0 / j.frequency_mhz AS duration_us, r.ticks,
-       r.mac_busy, r.mac_ppen, r.vec_busy, r.vec_ppen, r.dstr, r.dtrans, r.dld, r.wld,
+       r.mac_busy, r.mac_ppen, r.vec_busy, r.vec_ppen, r.dstr, r.dtrans, r.dld, r.wld, r.scalar,
        r.ddr_read_bytes, r.ddr_write_bytes, i.figures
 FROM aicore r JOIN part p ON p.part = r.record >> 24
 JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m USING (model) JOIN job j USING (job)

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from profagent.errors import UsageError
-from profagent.formats.countermap import COUNTER_NAMES, RATES, RATIOS
+from profagent.formats.countermap import MAPPED_NAMES, MAPPED_RATIOS, RATES
 from profagent.store.database import KNOWN, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ WHERE r.record BETWEEN :{table}_first AND :{table}_last
 """
 _OF_AICORE = _OF_CHOSEN.format(table="aicore")
 _OF_AICPU = _OF_CHOSEN.format(table="aicpu")
-_COUNTERS = ", ".join(f"r.{name}" for name in COUNTER_NAMES)
+_COUNTERS = ", ".join(f"r.{name}" for name in MAPPED_NAMES)
 # A mean is weighted by time; it is not known where one of its values is not.
 _MEANS = ", ".join(
-    f"CASE WHEN count(r.{name}) = count(*) THEN total(r.{name} * r.ticks) / sum(r.ticks) END" for name in RATIOS
+    f"CASE WHEN count(r.{name}) = count(*) THEN total(r.{name} * r.ticks) / sum(r.ticks) END" for name in MAPPED_RATIOS
 )
 _MEAN_BYTES = ", ".join(f"CASE WHEN count(r.{name}) = count(*) THEN avg(r.{name}) END" for name in RATES.values())
 

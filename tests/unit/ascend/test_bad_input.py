@@ -144,7 +144,7 @@ def test_a_line_without_end_is_not_read_to_its_end(
 A, B = (kernel(name, start=f"178750400700586{place}.315\t") for place, name in enumerate("ab"))
 _STATISTIC = files.SUMMARIES["op_statistic"]
 # What a file holds, how many kernels and further rows are read, and the entries of the ledger.
-SHEETS: dict[str, tuple[str, int, int, list[tuple[str, int | None, int]]]] = {
+SHEETS: dict[str, tuple[Any, ...]] = {
     "joined": (f"{OP_SUMMARY}\n{A}\n\ufeff{OP_SUMMARY}\n{B}\n", 2, 0, [("joined-result", 3, 1)]),
     "of two generations": (
         f"{OP_SUMMARY}\n{A}\n{files.KERNEL_DETAILS},Device_id,Stream ID\n1,b,Conv2D,AI_CORE,1.5,2.5,0,8,0,1\n",
@@ -224,6 +224,15 @@ def test_what_cannot_be_read_behind_an_array_is_told_with_its_place(
     ((detail, *span),) = rows(workspace, "SELECT detail, first, last FROM ledger WHERE grade = 'loss'")
     assert said in detail
     assert span == [at, size]
+
+
+def test_what_stands_behind_the_end_of_a_database_is_told_with_its_place(tmp_path: Path, workspace: Path) -> None:
+    file = files.database(tmp_path / "msprof_1.db")
+    size = file.stat().st_size
+    file.write_bytes(file.read_bytes() * 2)
+    (one,) = taken(workspace, file)
+    assert (one.error, one.kernels, one.losses) == (None, 2, 1)
+    assert rows(workspace, "SELECT first, last, count FROM ledger") == [(size, 2 * size, size)]
 
 
 def test_a_database_that_another_has_locked_or_altered_is_an_error(tmp_path: Path, workspace: Path) -> None:

@@ -64,7 +64,7 @@ def test_times_that_are_not_known_leave_the_row(tmp_path: Path, workspace: Path)
     taken(workspace, summary(tmp_path / "x.csv", OP_SUMMARY, *lines))
     assert [row[3] for row in rows(workspace, _KERNELS)] == [1500, 2000]
     assert rows(workspace, "SELECT rows FROM ascend_files") == [(3,)]
-    assert rows(workspace, "SELECT reason, count FROM ledger") == [("not-counted", 1)]
+    assert rows(workspace, "SELECT reason, count FROM ledger") == [("not-counted", 1)] * 2
 
 
 def test_executions_of_a_graph_are_inferences(tmp_path: Path, workspace: Path) -> None:
@@ -231,6 +231,16 @@ def test_pipes_of_a_database_are_counters_where_they_are_of_one_execution(tmp_pa
     assert rows(workspace, counters) == [(0.75, 0.0, 0.25, None, None), (None,) * 5]
     assert rows(workspace, "SELECT counter_map FROM session") == [("Ascend pipes",)]
     assert rows(workspace, "SELECT rows FROM ascend_files WHERE family = 'TASK_PMU_INFO'") == [(6,)]
+
+
+def test_shares_of_a_kernel_on_both_cores_are_of_the_time_of_the_longer(tmp_path: Path, workspace: Path) -> None:
+    file = files.database(tmp_path / "msprof_1.db")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("INSERT INTO STRING_IDS VALUES (21, 'aic_total_time'), (22, 'aiv_total_time')")
+        connection.execute("INSERT INTO TASK_PMU_INFO VALUES (1, 21, 10), (1, 22, 40)")
+    taken(workspace, file)
+    counters = "SELECT mac_busy, vec_busy, dstr FROM op_records ORDER BY start_us LIMIT 1"
+    assert rows(workspace, counters) == [(0.75 / 4, 0.0, 0.25)]
 
 
 def test_memory_does_not_grow_with_the_tasks_of_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

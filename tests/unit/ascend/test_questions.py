@@ -236,3 +236,44 @@ def test_advice_tells_what_steps_wait_for(tmp_path: Path) -> None:
 def test_no_counter_map_is_about_it(workspace: Path) -> None:
     answer = CliRunner().invoke(group, ["redecode", OTHER, "--workspace", str(workspace)], standalone_mode=False)
     assert "another tool" in str(answer.exception)
+
+
+_SHARES = "aicore_time(us),aic_mac_ratio,aic_scalar_ratio,aic_mte2_ratio,aiv_time(us),aiv_vec_ratio,aiv_scalar_ratio"
+# The kernel's unit, the shares of its cores, and what bounds it.
+_BOUNDS = [
+    ("AI_VECTOR_CORE", "0,0,0,0,990,0.01,0.99", "scalar?"),
+    ("AI_VECTOR_CORE", "N/A,N/A,N/A,N/A,990,0.7,0.2", "vec?"),
+    ("MIX_AIC", "12.7,0.01,0.157,0.9,79900,0.001,0.999", "scalar?"),
+    ("MIX_AIC", "79900,0.01,0.157,0.9,12.7,0.001,0.999", "DLD?"),
+    ("MIX_AIV", "0,0.9,0,0,0,0.1,0", "mac?"),
+    ("AI_CORE", "90,0.2,0.1,0.4,0,0,0", "unexplained?"),
+]
+
+
+@pytest.mark.parametrize(("unit", "shares", "bound"), _BOUNDS)
+def test_a_kernel_is_bound_by_the_unit_that_took_its_time(unit: str, shares: str, bound: str, tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    row = f"1,k,Op,{unit},1760000000000000.5,80000,0,8,{shares}"
+    taken(workspace, summary(tmp_path / "x.csv", f"{KERNEL_DETAILS},{_SHARES}", row))
+    words = ["stats", "1", "--workspace", str(workspace), "--csv"]
+    answer = CliRunner().invoke(group, words, standalone_mode=False)
+    assert answer.stdout.splitlines()[1].endswith(f",{bound}")
+    rules = {each["rule"] for each in _asked(workspace, "advise", "1")["findings"]}
+    assert ("scalar-bound" in rules) is (bound == "scalar?")
+    assert "unexplained" not in rules or bound == "unexplained?"
+
+
+def test_a_start_without_a_unit_is_in_us_and_none_has_no_trace(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    header = "Model Name,Model ID,Task ID,Stream ID,Infer ID,Op Name,OP Type,Task Type,{}Task Duration(us)"
+    row = "resnet50,1,3,5,1,conv1,Conv2D,AI_CORE,{}120.5"
+    for name, start, time in (("a.csv", "Task Start Time,", "56635864660.49,"), ("b.csv", "", "")):
+        taken(workspace, summary(tmp_path / name, header.format(start), row.format(time)))
+    assert rows(workspace, "SELECT start_us, duration_us FROM op_records ORDER BY session") == [
+        (pytest.approx(56635864660.49, abs=1e-3), 120.5),
+        (None, 120.5),
+    ]
+    assert rows(workspace, "SELECT reason, count FROM ledger") == [("not-counted", 1)]
+    assert _asked(workspace, "export", "trace", "1")["events"] > 0
+    answer = CliRunner().invoke(group, ["export", "trace", "2", "--workspace", str(workspace)], standalone_mode=False)
+    assert "nothing in it has a known start" in str(answer.exception)

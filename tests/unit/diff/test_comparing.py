@@ -17,6 +17,7 @@ from profagent.diff.diff import Condition, parse_condition
 from profagent.diff.runs import LayerName
 from profagent.diff.significance import MOST_ROWS, differences, different_rows
 from profagent.errors import UsageError
+from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.inference_times import LatencyFrom
 from profagent.stats.figures import Figures, figures_of
 from tests.unit.diff.noisy_runs import independent, run
@@ -123,7 +124,7 @@ def test_missing_records_are_passed_over_and_a_layer_with_few_is_not_tested() ->
 
 def test_counters_that_moved_go_with_a_change() -> None:
     rng = np.random.default_rng(3)
-    counters = [rng.normal(0.4, 0.01, (20, 10)) for _ in range(2)]
+    counters = [rng.normal(0.4, 0.01, (20, len(COUNTER_NAMES))) for _ in range(2)]
     counters[1][:, 6] += 0.1
     base = replace(run(independent, 1, **SIZES), counters={5: counters[0], 6: counters[0]})
     new = replace(run(independent, 2, **SIZES, slower=5), counters={5: counters[1], 6: counters[1]})

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.formats.board_files import Done
-from profagent.formats.countermap import COUNTER_NAMES, RATES, SHARES
+from profagent.formats.countermap import MAPPED_NAMES, RATES, SHARES
 from profagent.ingest.changes import FrequencyKnown, InferenceTimed, LogAdvanced, LogReset, Redecoded, SegmentRecords
 from profagent.ingest.reasons import IMPLAUSIBLE_COUNTER
 from profagent.store.counter_maps import CounterMaps, read_map, simulated_map
@@ -65,9 +65,9 @@ def test_rows_that_are_void_do_not_count(rows: Rows) -> None:
 @pytest.mark.parametrize("check", [*SHARES, *RATES])
 def test_each_check_is_made(rows: Rows, check: str) -> None:
     counter = RATES.get(check) or SHARES[check][0]
-    possible = dict.fromkeys(COUNTER_NAMES[:8], 0.5) | dict.fromkeys(RATES.values(), 1e6)
+    possible = dict.fromkeys(MAPPED_NAMES[:8], 0.5) | dict.fromkeys(RATES.values(), 1e6)
     impossible = possible | {counter: 1e9 if check in RATES else 1.5 if check.endswith("<= 1") else 0.6}
-    counters = {name: [possible[name], impossible[name], math.nan] for name in COUNTER_NAMES}
+    counters = {name: [possible[name], impossible[name], math.nan] for name in MAPPED_NAMES}
     rows.apply(FrequencyKnown(700), aicore(ticks=[7_000, 7_000, 0], counters=counters))
     what = f"{counter} is " + ("more than" if check in RATES else "above " + check.partition("<= ")[2])
     assert any(detail.startswith(what) and "in 1 of 2 records" in detail for _, detail in noted(rows))

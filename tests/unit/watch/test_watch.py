@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.errors import ProtocolError, UnreachableError
-from profagent.formats.countermap import COUNTER_NAMES
+from profagent.formats.countermap import MAPPED_NAMES
 from profagent.formats.model_info import LayerTable
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced
@@ -297,7 +297,7 @@ def test_a_layer_alone_has_its_distribution_and_counters(job: WatchedJob) -> Non
     assert detail is not None
     assert detail.times_us.tolist() == pytest.approx([100.0, 100 + 1 / 7, 100 + 2 / 7, 100 + 3 / 7])
     assert detail.baseline_us == 50.0
-    assert set(detail.counters) == set(COUNTER_NAMES)
+    assert set(detail.counters) == set(MAPPED_NAMES)
     assert layers.detail(999) is None
 
 

@@ -35,6 +35,7 @@ MEANINGS = {
     "DLD": "loading feature maps takes most of the time",
     "WLD": "loading weights takes most of the time",
     "Dtrans": "transforming data takes most of the time",
+    "scalar": "the scalar unit takes most of the time: addresses, branches and loops",
     "unexplained": "no counter is above a half of the time",
 }
 COUNTERS = {
@@ -46,6 +47,7 @@ COUNTERS = {
     "dtrans": "transforming (Dtrans)",
     "dld": "loading maps (DLD)",
     "wld": "loading weights (WLD)",
+    "scalar": "scalar unit busy",
     "ddr_read_bytes": "read from DDR",
     "ddr_write_bytes": "written to DDR",
 }
