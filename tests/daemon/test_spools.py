@@ -11,20 +11,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from io import FileIO
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from profagentd.config import DaemonConfig
 from profagentd.loop import SystemClock
 from profagentd.spools import intake as intake_module
+from profagentd.spools import keeper as keeper_module
 from profagentd.spools import spool as spools
 from profagentd.spools.intake import LOST, RECORD_BYTES, Intake
 from profagentd.spools.keeper import SpoolKeeper
-from profagentd.spools.spool import Spool, end_those_left
+from profagentd.spools.spool import Spool, end_left, left_open
 
 RECORD = bytes(range(256))
 MARK = b"MARK\x01\x00" + bytes(range(250))
@@ -70,6 +72,35 @@ def test_the_oldest_segments_go_first_and_are_told(tmp_path: Path) -> None:
     assert held(tmp_path) == b"".join(bytes([number]) * 256 for number in range(12, 20))
 
 
+def test_the_cap_is_one_for_all_names_and_takes_from_who_has_most(tmp_path: Path) -> None:
+    lost: list[str] = []
+    flood, modest = (
+        Spool(
+            str(tmp_path), "ops", name, segment_bytes=512, cap_bytes=4096,
+            lost=lambda collection, _segment, _size: lost.append(collection.split("-")[1]),
+        )
+        for name in ("flood", "modest")
+    )  # fmt: skip
+    for _ in range(3):
+        modest.write(RECORD)
+    for _ in range(100):
+        flood.write(RECORD)
+    modest.write(RECORD)
+    assert set(lost) == {"flood"}
+    assert held(tmp_path, "OPS-modest-") == RECORD * 4
+    assert len(held(tmp_path, "OPS-")) <= 4096
+
+
+def test_collections_are_bounded_however_small_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spools, "MOST_COLLECTIONS", 3)
+    for number in range(6):
+        subject = Spool(str(tmp_path), "ops", f"n{number}")
+        subject.write(RECORD)
+        subject.close()
+        time.sleep(0.002)
+    assert sorted(each.name.split("-")[1] for each in tmp_path.iterdir()) == ["n2", "n3", "n4", "n5"]
+
+
 def test_two_collections_of_one_millisecond_have_names_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +116,9 @@ def test_two_collections_of_one_millisecond_have_names_of_their_own(
 def test_what_a_killed_daemon_left_is_ended(tmp_path: Path) -> None:
     subject = Spool(str(tmp_path), "marks", "program")
     subject.write(RECORD)
-    end_those_left(str(tmp_path))
+    (left,) = left_open(str(tmp_path))
+    end_left(left)
+    assert left_open(str(tmp_path)) == []
     (directory,) = tmp_path.iterdir()
     assert (directory / "00000001.done").read_text() == "bytes:256\n"
     assert (directory / "end").read_text() == "killed\n"
@@ -327,6 +360,114 @@ def test_what_is_no_pipe_is_refused_with_the_reason(intake: Intake, tmp_path: Pa
     with pytest.raises(BrokenPipeError):  # the daemon keeps none of those that it refused
         os.write(write, b"x")
     os.close(write)
+
+
+def test_who_keeps_a_pipe_that_was_passed_cannot_have_the_daemon_wait(intake: Intake, tmp_path: Path) -> None:
+    read, write = os.pipe()
+    assert passed(tmp_path, b"own", read) == b"ok"
+    os.set_blocking(read, True)
+    (pipe,) = intake._passed
+    assert not os.get_blocking(pipe.descriptor)
+    os.close(read)
+    os.close(write)
+    intake.stop()
+
+
+class Ends(NamedTuple):
+    """Descriptors of a pipe."""
+
+    read: int
+    write: int
+
+
+@contextmanager
+def pipe_ends() -> Iterator[Ends]:
+    """Both ends of a pipe."""
+    ends = Ends(*os.pipe())
+    yield ends
+    for end in ends:
+        with suppress(OSError):
+            os.close(end)
+
+
+def test_pipes_and_names_of_a_user_are_bounded_and_a_name_without_a_pipe_gives_way(
+    intake: Intake, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        pipes = [stack.enter_context(pipe_ends()) for _ in range(intake_module.MOST_PASSED_OF_USER + 1)]
+        names = [b"n%d" % number for number in range(intake_module.MOST_NAMES_OF_USER)]
+        said = [passed(tmp_path, name, pipe.read) for name, pipe in zip(names, pipes, strict=False)]
+        assert said == [b"ok"] * len(names)
+        assert b"8 names" in passed(tmp_path, b"more", pipes[-1].read)
+        for pipe in pipes[len(names) : -1]:
+            # A path to a pipe is as good as its read end, and counts like one.
+            handle = os.open(f"/proc/self/fd/{pipe.read}", os.O_PATH)
+            assert passed(tmp_path, b"n0", handle) == b"ok"
+            os.close(handle)
+        assert b"16 pipes" in passed(tmp_path, b"n0", pipes[-1].read)
+        os.write(pipes[3].write, RECORD)
+        os.close(pipes[3].write)
+        until(lambda: len(intake._passed) == intake_module.MOST_PASSED_OF_USER - 1)
+        assert passed(tmp_path, b"more", pipes[-1].read) == b"ok"
+        assert [*(tmp_path / "spool").glob("OPS-n3-*/end")]
+        assert held(tmp_path / "spool", "OPS-n3-") == RECORD
+    intake.stop()
+
+
+def test_what_a_program_writes_beyond_its_allowance_is_one_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(intake_module, "BURST_BYTES", 4 * RECORD_BYTES)
+    now_s = [0.0]
+    spool = str(tmp_path / "spool")
+    (tmp_path / "spool").mkdir()
+    subject = Intake(
+        str(tmp_path / "run"), ["camera"], lambda kind, name: Spool(spool, kind, name), now_s=lambda: now_s[0]
+    )
+    subject.start()
+    fifo = writer(tmp_path)
+    os.write(fifo, RECORD * 4)
+    until(lambda: held(tmp_path / "spool") == RECORD * 4)
+    for _ in range(3):
+        os.write(fifo, RECORD * 2)
+    until(lambda: subject.lost_bytes == 6 * RECORD_BYTES)
+    now_s[0] = 10.0
+    os.write(fifo, RECORD)
+    os.close(fifo)
+    subject.stop()
+    assert held(tmp_path / "spool") == RECORD * 4 + LOST + RECORD
+    assert caplog.text.count("the rest is lost") == 1
+
+
+async def test_what_a_full_disk_left_without_an_end_is_served_and_ended_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = Spool(str(tmp_path), "marks", "program")
+    left.write(RECORD)
+    (directory,) = left_open(str(tmp_path))
+    is_full = [True]
+
+    def end(path: str) -> None:
+        if is_full[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        end_left(path)
+
+    monkeypatch.setattr(keeper_module, "end_left", end)
+    monkeypatch.setattr(keeper_module, "END_AGAIN_S", 0.01)
+    config = DaemonConfig(spools=("marks",), spool_dir=str(tmp_path), run=str(tmp_path / "run"))
+    keeper = SpoolKeeper(config, SystemClock(), [], lambda *_: None)
+    assert keeper.prepare()
+    task = asyncio.ensure_future(keeper.run())
+    await keeper.offered.wait()
+    # What this daemon writes has nothing to do with it.
+    with marks_of(tmp_path) as fifo:
+        fifo.write(MARK)
+    await asyncio.to_thread(until, lambda: MARK in held(tmp_path, "MARKS-program-"))
+    is_full[0] = False
+    await asyncio.to_thread(until, Path(directory, "end").exists)
+    assert directory not in left_open(str(tmp_path))
+    await keeper.end()
+    task.cancel()
 
 
 def test_a_full_disk_holds_up_no_program(tmp_path: Path) -> None:

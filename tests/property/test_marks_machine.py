@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from profagent.formats.names import DONE_SUFFIX
-from profagentd.spools.spool import Spool, end_those_left
+from profagentd.spools.spool import Spool, end_left, left_open
 from tests.fakes.marks_host import MarksHost
 from tests.unit.ingest.test_marks import numbered
 
@@ -113,7 +113,8 @@ class MarksMachine(RuleBasedStateMachine):
         return range(first, first + count)
 
     def _started(self) -> FullableSpool:
-        end_those_left(str(self.spools))
+        for each in left_open(str(self.spools)):
+            end_left(each)
         return FullableSpool(
             str(self.spools), "marks", "program", cap_bytes=CAP_BYTES, segment_bytes=SEGMENT_BYTES, lost=self._lost
         )

@@ -7,7 +7,11 @@
 One thread reads all of them at once and writes the spools, so that a program waits for nobody. Only whole records go
 into a spool. In place of bytes that are none stands one LOST, which the host counts as a bad record: of marks, what is
 between two headers and too short or too long; of descriptors, which have no header, what a program that died left at
-its pipe's end.
+its pipe's end; of both, what a program writes beyond its allowance.
+
+Any user of the board may write here. Names, pipes and bytes are bounded for each user and in sum, so that nobody takes
+the daemon's descriptors or the disks of board and host; and the thread reads only what it has opened itself, so that
+nobody makes it wait.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import re
 import selectors
 import socket
 import stat
+import struct
 import threading
 import time
 from collections.abc import Iterable
@@ -38,7 +43,11 @@ PIECE_RECORDS = 256  # what goes into one segment together
 # Between two reads, so that not every write of a program wakes this thread: a pipe holds 4096 records meanwhile, and
 # 256 of them where the kernel gives no larger one.
 REST_S = 0.005
-MOST_PASSED = 64
+MOST_PASSED, MOST_PASSED_OF_USER = 64, 16
+# Spools of names that programs pass with a pipe; one that no pipe fills gives way.
+MOST_NAMES, MOST_NAMES_OF_USER = 16, 8
+# A spool takes so much at once, and so much a second: 16,384 records.
+BURST_BYTES, BYTES_PER_S = 16 << 20, 4 << 20
 # Connections that have sent nothing yet; the oldest goes first.
 MOST_WAITING = 16
 # A FIFO that could not be opened again, for want of descriptors, is tried so often.
@@ -46,6 +55,8 @@ OPEN_AGAIN_S = 1.0
 _MARK = re.compile(rb"MARK\x01[\x00-\x03]")  # magic, version, kind
 _MARK_BEGINS = re.compile(rb"M(A(R(K\x01?)?)?)?\Z")
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ; Python 3.9 has no name for it
+
+_PEER = struct.Struct("iII")  # SO_PEERCRED: process, user, group
 
 NewSpool = Callable[[str, str], Spool]  # of a kind and a name
 
@@ -58,11 +69,36 @@ class Fifo(NamedTuple):
     name: str
 
 
-class _Pipe:
-    """An open read end, the beginning of a record that is not whole yet, and the FIFO to open anew at its end."""
+class _RefusedError(Exception):
+    """Why a pipe that was passed is not taken."""
 
-    def __init__(self, descriptor: int, spool: Spool, fifo: Fifo | None) -> None:
-        self.descriptor, self.spool, self.fifo = descriptor, spool, fifo
+
+class _Filled:
+    """A spool, how many pipes fill it, the user who named it (None: the settings), and what it may take."""
+
+    def __init__(self, spool: Spool, user: int | None, now_s: float) -> None:
+        self.spool, self.user, self.pipes = spool, user, 0
+        self.is_refused = False  # more came than it may take
+        self._left, self._since_s = float(BURST_BYTES), now_s
+
+    def allows(self, size: int, now_s: float) -> bool:
+        """Whether so many bytes more may be written; they count if so."""
+        self._left = min(self._left + (now_s - self._since_s) * BYTES_PER_S, BURST_BYTES)
+        self._since_s = now_s
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+
+class _Pipe:
+    """An open read end, the beginning of a record that is not whole yet, and the FIFO to open anew at its end.
+
+    `user` passed it, where it is no FIFO.
+    """
+
+    def __init__(self, descriptor: int, filled: _Filled, fifo: Fifo | None, user: int | None = None) -> None:
+        self.descriptor, self.filled, self.fifo, self.user = descriptor, filled, fifo, user
         self.rest = b""
         self.cut = _cut_marks if fifo is not None and fifo.kind == "marks" else _cut_descriptors
         self.is_lost = False  # what was written last is LOST: more of the same is not told again
@@ -71,12 +107,16 @@ class _Pipe:
 class Intake:
     """The thread and its pipes. `start` makes the FIFOs and raises OSError; `stop` reads what is there, and ends."""
 
-    def __init__(self, run: str, ops: Iterable[str], new_spool: NewSpool, *, marks: bool = True) -> None:
+    def __init__(
+        self, run: str, ops: Iterable[str], new_spool: NewSpool, *,
+        marks: bool = True, now_s: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         """`ops`: names of FIFOs for descriptors; without one there is no socket either."""
-        self._run, self._new_spool = run, new_spool
+        self._run, self._new_spool, self._now_s = run, new_spool, now_s
         self._fifos = [Fifo(os.path.join(run, "marks"), "marks", "program")] if marks else []
         self._fifos += [Fifo(os.path.join(run, f"ops.{name}"), "ops", name) for name in ops]
-        self._spools: dict[tuple[str, str], Spool] = {}
+        self._spools: dict[tuple[str, str], _Filled] = {}  # the one that was named last at the end
+        self._passed: list[_Pipe] = []
         self._selector = selectors.DefaultSelector()
         self._socket: socket.socket | None = None
         self._waiting: list[socket.socket] = []
@@ -85,7 +125,7 @@ class Intake:
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
         self._lock = -1
         self._is_stopping = False
-        self.torn_records = self.lost_bytes = self.passed = 0
+        self.torn_records = self.lost_bytes = 0
 
     def start(self) -> None:
         """Make the FIFOs and the socket, and begin to read."""
@@ -119,11 +159,8 @@ class Intake:
         os.write(self._waker, b"x")
         self._thread.join()
         self._close()
-        for spool in self._spools.values():
-            try:
-                spool.close()
-            except OSError as error:
-                _log.warning("a spool stays without its end: %s", error)
+        for filled in self._spools.values():
+            _end(filled.spool)
 
     def _close(self) -> None:
         for key in list(self._selector.get_map().values()):
@@ -175,15 +212,35 @@ class Intake:
     def _open(self, fifo: Fifo) -> None:
         _make_fifo(fifo.path)  # once more when somebody removed it
         descriptor = os.open(fifo.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._add(_Pipe(descriptor, self._spool(fifo.kind, fifo.name), fifo))
+        self._add(_Pipe(descriptor, self._filled(fifo.kind, fifo.name, None), fifo))
 
     def _add(self, pipe: _Pipe) -> None:
         with contextlib.suppress(OSError):  # beyond this user's limit: a smaller pipe holds less of a burst
             fcntl.fcntl(pipe.descriptor, _SET_PIPE_SIZE, PIPE_BYTES)
         self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
+        pipe.filled.pipes += 1
 
-    def _spool(self, kind: str, name: str) -> Spool:
-        return self._spools.setdefault((kind, name), self._new_spool(kind, name))
+    def _filled(self, kind: str, name: str, user: int | None) -> _Filled:
+        """The spool of a name; of a name that a user gives for the first time, a place for it. Raises _RefusedError."""
+        key = kind, name
+        if key not in self._spools:
+            if user is not None:
+                self._make_place(user)
+            self._spools[key] = _Filled(self._new_spool(kind, name), user, self._now_s())
+        return self._spools[key]
+
+    def _make_place(self, user: int) -> None:
+        """End a spool of which no program has a pipe any more, where there are as many as may be."""
+        named = {key: each for key, each in self._spools.items() if each.user is not None}
+        own = {key: each for key, each in named.items() if each.user == user}
+        for those, most in ((own, MOST_NAMES_OF_USER), (named, MOST_NAMES)):
+            if len(those) < most:
+                continue
+            idle = next((key for key, each in those.items() if not each.pipes), None)
+            if idle is None:
+                raise _RefusedError(f"{most} names have a pipe already")
+            _end(self._spools.pop(idle).spool)
+            return
 
     def _read(self, pipe: _Pipe) -> None:
         try:
@@ -201,13 +258,25 @@ class Intake:
 
     def _take(self, pipe: _Pipe, records: list[bytes]) -> None:
         """Write records; one LOST is enough for what one gap is, in however many reads it came."""
+        if not self._is_allowed(pipe, len(records) * RECORD_BYTES):
+            records = [LOST]
         if pipe.is_lost and records[:1] == [LOST]:
             records = records[1:]
         if records:
             pipe.is_lost = records[-1] == LOST
             self.torn_records += records.count(LOST)
         for begin in range(0, len(records), PIECE_RECORDS):
-            self._write(pipe.spool, b"".join(records[begin : begin + PIECE_RECORDS]))
+            self._write(pipe.filled.spool, b"".join(records[begin : begin + PIECE_RECORDS]))
+
+    def _is_allowed(self, pipe: _Pipe, size: int) -> bool:
+        if pipe.filled.allows(size, self._now_s()):
+            return True
+        if not pipe.filled.is_refused:
+            pipe.filled.is_refused = True
+            rate = f"{BYTES_PER_S >> 20} MB a second"
+            _log.warning("a program writes more to %s than %s: the rest is lost", pipe.fifo or "its pipe", rate)
+        self.lost_bytes += size
+        return False
 
     def _write(self, spool: Spool, data: bytes) -> None:
         try:
@@ -230,7 +299,9 @@ class Intake:
             except OSError as error:
                 _log.warning("nothing is read of %s until it can be opened again: %s", pipe.fifo.path, error)
                 self._unread.append(pipe.fifo)
-        self.passed -= pipe.fifo is None
+        pipe.filled.pipes -= 1
+        if pipe.fifo is None:
+            self._passed.remove(pipe)
         os.close(pipe.descriptor)
 
     def _accept(self) -> None:
@@ -252,10 +323,11 @@ class Intake:
         descriptors: list[int] = []
         try:
             message, descriptors, _, _ = socket.recv_fds(connection, 256, 4)
-            answer = self._taken(message, descriptors)
-        except OSError as error:
+            self._take_pipe(message, descriptors, _user_of(connection))
+            answer = "ok"
+        except (_RefusedError, OSError) as error:
             answer = str(error)
-        for descriptor in [] if answer == "ok" else descriptors:
+        for descriptor in descriptors:
             os.close(descriptor)
         with contextlib.suppress(OSError):
             connection.send(answer.encode())
@@ -266,19 +338,40 @@ class Intake:
         self._selector.unregister(connection)
         connection.close()
 
-    def _taken(self, message: bytes, descriptors: list[int]) -> str:
+    def _take_pipe(self, message: bytes, descriptors: list[int], user: int) -> None:
+        """Read a pipe from now on. Raises _RefusedError and OSError."""
         name = message.decode("utf-8", "replace")
         if not is_good_name(name):
-            return "the name has letters, digits, `_` and `.` alone, 64 at most"
+            raise _RefusedError("the name has letters, digits, `_` and `.` alone, 64 at most")
         if len(descriptors) != 1 or not _is_read_end(descriptors[0]):
-            return "one read end of a pipe is wanted"
-        if self.passed >= MOST_PASSED:
-            return f"{MOST_PASSED} pipes were passed already"
-        self.passed += 1
-        os.set_inheritable(descriptors[0], False)
-        os.set_blocking(descriptors[0], False)
-        self._add(_Pipe(descriptors[0], self._spool("ops", name), None))
-        return "ok"
+            raise _RefusedError("one read end of a pipe is wanted")
+        if len(self._passed) >= MOST_PASSED:
+            raise _RefusedError(f"{MOST_PASSED} pipes were passed already")
+        if sum(pipe.user == user for pipe in self._passed) >= MOST_PASSED_OF_USER:
+            raise _RefusedError(f"{MOST_PASSED_OF_USER} pipes were passed by this user already")
+        # An open file of its own: who passed this one may have it wait, or read what is there away.
+        descriptor = os.open(f"/proc/self/fd/{descriptors[0]}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            pipe = _Pipe(descriptor, self._filled("ops", name, user), None, user)
+            self._add(pipe)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._passed.append(pipe)
+
+
+def _user_of(connection: socket.socket) -> int:
+    """The user whose process connected."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    user: int = _PEER.unpack(credentials)[1]
+    return user
+
+
+def _end(spool: Spool) -> None:
+    try:
+        spool.close()
+    except OSError as error:
+        _log.warning("a spool stays without its end: %s", error)
 
 
 def _is_read_end(descriptor: int) -> bool:

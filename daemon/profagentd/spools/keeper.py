@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from profagentd.loop import until_first
 from profagentd.metrics.collectors import every
 from profagentd.metrics.sampler import Lines, Sampler
 from profagentd.spools.intake import Intake
-from profagentd.spools.spool import Spool, end_those_left
+from profagentd.spools.spool import Spool, end_left, left_open
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 
 _LOGGER = logging.getLogger(__name__)
+
+# How often a disk that was full at the start is tried again.
+END_AGAIN_S = 10.0
 
 
 class SpoolKeeper:
@@ -44,20 +48,41 @@ class SpoolKeeper:
         self._made_by = made_by
         self._sampler = Sampler(every(roots, real_root(config.spool_directory)), board)
         self._is_refused = False  # the disk took no metrics the last time
+        self._left: list[str] = []  # collections of earlier daemons that have no end yet
+        self._is_left = False
         self.offered = asyncio.Event()  # programs find their FIFOs, if there are to be any
         self._ending, self._ended = asyncio.Event(), asyncio.Event()
 
     def prepare(self) -> bool:
-        """Make the directory of the spools, and end what an earlier daemon left open; False where there is none."""
+        """Make the directory of the spools, and end what an earlier daemon left open; False where none are wanted.
+
+        What a full disk refuses is done later.
+        """
         if not self._config.spools:
             return False
-        try:
-            os.makedirs(self._config.spool_directory, mode=0o750, exist_ok=True)
-            end_those_left(self._config.spool_directory)
-        except OSError as error:
-            _LOGGER.warning("no %s: %s", ", ".join(self._config.spools), error)
-            return False
+        self._left = left_open(self._config.spool_directory)
+        self._end_left()
         return True
+
+    def _end_left(self) -> None:
+        directory = self._config.spool_directory
+        try:
+            os.makedirs(directory, mode=0o750, exist_ok=True)
+            while self._left:
+                with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
+                    end_left(self._left[-1])
+                self._left.pop()
+        except OSError as error:
+            if not self._is_left:
+                _LOGGER.warning("what an earlier daemon left in %s stays without its end for now: %s", directory, error)
+            self._is_left = True
+        else:
+            self._is_left = False
+
+    async def _go_on_ending(self) -> None:
+        while self._is_left:
+            await self._clock.sleep(END_AGAIN_S)
+            await asyncio.to_thread(self._end_left)
 
     @property
     def lacking(self) -> Mapping[str, str]:
@@ -79,7 +104,9 @@ class SpoolKeeper:
 
     async def _work(self) -> None:
         kinds = self._config.spools
-        works = [self._told("metrics", self._measure())] if "metrics" in kinds else []
+        works = [self._go_on_ending()]
+        if "metrics" in kinds:
+            works.append(self._told("metrics", self._measure()))
         if "ops" in kinds or "marks" in kinds:
             works.append(self._told("subscriptions or marks of programs", self._take_in()))
         await asyncio.gather(*works)

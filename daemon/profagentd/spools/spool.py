@@ -1,4 +1,4 @@
-"""One spool: collections of segments that are followed like JOBs, with a cap on the bytes of all of them.
+"""One spool: collections of segments that are followed like JOBs, with a cap on the bytes of all of its kind.
 
     <parent>/OPS-camera-20261123T140000123Z/00000001          a segment, which grows
     <parent>/OPS-camera-20261123T140000123Z/00000001.done     it has ended: `bytes:N`
@@ -7,8 +7,9 @@
 
 The text `killed` in `end` says that the daemon which wrote did not end it: the next one did.
 
-The segment that is written to is never deleted. When the cap is passed the oldest segments go, whether anybody has them
-or not: the program is never held up. What earlier daemons left counts as well.
+The segment that is written to is never deleted. The cap is one for all names of a kind: when it is passed, the name
+that has most loses its oldest segments, whether anybody has them or not: the program is never held up. What earlier
+daemons left counts as well.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from itertools import chain
 from typing import Callable, NamedTuple
 
 from profagentd.sources.files import write_whole
 
 SEGMENT_BYTES = 4 << 20
 CAP_BYTES = 64 << 20
+# Collections of a kind: beyond them the oldest that has ended goes, however small it is.
+MOST_COLLECTIONS = 256
 # A cap holds at least so many segments: the oldest can go while the newest is written.
 SEGMENTS_OF_CAP = 4
 DONE = ".done"
@@ -33,6 +37,7 @@ KILLED = b"killed\n"
 SIMULATED = "simulated"
 _NAME = re.compile(r"[A-Za-z0-9_.]{1,64}")
 _SEGMENT = re.compile(r"\d{8}")
+_COLLECTION = re.compile(r"(?P<kind>[A-Z]+)-(?P<name>[A-Za-z0-9_.]{1,64})-\d{8}T\d{9}Z")
 
 Lost = Callable[[str, str, int], None]  # collection, segment, bytes
 
@@ -43,10 +48,26 @@ def is_good_name(name: str) -> bool:
 
 
 class _Segment(NamedTuple):
-    """A segment that stands, oldest first when sorted by its path: the stamp in it is the collection's."""
+    """A segment that stands."""
 
     path: str
     size: int
+
+    @property
+    def directory(self) -> str:
+        """Its collection."""
+        return os.path.dirname(self.path)
+
+    @property
+    def name(self) -> str:
+        """Whose spool it is of."""
+        found = _COLLECTION.fullmatch(os.path.basename(self.directory))
+        return "" if found is None else found["name"]
+
+    @property
+    def stamp(self) -> tuple[str, str]:
+        """When its collection was made, and its number there: in the order of time."""
+        return self.directory.rpartition("-")[2], self.path
 
 
 class Spool:
@@ -60,7 +81,7 @@ class Spool:
         lost: Lost = lambda _collection, _segment, _bytes: None, preamble: Callable[[], bytes] = bytes,
         made_by: str = "",
     ) -> None:  # fmt: skip
-        self._parent, self._prefix = parent, f"{kind.upper()}-{name}-"
+        self._parent, self._kind, self._prefix = parent, kind.upper(), f"{kind.upper()}-{name}-"
         self._cap_bytes, self._segment_bytes = cap_bytes, min(segment_bytes, cap_bytes // SEGMENTS_OF_CAP)
         self._lost, self._preamble, self._made_by = lost, preamble, made_by
         self._directory = ""
@@ -123,37 +144,61 @@ class Spool:
             self._file = -1
 
     def _make_room(self) -> None:
-        """Delete the oldest segments until one more fits below the cap, and earlier collections that are empty then."""
-        segments = sorted(self._segments())
-        held = sum(each.size for each in segments)
-        for path, size in segments:
-            if held + self._segment_bytes <= self._cap_bytes:
-                return
-            directory, name = os.path.split(path)
-            self._lost(os.path.basename(directory), name, size)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-                os.unlink(path + DONE)
-            held -= size
-            if directory != self._directory and not any(map(_SEGMENT.fullmatch, os.listdir(directory))):
-                shutil.rmtree(directory, ignore_errors=True)
+        """Delete segments until one more fits below the cap, and earlier collections that are empty then."""
+        while (victim := self._to_go()) is not None:
+            self._delete(victim)
+
+    def _to_go(self) -> _Segment | None:
+        """The oldest segment of the name that has most, where the cap is passed; None where nothing is to go."""
+        held, collections = 0, set()
+        ended: dict[str, list[_Segment]] = {}
+        for segment in self._segments():
+            held += segment.size
+            collections.add(segment.directory)
+            if os.path.exists(segment.path + DONE):
+                ended.setdefault(segment.name, []).append(segment)
+        if not ended:
+            return None
+        if len(collections) > MOST_COLLECTIONS:
+            return min(chain(*ended.values()), key=lambda segment: segment.stamp)
+        if held + self._segment_bytes <= self._cap_bytes:
+            return None
+        most = max(ended.values(), key=lambda segments: sum(each.size for each in segments))
+        return min(most, key=lambda segment: segment.stamp)
+
+    def _delete(self, segment: _Segment) -> None:
+        self._lost(os.path.basename(segment.directory), os.path.basename(segment.path), segment.size)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(segment.path)
+            os.unlink(segment.path + DONE)
+        is_over = os.path.exists(os.path.join(segment.directory, END))
+        if is_over and not any(map(_SEGMENT.fullmatch, os.listdir(segment.directory))):
+            shutil.rmtree(segment.directory, ignore_errors=True)
 
     def _segments(self) -> Iterator[_Segment]:
-        pattern = re.compile(re.escape(self._prefix) + r"\d{8}T\d{9}Z")
+        """The segments of all names of this kind."""
         for collection in os.listdir(self._parent):
-            if pattern.fullmatch(collection):
+            found = _COLLECTION.fullmatch(collection)
+            if found is not None and found["kind"] == self._kind:
                 with contextlib.suppress(FileNotFoundError):
                     yield from _segments(os.path.join(self._parent, collection))
 
 
-def end_those_left(parent: str) -> None:
-    """End the collections that a daemon left open which was killed."""
-    for entry in os.scandir(parent):
-        if entry.is_dir(follow_symlinks=False) and not os.path.exists(os.path.join(entry.path, END)):
-            for path, size in _segments(entry.path):
-                if not os.path.exists(path + DONE):
-                    _write(entry.path, os.path.basename(path) + DONE, f"bytes:{size}\n".encode())
-            _write(entry.path, END, KILLED)
+def left_open(parent: str) -> list[str]:
+    """Return the collections that a daemon left open which was killed; none where there is no such directory."""
+    try:
+        directories = [entry.path for entry in os.scandir(parent) if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    return [each for each in directories if not os.path.exists(os.path.join(each, END))]
+
+
+def end_left(directory: str) -> None:
+    """End a collection that its daemon did not end. Raises OSError; it may be tried again."""
+    for path, size in _segments(directory):
+        if not os.path.exists(path + DONE):
+            _write(directory, os.path.basename(path) + DONE, f"bytes:{size}\n".encode())
+    _write(directory, END, KILLED)
 
 
 def _segments(directory: str) -> Iterator[_Segment]:
