@@ -240,7 +240,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "help": "what the daemon keeps of ops,marks,metrics; empty for nothing (all)",
     },
     "--spool-dir": {"metavar": "DIR", "help": "absolute path, where it keeps them (spool in the state's)"},
-    "--spool-cap": {"metavar": "SIZE", "help": "the oldest goes when metrics, marks or subscriptions have so much (64MB)"},
+    "--spool-cap": {"metavar": "SIZE", "help": "the oldest goes when metrics, marks or operators have so much (64MB)"},
     "--run": {"metavar": "DIR", "help": "absolute path, for the FIFOs that programs write to (/run/profagent)"},
     "--subscription": _list("subscriptions", "NAME", "a FIFO ops.NAME for descriptors (program; repeatable)"),
     "--metrics-hz": {"metavar": "HZ", "type": float, "help": "samples of each metric a second, at most 20 (1)"},

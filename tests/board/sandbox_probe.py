@@ -54,12 +54,12 @@ TRIES: dict[str, Callable[[], object]] = {
     # What it must be able to do.
     "read a JOB of root": lambda: Path(sys.argv[1]).read_bytes(),
     "read below /tmp": lambda: Path("/tmp/job").read_bytes(),
-    "see the device": lambda: Path("/dev/svp_npu").stat(),
     "see what is no process": lambda: Path("/proc/meminfo").read_bytes(),
     "keep its state": lambda: _write("/var/lib/profagentd/state"),
     "serve hosts": lambda: socket.socket(socket.AF_INET).close(),
     "serve this machine": lambda: socket.socket(socket.AF_UNIX).close(),
     # What it must not.
+    "read a secret of root": lambda: Path("/root/.ssh/key").read_bytes(),
     "write to /etc": lambda: _write("/etc/written"),
     "write to its settings": lambda: _write("/etc/profagent/profagentd.toml"),
     "write to its code": lambda: _write("/opt/profagent/current/bin/profagentd"),
