@@ -115,11 +115,13 @@ def _tables(name: str, text: str) -> list[Result]:
             # Which table its members are of cannot be told.
             return [Result(Section(name, (replace(broken[0], remedy="mend it, then check it again"),)))]
         return _of_tables(name, reading.value, broken, partial(json.dumps, indent=4, ensure_ascii=False))
-    value = read_toml(text)
+    value, is_meant = read_toml(text), name.endswith(".toml")
     if isinstance(value, str):
-        is_meant = name.endswith(".toml")
         return [Result(Section(name, (bad("toml", f"it is no TOML: {value}", "mend it"),)))] if is_meant else []
-    return _of_tables(name, value, [], toml_text)
+    found = _of_tables(name, value, [], toml_text)
+    if is_meant and not found:
+        raise UsageError(f"{name} has no options of profiling", hint=_HINT)
+    return found
 
 
 def _of_tables(

@@ -101,6 +101,9 @@ def test_a_broken_toml_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "profile.toml").write_text("profiler_level = Level1\n")
     assert run(["options", "check", str(tmp_path / "profile.toml")]) == 1
     assert "it is no TOML" in capsys.readouterr().out
+    (tmp_path / "other.toml").write_text('[project]\nname = "x"\n')
+    assert run(["options", "check", str(tmp_path / "other.toml")]) == 2
+    assert "has no options of profiling" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
