@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 
 from profagentd.errors import DaemonError, Fault, Refusal
+from profagentd.front import peer_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
@@ -169,11 +170,11 @@ class AccessControl(grpc.aio.ServerInterceptor):
     async def _admit(self, context: Any) -> None:
         caller = caller_of(context)
         if self.insecure and not caller.fingerprint:
-            self._warn(context.peer())
+            self._warn(peer_of(context))
         try:
             self.check(caller)
         except Refusal as refusal:
-            _LOGGER.warning("a call of %s refused: %s", context.peer(), refusal)
+            _LOGGER.warning("a call of %s refused: %s", peer_of(context), refusal)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
 
     def _warn(self, peer: str) -> None:

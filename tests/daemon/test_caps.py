@@ -13,6 +13,7 @@ import grpc.aio
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
+from profagentd import front
 from profagentd.follow import messages, server, session, table
 from tests.daemon.daemon_process import Daemon, make_job, running
 from tests.daemon.wire_client import Client, message, open_message
@@ -133,6 +134,7 @@ def test_the_page_about_the_wire_has_every_cap() -> None:
         "logs of all streams, announced and not over": table.COMMON_LOGS,
         "streams of a client": server.STREAMS_OF_A_CLIENT,
         "streams": server.STREAMS,
-        "connections": server.CONNECTIONS,
+        "connections": front.CONNECTIONS,
+        "connections of an address (of IPv6, a /64 network)": front.CONNECTIONS_OF_AN_ADDRESS,
         "calls of a connection at a time": server.STREAMS_OF_A_CONNECTION,
     }

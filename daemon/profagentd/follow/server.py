@@ -26,6 +26,7 @@ from profagentd.errors import DaemonError, Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.client import STOPPING, ClientStream
 from profagentd.follow.table import Quota
+from profagentd.front import CONNECTIONS, Front, peer_of
 from profagentd.loop import NoAnswerError, in_time, moment, until_first
 from profagentd.sources.files import JobGone
 from profagentd.sources.walk import Measure, measure
@@ -172,7 +173,7 @@ class Servicer(BoardServicer):
         stream = ClientStream(self, request_iterator, context.write, caller)
         refusal: Refusal | None = None
         try:
-            self._admit(stream, caller.fingerprint or address_of(context.peer()))
+            self._admit(stream, caller.fingerprint or address_of(peer_of(context)))
             await until_first(stream.run(), self._access.watch_over(caller))
         except Refusal as raised:
             refusal = raised
@@ -180,12 +181,12 @@ class Servicer(BoardServicer):
             refusal = Refusal(Fault.DAMAGED, str(error))
         except grpc.aio.InternalError:
             # gRPC's word for a message that was under way when the client left.
-            _LOGGER.info("%s left while it was sent to", context.peer())
+            _LOGGER.info("%s left while it was sent to", peer_of(context))
         finally:
             self._streams.pop(stream, None)
             self._left.set()
         if refusal:
-            _LOGGER.warning("stream of %s refused: %s", context.peer(), refusal)
+            _LOGGER.warning("stream of %s refused: %s", peer_of(context), refusal)
             await context.abort(grpc.StatusCode[refusal.fault.value], str(refusal))
 
     def _admit(self, stream: ClientStream, client: str) -> None:
@@ -292,7 +293,6 @@ class CheckedMessages(grpc.aio.ServerInterceptor):
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 # 1,000 entries of a client's messages take 50 KB.
 MAX_CLIENT_MESSAGE_BYTES = 256 * 1024
-CONNECTIONS = 128
 STREAMS_OF_A_CONNECTION = 32
 # A connection that has not said what it speaks after so long is closed.
 HANDSHAKE_MS = 10_000
@@ -335,6 +335,7 @@ class Server:
         self._servicer = servicer
         self._credentials = credentials
         self._health = Health()
+        self._front: Front | None = None  # before a Unix socket there is none: whoever reaches it is on the board
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=(access, CheckedMessages()))
         add_BoardServicer_to_server(servicer, self._server)
         add_HealthServicer_to_server(self._health, self._server)
@@ -342,17 +343,29 @@ class Server:
     async def start(self, address: str) -> str:
         """Listen; the address, with the port that it got. Raises DaemonError when it cannot be had."""
         check_address(address)
+        if address.startswith("unix:"):
+            await self._serve(address)
+            return address
+        try:
+            self._front = Front(tls=self._credentials is not None)
+            await self._serve(f"unix:{self._front.path}")
+            return f"{address.rpartition(':')[0]}:{self._front.listen(address)}"
+        except OSError as error:
+            await self.stop()
+            hint = _HINTS.get(error.errno or 0, _ADDRESS_HINT)
+            raise DaemonError(f"cannot listen on {address}: {error.strerror or error}", hint=hint) from error
+
+    async def _serve(self, target: str) -> None:
         try:
             if self._credentials:
-                port = self._server.add_secure_port(address, self._credentials)
+                self._server.add_secure_port(target, self._credentials)
             else:
-                port = self._server.add_insecure_port(address)
+                self._server.add_insecure_port(target)
         except RuntimeError as error:
             raise DaemonError(
-                f"cannot listen on {address}: gRPC does not say why", hint="choose another address with --listen"
+                f"cannot listen on {target}: gRPC does not say why", hint="choose another address with --listen"
             ) from error
         await self._server.start()
-        return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
     async def drain(self) -> None:
         """Say goodbye to each client that has what there is; return when all have left."""
@@ -363,4 +376,8 @@ class Server:
         """Say goodbye to clients, and end; once more does nothing."""
         self._health.stop()
         self._servicer.close()
+        if self._front is not None:
+            self._front.close_door()
         await self._server.stop(STOP_S)
+        if self._front is not None:
+            self._front.close()

@@ -1,0 +1,359 @@
+"""Connections of hosts before gRPC has them: how many there may be, by address and in all, and how much each may say.
+
+TLS passes through. gRPC itself listens on a Unix socket in a directory of the daemon's own, and is led a connection
+when its host has said its first word. The socket that leads there is bound to an abstract name that holds the host's
+address, from which `peer_of` has it.
+
+When there are too many, the oldest that has said nothing makes room, then the oldest that has not come through its
+handshake. Hosts say little: one that says much is read slowly, and is cut off when it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from typing import TYPE_CHECKING, Any, Optional
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOGGER = logging.getLogger(__name__)
+
+CONNECTIONS = 128
+CONNECTIONS_OF_AN_ADDRESS = 64
+# A connection that has said nothing after so long is closed.
+SILENT_S = 10.0
+# A host says so much at once, and so much in a second; all that say more than that share the last.
+BURST_BYTES = 256 << 10
+BYTES_PER_S = 1 << 20
+BYTES_PER_S_OF_ALL = 4 << 20
+# One that wants to say more than that for so long floods.
+FLOOD_S = 15.0
+READ_BYTES = 64 << 10
+# What the kernel keeps of a host that is read slowly.
+WAITING_BYTES = 64 << 10
+BACKLOG = 128
+# Connections that are accepted before anything else is done.
+ACCEPTED_TOGETHER = 32
+# Without descriptors nothing is accepted for so long.
+ACCEPT_AGAIN_S = 1.0
+# What is refused is told so often.
+TELL_EACH_S = 60.0
+# Whoever has an IPv6 address has a network of them.
+_NETWORK_BITS = 64
+# In the names that sockets of this process are bound to; nobody else is believed to lead hosts here.
+_LED = f"profagentd-{os.urandom(8).hex()}/"
+
+
+def peer_of(context: Any) -> str:
+    """Return gRPC's name of the host that makes a call, `ipv4:ADDRESS:PORT`, also where a front has led it here."""
+    peer: str = unquote(context.peer())
+    before, led, told = peer.partition(_LED)
+    return told if led and before.startswith("unix-abstract:") else peer
+
+
+class Front:
+    """Listens at TCP addresses, and leads what may pass to gRPC's socket. Made, started and closed in a loop."""
+
+    def __init__(self, *, tls: bool) -> None:
+        """With `tls` a host has to answer the board's certificate before it counts as one."""
+        self.tls = tls
+        self.throttled: set[_Connection] = set()
+        self._connections: dict[_Connection, None] = {}  # the oldest first
+        self._listening: list[socket.socket] = []
+        self._leading: set[asyncio.Task[None]] = set()
+        self._told_s = float("-inf")
+        runtime = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+        self._directory = tempfile.mkdtemp(prefix="profagentd-", dir=runtime or None)
+
+    @property
+    def path(self) -> str:
+        """The Unix socket of gRPC."""
+        return os.path.join(self._directory, "grpc")
+
+    @property
+    def bytes_per_s(self) -> float:
+        """How much a connection may say that says more than it may at once."""
+        return min(BYTES_PER_S, BYTES_PER_S_OF_ALL / max(1, len(self.throttled)))
+
+    def listen(self, address: str) -> int:
+        """Listen at HOST:PORT from now on; the port. Raises OSError."""
+        host, _, wanted = address.rpartition(":")
+        port = int(wanted)
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, where in dict.fromkeys(found):
+            listening = socket.socket(family, kind, protocol)
+            self._listening.append(listening)
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WAITING_BYTES)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if where[0] == "::" else 1)
+            listening.bind((where[0], port, *where[2:]))
+            listening.listen(BACKLOG)
+            port = listening.getsockname()[1]
+            self._accept_from(listening)
+        return port
+
+    def close_door(self) -> None:
+        """Accept nobody any more."""
+        for listening in self._listening:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
+        self._listening.clear()
+
+    def close(self) -> None:
+        """Cut off whoever is there, and leave nothing behind."""
+        self.close_door()
+        for connection in [*self._connections]:
+            connection.cut()
+        for task in self._leading:
+            task.cancel()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def left(self, connection: _Connection) -> None:
+        """Forget a connection that is over."""
+        self._connections.pop(connection, None)
+        self.throttled.discard(connection)
+
+    def lead(self, connection: _Connection) -> None:
+        """Lead a host that has said its first word to gRPC."""
+        task = asyncio.get_running_loop().create_task(connection.join(self.path))
+        self._leading.add(task)
+        task.add_done_callback(self._leading.discard)
+
+    def tell(self, what: str, network: str) -> None:
+        """Say now and then what is refused: what strangers do must not fill the log."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._told_s >= TELL_EACH_S:
+            self._told_s = now_s
+            _LOGGER.warning("%s of %s; this is told once a minute at most", what, network)
+
+    def _accept_from(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTED_TOGETHER):
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listening)
+                loop.call_later(ACCEPT_AGAIN_S, self._accept_from, listening)
+                _LOGGER.warning("no connection can be accepted: %s", error.strerror)
+                return
+            accepted.setblocking(False)
+            self._admit(_Connection(self, accepted, address))
+
+    def _admit(self, connection: _Connection) -> None:
+        of_address = [each for each in self._connections if each.network == connection.network]
+        is_full = len(self._connections) >= CONNECTIONS
+        if is_full or len(of_address) >= CONNECTIONS_OF_AN_ADDRESS:
+            self.tell("too many connections", connection.network)
+            oldest = next(self._strangers([*self._connections] if is_full else of_address), None)
+            if oldest is None:
+                connection.cut()
+                return
+            oldest.cut()
+        self._connections[connection] = None
+        connection.listen()
+
+    @staticmethod
+    def _strangers(connections: list[_Connection]) -> Iterator[_Connection]:
+        yield from (each for each in connections if not each.has_spoken)
+        yield from (each for each in connections if not each.is_known)
+
+
+class _Connection:
+    """A host's connection, and the one that leads it to gRPC."""
+
+    def __init__(self, front: Front, host: socket.socket, address: Any) -> None:
+        self._front, self._socket = front, host
+        ip = ipaddress.ip_address(address[0].partition("%")[0])
+        ip = getattr(ip, "ipv4_mapped", None) or ip
+        is_v4 = isinstance(ip, ipaddress.IPv4Address)
+        self.network = str(ip if is_v4 else ipaddress.ip_network((ip, _NETWORK_BITS), strict=False))
+        self._peer = f"ipv4:{ip}:{address[1]}" if is_v4 else f"ipv6:[{ip}]:{address[1]}"
+        self.has_spoken = False
+        self._is_answered = False  # the board has said something
+        self._has_answered = False  # it has said something to that
+        self.is_known = False  # the board has said something to that: it has come through the handshake
+        self._is_joining = self._is_over = False
+        self.host, self.board = _End(self), _End(self)
+        loop = asyncio.get_running_loop()
+        self._now = loop.time
+        self._calm_s = self._counted_s = loop.time()
+        self._left_bytes = float(BURST_BYTES)  # what it may say at once; less than nothing: it is held
+        self._timer = loop.call_later(SILENT_S, self.cut)
+
+    def listen(self) -> None:
+        """Wait for its first word."""
+        asyncio.get_running_loop().add_reader(self._socket, self._speaks)
+
+    def _speaks(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._timer.cancel()
+        self.has_spoken = self._is_joining = True
+        self._front.lead(self)
+
+    async def join(self, path: str) -> None:
+        """Connect both ends."""
+        loop: Any = asyncio.get_running_loop()
+        leading = socket.socket(socket.AF_UNIX)
+        try:
+            leading.setblocking(False)
+            leading.bind(f"\0{_LED}{self._peer}")
+            leading.connect(path)
+            await loop.connect_accepted_socket(lambda: self.board, leading)
+            await loop.connect_accepted_socket(lambda: self.host, self._socket)
+        except OSError:
+            self._is_over = True
+        finally:
+            self._is_joining = False
+            if self.board.transport is None:
+                leading.close()
+            if self._is_over or self.host.transport is None:
+                self.cut()
+        if not self._is_over:
+            self.board.begin(self.host)
+            self.host.begin(self.board)
+
+    def cut(self) -> None:
+        """End it at once."""
+        self._finish()
+        if self._is_joining:
+            return  # which ends what it has made
+        for end in (self.host, self.board):
+            if end.transport is not None:
+                end.transport.abort()
+        if self.host.transport is None:
+            if self._socket.fileno() >= 0:
+                asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+
+    def end(self) -> None:
+        """End it when what is under way has been sent."""
+        self._finish()
+        for end in (self.host, self.board):
+            if end.transport is not None:
+                end.transport.close()
+
+    def _finish(self) -> None:
+        self._is_over = True
+        self._timer.cancel()
+        self._front.left(self)
+
+    def came(self, end: _End, count: int) -> None:
+        """Count what came at an end."""
+        if end is self.host:
+            self._has_answered = self._is_answered
+            self._spend(count)
+            return
+        self._is_answered = True
+        self.is_known = self.is_known or self._has_answered or not self._front.tls
+
+    def _spend(self, count: int) -> None:
+        now_s = self._now()
+        left = self._left_bytes + (now_s - self._counted_s) * self._front.bytes_per_s
+        if left >= BURST_BYTES / 2:
+            self._calm_s = now_s
+        self._left_bytes, self._counted_s = min(BURST_BYTES, left) - count, now_s
+        if self._left_bytes >= 0:
+            return
+        if now_s - self._calm_s > FLOOD_S:
+            self._front.tell("a flood is cut off", self._peer)
+            self.cut()
+            return
+        self._front.throttled.add(self)
+        self.host.hold(is_held=True)
+        self._timer = asyncio.get_running_loop().call_later(-self._left_bytes / self._front.bytes_per_s, self._go_on)
+
+    def _go_on(self) -> None:
+        self._front.throttled.discard(self)
+        self.host.hold(is_held=False)
+
+
+# What is read is written at once, or copied.
+_BUFFER = memoryview(bytearray(READ_BYTES))
+
+
+class _End(asyncio.BufferedProtocol):
+    """One end of a connection: what comes here is written to the other."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
+        self.transport: Optional[Any] = None  # noqa: UP045 - evaluated on Python 3.9
+        self._other: Optional[_End] = None  # noqa: UP045
+        self._is_held = self._is_full = False
+
+    def connection_made(self, transport: Any) -> None:
+        """Read nothing before the other end is there, and hold no more than is being written."""
+        self.transport = transport
+        transport.set_write_buffer_limits(high=0)
+        transport.pause_reading()
+
+    def begin(self, other: _End) -> None:
+        """Let what comes go to the other end."""
+        self._other = other
+        self._read_on()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's interface
+        """Return the room for what comes."""
+        return _BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand on what came."""
+        assert self._other is not None
+        assert self._other.transport is not None
+        self._other.transport.write(bytes(_BUFFER[:nbytes]))
+        self._connection.came(self, nbytes)
+
+    def hold(self, *, is_held: bool) -> None:
+        """Read nothing meanwhile."""
+        self._is_held = is_held
+        self._read_on()
+
+    def pause_writing(self) -> None:
+        """What is written here waits: nothing more is read at the other end."""
+        if self._other is not None:
+            self._other.fill(is_full=True)
+
+    def resume_writing(self) -> None:
+        """It has been written."""
+        if self._other is not None:
+            self._other.fill(is_full=False)
+
+    def fill(self, *, is_full: bool) -> None:
+        """Know whether the other end takes more."""
+        self._is_full = is_full
+        self._read_on()
+
+    def _read_on(self) -> None:
+        assert self.transport is not None
+        if self.transport.is_closing():
+            return
+        if self._is_held or self._is_full:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        """It says nothing more: a connection of HTTP/2 is over then."""
+        self._connection.end()
+        return False
+
+    def connection_lost(self, exc: Optional[Exception]) -> None:  # noqa: UP045
+        """It is gone."""
+        if exc is None:
+            self._connection.end()
+        else:
+            self._connection.cut()
