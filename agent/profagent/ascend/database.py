@@ -6,12 +6,11 @@ import math
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from profagent.ascend.csv_rows import LONGEST_CELL
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families, places
 from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
 from profagent.ascend.texts import ODD_VALUES, UNKNOWN_NS, encoded
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
     from profagent.ascend.draft import Draft
 
 ROWS_PER_BLOCK = 5_000
+# Memory holds so many rows at least, however large they are, and a row no more than it may.
+ROWS_PER_FETCH = 16
+LONGEST_ROW_BYTES = 4 << 20
+BLOCK_BYTES = 16 << 20
 BUSY_MS = 2_000
 MAGIC = b"SQLite format 3\0"
 # In its header: how it is written.
@@ -147,7 +150,7 @@ def _opened(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     # Its schema is somebody else's work: no function that can do harm is called by it.
     connection.execute("PRAGMA trusted_schema = OFF")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW_BYTES)
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     connection.execute("BEGIN")
     return connection
@@ -158,15 +161,15 @@ def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: 
     header = [column[0] for column in cursor.description]
     count = 0
     try:
-        for rows in _fetched(cursor):
-            draft.add_block(log, count + 1, len(rows), encoded(rows))
-            count += len(rows)
+        for rows, cells in _blocks(cursor):
+            draft.add_block(log, count + 1, rows, cells)
+            count += rows
     finally:
         draft.end_file(log, "table", name, header, count)
     if has_kernels and name == "TASK" and _has(connection, "COMPUTE_TASK_INFO"):
         named = _Named(connection.execute("SELECT id, ifnull(value, 'N/A') FROM STRING_IDS"))
-        for rows in _fetched(connection.execute(_kernels_query(connection))):
-            draft.add_kernels(log, _kernels(rows, named))
+        for tasks in _fetched(connection.execute(_kernels_query(connection))):
+            draft.add_kernels(log, _kernels(tasks, named))
     elif name == "CANN_API" and "calls" not in draft.told():
         for row in connection.execute(_CALLS):
             draft.add_calls(Called(*row))
@@ -262,6 +265,29 @@ def _whole(parts: Mapping[str, float]) -> float:
 def _fetched(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
     while rows := cursor.fetchmany(ROWS_PER_BLOCK):
         yield rows
+
+
+def _blocks(cursor: sqlite3.Cursor) -> Iterator[tuple[int, str]]:
+    """Numbers of rows and their JSON, fewer rows together than ROWS_PER_BLOCK where these are large."""
+    count, size, parts = 0, 0, list[str]()
+    error: sqlite3.Error | None = None
+    is_over = False
+    while not is_over:
+        rows: list[tuple[Any, ...]] = []
+        try:
+            # What came before a damage is in the list.
+            rows.extend(islice(cursor, ROWS_PER_FETCH))
+        except sqlite3.Error as damage:
+            error = damage
+        is_over = error is not None or not rows
+        if rows:
+            parts.append(encoded(rows)[1:-1])
+            count, size = count + len(rows), size + len(parts[-1])
+        if parts and (is_over or count >= ROWS_PER_BLOCK or size >= BLOCK_BYTES):
+            yield count, f"[{','.join(parts)}]"
+            count, size, parts = 0, 0, []
+    if error is not None:
+        raise error
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:

@@ -161,8 +161,8 @@ def _text_found(file: Path, beginning: bytes) -> Found:
 
 def _must_have_rows(file: Path) -> bool:
     words = {word for family in families().family if family.kind != "table" for word in _words(family)}
-    is_text = file.suffix.lower() in _TEXTS and file.name.startswith((*words,))
-    return is_text or _DATABASES.fullmatch(file.name) is not None
+    is_called_so = any(file.stem == word or file.stem.startswith(f"{word}_") for word in words)
+    return (file.suffix.lower() in _TEXTS and is_called_so) or _DATABASES.fullmatch(file.name) is not None
 
 
 Recognised = dict[Path, Found | ResultError]

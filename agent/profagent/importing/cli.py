@@ -199,5 +199,7 @@ def _source_line(taken: Taken) -> str:
 
 
 def _source_document(taken: Taken) -> dict[str, Any]:
-    error = None if taken.error is None else display_text(str(taken.error))
-    return {**taken._asdict(), "path": display_text(str(taken.path)), "error": error}
+    error: dict[str, str | None] = {"error": None, "hint": None}
+    if taken.error is not None:
+        error = {"error": display_text(str(taken.error)), "hint": display_text(taken.error.hint)}
+    return {**taken._asdict(), "path": display_text(str(taken.path)), **error}

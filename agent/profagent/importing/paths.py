@@ -80,18 +80,17 @@ async def import_paths(
 
 def _look_through(walk: Walk, paths: Sequence[Path]) -> list[Taken]:
     """Look through the paths; return what failed. Raises UsageError where nothing at all was found."""
-    errors: list[Taken] = []
+    errors: dict[Path, UsageError] = {}
     for path in paths:
         try:
             walk.look_through(path)
         except UsageError as error:
-            errors.append(Taken(path, None, error))
+            errors[path] = error
     walk.finish()
-    failed = [Taken(each.address, None, each.error) for each in walk.failed]
-    if errors and not (walk.jobs or walk.results or failed):
-        assert errors[0].error is not None, "each was made of one"
-        raise errors[0].error
-    return errors + failed
+    if errors and not (walk.jobs or walk.results or walk.failed):
+        raise UsageError("; ".join(map(str, errors.values())), hint=next(iter(errors.values())).hint)
+    failed = [*errors.items(), *((each.address, each.error) for each in walk.failed)]
+    return [Taken(path, None, error) for path, error in failed]
 
 
 async def _import_job(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import sys
 import zipfile
 from contextlib import closing
 from pathlib import Path
@@ -265,15 +266,14 @@ def test_raw_data_of_a_framework_is_one_source_with_the_framework_s_remedy(
 def test_folders_nested_deeper_than_python_s_stack_are_looked_through(
     tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deep = tmp_path.joinpath("in", *["d"] * 600)
-    summary(deep / "mine.csv", OP_SUMMARY, kernel())
-    document = _imported(workspace, tmp_path / "in", capsys=capsys)
+    summary(tmp_path.joinpath("in", *["d"] * 250, "mine.csv"), OP_SUMMARY, kernel())
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(250)
+    try:
+        document = _imported(workspace, tmp_path / "in", capsys=capsys)
+    finally:
+        sys.setrecursionlimit(limit)
     assert [each["session"] for each in document["sources"]] == [1]
-    # Recursive as it is, pytest could not remove it.
-    deep.rename(tmp_path / "end")
-    shutil.rmtree(tmp_path / "end")
-    for folder in (tmp_path.joinpath("in", *["d"] * count) for count in range(599, -1, -1)):
-        folder.rmdir()
 
 
 def test_a_cell_larger_than_any_real_one_is_not_read_into_memory(
@@ -281,7 +281,7 @@ def test_a_cell_larger_than_any_real_one_is_not_read_into_memory(
 ) -> None:
     file = files.database(tmp_path / "msprof_1.db")
     with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("CREATE TABLE large AS SELECT zeroblob(17 << 20) AS cell")
+        connection.execute("CREATE TABLE large AS SELECT zeroblob(5 << 20) AS cell")
         # Neither is a table called what it is not, or code of the schema run.
         connection.execute("DROP TABLE CANN_API")
         connection.execute(
