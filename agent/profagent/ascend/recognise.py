@@ -29,7 +29,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 RESULTS = "ASCEND_PROFILER_OUTPUT"
 EXPORTED = "mindstudio_profiler_output"
 FRAMEWORK = "FRAMEWORK"
-# What describes a run beside its results.
+# What describes a run beside its results, and what of that is read.
+DESCRIPTIONS = "profiler_*.json"
 FACTS = "profiler_info*.json"
 # By framework: how its profiler's directories end, and what it has put into FRAMEWORK.
 _FRAMEWORKS = {"torch_npu": ("_ascend_pt", "torch.*"), "mindspore": ("_ascend_ms", "mindspore.*")}

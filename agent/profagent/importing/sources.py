@@ -8,15 +8,16 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from enum import Enum
+from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.ascend.archive import MOST_ARCHIVES, NAMES, UNPACK_BY_HAND, Limits, unpack
-from profagent.ascend.recognise import FACTS, Form, Run, Source, recognise, recognised, run_in
+from profagent.ascend.recognise import DESCRIPTIONS, FACTS, Form, Run, Source, recognise, recognised, run_in
 from profagent.cli.table import counted
 from profagent.errors import ProfagentError, ResultError, UsageError
-from profagent.formats.names import parse_log_name
+from profagent.formats.names import display_text, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.decoder import source_named
 from profagent.ingest.local import OUTPUT_FOLDERS
@@ -37,6 +38,7 @@ class Why(Enum):
     """Why a file was not taken; the text stands behind a number of files."""
 
     UNKNOWN = "of no known family"
+    DESCRIPTION = "describing a run"
     RAW = "with raw data of a run whose results are taken"
     IRREGULAR = "not regular (a link or device)"
     UNREADABLE = "not readable"
@@ -48,7 +50,7 @@ class Why(Enum):
     @property
     def is_loss(self) -> bool:
         """Whether it may have had something that the ledger should name."""
-        return self in {Why.UNKNOWN, Why.RAW, Why.IRREGULAR, Why.UNREADABLE}
+        return self in {Why.UNKNOWN, Why.DESCRIPTION, Why.RAW, Why.IRREGULAR, Why.UNREADABLE}
 
 
 _WHY = {Form.EMPTY: Why.EMPTY, Form.ATTRIBUTES: Why.ATTRIBUTES}
@@ -191,7 +193,8 @@ class Walk:
         elif found.is_known or is_named:
             self._take(Source(path, (path,)), origin)
         else:
-            self._pass(path, origin, Why.UNKNOWN)
+            is_description = fnmatch(path.name, DESCRIPTIONS)
+            self._pass(path, origin, Why.DESCRIPTION if is_description else Why.UNKNOWN)
 
     def _visit_folder(self, path: Path, origin: _Origin | None) -> None:
         if path == self._own:
@@ -294,6 +297,7 @@ def _files_below(folder: Path, but: Collection[Path] = ()) -> Iterator[Path]:
 
 
 def _entry(passed: Sequence[Passed]) -> Entry:
-    names = ", ".join(each.path.name for each in passed[:_MOST_NAMED])
+    # The database holds text; a name need not be any.
+    names = ", ".join(display_text(each.path.name) for each in passed[:_MOST_NAMED])
     more = ", …" if len(passed) > _MOST_NAMED else ""
     return reasons.entry(reasons.NOT_TAKEN, f"{passed_text(passed)}: {names}{more}", count=len(passed))

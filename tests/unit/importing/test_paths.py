@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import sys
@@ -166,13 +167,18 @@ def test_the_directory_of_our_own_profiler_is_its_job(
     (folder / "ASCEND_PROFILER_OUTPUT").mkdir()
     for name in ("profiler_info_0.json", "profiler_metadata.json"):
         write(folder / name, '{"a": 1}')
+    write(folder / os.fsdecode(b"caf\xe9.txt"), "x")
     document = _imported(workspace, folder, capsys=capsys)
     assert _sessions(document, folder) == [(JOB, "JOB", 6)]
-    assert _not_taken(document, folder).keys() == {"profiler_info_0.json", "profiler_metadata.json"}
+    assert _not_taken(document, folder) == {
+        "caf\\xe9.txt": "of no known family",
+        "profiler_info_0.json": "describing a run",
+        "profiler_metadata.json": "describing a run",
+    }
     for _ in range(2):
         notes = rows(workspace, "SELECT session, grade, count, detail FROM ledger WHERE reason = 'not-taken'")
-        said = "2 files of no known family: profiler_info_0.json, profiler_metadata.json"
-        assert notes == [(1, "note", 2, said)]
+        said = "3 files, of which 2 describing a run, 1 of no known family: caf\\xe9.txt, profiler_info_0.json, "
+        assert notes == [(1, "note", 3, f"{said}profiler_metadata.json")]
         _imported(workspace, folder, capsys=capsys)
 
 
