@@ -212,7 +212,7 @@ def run_in(path: Path, look: Callable[[Path], Recognised]) -> Run | None:
     if results or is_run or (databases and devices):
         return Run(Source(path, (*results, *(_taken(here) if is_run else databases))), tuple(parts))
     if not databases and _is_raw(path):
-        return Run(Source(path, (), raw="msprof"), tuple(inside))
+        return Run(Source(path, (), raw="msprof"), (*parts, path / "data"))
     tool = _framework(path)
     raw = [entry for entry in inside if _is_raw(entry)] if tool else []
     raw += [entry for entry in inside if raw and entry.name == FRAMEWORK]
