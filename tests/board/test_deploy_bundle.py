@@ -1,4 +1,4 @@
-"""`profagent deploy --bundle` to a board that has BusyBox and no Python, over a real OpenSSH server."""
+"""`profagent deploy --bundle` to a board that has BusyBox, or toybox, and no Python, over a real OpenSSH server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from profagent.deploy.daemon_tree import DaemonTree, pack, unpack
 from tests.board.deployed import DeployBoard, deploy_board
-from tests.board.sshd import busybox
+from tests.board.sshd import busybox, toybox
 from tests.integration.board import content, simulated
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def board(tmp_path: Path, cache: Path) -> Iterator[DeployBoard]:
-    with deploy_board(tmp_path, cache, programs=busybox(tmp_path / "bin")) as board:
+def board(request: pytest.FixtureRequest, tmp_path: Path, cache: Path) -> Iterator[DeployBoard]:
+    programs = getattr(request, "param", busybox)
+    with deploy_board(tmp_path, cache, programs=programs(tmp_path / "bin")) as board:
         yield board
 
 
+@pytest.mark.parametrize("board", [busybox, toybox], indirect=True)
 def test_a_board_without_python_gets_the_bundles(board: DeployBoard, bundle: Path, tmp_path: Path) -> None:
     board.deploy_first("--bundle", bundle)
     assert board.version() == unpack(bundle).name

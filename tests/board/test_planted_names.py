@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -208,4 +209,19 @@ async def test_another_user_cannot_keep_root_from_the_board(attacked: Attacked, 
             for each in locks:
                 (each / "owner").unlink()
                 each.rmdir()
-    assert [line for line in told if f"a collect of user {USER} runs" in line and str(holding.pid) in line]
+    (line,) = told
+    assert f"a collect of user {USER} runs" in line
+    assert str(holding.pid) in line
+
+
+async def test_another_user_heeds_root(
+    attacked: Attacked, friend: Sshd, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_run, "LOCKS", str(attacked.app.parent / "var/run"))
+    async with patient_ssh(friend.target, Nobody(), [].append) as ssh, BoardRun(ssh, place, print).held():
+        held = await asyncio.create_subprocess_exec(
+            "sh", "-c", board_run.keeper(Place(str(attacked.app), "main")), user=USER, group=USER, stdout=-1, stdin=-3
+        )
+        said, _ = await held.communicate()
+    assert said.startswith(b"held ")
+    assert not (attacked.app / ".profagent").exists()

@@ -38,7 +38,7 @@ heard() { # SECONDS
 lock=
 for each in $locks; do
     [ "$uid" = 0 ] || ! holder "$each/$name" || refuse "$each/$name"
-    [ -n "$lock" ] || ! mkdir -p "$each" 2>/dev/null || [ ! -w "$each" ] || lock=$each/$name
+    [ -n "$lock" ] || ! (umask 022 && mkdir -p "$each") 2>/dev/null || [ ! -w "$each" ] || lock=$each/$name
 done
 [ "$uid" = 0 ] || lock=${TMPDIR:-/tmp}/$name.$uid
 [ -n "$lock" ] || fail "none of $locks can be written"
@@ -51,9 +51,13 @@ if ! mkdir "$lock" 2>/dev/null; then
 fi
 echo "$$ $who" >"$lock/owner" && chmod 755 "$lock" && chmod 644 "$lock/owner" || { rm -rf "$lock"; exit 1; }
 trap unlock EXIT
-ls -ldn /proc/[0-9]* 2>/dev/null | while read -r mode count its group rest; do
-    case $its in "$uid" | 0) ;; *) ! runs "${rest##*/}" "$name" || echo "beside ${rest##*/} $its" ;; esac
-done
+ls -ldn /proc/[0-9]* 2>/dev/null | {
+    told=
+    while read -r mode count its group rest; do
+        case " 0 $uid $told " in *" $its "*) continue ;; esac
+        ! runs "${rest##*/}" "$name" || { echo "beside ${rest##*/} $its"; told="$told $its"; }
+    done
+}
 mkdir -p "$own" && into "$own" && put_back "$(cat acl 2>/dev/null)" && rm -rf acl run && mkdir run && into "$own/run" || exit 1
 mkfifo "$lock/stdout" "$lock/stderr" && echo 000 >code.part && echo "$$" >follower || exit 1
 echo "$$" >keeper || exit 1
