@@ -218,7 +218,8 @@ async def test_another_user_heeds_root(
     attacked: Attacked, friend: Sshd, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(board_run, "LOCKS", str(attacked.app.parent / "var/run"))
-    async with patient_ssh(friend.target, Nobody(), [].append) as ssh, BoardRun(ssh, place, print).held():
+    told: list[str] = []
+    async with patient_ssh(friend.target, Nobody(), told.append) as ssh, BoardRun(ssh, place, print).held():
         held = await asyncio.create_subprocess_exec(
             "sh", "-c", board_run.keeper(Place(str(attacked.app), "main")), user=USER, group=USER, stdout=-1, stdin=-3
         )
