@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from profagent.deploy.survey import BoardFacts
 
+CHECKOUT = Path(__file__).parents[2]
 UBUNTU = 'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 20.04.6 LTS"\n'
 # The real one is in no package of Debian 12: it answers as that does.
 PYTHON_38 = '#!/bin/sh\n[ "$1" = -V ] && echo Python 3.8.10\n'
@@ -103,6 +104,36 @@ async def test_openharmony_small(openharmony: System) -> None:
     ported = replace(facts, python=BoardPython("aarch64", "/bin/python3", (3, 11), None), lacks=("libstdc++.so.6",))
     assert "without libstdc++.so.6" in await refusal(ported)
     openharmony.check_files()
+
+
+# It is a daemon as far as the script can tell.
+DAEMON = """#!/bin/sh
+case $* in *--check-config*) exit 0 ;; esac
+trap 'exit 0' TERM
+while :; do sleep 1; done
+"""
+
+
+@pytest.mark.long
+def test_the_init_script_needs_no_more_than_openharmony_has(openharmony: System) -> None:
+    script, daemon = openharmony.root / "opt/profagentd.init", openharmony.root / "opt/profagent/current/bin/profagentd"
+    for path, text in ((script, (CHECKOUT / "systemd/profagentd.init").read_text("utf-8")), (daemon, DAEMON)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        path.chmod(0o755)
+    (openharmony.root / "var/log").mkdir(parents=True)
+    for word, said, status in (
+        ("start", "profagentd is started", 0),
+        ("status", "profagentd is running, process ", 0),
+        ("restart", "profagentd is stopped\nprofagentd is started", 0),
+        ("stop", "profagentd is stopped", 0),
+        ("status", "profagentd is not running", 3),
+    ):
+        # The watcher stays, and has its output open.
+        ran = openharmony.run(f"sleep 1; /opt/profagentd.init {word} >/tmp/said 2>&1 </dev/null")
+        told = (openharmony.root / "tmp/said").read_text("utf-8")
+        assert (ran.returncode, told[: len(said)]) == (status, said), told
+        assert "nobody watches" not in told
 
 
 async def test_ubuntu_20_with_its_own_python(tmp_path: Path) -> None:
