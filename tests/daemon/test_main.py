@@ -225,6 +225,12 @@ def test_what_is_taken_is_told_and_what_is_free_stays_so(tmp_path: Path) -> None
     check_address(f"unix:{tmp_path / 'free.sock'}")
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".local"])
+def test_a_name_that_none_can_have_is_told(host: str) -> None:
+    with pytest.raises(DaemonError, match="a part of the host's name is empty, or over 63 characters"):
+        check_address(f"{host}:50151")
+
+
 def test_a_port_of_roots_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def bind(_: socket.socket, where: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", where)

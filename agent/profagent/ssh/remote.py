@@ -32,7 +32,7 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
     where = f"{options.host} port {options.port}"
     try:
         yield
-    except (asyncssh.Error, OSError) as error:
+    except (asyncssh.Error, OSError, UnicodeError) as error:
         is_refused = isinstance(error, asyncssh.PermissionDenied | asyncssh.HostKeyNotVerifiable)
         if options.tunnel and not is_reached():
             raise (RefusedError if is_refused else UnreachableError)(
@@ -57,9 +57,10 @@ def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: 
     if isinstance(error, asyncssh.Error):
         hint = "check that an SSH server listens there, its log on the board, and with `ssh -v` what it wants"
         return f"{where} ended the connection before the login: {error.reason}", hint
-    if isinstance(error, socket.gaierror):
+    if isinstance(error, socket.gaierror | UnicodeError):
         hint = "check the spelling, `profagent boards`, /etc/hosts and the name server, or use the board's IP address"
-        return f"the name {options.host} does not resolve: {error.strerror}", hint
+        why = error.strerror if isinstance(error, socket.gaierror) else "a part of it is empty, or over 63 characters"
+        return f"the name {options.host} does not resolve: {why}", hint
     if isinstance(error, ConnectionRefusedError):
         return f"nothing listens at {where}", "start the board's SSH server, or name its port: ssh://USER@HOST:PORT"
     hint = "check the address, the cable, the firewall, this host's routes, and that the board is on"

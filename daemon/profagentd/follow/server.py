@@ -255,6 +255,9 @@ def check_address(address: str) -> None:
             with closing(socket.socket(family, kind)) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(where)
+    except UnicodeError as error:
+        why = "a part of the host's name is empty, or over 63 characters"
+        raise DaemonError(f"cannot listen on {address}: {why}", hint=_ADDRESS_HINT) from error
     except OSError as error:
         reason = error.strerror or os.strerror(error.errno or errno.EIO)
         hint = _HINTS.get(error.errno or 0, _ADDRESS_HINT)
