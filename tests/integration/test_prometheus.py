@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
+import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -169,13 +171,37 @@ def test_a_capture_that_ended_while_others_go_on_is_told(tmp_path: Path) -> None
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-@pytest.mark.parametrize("address", ["9464", ":9464", "127.0.0.1:http", "203.0.113.1:9464", "127.0.0.1:99999"])
+@pytest.mark.parametrize(
+    "address", ["9464", ":9464", "127.0.0.1:http", "203.0.113.1:9464", "127.0.0.1:99999", "x" * 64 + ".local:9464"]
+)
 def test_an_address_that_cannot_be_is_named(address: str, tmp_path: Path) -> None:
     ended = profagent(
         "record", "--board", "127.0.0.1:1", "--workspace", tmp_path, "--metrics-listen", address, "--for", "1s"
     )
     assert ended.code == 2
     assert address in ended.err
+
+
+@pytest.mark.parametrize(
+    ("called", "status"),
+    [
+        ("127.0.0.1:{port}", 200),
+        ("localhost", 200),
+        ("[::1]:{port}", 200),
+        (socket.gethostname().upper(), 200),
+        ("rebound.example:{port}", 421),
+        ("127.0.0.1.example", 421),
+        ("localhost.example:{port}", 421),
+    ],
+)
+def test_the_page_is_for_who_calls_this_host_by_its_own_name(called: str, status: int) -> None:
+    with exposed("127.0.0.1:0") as (_, url):
+        port = urllib.parse.urlsplit(url).port
+        connection = http.client.HTTPConnection("127.0.0.1", port or 0, timeout=10)
+        connection.request("GET", "/metrics", headers={"Host": called.format(port=port)})
+        answer = connection.getresponse()
+        assert (answer.status, b"profagent_losses" in answer.read()) == (status, status == 200)
+        connection.close()
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -5,7 +5,9 @@ The server has a thread of its own, which ends with the capture; it only reads.
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -28,10 +30,12 @@ from profagent.ingest.changes import (
 from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_latency import LatencyWindow
 from profagent.link.coverage import Standing
+from profagent.link.credentials import host_of
 from profagent.link.session import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import Change, Entry, JobChanges
@@ -110,8 +114,11 @@ def exposed(address: str) -> Iterator[tuple[Exposition, str]]:
     found = Exposition()
     try:
         server, thread = start_http_server(int(port), host, found.registry)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise UsageError(f"nobody can listen on {address}: {error}", hint="name another port or host") from error
+    page = server.get_app()
+    assert page is not None, "it was made with one"
+    server.set_app(_for_own_names(page, host))
     try:
         shown = f"[{host}]" if ":" in host else host
         yield found, f"http://{shown}:{server.server_port}/metrics"
@@ -119,6 +126,31 @@ def exposed(address: str) -> Iterator[tuple[Exposition, str]]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _for_own_names(app: WSGIApplication, listened: str) -> WSGIApplication:
+    """Return the page for who calls it by an IP address, or by a name of this host.
+
+    A page of somebody else's, whose name leads to this address, has the browser of this host's user ask for it, too.
+    """
+    own = {name.lower() for name in ("localhost", listened, socket.gethostname(), socket.getfqdn())}
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        called = environ.get("HTTP_HOST", "")
+        if not called or _is_ip(name := host_of(called if ":" in called else f"{called}:")) or name.lower() in own:
+            return app(environ, start_response)
+        start_response("421 Misdirected Request", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"This host is not called so: use its own name, or its IP address.\n"]
+
+    return answer
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _lasted_s(coverage: Coverage, standing: Standing) -> float:
