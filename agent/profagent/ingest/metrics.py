@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 
 from profagent.ingest.spools import Rows, SpoolDecoder, rows_of, table
 
 LARGEST_TIME_US = 2**62
+# A line that a full disk cut goes on with the next one. Of most such lines no number can be read.
+_SWEEP = re.compile(r"s \d+ \d+=")
 
 
 class MetricSample(NamedTuple):
@@ -37,6 +40,8 @@ def decode(data: bytes, names: Names) -> tuple[list[MetricSample], int]:
 def _read(line: str, names: Names) -> list[MetricSample]:
     """A sweep's samples; a line of a name, or of a collector that gives nothing any more, has none."""
     kind, _, rest = line.partition(" ")
+    if kind in ("n", "e") and _SWEEP.search(rest):
+        raise ValueError(line)
     if kind == "n":
         number, unit, name = rest.split(" ", 2)
         names[number] = name, "" if unit == "-" else unit

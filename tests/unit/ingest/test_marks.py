@@ -247,3 +247,12 @@ def test_a_piece_is_no_error(cut: int) -> None:
     assert decode_metrics(data[:cut], {})[1] == 0
     assert decode_metrics(data[cut:], {})[0] is not None
     assert decode_metrics(b"x\nn\ns 1 0=1\ns x\n", {})[1] == 4
+
+
+@pytest.mark.parametrize("line", ["s 1795230382000000 0=2.5", "n 1 % npu.clock", "e power it gives nothing"])
+@pytest.mark.parametrize("cut", [3, 9, -1])
+def test_a_line_that_a_full_disk_cut_takes_no_sweep_along_unsaid(line: str, cut: int) -> None:
+    names = {"0": ("npu.busy", "%")}
+    samples, bad = decode_metrics(f"{line[:cut]}s 1795230383000000 0=3\ns 1795230384000000 0=4\n".encode(), names)
+    assert ([each.value for each in samples], bad) == ([4.0], 1)
+    assert names == {"0": ("npu.busy", "%")}
