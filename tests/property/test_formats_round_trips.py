@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profagent.formats.board_files import Done, parse_done
+from profagent.formats.cells import cell_of, text_of
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import Layer, Net, parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, LogName, parse_log_name
@@ -174,3 +176,15 @@ def test_batches_are_numbered_as_they_are_when_written_out(is_batch: list[bool],
     numbers = np.arange(len(order) + 1)
     assert join.layer_index(0, numbers, batch_num, pictures).tolist() == [*order, -1]
     assert join.layer_index(0, numbers, 1, 1, online_batch_num=batches).tolist() == [*order, -1]
+
+
+SIGNS = st.sampled_from([*"=+-@'\\x0123456789abcdefu \t\r\n\x1b\x7f\x9b", "\u202e", "\u2069", "\\x5c", "\\u202e", "检"])
+
+
+@given(st.text() | st.lists(SIGNS, max_size=8).map("".join))
+def test_a_text_comes_back_from_its_cell(text: str) -> None:
+    cell = cell_of(text)
+    assert text_of(cell) == text
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", cell)
+    if len(cell) > 1 and cell[0] in "=+-@":
+        float(cell)

@@ -16,7 +16,7 @@ from profagent.advise.rules import LANGUAGES, all_rules
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import printable
+from profagent.cli.table import json_text, printable
 from profagent.files import make_directory, write_atomically
 from profagent.importing.target import target_options, tell_unrecorded
 
@@ -88,7 +88,7 @@ async def command(*, target: Target, rules: list[Rule], language: Language, as_j
     if output is not None:
         _write(advice, output)
     if as_json:
-        click.echo(msgspec.json.encode(advice_document(advice)))
+        click.echo(json_text(advice_document(advice)))
     else:
         for line in advice_lines(advice, language):
             click.echo(printable(line))

@@ -17,6 +17,7 @@ from profagent.ascend.families import NOT_KNOWN, Family, families, places
 from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
 from profagent.ascend.texts import UNKNOWN_NS, Nuls, encoded, numbers, times_ns
 from profagent.errors import ResultError
+from profagent.formats.cells import text_of
 from profagent.formats.records import AI_CPU
 from profagent.ingest import reasons
 from profagent.store.database import LARGEST_INTEGER
@@ -64,6 +65,7 @@ class _Lines(FileIO):
         self.nuls = Nuls()
         self.line_bytes = self.offset = 0
         self.is_ended = True
+        self.may_have_escapes = False  # what `cell_of` leaves in few files
 
     def readinto(self, buffer: Any) -> int:
         """As for any file."""
@@ -72,6 +74,7 @@ class _Lines(FileIO):
             self.offset += count
             if not read:
                 continue
+            self.may_have_escapes = self.may_have_escapes or b"'" in read or b"\\" in read
             end = max(read.rfind(b"\n"), read.rfind(b"\r"))
             self.line_bytes = self.line_bytes + len(read) if end < 0 else len(read) - end - 1
             self.is_ended = not self.line_bytes
@@ -149,7 +152,10 @@ class Rows:
                     what = f"it is no CSV any more: {error}: {lost:,} lines from it on are not read"
                     self.damages.append(_Damage(begin + read + 2, lost, what))
                 if rows := [row for row in rows if row]:
-                    yield rows, reader.line_num + 2
+                    yield self._texts(rows), reader.line_num + 2
+
+    def _texts(self, rows: list[Row]) -> list[Row]:
+        return [list(map(text_of, row)) for row in rows] if self.lines.may_have_escapes else rows
 
 
 class _Table:

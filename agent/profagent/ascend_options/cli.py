@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from profagent.ascend_options import making
 from profagent.ascend_options.documents import ATLAS, LARGEST_BYTES, SS928, check_documents
 from profagent.cli import options
 from profagent.cli.running import tell
-from profagent.cli.table import printable
+from profagent.cli.table import json_text, printable
 from profagent.doctor.finding import finding_lines, section_fields, section_lines
 from profagent.errors import UsageError
 
@@ -118,7 +117,7 @@ def check(*, files: tuple[str, ...], device: str | None, as_json: bool) -> int:
     results = check_documents({name: _data(name) for name in files}, device)
     if as_json:
         found = [{**section_fields(each.section), "corrected": _valid(each.corrected)} for each in results]
-        click.echo(msgspec.json.encode(found))
+        click.echo(json_text(found))
     else:
         for each in results:
             _say(section_lines(each.section))

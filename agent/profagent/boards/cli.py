@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
-import msgspec
 
 from profagent.cli import options
 from profagent.cli.running import run_until_stopped, tell
-from profagent.cli.table import Column, table_lines
+from profagent.cli.table import Column, json_text, table_lines
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardEntry, BoardsFile
 
@@ -102,7 +101,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
     file = BoardsFile()
     entries = list(file.entries().values())
     if as_json:
-        click.echo(msgspec.json.encode([asdict(entry) for entry in entries]))
+        click.echo(json_text([asdict(entry) for entry in entries]))
         return
     if not entries:
         click.echo(f"no boards in {file.path}")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 import numpy as np
 import tomlkit
 
@@ -16,7 +15,7 @@ from profagent.calibrate.fitting import Evidence, Finding, Fit, Verdict, find_co
 from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_table, said_inference
 from profagent.cli import options
 from profagent.cli.progress import progress
-from profagent.cli.table import Cell, Column, printable, table_lines
+from profagent.cli.table import Cell, Column, json_text, printable, table_lines
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.formats.countermap import MAPPED_NAMES, SDK_NOT_SAID
@@ -295,7 +294,7 @@ def command(
     learnt = calibrate(jobs, tables)
     if as_json:
         document = {"tables": learnt.coverage, "simulated": learnt.is_simulated, "digest": learnt.digest}
-        click.echo(msgspec.json.encode({**document, "counters": learnt.findings}))
+        click.echo(json_text({**document, "counters": learnt.findings}))
     else:
         _print_calibration(learnt)
     if not any(finding.fit for finding in learnt.findings):

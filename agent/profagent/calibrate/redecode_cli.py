@@ -7,12 +7,11 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from profagent.cli import options
 from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import counted, printable
+from profagent.cli.table import counted, json_text, printable
 from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ
@@ -125,7 +124,7 @@ async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_
     else:
         done = await redecode_session(Workspace.at(workspace), found.session, maps)
     if as_json:
-        click.echo(msgspec.json.encode(done))
+        click.echo(json_text(done))
     else:
         has = f"{counted(done['rows'], 'row')} with the counters of {done['counter_map']}"
         has += f", digest {done['counter_map_digest']}"

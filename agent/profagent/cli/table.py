@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import click
 import msgspec
 
+from profagent.formats.cells import cell_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -287,8 +289,14 @@ def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool])
 
 
 ROWS_PER_PIECE = 500
-# The csv module leaves a bare \r unquoted where lines end in \n, and readers take it for the end of a line.
-NEEDS_QUOTES = re.compile(r'[,"\r\n]')
+NEEDS_QUOTES = re.compile(r'[,"]')
+# In a document of JSON these stand only within texts. In UTF-8: DEL and C1, marks and separators that turn text around.
+_STEERING = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+
+
+def json_text(document: Any) -> bytes:
+    """Return a document as JSON in UTF-8, in which nothing steers a terminal."""
+    return _STEERING.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), msgspec.json.encode(document))
 
 
 def sheet_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], sheet_format: str) -> Iterator[bytes]:
@@ -313,10 +321,14 @@ def _csv_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> It
     heading = _csv_line(column.title for column in columns)
     remaining = iter(rows)
     while chunk := list(islice(remaining, ROWS_PER_PIECE)):
-        lines = [_csv_line(map(cell_text, columns, row)) for row in chunk]
+        lines = [_csv_line(map(_csv_text, columns, row)) for row in chunk]
         yield (heading + "".join(lines)).encode()
         heading = ""
     yield heading.encode()
+
+
+def _csv_text(column: Column, value: Cell) -> str:
+    return cell_of(value) if isinstance(value, str) else cell_text(column, value)
 
 
 def _csv_line(texts: Iterable[str]) -> str:
@@ -329,10 +341,9 @@ def _quoted(text: str) -> str:
 
 
 def _json_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:
-    encode = msgspec.json.Encoder().encode
     remaining = iter(rows)
     before = b"[\n"
-    while chunk := [encode(as_object(columns, row)) for row in islice(remaining, ROWS_PER_PIECE)]:
+    while chunk := [json_text(as_object(columns, row)) for row in islice(remaining, ROWS_PER_PIECE)]:
         yield before + b",\n".join(chunk)
         before = b",\n"
     yield b"\n]\n" if before == b",\n" else b"[]\n"

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from profagent.aclconfig.edit import profiler_options
 from profagent.cli import options
 from profagent.cli.progress import BYTES, progress
 from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
-from profagent.cli.table import printable
+from profagent.cli.table import json_text, printable
 from profagent.collect.collecting import Collecting, CollectOptions
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
@@ -208,4 +207,4 @@ def _report(done: Collected, *, as_json: bool) -> None:
             "causes": [{key: printable(value) for key, value in asdict(cause).items()} for cause in done.causes],
             "session": done.summary,
         }
-        click.echo(msgspec.json.encode(document))
+        click.echo(json_text(document))

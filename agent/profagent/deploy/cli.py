@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
-from profagent.cli.table import printable
+from profagent.cli.table import json_text, printable
 from profagent.deploy.board import DEFAULT_LISTEN, Asked
 from profagent.deploy.daemon_tree import PYTHONS
 from profagent.deploy.deploying import Deployed, DeployOptions, opened
@@ -105,7 +104,7 @@ def command(
     else:
         document, lines = _fields(done), _lines(done)
     if as_json:
-        click.echo(msgspec.json.encode(document))
+        click.echo(json_text(document))
     else:
         for line in lines:
             _show(line)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from profagent.cli import options
 from profagent.cli.running import asynchronous
+from profagent.cli.table import json_text
 from profagent.diff.comparing import Floor
 from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.diff.report import diff_document, junit_cases, junit_xml, report_lines
@@ -96,7 +96,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
         text = "\n".join(report_lines(found, as_markdown=False))
         write_atomically(junit, [junit_xml("profagent diff", junit_cases(found), text)])
     if as_json:
-        click.echo(msgspec.json.encode(diff_document(found)))
+        click.echo(json_text(diff_document(found)))
     else:
         click.echo("\n".join(report_lines(found, as_markdown=as_markdown, width=columns)))
     if any(outcome.failing for outcome in found.outcomes):

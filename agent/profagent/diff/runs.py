@@ -10,11 +10,13 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from profagent.errors import UsageError
+from profagent.formats.cells import text_of
 from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
 from profagent.formats.inference_times import LatencyFrom, completed
 from profagent.formats.records import AI_CPU, is_on_ai_cpu
@@ -289,12 +291,17 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     try:
         # The vendor's tool and spreadsheets put a mark before the text.
         text = file.read_text("utf-8-sig")
-        rows = json.loads(text) if file.suffix == ".json" else list(csv.DictReader(text.splitlines()))
+        rows = json.loads(text) if file.suffix == ".json" else _csv_rows(text)
     except (OSError, ValueError, csv.Error) as error:
         raise UsageError(f"cannot read {file}: {error}", hint=hint) from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() >= set(COLUMNS) for row in rows):
         raise UsageError(f"{file} is no table op_summary", hint=hint)
     return rows
+
+
+def _csv_rows(text: str) -> list[dict[str, Any]]:
+    header, *rows = csv.reader(StringIO(text, newline="")) if text else ([],)
+    return [dict(zip(header, map(text_of, row), strict=False)) for row in rows if row]
 
 
 def _metadata(folder: Path) -> dict[str, Any] | None:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from profagent.boards.cli import via
 from profagent.boards.tunnel import reached
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
+from profagent.cli.table import json_text
 from profagent.doctor import host
 from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.board import metrics_checks, npu_checks, roots_checks
@@ -80,7 +80,7 @@ def command(
         sections += job_sections(job)
     is_good = all(each.is_good for each in sections)
     if as_json:
-        click.echo(msgspec.json.encode({"good": is_good, "sections": [section_fields(each) for each in sections]}))
+        click.echo(json_text({"good": is_good, "sections": [section_fields(each) for each in sections]}))
     else:
         click.echo("\n".join(_lines(sections)))
     return 0 if is_good else 1

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-import msgspec
 
 from profagent.cli import options
 from profagent.cli.exit_codes import exit_code_of_written, tell_incomplete
@@ -32,6 +31,7 @@ from profagent.cli.table import (
     as_object,
     counted,
     fitted_lines,
+    json_text,
     printable,
     toned,
 )
@@ -185,7 +185,7 @@ async def show_command(*, target: Target, choice: Choice, as_json: bool, columns
         await export_timeline(target.database, target.output("timeline"), job=target.job)
         write_log(target.folder, ["show"])
     if as_json:
-        click.echo(msgspec.json.encode([shown_as_document(each) for each in found]))
+        click.echo(json_text([shown_as_document(each) for each in found]))
     elif not found:
         click.echo(await _other_sources(target))
     else:
@@ -290,7 +290,7 @@ def _report(target: Target, exported: Sequence[Exported], prefix: str, *, as_jso
             tell(f"  {line}")
     if as_json:
         document = [{**job._asdict(), "directory": display_text(str(job.directory))} for job in exported]
-        click.echo(msgspec.json.encode(document))
+        click.echo(json_text(document))
         return
     for job in exported:
         click.echo(
@@ -328,7 +328,7 @@ async def parquet(
             click.echo(f"session {written.metadata['session']}: {line}")
         code = await exit_code_of_written(target.database, [target.session], code)
     if as_json:
-        click.echo(msgspec.json.encode(documents))
+        click.echo(json_text(documents))
     return code
 
 
@@ -357,7 +357,7 @@ async def sqlite(*, target: str, workspace: Path | None, output: Path | None, ma
     file = output or found.output("exports" if found.session is None else "sqlite") / FILE_NAME
     metadata = await export_sqlite(found.database, file, found.session)
     if as_json:
-        click.echo(msgspec.json.encode({"file": display_text(str(file)), "metadata": metadata}))
+        click.echo(json_text({"file": display_text(str(file)), "metadata": metadata}))
     else:
         click.echo(f"session {metadata['session']}: {file}")
     return await exit_code_of_written(found.database, [found.session])

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
 from profagent.cli import options
 from profagent.cli.exit_codes import exit_code_of_written
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import counted
+from profagent.cli.table import counted, json_text
 from profagent.errors import IncompleteError, UsageError
 from profagent.export.json_trace import LARGEST_PART_BYTES, JsonTrace
 from profagent.export.merged import Operand, export_trace
@@ -151,7 +150,7 @@ def _tell(merged: Merged, which: str, *, as_json: bool, on: str = "ui.perfetto.d
             tell(f"session {session['session']}: its clock's distance from the host's is {sure}")
     if as_json:
         files = [display_text(str(file)) for file in merged.files]
-        click.echo(msgspec.json.encode({"files": files, "events": merged.events, "metadata": merged.metadata}))
+        click.echo(json_text({"files": files, "events": merged.events, "metadata": merged.metadata}))
         return
     for file in merged.files:
         click.echo(str(file))

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from profagent.cli import options
 from profagent.cli.exit_codes import exit_code_of
 from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.cli.table import counted, printable
+from profagent.cli.table import counted, json_text, printable
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
@@ -96,7 +95,7 @@ def command(
     summary = run_until_stopped(
         lambda stop: import_into(directory, found, stop, board=identity, maps=maps, profiling=profiling)
     )
-    click.echo(msgspec.json.encode(summary) if as_json else "\n".join(summary_lines(summary)))
+    click.echo(json_text(summary) if as_json else "\n".join(summary_lines(summary)))
     return run_to_the_end(lambda: _exit_code(summary, found.database))
 
 
@@ -129,7 +128,7 @@ async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling
     lines = ledger_lines(summary["ledger"])
     write_log(directory, [f"import: {counted(imported.files, 'file')} in {imported.elapsed_s:.1f} s", *lines])
     if as_json:
-        click.echo(msgspec.json.encode({**summary, "database": display_text(str(imported.database))}))
+        click.echo(json_text({**summary, "database": display_text(str(imported.database))}))
     else:
         records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
         mark = " [simulated]" if imported.simulated else ""
@@ -169,7 +168,7 @@ async def _into_sessions(
             "not_taken": [{"path": display_text(str(each.address)), "why": each.why.value} for each in passed],
             "database": display_text(str(workspace.database)),
         }
-        click.echo(msgspec.json.encode(document))
+        click.echo(json_text(document))
     else:
         for each in taken:
             click.echo(printable(_source_line(each)))

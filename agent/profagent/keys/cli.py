@@ -7,10 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 import click
-import msgspec
 
 from profagent.cli import options
-from profagent.cli.table import Column, table_lines
+from profagent.cli.table import Column, json_text, table_lines
 from profagent.keys.keys import DAYS, Entry, Keys, Made
 from profagent.link.credentials import REVOKED, ROLES, VIEWER, Certificate, default_keys
 
@@ -126,7 +125,7 @@ def list_(*, keys: Path | None, as_json: bool) -> None:
     """
     entries = _keys(keys).entries()
     if as_json:
-        click.echo(msgspec.json.encode([_fields(entry) for entry in entries]))
+        click.echo(json_text([_fields(entry) for entry in entries]))
         return
     for line in table_lines(COLUMNS, [_row(entry) for entry in entries]):
         click.echo(line)
@@ -163,7 +162,7 @@ def _sentence(certificate: Certificate) -> str:
 
 def _show_made(made: Made, next_step: str, *, as_json: bool) -> None:
     if as_json:
-        click.echo(msgspec.json.encode({**_fields(Entry(made.certificate, revoked=False)), "folder": str(made.folder)}))
+        click.echo(json_text({**_fields(Entry(made.certificate, revoked=False)), "folder": str(made.folder)}))
         return
     click.echo(_sentence(made.certificate))
     click.echo(f"its folder, for its owner alone: {made.folder}")

@@ -26,7 +26,7 @@ import msgspec
 from profagent.cli.options import FILE, OUTPUT_FILE, age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.cli.table import counted, printable
+from profagent.cli.table import counted, json_text, printable
 from profagent.diff.diff import parse_condition
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
@@ -194,7 +194,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     for remark in tell_night(night, settings.tell, page):
         tell(remark)
     text = "\n".join(report_lines(night, as_markdown=as_markdown))
-    click.echo(msgspec.json.encode(night.document()) if as_json else text)
+    click.echo(json_text(night.document()) if as_json else text)
     if junit is not None:
         write_atomically(junit, [junit_of(night)])
     return night.exit_code

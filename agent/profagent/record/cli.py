@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.options import duration_s
 from profagent.cli.provenance import several_lines, summary_lines
 from profagent.cli.running import tell
+from profagent.cli.table import json_text
 from profagent.errors import UsageError
 from profagent.formats.sampling import EachNth, parse_schedule
 from profagent.record.options import RecordOptions
@@ -115,7 +115,7 @@ def command(
     )
     is_alone = len(boards) == 1
     if as_json:
-        click.echo(msgspec.json.encode(summary))
+        click.echo(json_text(summary))
     else:
         click.echo("\n".join(summary_lines(summary) if is_alone else several_lines(summary)))
     return int((summary if is_alone else summary["total"])["exit_code"])

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
@@ -24,7 +23,7 @@ from profagent.cli.provenance import (
     share_text,
 )
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import Cell, Column, counted, fitted_lines, printable, time_text, toned
+from profagent.cli.table import Cell, Column, counted, fitted_lines, json_text, printable, time_text, toned
 from profagent.errors import UsageError
 from profagent.importing.target import target_options
 from profagent.ingest.reasons import REASONS
@@ -67,7 +66,7 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
     async with reading(chosen.readable_database()) as connection:
         sessions = [session for session in await all_sessions(connection) if fits(session, where)]
     if as_json:
-        click.echo(msgspec.json.encode(sessions))
+        click.echo(json_text(sessions))
         return
     if not sessions:
         click.echo(f"no sessions {'that fit ' if where else ''}in {chosen.root}")
@@ -164,7 +163,7 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
     await tell_incomplete(target.database, [session.session])
     entries = [each for each in entries if grade in {None, each["grade"]}]
     if as_json:
-        click.echo(msgspec.json.encode(entries))
+        click.echo(json_text(entries))
         return
     click.echo(printable(session_title(session._asdict())))
     for line in _by_reason(entries, len(entries) if is_all else SHOWN_ENTRIES):
@@ -246,7 +245,7 @@ async def gc(
             await clear(found, chosen, now_us=now_us, tell=tell)
         after = None if dry_run else disk_bytes(found.root)
     document = _cleared(chosen, before, after)
-    click.echo(msgspec.json.encode(document) if as_json else "\n".join(_cleared_lines(document)))
+    click.echo(json_text(document) if as_json else "\n".join(_cleared_lines(document)))
 
 
 def _cleared(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:
@@ -316,7 +315,7 @@ async def list_(*, workspace: Path | None, as_json: bool, columns: int) -> None:
     async with reading(chosen.readable_database()) as connection:
         found = [each for each in await all_sessions(connection) if BASELINE in each["labels_by_key"]]
     if as_json:
-        click.echo(msgspec.json.encode([{"name": each["labels_by_key"][BASELINE], **each} for each in found]))
+        click.echo(json_text([{"name": each["labels_by_key"][BASELINE], **each} for each in found]))
         return
     if not found:
         click.echo(f"no baselines in {chosen.root}")

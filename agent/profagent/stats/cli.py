@@ -7,14 +7,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import age_us
 from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
 from profagent.cli.running import asynchronous
-from profagent.cli.table import Column, counted, fitted_lines, printable, sheet_pieces, sparkline, time_text, toned
+from profagent.cli.table import (
+    Column,
+    counted,
+    fitted_lines,
+    json_text,
+    printable,
+    sheet_pieces,
+    sparkline,
+    time_text,
+    toned,
+)
 from profagent.errors import UsageError
 from profagent.importing.target import target_options, tell_unrecorded
 from profagent.link.boards_file import BoardNames
@@ -102,7 +111,7 @@ async def command(
     rows = _sorted(answer, sort)[:top]
     await tell_incomplete(target.database, [target.session])
     if as_json:
-        click.echo(msgspec.json.encode(stats_document(answer, rows, skip)))
+        click.echo(json_text(stats_document(answer, rows, skip)))
         return 0 if _has_what_is_asked(answer) else await tell_unrecorded(target.database, target.session, target.job)
     titles = [_column(name, answer.unit if unit == ANSWERS else unit) for name, unit in columns_of(by).items()]
     cells = [cells_of(answer, row, likely_counters(answer.provenance)) for row in rows]
@@ -226,7 +235,7 @@ async def trend_command(
     boards = await trend(chosen.readable_database(), model, layer, begun_us, where)
     await tell_incomplete(chosen.readable_database(), (night.session for board in boards for night in board.nights))
     if as_json:
-        click.echo(msgspec.json.encode(boards))
+        click.echo(json_text(boards))
         return
     what = model if layer is None else f"{layer} of {model}"
     click.echo("\n\n".join("\n".join(_trend_lines(board, what, columns)) for board in boards))

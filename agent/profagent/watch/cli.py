@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 from msgspec.structs import replace
 
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import run_until_stopped, tell
+from profagent.cli.table import json_text
 from profagent.errors import UsageError
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named
 from profagent.watch.against import against_of
@@ -139,7 +139,7 @@ class _Output:
     def show(self, board: str, event: Event) -> None:
         """A line for an event."""
         if self._is_json:
-            click.echo(msgspec.json.encode({"board": board, **event} if self._names_boards else event))
+            click.echo(json_text({"board": board, **event} if self._names_boards else event))
         else:
             click.echo(f"{board}: {line_of(event)}" if self._names_boards else line_of(event))
 

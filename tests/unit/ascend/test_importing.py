@@ -16,7 +16,9 @@ from click.testing import CliRunner
 
 from profagent.ascend import database, importing
 from profagent.ascend import timeline as timelines
+from profagent.ascend.csv_rows import Rows
 from profagent.ascend.timeline import Pieces
+from profagent.cli.table import Column, sheet_pieces
 from profagent.sessions.cli import gc as gc_command
 from profagent.stats.cli import command as stats_command
 from profagent.store import drafts
@@ -373,3 +375,10 @@ def test_operators_without_a_model_are_named_without_its_number(tmp_path: Path, 
     shown = [*profagent("watch", "1", "--workspace", workspace).out.splitlines(), file.read_text("utf-8")]
     assert sum("single-op" in text for text in shown) == 2
     assert not any("4294967295" in text for text in shown)
+
+
+def test_what_was_written_for_spreadsheets_is_read_as_it_was(tmp_path: Path) -> None:
+    names = ["=1+1", "'=x", "a\tb", "two\nlines", "C:\\x1b", "it's plain"]
+    file, columns = tmp_path / "op_summary.csv", (Column("Name"), Column("Time(us)", 3))
+    file.write_bytes(b"".join(sheet_pieces(columns, [(each, -1.5) for each in names], "csv")))
+    assert [row for rows, _ in Rows(file) for row in rows] == [[name, "-1.500"] for name in names]

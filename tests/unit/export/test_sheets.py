@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from profagent.cli.table import (
     ROWS_PER_PIECE,
     Column,
     fitted_lines,
+    json_text,
     printable,
     sheet_pieces,
     shortened,
@@ -44,10 +44,37 @@ def test_csv_has_a_heading_fixed_decimals_and_plain_line_ends() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["a,b", 'say "x"', "two\nlines", "检测", "=1+1", "", "a\rb"])
-def test_csv_gives_back_any_name_as_it_was(name: Any) -> None:
-    text = _csv([(name, 1.0, 1.0)]).decode()
-    assert list(csv.reader(io.StringIO(text, newline="")))[1][0] == name
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("a,b", '"a,b"'),
+        ('say "x"', '"say ""x"""'),
+        ("检测", "检测"),
+        ("", ""),
+        ("=1+1", "'=1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-x", "'-x"),
+        ("'=1", "''=1"),
+        ("'quoted'", "'quoted'"),
+        ("-1.5e3", "-1.5e3"),
+        ("-", "-"),
+        ("two\nlines\r", "two\\x0alines\\x0d"),
+        ("\t=1", "\\x09=1"),
+        ("\x1b[2J\u202e", "\\x1b[2J\\u202e"),
+        ("C:\\x1b", "C:\\x5cx1b"),
+        ("C:\\temp", "C:\\temp"),
+    ],
+)
+def test_a_text_is_no_formula_and_steers_nothing(name: str, cell: str) -> None:
+    assert _csv([(name, -1.0, -1.0)]).decode() == f"Name,Time(us),Bytes\n{cell},-1.000,-1\n"
+
+
+def test_json_steers_nothing_and_means_the_same() -> None:
+    name = "\x1b\x7f\x9b\u202e\u2066检测"
+    for text in (json_text({"name": name}), b"".join(sheet_pieces(COLUMNS, [(name, 1.0, 1.0)], "json"))):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text.decode())
+        (found, *_) = json.loads(text) if text.startswith(b"[") else [json.loads(text)]
+        assert next(iter(found.values())) == name
 
 
 @pytest.mark.parametrize("count", [0, 1, ROWS_PER_PIECE, ROWS_PER_PIECE + 1, 3 * ROWS_PER_PIECE])

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from profagent import __version__
 from profagent.cli import options
 from profagent.cli.progress import BYTES, progress
 from profagent.cli.running import run_to_the_end, tell
+from profagent.cli.table import json_text
 from profagent.deploy.bundle.assembling import MACHINES, bundle_tree, can_compile, find_runtime
 from profagent.deploy.bundle.by_hand import MODULES
 from profagent.deploy.daemon_tree import LAUNCHER, own_packages, pack, wheel_files
@@ -216,7 +216,7 @@ def command(
     """
     made = run_to_the_end(lambda: bundle(machine, output, source, wheelhouse, libraries))
     if as_json:
-        click.echo(msgspec.json.encode(made))
+        click.echo(json_text(made))
         return
     click.echo(f"{made.file}: {made.name} for {made.machine}, {made.python}, {made.file_bytes / 1e6:.1f} MB")
     click.echo(f"  on the board  {made.size_bytes / 1e6:.1f} MB")
