@@ -65,7 +65,7 @@ class Limits:
         if self._by_size < 0:
             self._refuse(f"{name}: it unpacks to more than {MOST_TIMES} times its size")
         if self._by_disk < 0:
-            hint = "free some room, or name a workspace on another disk with --workspace DIR"
+            hint = f"free some room, name a workspace on another disk with --workspace DIR, or {UNPACK_BY_HAND}"
             self._refuse(f"{name}: it unpacks to more than half of what the workspace's disk has free", hint)
 
     def _refuse(self, what: str, hint: str = UNPACK_BY_HAND) -> None:

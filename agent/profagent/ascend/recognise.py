@@ -160,6 +160,13 @@ def _text_found(file: Path, beginning: bytes) -> Found:
     return Found(file, Form.SUMMARY, read_sheet(file))
 
 
+def is_attributes(file: Path) -> bool:
+    """Whether a file has the attributes of another; one that cannot be read has not."""
+    with suppress(OSError), file.open("rb") as data:
+        return data.read(len(_APPLE_DOUBLE)) == _APPLE_DOUBLE
+    return False
+
+
 def _must_have_rows(file: Path) -> bool:
     words = {word for family in families().family if family.kind != "table" for word in _words(family)}
     is_called_so = any(file.stem == word or file.stem.startswith(f"{word}_") for word in words)

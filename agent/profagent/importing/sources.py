@@ -10,11 +10,22 @@ from collections import Counter
 from enum import Enum
 from fnmatch import fnmatch
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.ascend.archive import MOST_ARCHIVES, NAMES, UNPACK_BY_HAND, Limits, unpack
-from profagent.ascend.recognise import DESCRIPTIONS, FACTS, Form, Run, Source, recognise, recognised, run_in
+from profagent.ascend.recognise import (
+    DESCRIPTIONS,
+    FACTS,
+    Form,
+    Run,
+    Source,
+    is_attributes,
+    recognise,
+    recognised,
+    run_in,
+)
 from profagent.cli.table import counted
 from profagent.errors import ProfagentError, ResultError, UsageError
 from profagent.formats.names import display_text, parse_log_name
@@ -48,8 +59,8 @@ class Why(Enum):
     OWN = "in the workspace itself"
 
     @property
-    def is_loss(self) -> bool:
-        """Whether it may have had something that the ledger should name."""
+    def is_noted(self) -> bool:
+        """Whether the ledger notes it: it may have had something to import."""
         return self in {Why.UNKNOWN, Why.DESCRIPTION, Why.RAW, Why.IRREGULAR, Why.UNREADABLE}
 
 
@@ -148,7 +159,7 @@ class Walk:
         for each in self.passed:
             folders = each.path.parents
             home = next((folder for folder in folders if folder in inside), next_to.get(folders[0]))
-            if home is not None and each.why.is_loss:
+            if home is not None and each.why.is_noted:
                 beside.setdefault(home, []).append(each)
         entries = {path: _entry(passed) for path, passed in beside.items()}
         self.jobs = [each._replace(beside=entries.get(each.path)) for each in self.jobs]
@@ -199,7 +210,7 @@ class Walk:
     def _visit_folder(self, path: Path, origin: _Origin | None) -> None:
         if path == self._own:
             self._pass(path, origin, Why.OWN)
-        elif source_named(path.name):
+        elif source_named(path.name) and not _has_attributes_only(path):
             self.jobs.append(Job(path, _address(path, origin)))
             for file in (file for name in sorted(OUTPUT_FOLDERS) for file in _files_below(path / name)):
                 self._pass(file, origin, Why.EXPORT)
@@ -271,6 +282,13 @@ def _recognised_alone(path: Path) -> Found | ResultError:
         return recognise(path)
     except ResultError as error:
         return error
+
+
+def _has_attributes_only(path: Path) -> bool:
+    """Whether a folder is what macOS packs beside the one of that name."""
+    files = _files_below(path)
+    first = next(files, None)
+    return first is not None and all(map(is_attributes, chain([first], files)))
 
 
 def _is_renamed_job(path: Path) -> bool:

@@ -224,12 +224,14 @@ def test_markers_locks_and_attributes_are_no_damage_whatever_they_are_called(
     for name in ("analyse.done", "kernel_details.csv.lock", "anything", "people.csv"):
         write(output / name, "")
     attributes = folder / "__MACOSX" / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "._kernel_details.csv"
-    attributes.parent.mkdir(parents=True)
-    attributes.write_bytes(ATTRIBUTES)
+    _job(folder)
+    for file in (attributes, folder / "__MACOSX" / JOB / "data" / "._acl_api.0.m.0"):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(ATTRIBUTES)
     document = _imported(workspace, folder, capsys=capsys)
-    assert len(_sessions(document, folder)) == 1
+    assert [what for _, what, _ in _sessions(document, folder)] == ["JOB", "kernel_details"]
     assert sorted(each["why"] for each in document["not_taken"]) == [
-        *["with macOS attributes of others"],
+        *["with macOS attributes of others"] * 2,
         *["without content"] * 4,
     ]
     assert rows(workspace, "SELECT * FROM ledger") == []
