@@ -284,6 +284,8 @@ def _take(draft: Draft, log: int, into: str, header: Sequence[str], columns: Col
     elif into == "calls":
         for called in _called(header, columns, at):
             draft.add_calls(called)
+    elif into == "shares":
+        draft.add_shares(_shares(header, columns, at), len(columns[0]))
     elif into == "steps":
         _add_steps(draft, log, header, columns, at)
 
@@ -343,6 +345,21 @@ def _largest(
         return [math.nan] * len(columns[0])
     largest: list[float] = np.fmax.reduce(np.array(found)).tolist()
     return largest
+
+
+def _shares(header: Sequence[str], columns: Columns, at: dict[str, int]) -> list[float]:
+    """The share of each of PIPES in a kernel whose rows are its cores, in the time of the cores that took longer."""
+    means = list(columns)
+    for prefix, meaning in (("aic_", "cube_time"), ("aiv_", "vector_time")):
+        times = np.array(numbers(columns[at[meaning]])) if meaning in at else np.ones(len(columns[0]))
+        for place, name in enumerate(header):
+            if name.startswith(prefix):
+                values = np.array(numbers(columns[place]))
+                known = ~np.isnan(values) & (times > 0)
+                weights = times[known] if name != header[at.get(meaning, -1)] else None
+                means[place] = (str(np.average(values[known], weights=weights)) if known.any() else "",)
+    weights_of = _weights(means, at)
+    return [_largest(header, means, families().columns[name], weights_of)[0] for name in PIPES]
 
 
 def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:

@@ -80,6 +80,8 @@ class Draft:
         self._step_files: dict[tuple[Step, str], int] = {}
         self._calls: dict[tuple[str, str], Called] = {}
         self._has_pipes = False
+        # Shares of PIPES of one kernel, and of how many rows they are.
+        self._shares: list[tuple[NDArray[np.float64], int]] = []
         # By file: how many kernels and steps have no duration.
         self._untimed: dict[int, int] = defaultdict(int)
         # By file: how many kernels have no start.
@@ -174,6 +176,23 @@ class Draft:
         keys_of = zip(repeat(log), kernels.device, kernels.stream, models, steps, strict=False)
         segments = self._segments_of(log, list(keys_of), kernels)
         self._write_kernels(log, kernels, layers, segments)
+
+    def add_shares(self, shares: Sequence[float], rows: int) -> None:
+        """The share of each of PIPES in the only kernel, by so many of its cores; NaN is not known."""
+        self._shares.append((np.array(shares), rows))
+
+    def _write_shares(self) -> None:
+        """What is told of one kernel is told of that kernel alone."""
+        shares, weights = (np.array(each) for each in zip(*self._shares, strict=True))
+        if self.kernels != 1:
+            what = f"shares of pipes, of one kernel, where {self.kernels:,} kernels are told"
+            self.note(None, reasons.entry(reasons.NOT_COUNTED, what, count=int(weights.sum())))
+            return
+        means = np.average(shares, axis=0, weights=weights).tolist()
+        columns = ", ".join(f"{name} = ?" for name in PIPES)
+        table = f"{self._rows_in}.aicore"
+        self._put(f"UPDATE {table} SET {columns} WHERE segment = ?", (*means, self._before["segment"] + 1))  # noqa: S608 - names of pipes
+        self._has_pipes = True
 
     def _steps_of(self, kernels: Kernels, models: Sequence[str], layers: NDArray[np.int64]) -> Sequence[str]:
         """Each kernel's step: where none is told, which execution of its graph it is of."""
@@ -275,6 +294,8 @@ class Draft:
             if unplaced:
                 what = f"{unplaced:,} kernels have no start: they are in no timeline and in no trace"
                 self.note(log, reasons.entry(reasons.NOT_COUNTED, what, count=unplaced))
+        if self._shares:
+            self._write_shares()
         counter_map = "Ascend pipes" if self._has_pipes else None
         self._put("INSERT INTO board (board, identity, hostname, model) VALUES (1, ?, '', '')", (identity,))
         self._put(

@@ -280,8 +280,8 @@ UNKNOWN_FAMILY = _reason(
 NOT_COUNTED = _reason(
     "not-counted",
     NOTE,
-    "Something of another tool's results is in no figure. It is an older export of what is there, has no duration, or"
-    " is an event of an odd shape.",
+    "Something of another tool's results is in no figure. It is an older export of what is there, has no duration or"
+    " no start, or is an event of an odd shape.",
     "Nothing. The entry says what and why.",
 )
 NOT_TAKEN = _reason(

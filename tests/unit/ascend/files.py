@@ -115,6 +115,20 @@ SUMMARIES = {
         "Name,Input Shapes,Call Stack,Host Self Duration(us),Host Total Duration(us),Device Self Duration(us)",
         'aten::add,"4,5","a.py(1): f;\nb.py(2): g",1.0,2.0,3.0',
     ),
+    "OpBasicInfo": (
+        "Op Name,Op Type,Task Duration(us),Block Dim,Mix Block Dim,Device Id,Pid,Current Freq,Rated Freq,",
+        "my_kernel,vector,7.120001,1,NA,3,250,1800,1800,",
+    ),
+    "PipeUtilization": (
+        "block_id,sub_block_id,aic_time(us),aic_cube_ratio,aiv_time(us),aiv_vec_ratio,aiv_scalar_ratio,",
+        "0,vector0,NA,NA,3.100000,0.007000,0.9,",
+    ),
+    "ArithmeticUtilization": ("block_id,sub_block_id,aic_time(us),aic_cube_ratio,aic_cube_fops,", "0,cube0,1,0.5,7,"),
+    "L2Cache": ("block_id,sub_block_id,aic_write_cache_hit,aic_total_hit_rate(%),", "0,cube0,7,87.5,"),
+    "MemoryL0": ("block_id,sub_block_id,aic_l0a_read_bw(GB/s),", "0,cube0,7,"),
+    "MemoryUB": ("block_id,sub_block_id,aiv_ub_read_bw_vector(GB/s),", "0,vector0,7,"),
+    "Memory": ("block_id,sub_block_id,aic_main_mem_read_bw(GB/s),aiv_gm_to_ub_bw(GB/s),", "0,cube0,7,NA,"),
+    "ResourceConflictRatio": ("block_id,sub_block_id,aic_cube_wait_ratio,aiv_vec_wait_ratio,", "0,cube0,0.5,NA,"),
     "ai_core_utilization": ("Device_id,Core ID,mac_ratio,scalar_ratio", "0,1,0.5,0.25"),
 }
 

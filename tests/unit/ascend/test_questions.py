@@ -277,3 +277,30 @@ def test_a_start_without_a_unit_is_in_us_and_none_has_no_trace(tmp_path: Path) -
     assert _asked(workspace, "export", "trace", "1")["events"] > 0
     answer = CliRunner().invoke(group, ["export", "trace", "2", "--workspace", str(workspace)], standalone_mode=False)
     assert "nothing in it has a known start" in str(answer.exception)
+
+
+_CORES = "block_id,sub_block_id,aic_time(us),aic_cube_ratio,aic_mte2_ratio,aiv_time(us),aiv_vec_ratio,aiv_scalar_ratio,"
+
+
+def test_results_of_msprof_op_are_a_kernel_with_the_means_of_its_cores(tmp_path: Path) -> None:
+    workspace, folder = tmp_path / "workspace", tmp_path / "OPPROF_20260101000000_ABCDEFGHIJKLMNOP"
+    summary(folder / "OpBasicInfo.csv", *SUMMARIES["OpBasicInfo"])
+    cores = ["0,cube0,2,0.8,0.5,NA,NA,NA,", "0,vector0,NA,NA,NA,3,0.25,0.9,", "0,vector1,NA,NA,NA,5,0.5,0.7,"]
+    summary(folder / "PipeUtilization.csv", _CORES, *cores)
+    (one,) = taken(workspace, folder)
+    assert (one.error, one.rows, one.kernels, one.losses) == (None, 4, 1, 0)
+    (row,) = rows(workspace, "SELECT duration_us, mac_busy, vec_busy, dld, scalar, dstr, device_id FROM op_records")
+    # The vector cores took 4 us in the mean, the cube core 2.
+    assert row == pytest.approx((7.12, 0.8 / 2, 3.25 / 8, 0.5 / 2, 6.2 / 8, None, 3), abs=1e-3)
+    (layer,) = _asked(workspace, "stats", "1")["rows"]
+    assert (layer["layer"], layer["type"], layer["bound by"]) == ("my_kernel", "vector", "scalar")
+
+
+def test_shares_of_one_of_several_kernels_are_told(tmp_path: Path) -> None:
+    workspace, folder = tmp_path / "workspace", tmp_path / "OPPROF_1"
+    header, row = SUMMARIES["OpBasicInfo"]
+    summary(folder / "OpBasicInfo.csv", header, row, row)
+    summary(folder / "PipeUtilization.csv", *SUMMARIES["PipeUtilization"])
+    taken(workspace, folder)
+    assert rows(workspace, "SELECT count(*), count(scalar) FROM op_records") == [(2, 0)]
+    assert ("not-counted", 1) in rows(workspace, "SELECT reason, count FROM ledger")
