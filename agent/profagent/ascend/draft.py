@@ -10,7 +10,7 @@ import json
 import math
 import re
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import chain, count, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,10 @@ _ADD_FIGURE = (
     "INSERT INTO figure (session, unit, by, place, key, number, total, mean, median, mad, p95, p99, max, share)"
     " VALUES (1, 'us', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+# What a summary over steps stands under, and parts that lie between the steps.
+ALL_STEPS = "all steps"
+_OUTSIDE = frozenset({"Data Aug Bound"})
+_ROUNDING = 1.001
 _KERNEL = ("record", "segment", "sequence", "layer_index", "ticks", "ticks_before")
 # A statement with many rows takes half of the time of as many statements.
 ROWS_PER_STATEMENT = 50
@@ -382,26 +386,18 @@ class Draft:
         )
 
     def _figures(self) -> Iterable[tuple[Any, ...]]:
-        """Of steps and calls, as `stats` tells them."""
-        wholes = {step: sum(times) for (step, name), times in self._steps.items() if not name}
+        """Of steps and calls, as `stats` tells them; first a summary over the steps of a model on a device."""
         names = step_names({step for step, _ in self._steps})
-        for place, ((step, name), times) in enumerate(self._steps.items()):
-            values = np.array(times)
-            middle = float(np.median(values))
-            whole = wholes.get(step, 0.0) if name else sum(wholes.values())
-            yield (
-                "step",
-                place,
-                json.dumps([names[step], name]),
-                len(values),
-                float(values.sum()),
-                float(values.mean()),
-                middle,
-                float(np.median(np.abs(values - middle))),
-                *np.quantile(values, (0.95, 0.99)).tolist(),
-                float(values.max()),
-                float(values.sum()) / whole * 100 if whole else None,
-            )
+        several = {of for of, number in Counter(step[1:] for step in names).items() if number > 1}
+        times: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for (step, name), values in self._steps.items():
+            if step[1:] in several:
+                times[names[step].replace(f"step {step.number}", ALL_STEPS, 1), name] += values
+        times |= {(names[step], name): values for (step, name), values in self._steps.items()}
+        whole_us = sum(sum(values) for (_, name), values in self._steps.items() if not name)
+        for place, ((label, name), values) in enumerate(times.items()):
+            of_us = sum(times.get((label, ""), ())) if name else whole_us
+            yield ("step", place, json.dumps([label, name]), *_step_figures(name, np.array(values), of_us))
         total = sum(each.total for each in self._calls.values())
         for place, each in enumerate(sorted(self._calls.values(), key=lambda each: -each.total)):
             share = each.total / total * 100 if total else None
@@ -419,6 +415,23 @@ class Draft:
             self._connection.executemany(sql, rows)
         except sqlite3.Error as error:
             raise refused(self._store or self._file, error) from error
+
+
+def _step_figures(name: str, values: NDArray[np.float64], whole_us: float) -> tuple[float | None, ...]:
+    """The figures of a step or a part of it, and its share of the whole, None where it does not lie inside of it."""
+    total, middle = float(values.sum()), float(np.median(values))
+    # What is rounded in a file may be a little more than the whole.
+    is_inside = name not in _OUTSIDE and total <= whole_us * _ROUNDING
+    return (
+        len(values),
+        total,
+        float(values.mean()),
+        middle,
+        float(np.median(np.abs(values - middle))),
+        *np.quantile(values, (0.95, 0.99)).tolist(),
+        float(values.max()),
+        min(total / whole_us, 1.0) * 100 if whole_us and is_inside else None,
+    )
 
 
 def _number(text: str) -> int | str:

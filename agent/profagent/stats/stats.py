@@ -406,7 +406,10 @@ class _Steps:
 
 
 async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row]:
-    """For each step's name, then its ranges; the share is of all steps, or of that step."""
+    """For each step's name, then its ranges; the share is of all steps, or of that step.
+
+    Ranges of several threads at once may take longer together than their step, of which they are no share then.
+    """
     steps = _Steps()
     async for page in pages(connection, _RANGES, (session,)):
         for row in page:
@@ -417,7 +420,8 @@ async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row
     rows = []
     for (step, name), row in figures.items():
         whole = totals[step] if name else all_time
-        rows.append(Row((step, name), row, (row.total or 0.0) / whole * 100 if whole else None, None))
+        total = row.total or 0.0
+        rows.append(Row((step, name), row, total / whole * 100 if whole and total <= whole else None, None))
     return sorted(
         rows, key=lambda row: (-totals[row.key[0]], row.key[0], row.key[1] != "", -(row.figures.total or 0.0))
     )

@@ -270,7 +270,7 @@ def test_an_altered_table_is_told_and_the_others_are_read(
     ((detail,),) = rows(workspace, "SELECT detail FROM ledger")
     assert told in detail
     assert rows(workspace, "SELECT count(*) FROM ascend_files") == [(tables,)]
-    assert rows(workspace, "SELECT count(*) FROM figure WHERE \"by\" = 'step'") == [(2,)]
+    assert rows(workspace, "SELECT count(*) FROM figure WHERE key LIKE '%step %'") == [(2,)]
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_an_odd_row_of_a_database_takes_no_other_with_it(
     (one,) = taken(workspace, file)
     assert (one.error, one.kernels) == (None, kernels)
     assert rows(workspace, "SELECT reason, count FROM ledger") == ([] if entry is None else [entry])
-    assert rows(workspace, "SELECT count(*) FROM figure WHERE \"by\" = 'step'") == [(steps,)]
+    assert rows(workspace, "SELECT count(*) FROM figure WHERE key LIKE '%step %'") == [(steps,)]
     texts = rows(workspace, "SELECT name FROM layer")
     assert texts == [("a\ufffd" if "61ff" in change else "N/A" if "value = NULL" in change else "conv1",)]
 

@@ -96,7 +96,7 @@ def test_steps_of_one_number_of_several_models_and_devices_stay_apart(
     form: str, tmp_path: Path, workspace: Path
 ) -> None:
     taken(workspace, _steps_of_models(tmp_path, form))
-    found = rows(workspace, "SELECT key, total FROM figure WHERE \"by\" = 'step' AND number = 1")
+    found = rows(workspace, "SELECT key, total FROM figure WHERE key LIKE '%step %' AND number = 1")
     assert {(json.loads(key)[0], total) for key, total in found} == _STEP_NAMES
 
 
@@ -121,6 +121,8 @@ def test_steps_of_a_database_and_of_a_cluster_are_told_by_device(tmp_path: Path,
     taken(workspace, file, cluster)
     wholes = rows(workspace, "SELECT session, key, total FROM figure WHERE key LIKE '%, \"\"]' ORDER BY session, place")
     assert wholes == [
+        (1, '["all steps, device 0", ""]', 5.0),
+        (1, '["all steps, device 3", ""]', 3.0),
         (1, '["step 7, device 0", ""]', 1.5),
         (1, '["step 7, device 3", ""]', 2.5),
         (1, '["step 0, device 3", ""]', 0.5),
@@ -128,7 +130,7 @@ def test_steps_of_a_database_and_of_a_cluster_are_told_by_device(tmp_path: Path,
         (2, '["step 7, device 0", ""]', 15.0),
         (2, '["step 7, device 1", ""]', 15.0),
     ]
-    assert rows(workspace, "SELECT key, total FROM figure WHERE session = 1 AND key LIKE '%Bubble%'") == [
+    assert rows(workspace, "SELECT key, total FROM figure WHERE session = 1 AND key LIKE '%step %Bubble%'") == [
         ('["step 7, device 0", "Bubble"]', 0.25)
     ]
 
@@ -144,7 +146,10 @@ def test_what_begins_when_a_step_ends_is_of_the_next_and_devices_stay_apart(tmp_
         """)
     taken(workspace, file)
     assert rows(workspace, "SELECT current_pic_count FROM inference ORDER BY 1") == [(1,), (2,)]
-    wholes = rows(workspace, "SELECT key, number, total FROM figure WHERE key LIKE '%, \"\"]' AND \"by\" = 'step'")
+    wholes = rows(
+        workspace,
+        "SELECT key, number, total FROM figure WHERE key LIKE '%, \"\"]' AND key LIKE '%step %'",
+    )
     assert sorted(wholes) == [
         ('["step 1, device 0", ""]', 1, 4.0),
         ('["step 1, device 1", ""]', 1, 3.0),
@@ -158,7 +163,10 @@ def test_steps_of_timelines_are_told(tmp_path: Path, workspace: Path) -> None:
         workspace,
         *(timeline(tmp_path / f"{name}.json", files.TIMELINES[name]) for name in ("step_trace", "trace_view")),
     )
-    found = rows(workspace, "SELECT session, key, total FROM figure WHERE \"by\" = 'step' ORDER BY session, place")
+    found = rows(
+        workspace,
+        "SELECT session, key, total FROM figure WHERE key LIKE '%step %' ORDER BY session, place",
+    )
     assert found == [
         (1, '["step 1", ""]', 50.0),
         (1, '["step 1", "FP to BP"]', 40.0),
@@ -203,3 +211,22 @@ def test_a_step_that_several_threads_have_is_as_long_as_the_longest(tmp_path: Pa
     events = [process(1, "Python"), *(event("ProfilerStep#7", 1, 1, time, tid=time) for time in (3, 15, 4))]
     taken(workspace, timeline(tmp_path / "x.json", events))
     assert rows(workspace, "SELECT number, total FROM figure") == [(1, 15.0)]
+
+
+def test_steps_have_a_summary_and_shares_of_what_lies_inside_them(tmp_path: Path, workspace: Path) -> None:
+    header = "Iteration ID,Iteration Time(us),FP to BP Time(us),Data Aug Bound(us),Model ID,Device_id"
+    lines = ["1,50,40,60,1,0", "2,70,30,5,1,0", "3,60,61.5,N/A,1,0"]
+    taken(workspace, summary(tmp_path / "x.csv", header, *lines))
+    answer = CliRunner().invoke(stats_command, ["1", "--workspace", str(workspace), "--by", "step", "--json"])
+    found = {(row["step"], row["range"]): row for row in json.loads(answer.output)["rows"]}
+    names = ("count", "total", "mean", "median", "max", "share")
+    over_all = {key[1]: tuple(row[name] for name in names) for key, row in found.items() if key[0] == "all steps"}
+    assert over_all == {
+        "": (3, 180, 60, 60, 70, 100),
+        "FP to BP": (3, 131.5, pytest.approx(131.5 / 3), 40, 61.5, pytest.approx(131.5 / 1.8)),
+        "Data Aug Bound": (2, 65, 32.5, 32.5, 60, None),
+    }
+    shares = [found[f"step {number}", part]["share"] for number in (1, 2) for part in ("FP to BP", "Data Aug Bound")]
+    assert shares == [80, None, pytest.approx(3000 / 70), None]
+    assert found["step 3", "FP to BP"]["share"] is None
+    assert [*found][:2] == [("all steps", ""), ("all steps", "FP to BP")]

@@ -305,7 +305,11 @@ def rows_of(directory: Path, capsys: pytest.CaptureFixture[str]) -> dict[tuple[s
     """Number, total and share by step and range."""
     assert run(["stats", str(directory), "--by", "step", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["rows"]
-    return {(row["step"], row["range"]): (row["count"], row["total"], round(row["share"], 2)) for row in found}
+    shares = [row["share"] and round(row["share"], 2) for row in found]
+    return {
+        (row["step"], row["range"]): (row["count"], row["total"], share)
+        for row, share in zip(found, shares, strict=True)
+    }
 
 
 def test_what_was_made_up_has_the_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -345,6 +349,7 @@ def test_a_profiler_s_step_holds_every_thread_s(tmp_path: Path, capsys: pytest.C
     records = [
         mark(Kind.SPAN, "decode", *at(100, 300)),
         mark(Kind.SPAN, "upload", *at(100, 200), tid=8),
+        *(mark(Kind.SPAN, "work", *at(0, 900), tid=thread) for thread in (3, 4)),
         mark(Kind.STEP, "step", *at(0, 1000)),
         mark(Kind.STEP, "step", *at(1000, 1500)),
         mark(Kind.SPAN, "decode", *at(1000, 1400)),
@@ -354,6 +359,8 @@ def test_a_profiler_s_step_holds_every_thread_s(tmp_path: Path, capsys: pytest.C
         ("step", ""): (2, 1500, round(1500 / 1700 * 100, 2)),
         ("step", "decode"): (2, 600, 40),
         ("step", "upload"): (1, 100, round(100 / 15, 2)),
+        # Two threads at once took longer than the step.
+        ("step", "work"): (2, 1800, None),
         ("straddling", ""): (1, 200, round(200 / 1700 * 100, 2)),
     }
 
