@@ -29,7 +29,7 @@ from profagent.importing.target import target_options, tell_unrecorded
 from profagent.link.boards_file import BoardNames
 from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
 from profagent.stats.figures import UNITS
-from profagent.stats.stats import BYS, stats
+from profagent.stats.stats import BYS, OF_WHOLE_INFERENCES, stats
 from profagent.stats.trend import is_alike, trend
 from profagent.store.workspace import Workspace
 
@@ -99,8 +99,8 @@ async def command(
     """Show what takes the time, over all inferences of a session or of a JOB directory.
 
     By layer, type and segment it says what each takes of an inference's latency, on both processors; by model the
-    latency itself, inferences per second and the gap between them. The slower first inferences of each load (warm-up)
-    are left out.
+    latency itself, inferences per second and the gap between them, and by device that of each device. The slower first
+    inferences of each load (warm-up) are left out.
 
     Example: profagent stats 3 --by type --sort median
     Example: profagent stats JOB… --top 10
@@ -120,7 +120,7 @@ async def command(
             click.echo(piece, nl=False)
     else:
         click.echo(printable(_heading(answer)))
-        for line in fitted_lines(titles, cells, columns, less=LESS_OF_MODELS if by == "model" else LESS):
+        for line in fitted_lines(titles, cells, columns, less=LESS_OF_MODELS if by in OF_WHOLE_INFERENCES else LESS):
             click.echo(line)
         click.echo()
     for line in _remarks(answer, rows, skip):

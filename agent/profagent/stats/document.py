@@ -8,7 +8,7 @@ from profagent.cli.provenance import likely_counters
 from profagent.cli.table import counted
 from profagent.formats.countermap import bound_mark
 from profagent.formats.inference_times import LatencyFrom, recorded_text
-from profagent.stats.stats import KEYS
+from profagent.stats.stats import KEYS, OF_WHOLE_INFERENCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ OF_MODELS: Mapping[str, str] = {
     "recorded": "",
     "of_layers": "",
 }
-FIGURES_BY = {"model": OF_MODELS, "api": OF_CALLS, "step": OF_OTHERS}
+FIGURES_BY = {"model": OF_MODELS, "device": OF_MODELS, "api": OF_CALLS, "step": OF_OTHERS}
 _WITHOUT_BOUND = ("aicpu", "api", "step")
 
 
@@ -56,8 +56,8 @@ def cells_of(answer: Stats, row: Row, likely: Sequence[str] = ()) -> tuple[Cell,
         "self": row.own,
         "bound by": row.bound and row.bound + bound_mark(likely),
     }
-    if answer.by == "model":
-        values |= _of_model(next(each for each in answer.models if (each.model,) == row.key))
+    if answer.by in OF_WHOLE_INFERENCES:
+        values |= _of_model(next(each for each in answer.models if each.key == row.key))
     return tuple(values[name] for name in columns_of(answer.by))
 
 
@@ -116,12 +116,12 @@ def model_lines(found: ModelFigures) -> Iterator[str]:
     whole = f"the sum of its layers, for {why}"
     if parts.latency_us is not None and found.latency_from is not None:
         whole = f"its mean latency, {parts.latency_us:,.3f} us, {_ORIGINS[found.latency_from]}"
-    yield f"{found.model}: shares are of {whole}; {recorded_text(found.recorded, found.of_layers)}"
+    yield f"{found.name}: shares are of {whole}; {recorded_text(found.recorded, found.of_layers)}"
     inferences = counted(found.inferences, "inference")
     if 0 < found.latency.number < found.inferences:
-        yield f"{found.model}: its latency is known of {found.latency.number:,} of {inferences}"
+        yield f"{found.name}: its latency is known of {found.latency.number:,} of {inferences}"
     if parts.is_too_much:
-        yield f"{found.model}: its layers take {parts.layers_us:,.3f} us together, more than that: they overlap"
+        yield f"{found.name}: its layers take {parts.layers_us:,.3f} us together, more than that: they overlap"
     if found.lacking:
         lacking = f"{found.lacking:,} of {inferences}"
-        yield f"{found.model}: {lacking} lack a layer's record, which counts there with its mean"
+        yield f"{found.name}: {lacking} lack a layer's record, which counts there with its mean"

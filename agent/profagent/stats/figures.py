@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -102,6 +102,21 @@ class ModelTimes:
     loads: NDArray[np.int64]
     ran_before: NDArray[np.float64]
     pictures: frozenset[tuple[int, int]]
+
+    def at(self, rows: NDArray[np.int64]) -> ModelTimes:
+        """Return some of the inferences."""
+        if len(rows) == len(self.places):
+            return self
+        return replace(
+            self,
+            places=self.places[rows],
+            times=self.times[rows],
+            completed=self.completed[rows],
+            whole=self.whole.at(rows),
+            calls=self.calls.at(rows),
+            loads=self.loads[rows],
+            ran_before=self.ran_before[rows],
+        )
 
 
 @dataclass(frozen=True, slots=True)

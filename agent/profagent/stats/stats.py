@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from profagent.store.queries import LayerRow, SessionRow
     from profagent.store.series import RecordSeries
 
-By = Literal["layer", "type", "model", "segment", "aicpu"]
+By = Literal["layer", "type", "model", "device", "segment", "aicpu"]
 Key = tuple[str, ...]
 Unit = Literal["us", "ticks"]
 # What a row that is of no layer has for a layer's type or unit.
@@ -52,11 +52,14 @@ KEYS: dict[str, tuple[str, ...]] = {
     "layer": ("model", "layer", "type", "unit"),
     "type": ("model", "type", "unit"),
     "model": ("model",),
+    "device": ("model", "device"),
     "segment": ("model", "segment", "unit"),
     "aicpu": ("model", "layer", "type"),
     "api": ("function", "type"),
     "step": ("step", "range"),
 }
+# Rows are inferences, whose figures are of their latency.
+OF_WHOLE_INFERENCES = ("model", "device")
 SMALL_CODES = 1 << 16
 
 
@@ -64,7 +67,7 @@ def durations_by(job: JobRecords, by: By, keeps: NDArray[np.bool_]) -> Iterator[
     """Durations of kept inferences' records by what they are of, in µs or ticks; a key may come several times.
 
     `layer`, `type`: of both units, in ticks of the NPU alone; `aicpu`: of the CPU, in µs. By `segment` a duration is
-    the sum of a segment's layers in an inference. By `model` there are none: an inference has two times.
+    the sum of a segment's layers in an inference. By `model` and `device` there are none: an inference has two times.
     """
     if by == "segment":
         for model in job.models(keeps):
@@ -72,7 +75,7 @@ def durations_by(job: JobRecords, by: By, keeps: NDArray[np.bool_]) -> Iterator[
                 yield key, model.completed[:, places].sum(axis=1)[~np.isnan(model.times[:, places]).all(axis=1)]
     elif by == "aicpu":
         yield from _layers(job, by, keeps, (UNITS[1], job.series.aicpu, 1.0))
-    elif by != "model":
+    elif by not in OF_WHOLE_INFERENCES:
         for unit in job.units():
             yield from _layers(job, by, keeps, unit)
 
@@ -86,9 +89,21 @@ def ratios_by(
         return
     coded = _Coded(job, counters.records, "net" if by == "segment" else "layer")
     (places,) = keeps[counters.records.inference].nonzero()
-    for code, found in split(coded.codes[places], places):
-        key = coded.key(by, code, UNITS[0])
-        yield key, counters.values[found, : len(RATIOS)], counters.records.duration[found]
+    inferences = counters.records.inference
+    for device, of_device in _of_devices(job, by, inferences[places]):
+        for code, found in split(coded.codes[places[of_device]], places[of_device]):
+            key = (*coded.key(by, code, UNITS[0]), *device)
+            yield key, counters.values[found, : len(RATIOS)], counters.records.duration[found]
+
+
+def _of_devices(job: JobRecords, by: By, inferences: NDArray[np.int64]) -> Iterator[tuple[Key, NDArray[np.int64]]]:
+    """The places of inferences by device, which their key ends with; of other rows than `device` all at once."""
+    if by != "device":
+        yield (), np.arange(len(inferences))
+        return
+    devices = np.array([each.device_id for each in job.series.inferences], np.int64)[inferences]
+    for device in np.unique(devices).tolist():
+        yield (str(device),), (devices == device).nonzero()[0]
 
 
 def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -127,7 +142,7 @@ def _key(by: By, model: str, layer: LayerRow | None, column: Column) -> Key:
     # Another tool tells by the type that a layer ran on the CPU.
     unit = UNITS[1] if is_on_ai_cpu(kind) else column.unit
     match by:
-        case "model":
+        case "model" | "device":
             return (model,)
         case "segment":
             return (model, str(column.net), column.unit)
@@ -162,7 +177,7 @@ class ModelFigures(NamedTuple):
     `latency` is in µs, of the inferences whose latency is known; `layers`, the sum of an inference's layers, of all of
     them, in µs or in ticks of the NPU. `recorded` of the layers in the model's table (`of_layers`; both None without
     one) have a record in any of the inferences; `lacking` is how many inferences lack the record of a layer that most
-    have. `gap_us` lies between an inference and the next.
+    have. `gap_us` lies between an inference and the next. `device`: they are of that one alone.
     """
 
     model: str
@@ -176,6 +191,17 @@ class ModelFigures(NamedTuple):
     recorded: int | None
     of_layers: int | None
     lacking: int
+    device: str | None = None
+
+    @property
+    def key(self) -> Key:
+        """The row that has these figures, where rows are inferences."""
+        return (self.model,) if self.device is None else (self.model, self.device)
+
+    @property
+    def name(self) -> str:
+        """The model, with its device where they are of one."""
+        return self.model if self.device is None else f"{self.model}, device {self.device}"
 
     @property
     def parts(self) -> Parts:
@@ -196,8 +222,8 @@ class _Ran(NamedTuple):
 class _Model:
     """A model's inferences of several JOBs, without the records."""
 
-    def __init__(self, name: str, by: By) -> None:
-        self._name, self._by = name, by
+    def __init__(self, key: Key, by: By) -> None:
+        self._key, self._by = key, by
         self._jobs: list[_Ran] = []
         self._layers: list[NDArray[np.float64]] = []
         self._recorded, self._of_layers, self._lacking = 0, 0, 0
@@ -229,7 +255,7 @@ class _Model:
             for _, found in split(job.loads, np.arange(len(job.loads)))
         )
         return ModelFigures(
-            self._name,
+            self._key[0],
             len(layers),
             figures_of(known),
             latency.origin,
@@ -239,6 +265,7 @@ class _Model:
             self._recorded if self._of_layers else None,
             self._of_layers or None,
             self._lacking,
+            *self._key[1:],
         )
 
     def times(self) -> NDArray[np.float64]:
@@ -280,7 +307,7 @@ class JobRows:
         self._by, self._skip, self._unit = by, skip, unit
         self._times: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
         self._counters: dict[Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
-        self._models: dict[str, _Model] = {}
+        self._models: dict[Key, _Model] = {}
         self._left_out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         # All JOBs of a session are of one device.
         self._bound: Callable[[NDArray[np.float64]], str | None] = bound_by
@@ -294,7 +321,9 @@ class JobRows:
             self._left_out[model][1] += number
         models = job.models(keeps, is_of_cpu=self._by == "aicpu")
         for times in models:
-            self._models.setdefault(times.name, _Model(times.name, self._by)).add(times)
+            for device, found_places in _of_devices(job, self._by, times.places):
+                key = (times.name, *device)
+                self._models.setdefault(key, _Model(key, self._by)).add(times.at(found_places))
         for key, durations in durations_by(job, self._by, keeps):
             self._times[key].append(durations)
         for key, ratios, ticks in ratios_by(job, self._by, keeps):
@@ -303,8 +332,8 @@ class JobRows:
 
     def inference_times(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
         """Give of each model's inferences latency, begin to end of the records, and layers, shape (inferences, 3)."""
-        for name, model in self._models.items():
-            yield name, model.times()
+        for key, model in self._models.items():
+            yield key[0], model.times()
 
     def durations(self) -> dict[Key, NDArray[np.float64]]:
         """Return the durations of the records that each row is of."""
@@ -313,22 +342,22 @@ class JobRows:
     def models(self) -> list[ModelFigures]:
         """The figures of each model, what takes most time first."""
         found = [model.figures(self._unit) for model in self._models.values()]
-        return sorted(found, key=lambda each: (-(each.latency.total or 0.0), -(each.layers.total or 0.0), each.model))
+        return sorted(found, key=lambda each: (-(each.latency.total or 0.0), -(each.layers.total or 0.0), each.key))
 
     def rows(self) -> list[Row]:
         """A row for each key that the JOBs have, by falling time in an inference; the rest of each model in the end."""
-        if self._by == "model":
-            return [Row((each.model,), each.latency, None, self._bounds().get((each.model,))) for each in self.models()]
-        rows, rests = [], []
         bounds = self._bounds()
+        if self._by in OF_WHOLE_INFERENCES:
+            return [Row(each.key, each.latency, None, bounds.get(each.key)) for each in self.models()]
+        rows, rests = [], []
         for each in self.models():
             parts = each.parts
-            for key, time in self._models[each.model].times_in_inference().items():
+            for key, time in self._models[each.key].times_in_inference().items():
                 figures = figures_of(np.concatenate(self._times[key]))
                 rows.append(Row(key, figures, parts.share(time), bounds.get(key), time))
             if parts.rest_us is not None and self._by != "aicpu":
                 key = (each.model, NOT_IN_ANY_LAYER, *[NONE] * (len(KEYS[self._by]) - 2))
-                rest = self._models[each.model].rest()
+                rest = self._models[each.key].rest()
                 rests.append(Row(key, rest, parts.share(parts.rest_us), None, parts.rest_us))
         return [*sorted(rows, key=lambda row: (-(row.in_inference or 0.0), row.key)), *rests]
 
@@ -430,7 +459,7 @@ async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row
 StatsBy = By | Literal["api", "step"]
 BYS: tuple[StatsBy, ...] = (*get_args(By), "api", "step")
 # Latencies, and what is of the CPU, are in µs whatever a tick of the NPU is.
-_IN_US = ("model", "aicpu")
+_IN_US = (*OF_WHOLE_INFERENCES, "aicpu")
 # What is not of inferences.
 NOT_OF_INFERENCES = ("api", "step")
 
@@ -454,7 +483,7 @@ class Stats:
         """Return what else is kept of each row, as JSON: of a model all but its latency, of a function its own time."""
         if self.by == "api":
             return [None if row.own is None else json.dumps({"own": row.own}) for row in self.rows]
-        if self.by != "model":
+        if self.by not in OF_WHOLE_INFERENCES:
             return [None] * len(self.rows)
         return [
             json.dumps({name: value for name, value in each._asdict().items() if name != "latency"})
@@ -518,7 +547,8 @@ async def _kept(
     unit: Unit = "ticks" if kept and kept[0][0] == "ticks" else "us"
     is_of_inferences = by not in NOT_OF_INFERENCES
     left_out = [LeftOut(*row) for row in await left_out_of(connection, session.session)] if is_of_inferences else []
-    models = await _kept_models(connection, session.session) if is_of_inferences else []
+    of_models: By = "device" if by == "device" else "model"
+    models = await _kept_models(connection, session.session, of_models) if is_of_inferences else []
     jobs = await jobs_of(connection, session.session)
     provenance = [await provenance_of(connection, Scope(session, row)) for row in jobs]
     return Stats(by, unit, rows, left_out, provenance, session.simulated, models)
@@ -533,10 +563,10 @@ async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> 
     ]
 
 
-async def _kept_models(connection: aiosqlite.Connection, session: int) -> list[ModelFigures]:
-    """The figures of each model, with what `Stats.abouts` tells."""
+async def _kept_models(connection: aiosqlite.Connection, session: int, by: By) -> list[ModelFigures]:
+    """The figures of each model, or of each on each device, with what `Stats.abouts` tells."""
     found = []
-    for _, _, *figures, _, _, _, about in await figures_of_session(connection, session, "model"):
+    for _, _, *figures, _, _, _, about in await figures_of_session(connection, session, by):
         known = json.loads(about)
         origin = known["latency_from"] and LatencyFrom(known["latency_from"])
         known |= {"latency": Figures(*figures), "latency_from": origin, "layers": Figures(*known["layers"])}

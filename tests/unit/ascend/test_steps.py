@@ -6,6 +6,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -230,3 +231,27 @@ def test_steps_have_a_summary_and_shares_of_what_lies_inside_them(tmp_path: Path
     assert shares == [80, None, pytest.approx(3000 / 70), None]
     assert found["step 3", "FP to BP"]["share"] is None
     assert [*found][:2] == [("all steps", ""), ("all steps", "FP to BP")]
+
+
+def test_each_device_has_the_figures_of_its_inferences(tmp_path: Path, workspace: Path) -> None:
+    header = "Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Device_id,Model ID,aiv_vec_ratio,mac_ratio"
+    lines = [
+        f"{step},{name},Op,AI_CORE,{1000 * step + 100 * place},{10 * device + 10},{device},5,0.1,{0.9 - device / 5:.1f}"
+        for step in range(3)
+        for device in (0, 3)
+        for place, name in enumerate("ab")
+    ]
+    taken(workspace, summary(tmp_path / "x.csv", header, *lines))
+
+    def rows_by(by: str) -> list[dict[str, Any]]:
+        words = ["1", "--workspace", str(workspace), "--by", by, "--json"]
+        found: list[dict[str, Any]] = json.loads(CliRunner().invoke(stats_command, words).output)["rows"]
+        return found
+
+    names = ("model", "device", "count", "latency", "layers", "bound by")
+    assert {tuple(row[name] for name in names) for row in rows_by("device")} == {
+        ("model 5", "0", 3, 110, 20, "mac"),
+        ("model 5", "3", 3, 140, 80, "unexplained"),
+    }
+    (both,) = rows_by("model")
+    assert (both["count"], both["mean"]) == (6, 125)

@@ -48,12 +48,12 @@ const layerName = (row) => (data.models.length > 1 ? `${row.model}: ${row.layer}
 
 // One colour for each bound, the same in light and dark, told apart without red and green.
 const BOUND_COLOURS = {
-  cube: "#2f8f5b", mac: "#4f9dde", vector: "#7fb069", vec: "#9a7fd1", DLD: "#e08a2e", WLD: "#c2577a", Dstr: "#d0b03a",
+  cube: "#2f8f5b", mac: "#4f9dde", vector: "#7fb069", vec: "#9a7fd1", DLD: "#e08a2e", WLD: "#c2577a", Dstr: "#d0b03a", scalar: "#3aa6a0",
   Dtrans: "#6f7f95", CPU: "#8a5a44", unexplained: "#b35900", [UNKNOWN]: "#9aa5b1", [NOT_IN_ANY_LAYER]: "#c9d1d9",
 };
 const BOUND_MEANINGS = {
   cube: "the cube unit works well", mac: "cube instructions", vector: "the vector unit works well",
-  vec: "vector instructions", DLD: "loading feature maps", WLD: "loading weights", Dstr: "storing results",
+  vec: "vector instructions", DLD: "loading feature maps", WLD: "loading weights", Dstr: "storing results", scalar: "the scalar unit",
   Dtrans: "moving data inside", CPU: "runs on the CPU", unexplained: "nothing reaches 50 %", [UNKNOWN]: "no counter map",
   [NOT_IN_ANY_LAYER]: "the latency that no layer explains",
 };
@@ -195,6 +195,7 @@ function showAdvice() {
     ...lines.map((text) => element("div", { text })));
 }
 
+const MOST_STEPS = 30;
 const UNIT_COLOURS = { AA_CORE: "#4f9dde", AA_CPU: "#e08a2e" };
 
 function showWhere() {
@@ -210,6 +211,12 @@ function showWhere() {
   byId("calls").append(element("h3", { text: "Calls of the runtime's API" }), tableOrNone(
     [{ title: "function" }, { title: "count", number: true }, { title: "mean(us)", number: true, decimals: 1 }, share],
     calls.map((row) => [row.function, row.count, row.mean, row.share]), "No call was recorded."));
+  const steps = data.stats.step.rows.slice(0, MOST_STEPS);
+  byId("steps").hidden = !steps.length;
+  byId("steps").append(element("h3", { text: "Steps and their parts" }), tableOrNone(
+    [{ title: "step" }, { title: "part" }, { title: "count", number: true },
+      { title: "mean(us)", number: true, decimals: 1 }, { title: "max(us)", number: true, decimals: 1 }, share],
+    steps.map((row) => [row.step, row.range || "whole", row.count, row.mean, row.max, row.share]), ""));
 }
 
 function tableOrNone(columns, rows, none) {
