@@ -37,7 +37,7 @@ _FRAMEWORKS = {"torch_npu": ("_ascend_pt", "torch.*"), "mindspore": ("_ascend_ms
 # Of 2023 and before: in each device's directory.
 OLDER = ("summary", "timeline")
 _DEVICE = re.compile(r"(?:device|host)(?:_\d+)?")
-_SLICES = re.compile(r".*\.slice_\d+|.*\.data\..*")
+_SLICES = re.compile(r".*\.slice_\d+|.*\.data\.\d+\..*")
 _MSPROF_DATABASE = "msprof_*.db"
 # How databases of one run are called, each once.
 _DATABASES = re.compile(r"(ascend_[a-z]+_profiler|msprof|analysis|communication_analyzer).*\.db")
@@ -204,7 +204,7 @@ def run_in(path: Path, look: Callable[[Path], Recognised]) -> Run | None:
     inside = _folders(path)
     own = path if path.name in (RESULTS, EXPORTED) else path / RESULTS
     if own.is_dir() and (files := _taken(look(own))):
-        of_run = (entry for entry in inside if entry.name == FRAMEWORK or _is_collection(entry))
+        of_run = (entry for entry in inside if entry.name == FRAMEWORK or is_collection(entry))
         return Run(Source(path, files), tuple(of_run))
     devices = [entry for entry in inside if _DEVICE.fullmatch(entry.name)]
     parts = [*devices, *(entry for entry in inside if entry.name == EXPORTED)]
@@ -241,8 +241,8 @@ def _taken(found: Recognised) -> tuple[Path, ...]:
     return tuple(file for file, each in found.items() if isinstance(each, ResultError) or each.form in _RESULTS)
 
 
-def _is_collection(folder: Path) -> bool:
-    """Whether a folder has the parts of what msprof collects."""
+def is_collection(folder: Path) -> bool:
+    """Whether a folder has the parts of what msprof collects, which a JOB of SS928 has not."""
     return any(entry.name == EXPORTED or _DEVICE.fullmatch(entry.name) for entry in _folders(folder))
 
 

@@ -22,6 +22,7 @@ from profagent.ascend.recognise import (
     Run,
     Source,
     is_attributes,
+    is_collection,
     recognise,
     recognised,
     run_in,
@@ -210,7 +211,7 @@ class Walk:
     def _visit_folder(self, path: Path, origin: _Origin | None) -> None:
         if path == self._own:
             self._pass(path, origin, Why.OWN)
-        elif source_named(path.name) and not _has_attributes_only(path):
+        elif source_named(path.name) and not (is_collection(path) or _has_attributes_only(path)):
             self.jobs.append(Job(path, _address(path, origin)))
             for file in (file for name in sorted(OUTPUT_FOLDERS) for file in _files_below(path / name)):
                 self._pass(file, origin, Why.EXPORT)

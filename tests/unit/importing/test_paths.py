@@ -301,6 +301,19 @@ def test_a_cell_larger_than_any_real_one_is_not_read_into_memory(
     assert "large: string or blob too big" in detail
 
 
+def test_a_directory_of_other_devices_that_is_called_as_a_job_is_none(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "in" / JOB / "device_0" / "data" / "hwts.log.data.45.dev.profiler_default_tag.0.slice_0", "x")
+    summary(tmp_path / "in" / OTHER_JOB / "device_0" / "summary" / "op_summary_0_1.csv", OP_SUMMARY, kernel())
+    # Neither is a data set one of raw slices.
+    write(tmp_path / "in" / "project" / "data" / "train.data.csv", "a,b")
+    document = _imported(workspace, tmp_path / "in", code=1, capsys=capsys)
+    assert [(each["what"], each["rows"]) for each in document["sources"]] == [("", 0), ("op_summary", 1)]
+    assert "msprof --export=on" in document["sources"][0]["hint"]
+    assert _not_taken(document, tmp_path / "in") == {"project/data/train.data.csv": "of no known family"}
+
+
 @pytest.mark.parametrize("option", ["--acl-json", "--counter-map"])
 def test_options_of_jobs_are_refused_where_there_is_none(
     option: str, tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
