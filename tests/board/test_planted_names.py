@@ -18,6 +18,7 @@ from profagent.aclconfig.edit import AclFile
 from profagent.collect import board_run
 from profagent.collect.board_run import BoardRun, patient_ssh
 from profagent.collect.look import Place
+from profagent.collect.project import upload_project
 from profagent.errors import ProfagentError, UsageError
 from profagent.ssh.connection import connect
 from tests.board.sshd import Nobody
@@ -133,6 +134,17 @@ async def test_a_link_leads_on_only_to_what_is_its_owners(attacked: Attacked, re
     # Some `mv` replace such a link, and some refuse to.
     with suppress(ProfagentError):
         await remote.put(b"new", str(attacked.acl), 0o600)
+    attacked.check_secret()
+
+
+async def test_an_upload_goes_through_no_link_of_another_user(
+    attacked: Attacked, remote: Remote, tmp_path: Path
+) -> None:
+    (tmp_path / "project" / "lib").mkdir(parents=True)
+    (tmp_path / "project" / "lib" / "new").write_text("new")
+    attacked.plant("lib", attacked.etc)
+    with pytest.raises(ProfagentError, match=f"lib is a link of user {USER}"):
+        await upload_project(remote, tmp_path / "project", str(attacked.app))
     attacked.check_secret()
 
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from profagent.errors import UsageError
+from profagent.errors import ProfagentError, UsageError
 from profagent.formats.names import is_job_name
+from profagent.ssh.remote import safely
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -148,10 +149,17 @@ def _entry(path: Path) -> Entry | None:
 
 
 async def _found(remote: Remote, where: str, names: list[str]) -> Tree:
-    """What is on the board under these names; digests where it has `sha256sum`."""
+    """What is on the board under these names; digests where it has `sha256sum`.
+
+    Raises ProfagentError for a link of another user, through which something would be written.
+    """
     listing = f"""cd {where} 2>/dev/null || exit 0
+me=$(me)
 while IFS= read -r name; do
-    if [ -L "./$name" ]; then echo "l$(readlink "./$name" | head -n 1)"
+    if [ -L "./$name" ]; then
+        its=$(owner "./$name")
+        case $its in 0 | "$me") ;; *) fail "$name is a link of user $its" ;; esac
+        echo "l$(readlink "./$name" | head -n 1)"
     elif [ -d "./$name" ]; then echo d
     elif [ -x "./$name" ] && [ -f "./$name" ]; then echo x
     elif [ -f "./$name" ]; then echo f
@@ -159,7 +167,13 @@ while IFS= read -r name; do
     else echo -
     fi
 done"""
-    lines = (await remote.must(listing, _lines(names))).stdout.decode("utf-8", "surrogateescape").split("\n")
+    ran = await remote.run(safely(listing), _lines(names))
+    if ran.status != 0:
+        raise ProfagentError(
+            f"cannot upload to {where} on {remote.host}: {ran.complaint}",
+            hint="log in as its owner, or name another --remote-dir",
+        )
+    lines = ran.stdout.decode("utf-8", "surrogateescape").split("\n")
     found: Tree = {}
     for name, line in zip(names, lines, strict=False):
         kind = _KINDS.get(line[:1], "other")
