@@ -73,7 +73,7 @@ class Mark(NamedTuple):
 def decode(data: bytes) -> tuple[list[Mark], int]:
     """The marks of whole records, and how many records are none."""
     found, good = _records(data)
-    return [_mark(row) for row in found[good]], int(len(found) - good.sum())
+    return [_mark(row) for row in found[good].tolist()], int(len(found) - good.sum())
 
 
 def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -91,14 +91,10 @@ def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return found, good
 
 
-def _mark(row: np.void) -> Mark:
-    size, more, raw = int(row["text_bytes"]), int(row["attribute_bytes"]), bytes(row["text"])
-    return Mark(
-        _KINDS[row["kind"]],
-        raw[:size].decode("utf-8", "replace"),
-        _attributes(raw[size : size + more]),
-        *(int(row[name]) for name in ("pid", "tid", "begin_ns", "end_ns", "number", "lane", "writer")),
-    )
+def _mark(row: tuple[Any, ...]) -> Mark:
+    _, _, kind, size, pid, tid, begin_ns, end_ns, number, lane, more, writer, raw = row
+    text, attributes = raw[:size].decode("utf-8", "replace"), _attributes(raw[size : size + more])
+    return Mark(_KINDS[kind], text, attributes, pid, tid, begin_ns, end_ns, number, lane, writer)
 
 
 def _attributes(raw: bytes) -> dict[str, Any]:
@@ -155,7 +151,10 @@ class _MarkReader(RecordReader):
             if not lives or not lives[-1].take(mark.number, place):
                 lives.append(Life(mark.number, place))
         self._count += len(found)
-        return [(mark.kind.value, mark.text, json.dumps(mark.attributes), *mark[3:-1]) for mark in found], bad
+        return [
+            (mark.kind.value, mark.text, json.dumps(mark.attributes) if mark.attributes else "{}", *mark[3:-1])
+            for mark in found
+        ], bad
 
 
 _COLUMNS = """

@@ -43,6 +43,8 @@ PIECE_RECORDS = 256  # what goes into one segment together
 # Between two reads, so that not every write of a program wakes this thread: a pipe holds 4096 records meanwhile, and
 # 256 of them where the kernel gives no larger one.
 REST_S = 0.005
+# After a turn in which more came than is taken: whoever floods a pipe does not take the processor with it.
+LONG_REST_S = 0.05
 MOST_PASSED, MOST_PASSED_OF_USER = 64, 16
 # Spools of names that programs pass with a pipe; one that no pipe fills gives way.
 MOST_NAMES, MOST_NAMES_OF_USER = 16, 8
@@ -125,6 +127,7 @@ class Intake:
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
         self._lock = -1
         self._is_stopping = False
+        self._rest_s = REST_S
         self.torn_records = self.lost_bytes = 0
 
     def start(self) -> None:
@@ -199,7 +202,8 @@ class Intake:
                     key.data()
             if not self._is_stopping:
                 self._open_again()
-                time.sleep(REST_S)
+                time.sleep(self._rest_s)
+                self._rest_s = REST_S
 
     def _open_again(self) -> None:
         unread, self._unread = self._unread, []
@@ -276,6 +280,7 @@ class Intake:
             rate = f"{BYTES_PER_S >> 20} MB a second"
             _log.warning("a program writes more to %s than %s: the rest is lost", pipe.fifo or "its pipe", rate)
         self.lost_bytes += size
+        self._rest_s = LONG_REST_S
         return False
 
     def _write(self, spool: Spool, data: bytes) -> None:
