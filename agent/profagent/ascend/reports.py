@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from profagent.ascend.families import families
 from profagent.ascend.texts import encoded
 from profagent.errors import ResultError
+from profagent.ingest import reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,31 +18,52 @@ if TYPE_CHECKING:
     from profagent.ascend.draft import Draft
 
 LARGEST_BYTES = 256 << 20
+# What may stand between two reports that were joined.
+_BEGIN = re.compile(r"[^\s,\0\ufeff]")
 HEADER = ("step", "kind", "operator", "figures")
 
 
 def import_report(draft: Draft, log: int, file: Path) -> None:
     """Bring it into the draft: a row for each operator of communication, else for each entry.
 
-    Raises ResultError where it is no JSON.
+    Raises ResultError where it is no JSON, after what came before.
     """
     if file.stat().st_size > LARGEST_BYTES:
         raise ResultError(file, 1, f"it has more than {LARGEST_BYTES >> 20} MiB, which no report has")
-    text = file.read_bytes()
+    data = file.read_bytes()
     try:
-        content = json.loads(text.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ResultError(file, text[: error.start].count(b"\n") + 1, "it is not UTF-8: save it as UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise ResultError(file, error.lineno, f"column {error.colno}: it is no JSON: {error.msg}") from error
-    family = families().of_report(text)
+        raise ResultError(file, data[: error.start].count(b"\n") + 1, "it is not UTF-8: save it as UTF-8") from error
+    family = families().of_report(data)
     is_communication = family is not None and family.name.startswith("communication")
-    rows: list[Any] = list(_operators(content)) if is_communication else list(_entries(content))
-    if rows:
-        draft.add_block(log, 1, len(rows), encoded(rows))
-    draft.end_file(
-        log, "report", None if family is None else family.name, HEADER if is_communication else (), len(rows)
-    )
+    count = documents = 0
+    try:
+        for content in _documents(file, text):
+            documents += 1
+            rows: list[Any] = list(_operators(content)) if is_communication else list(_entries(content))
+            if rows:
+                draft.add_block(log, count + 1, len(rows), encoded(rows))
+            count += len(rows)
+    finally:
+        name = None if family is None else family.name
+        draft.end_file(log, "report", name, HEADER if is_communication else (), count)
+    if documents > 1:
+        what = f"{documents} reports stand one behind another: all are read"
+        draft.note(log, reasons.entry(reasons.JOINED_RESULT, what, count=documents))
+
+
+def _documents(file: Path, text: str) -> Iterator[Any]:
+    """What stands in a file, one value behind another."""
+    decoder, at = json.JSONDecoder(), 0
+    while (begin := _BEGIN.search(text, at)) is not None:
+        try:
+            content, at = decoder.raw_decode(text, begin.start())
+        except json.JSONDecodeError as error:
+            size, offset = file.stat().st_size, len(text[: error.pos].encode())
+            what = f"column {error.colno}: it is no JSON: {error.msg}: what stands from byte {offset:,} on is not read"
+            raise ResultError(file, error.lineno, what, unread=(offset, size, max(size - offset, 1))) from error
+        yield content
 
 
 def _operators(content: Any) -> Iterator[tuple[str, str, str, Any]]:

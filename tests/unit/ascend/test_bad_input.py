@@ -226,6 +226,25 @@ def test_what_cannot_be_read_behind_an_array_is_told_with_its_place(
     assert span == [at, size]
 
 
+_REPORT = '{{"step{}": {{"collective": {{"hcom_1": {{"Communication Time Info": {{}}}}}}}}}}'
+
+
+@pytest.mark.parametrize(
+    ("tail", "count", "entry"),
+    [
+        ("\n" + _REPORT.format(8), 2, ("joined-result", None, 2)),
+        ("\0" + _REPORT.format(8) + "\0", 2, ("joined-result", None, 2)),
+        ("x" * 5, 1, ("damaged-result", len(_REPORT.format(7)), 5)),
+    ],
+)
+def test_reports_behind_the_first_are_read(
+    tail: str, count: int, entry: tuple[str, int | None, int], tmp_path: Path, workspace: Path
+) -> None:
+    (one,) = taken(workspace, write(tmp_path / "communication.json", _REPORT.format(7) + tail))
+    assert (one.error, one.rows) == (None, count)
+    assert rows(workspace, "SELECT reason, first, count FROM ledger") == [entry]
+
+
 def test_what_stands_behind_the_end_of_a_database_is_told_with_its_place(tmp_path: Path, workspace: Path) -> None:
     file = files.database(tmp_path / "msprof_1.db")
     size = file.stat().st_size
