@@ -53,8 +53,6 @@ SPREAD_LAYERS = 15
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_EVIDENCE = 50
 MOST_LEDGER = 200
-# Figures by device are those by model where one device is the usual case.
-SHOWN = tuple(by for by in BYS if by != "device")
 _SESSION = "SELECT * FROM sessions WHERE session = ?"
 # Nearly every file has records that the runtime left out: they are one row together.
 _LEDGER_ROWS = f"""
@@ -112,7 +110,7 @@ async def gather(
             for scope in scopes:
                 await spreads.read(readers, scope)
             await timeline.read(readers[0], session.session, scopes)
-    answers = {by: await stats(database, session=session.session, job=operand.job, by=by) for by in SHOWN}
+    answers = {by: await stats(database, session=session.session, job=operand.job, by=by) for by in BYS}
     documents = {by: stats_document(answer, answer.rows, None) for by, answer in answers.items()}
     # They are of the same JOBs all.
     jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]

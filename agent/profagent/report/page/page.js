@@ -195,7 +195,6 @@ function showAdvice() {
     ...lines.map((text) => element("div", { text })));
 }
 
-const MOST_STEPS = 30;
 const UNIT_COLOURS = { AA_CORE: "#4f9dde", AA_CPU: "#e08a2e" };
 
 function showWhere() {
@@ -211,12 +210,6 @@ function showWhere() {
   byId("calls").append(element("h3", { text: "Calls of the runtime's API" }), tableOrNone(
     [{ title: "function" }, { title: "count", number: true }, { title: "mean(us)", number: true, decimals: 1 }, share],
     calls.map((row) => [row.function, row.count, row.mean, row.share]), "No call was recorded."));
-  const steps = data.stats.step.rows.slice(0, MOST_STEPS);
-  byId("steps").hidden = !steps.length;
-  byId("steps").append(element("h3", { text: "Steps and their parts" }), tableOrNone(
-    [{ title: "step" }, { title: "part" }, { title: "count", number: true },
-      { title: "mean(us)", number: true, decimals: 1 }, { title: "max(us)", number: true, decimals: 1 }, share],
-    steps.map((row) => [row.step, row.range || "whole", row.count, row.mean, row.max, row.share]), ""));
 }
 
 function tableOrNone(columns, rows, none) {
