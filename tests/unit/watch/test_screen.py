@@ -15,7 +15,7 @@ from profagent.watch.replay import Pace, Replayed
 from profagent.watch.screen.app import BoardScreen, WatchApp
 from profagent.watch.screen.detail import KEYS, HelpScreen, LayerScreen
 from profagent.watch.screen.paint import Lines
-from profagent.watch.screen.run import play_into
+from profagent.watch.screen.run import play_into, until_left
 from tests.unit.record.link import board
 
 if TYPE_CHECKING:
@@ -300,3 +300,37 @@ def test_without_colour_it_says_the_same(
     monkeypatch.setenv("NO_COLOR", "1")
     screen.app = WatchApp(screen.models, screen.keeper, against=AGAINST, now_s=lambda: 0.0)
     assert snap_compare(screen.app, terminal_size=NARROW)
+
+
+class Shown:
+    """A screen that is there until it is told to go."""
+
+    return_code = 0
+
+    def __init__(self) -> None:
+        self._left = asyncio.Event()
+
+    async def run_async(self) -> None:
+        await self._left.wait()
+
+    def exit(self) -> None:
+        self._left.set()
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+async def test_the_screen_stays_while_one_board_is_followed_and_goes_at_a_failure(is_failing: bool) -> None:
+    async def follow() -> None:
+        if is_failing:
+            raise OSError("the database is gone")
+        await asyncio.Event().wait()
+
+    app: Any = Shown()
+    stop, ended, other = asyncio.Event(), asyncio.create_task(asyncio.sleep(0)), asyncio.create_task(follow())
+    screen = asyncio.create_task(until_left(app, [ended, other], stop))
+    await ended
+    for _ in range(5):  # turns of the loop in which it would go
+        await asyncio.sleep(0)
+    assert stop.is_set() is is_failing
+    stop.set()
+    await screen
+    other.cancel()

@@ -272,10 +272,13 @@ async def replay_on_screen(replayed: Replayed, stop: asyncio.Event, against: Aga
 
 
 async def until_left(app: WatchApp, following: Sequence[asyncio.Task[Any]], stop: asyncio.Event) -> None:
-    """Have the screen until the person leaves, `stop`, or the end of a board that cannot be watched."""
+    """Have the screen until the person leaves, `stop`, a failure, or until no board is followed any more."""
     shown = asyncio.create_task(app.run_async())
     stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait([shown, stopping, *following], return_when=asyncio.FIRST_COMPLETED)
+    ended: asyncio.Future[Any] = asyncio.gather(*following)
+    ended.add_done_callback(lambda each: each.cancelled() or each.exception())  # whoever waits for the boards has it
+    ends: list[asyncio.Future[Any]] = [shown, stopping, ended]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     stop.set()
     if not shown.done():
         app.exit()
