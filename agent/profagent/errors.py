@@ -127,7 +127,7 @@ class FormatError(ProfagentError):
 class ResultError(ProfagentError):
     """A file that another tool wrote cannot be read from a line on, or as a whole: line 0.
 
-    `unread` is where what is not read begins and ends, None where that is not known, and how much it is.
+    `unread` is at which byte what is not read begins and ends, None where that is not known, and how much it is.
     """
 
     def __init__(

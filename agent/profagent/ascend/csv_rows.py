@@ -238,7 +238,7 @@ def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernel
 def _entries(lines: _Lines, headers: Sequence[int], *, is_damaged: bool) -> Iterator[Entry]:
     if headers:
         what = f"line {headers[0]:,}: a header stands there, one of {len(headers) + 1:,}: what is below is read by it"
-        yield reasons.entry(reasons.JOINED_RESULT, what, headers[0], count=len(headers))
+        yield reasons.entry(reasons.JOINED_RESULT, what, count=len(headers))
     if not lines.is_ended and not is_damaged:
         what = "its last line has no end: if the file was cut there, the last cell is not what it was"
         yield reasons.entry(reasons.JOINED_RESULT, what)
@@ -255,7 +255,7 @@ def _all_damages(file: Path, damages: Sequence[_Damage]) -> ResultError:
     texts = [firsts[0].what, *(f"line {each.line}: {each.what}" for each in firsts[1:])]
     texts += [f"and {more:,} more like these"] if more else []
     count = sum(each.number for each in damages)
-    return ResultError(file, firsts[0].line, "; ".join(texts), unread=(firsts[0].line, None, count))
+    return ResultError(file, firsts[0].line, "; ".join(texts), unread=(None, None, count))
 
 
 def _headers(rows: Sequence[Row], first: Sequence[str]) -> Iterator[tuple[int, Sheet]]:

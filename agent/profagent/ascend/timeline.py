@@ -172,7 +172,7 @@ class Pieces:
             return is_in_object
         if text.held or not self.arrays:
             follows = "what follows the end of its events is no array of events"
-            raise self._damage(_End(0, follows if self.arrays else "it has no array of events"))
+            raise self._damage(_End(0, follows if self.arrays else "it has no array of events"), 0)
         return None
 
     def _events(self) -> Iterator[tuple[str, list[Event]]]:
@@ -191,7 +191,7 @@ class Pieces:
             if cut:
                 yield f"[{events_text}]", events
             if end is not None and end.damage:
-                raise self._damage(end)
+                raise self._damage(end, cut)
             text.drop(cut if end is None else end.at)
             if end is not None:
                 return
@@ -206,7 +206,7 @@ class Pieces:
                 text.read()
                 continue
             if damage:
-                raise self._damage(_End(size - len(begin), damage))
+                raise self._damage(_End(size - len(begin), damage), size - len(begin))
             self._note_members(begin + text.held[: size - len(begin)])
             text.drop(size - len(begin))
             return
@@ -215,9 +215,10 @@ class Pieces:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             self.members |= dict.fromkeys(_MEMBERS.decode(of_object))
 
-    def _damage(self, end: _End) -> ResultError:
-        line, column, offset = self._text.place.behind(self._text.held[: end.at])
-        size = self._file.stat().st_size
+    def _damage(self, end: _End, read: int) -> ResultError:
+        """The error of a damage, where so many bytes of the held text are read: an event that it is in is not."""
+        line, column, _ = self._text.place.behind(self._text.held[: end.at])
+        size, offset = self._file.stat().st_size, self._text.place.offset + read
         what = f"column {column}: {end.damage}: {size - offset:,} bytes from byte {offset:,} on are not read"
         return ResultError(self._file, line, what, unread=(offset, size, max(size - offset, 1)))
 

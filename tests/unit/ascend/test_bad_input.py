@@ -145,31 +145,31 @@ A, B = (kernel(name, start=f"178750400700586{place}.315\t") for place, name in e
 _STATISTIC = files.SUMMARIES["op_statistic"]
 # What a file holds, how many kernels and further rows are read, and the entries of the ledger.
 SHEETS: dict[str, tuple[Any, ...]] = {
-    "joined": (f"{OP_SUMMARY}\n{A}\n\ufeff{OP_SUMMARY}\n{B}\n", 2, 0, [("joined-result", 3, 1)]),
+    "joined": (f"{OP_SUMMARY}\n{A}\n\ufeff{OP_SUMMARY}\n{B}\n", 2, 0, [("joined-result", None, 1)]),
     "of two generations": (
         f"{OP_SUMMARY}\n{A}\n{files.KERNEL_DETAILS},Device_id,Stream ID\n1,b,Conv2D,AI_CORE,1.5,2.5,0,8,0,1\n",
-        *(2, 0, [("joined-result", 3, 1)]),
+        *(2, 0, [("joined-result", None, 1)]),
     ),
     "of two families": (
         f"{OP_SUMMARY}\n{A}\n{_STATISTIC[0]}\n{_STATISTIC[1]}\n{OP_SUMMARY}\n{B}\n",
-        *(2, 1, [("joined-result", 3, 2)]),
+        *(2, 1, [("joined-result", None, 2)]),
     ),
     "padded": (f"{OP_SUMMARY}\n{A}\n\0\0\0{B}\n\0\0", 2, 0, [("joined-result", len(OP_SUMMARY) + len(A) + 2, 5)]),
     "a line without end": (f"{OP_SUMMARY}\n{A}\n{B}", 2, 0, [("joined-result", None, 1)]),
-    "a line is cut": (f"{OP_SUMMARY}\n{A}\n{B[:60]}\n{A}\n", 2, 1, [("damaged-result", 3, 1)]),
+    "a line is cut": (f"{OP_SUMMARY}\n{A}\n{B[:60]}\n{A}\n", 2, 1, [("damaged-result", None, 1)]),
     "a quote is lost": (
         f"{OP_SUMMARY}\n{A}\n{A.replace('Conv2D', chr(34) + 'Conv' + chr(34) + '2D')}\n{B}\n",
-        *(2, 0, [("damaged-result", 3, 1)]),
+        *(2, 0, [("damaged-result", None, 1)]),
     ),
     "a byte is no UTF-8": (
         f"{OP_SUMMARY}\n{A}\n{B.replace('b', chr(0xDCFF))}\n{A}\n",
         3,
         0,
-        [("damaged-result", 3, 1)],
+        [("damaged-result", None, 1)],
     ),
     "a quote has no end": (
         "\n".join([files.KERNEL_DETAILS, *(f"1,{name},Conv2D,AI_CORE,1,2,0,8" for name in ("a", '"b', "c"))]),
-        *(1, 0, [("damaged-result", 3, 2)]),
+        *(1, 0, [("damaged-result", None, 2)]),
     ),
 }
 
@@ -220,7 +220,8 @@ def test_what_cannot_be_read_behind_an_array_is_told_with_its_place(
     (one,) = taken(workspace, write(tmp_path / "x.json", f"{_ARRAYS[0]}\n{tail}"))
     assert (one.error, one.kernels, one.losses) == (None, 1, 1)
     size = len(_ARRAYS[0]) + 1 + len(tail)
-    at = size - (0 if tail == "[1," else len(tail))
+    # The number before the place where it is cut may have had more digits.
+    at = size - (2 if tail == "[1," else len(tail))
     ((detail, *span),) = rows(workspace, "SELECT detail, first, last FROM ledger WHERE grade = 'loss'")
     assert said in detail
     assert span == [at, size]
