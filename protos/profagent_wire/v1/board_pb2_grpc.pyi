@@ -19,8 +19,9 @@ do not know. What a peer may use beyond version 1.0 is named in Description.capa
 Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
 1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings,
 Acknowledge, Select and Released hold at most 1,000 entries each, a Batch 1,000 events and 1,000 made logs. At most
-4,096 logs of a stream are announced and not yet released at a time. Whoever exceeds a limit has its stream closed
-with RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
+4,096 logs of a stream are announced and not yet released at a time. An offset, a size, a generation, and a count of
+bytes, logs or inferences is at most 2^48, a time 2^62, any other number 2^63 - 1, except Loss.id; a board has at most
+20,000 JOBs. Whoever exceeds a limit has its stream closed: by the server with RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
 """
 
 import abc
