@@ -29,6 +29,7 @@ from profagent.ascend.kernels import (
     Step,
     step_names,
 )
+from profagent.formats.inference_times import share_within
 from profagent.formats.names import display_text
 from profagent.formats.records import FIRST_WALL_US, NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
 from profagent.ingest import reasons
@@ -55,7 +56,6 @@ _ADD_FIGURE = (
 # What a summary over steps stands under, and parts that lie between the steps.
 ALL_STEPS = "all steps"
 _OUTSIDE = frozenset({"Data Aug Bound"})
-_ROUNDING = 1.001
 _KERNEL = ("record", "segment", "sequence", "layer_index", "ticks", "ticks_before")
 # A statement with many rows takes half of the time of as many statements.
 ROWS_PER_STATEMENT = 50
@@ -420,8 +420,6 @@ class Draft:
 def _step_figures(name: str, values: NDArray[np.float64], whole_us: float) -> tuple[float | None, ...]:
     """The figures of a step or a part of it, and its share of the whole, None where it does not lie inside of it."""
     total, middle = float(values.sum()), float(np.median(values))
-    # What is rounded in a file may be a little more than the whole.
-    is_inside = name not in _OUTSIDE and total <= whole_us * _ROUNDING
     return (
         len(values),
         total,
@@ -430,7 +428,7 @@ def _step_figures(name: str, values: NDArray[np.float64], whole_us: float) -> tu
         float(np.median(np.abs(values - middle))),
         *np.quantile(values, (0.95, 0.99)).tolist(),
         float(values.max()),
-        min(total / whole_us, 1.0) * 100 if whole_us and is_inside else None,
+        None if name in _OUTSIDE else share_within(total, whole_us),
     )
 
 

@@ -39,6 +39,15 @@ class LatencyFrom(StrEnum):
     RECORDS = "records"
 
 
+# What is rounded in a file may be a little more than the whole that it is a part of.
+ROUNDING = 1.001
+
+
+def share_within(total_us: float, whole_us: float) -> float | None:
+    """The share of a whole in %; None of what takes longer than the whole, and so does not lie inside of it."""
+    return min(total_us / whole_us, 1.0) * 100 if whole_us > 0 and total_us <= whole_us * ROUNDING else None
+
+
 class Spans(NamedTuple):
     """Begin and end of each inference, in µs."""
 

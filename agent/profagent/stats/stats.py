@@ -22,6 +22,7 @@ from profagent.formats.inference_times import (
     joined_spans,
     latency_of,
     pace_of,
+    share_within,
 )
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, is_on_ai_cpu, ticks_to_us
 from profagent.stats.figures import UNITS, UNKNOWN, Column, Figures, JobRecords, LeftOut, figures_of, left_out
@@ -449,8 +450,7 @@ async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row
     rows = []
     for (step, name), row in figures.items():
         whole = totals[step] if name else all_time
-        total = row.total or 0.0
-        rows.append(Row((step, name), row, total / whole * 100 if whole and total <= whole else None, None))
+        rows.append(Row((step, name), row, share_within(row.total or 0.0, whole), None))
     return sorted(
         rows, key=lambda row: (-totals[row.key[0]], row.key[0], row.key[1] != "", -(row.figures.total or 0.0))
     )
