@@ -11,6 +11,7 @@ handshake. Hosts say little: one that says much is read slowly, and is cut off w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import os
@@ -41,6 +42,7 @@ WAITING_BYTES = 64 << 10
 BACKLOG = 128
 # Connections that are accepted before anything else is done.
 ACCEPTED_TOGETHER = 32
+_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - names that a user gives
 # Without descriptors nothing is accepted for so long.
 ACCEPT_AGAIN_S = 1.0
 # What is refused is told so often.
@@ -83,22 +85,34 @@ class Front:
         return min(BYTES_PER_S, BYTES_PER_S_OF_ALL / max(1, len(self.throttled)))
 
     def listen(self, address: str) -> int:
-        """Listen at HOST:PORT from now on; the port. Raises OSError."""
+        """Listen at HOST:PORT from now on, at each address that the host has; the port. OSError if at none."""
         host, _, wanted = address.rpartition(":")
-        port = int(wanted)
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, where in dict.fromkeys(found):
-            listening = socket.socket(family, kind, protocol)
-            self._listening.append(listening)
+        host, port, failed, before = host.strip("[]"), int(wanted), None, len(self._listening)
+        # Who names all addresses of one family means all.
+        for each in _WILDCARDS if host in _WILDCARDS else (host,):
+            for family, kind, _, _, where in socket.getaddrinfo(each, port, type=socket.SOCK_STREAM):
+                try:
+                    port = self._listen_at(family, kind, (where[0], port, *where[2:]))
+                except OSError as error:  # one family may not be there
+                    failed = failed or error
+        if failed and len(self._listening) == before:
+            raise failed
+        return port
+
+    def _listen_at(self, family: int, kind: int, where: tuple[Any, ...]) -> int:
+        with contextlib.ExitStack() as failing:
+            listening = failing.enter_context(socket.socket(family, kind))
             listening.setblocking(False)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WAITING_BYTES)
             if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if where[0] == "::" else 1)
-            listening.bind((where[0], port, *where[2:]))
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind(where)
             listening.listen(BACKLOG)
-            port = listening.getsockname()[1]
-            self._accept_from(listening)
+            failing.pop_all()
+        self._listening.append(listening)
+        self._accept_from(listening)
+        port: int = listening.getsockname()[1]
         return port
 
     def close_door(self) -> None:

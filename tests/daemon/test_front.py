@@ -158,6 +158,16 @@ async def test_silence_is_borne_for_a_time(monkeypatch: pytest.MonkeyPatch) -> N
         assert await is_over(await served.host())
 
 
+async def test_all_addresses_are_those_of_both_families() -> None:
+    async with serving() as served:
+        port = served.front.listen("0.0.0.0:0")
+        for host in ("127.0.0.1", "::1"):
+            served._opened.append((await asyncio.open_connection(host, port))[1])
+        taken = served.front.listen("localhost:0")
+        with pytest.raises(OSError, match="in use"):
+            served.front.listen(f"localhost:{taken}")
+
+
 @pytest.mark.parametrize(
     ("address", "network"),
     [
