@@ -323,7 +323,8 @@ def _not_usable(version: str, before: str, error: ProfagentError, answer: Mappin
     log = _last_message(answer.get("log", ""))
     return type(error)(
         f"{version} was started and cannot be used: {error}; {before}" + (f"; its log ends with: {log}" if log else ""),
-        hint=f"{error.hint}; where only SSH gets through, take --listen 127.0.0.1:50151",
+        hint=f"{error.hint}; where only SSH gets through, take --listen 127.0.0.1:50151; a host that is on no private"
+        " network has the unit allow it (IPAddressAllow=, docs/reference/service.md)",
     )
 
 
