@@ -53,7 +53,7 @@ LACKS: dict[Need, str] = {
     "calls": 'no single API call is known: "acl_api" of acl.json must be exactly "on"',
     "metrics": "no system metric was recorded",
 }
-# Of another tool's files about another device. What they say of steps no SS928 has: nobody misses it there.
+# Of another tool's files about another device. What they say of steps and other units no SS928 has: nobody misses it.
 OTHER_DEVICE: dict[Need, str] = {
     "times": "no kernel of these results has a duration",
     "counters": "these results have no shares of units: record them with aic_metrics=PipeUtilization",
@@ -196,7 +196,8 @@ async def advise(
         await means.put_into(connection, found.session)
         (step_us,) = await fetched_one(connection, _STEP_US)
         is_other = any("told_by" in each for each in provenance)
-        about: dict[Need, bool] = {"times": bool(means.models()), "steps": step_us is not None, "ss928": not is_other}
+        about: dict[Need, bool] = {"times": bool(means.models()), "steps": step_us is not None}
+        about |= {"ss928": not is_other, "other": is_other}
         there = await _there(connection, found, about)
         lacks = OTHER_DEVICE if is_other else LACKS
         whole_us = {each.model: each.parts.whole_us for each in means.models()}

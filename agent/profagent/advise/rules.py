@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 # What a session may lack; of a rule that needs it nobody can tell then.
-Need = Literal["times", "counters", "calls", "metrics", "steps", "ss928"]
+Need = Literal["times", "counters", "calls", "metrics", "steps", "ss928", "other"]
 # What `gain_us` is a part of.
 Per = Literal["inference", "step"]
 SEVERITIES = ("high", "medium", "low", "info")

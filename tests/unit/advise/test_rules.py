@@ -99,7 +99,7 @@ def test_a_rule_of_a_folder_comes_beside_ours_or_in_the_place_of_one(tmp_path: P
         (("most = 1", 'most = "1"'), "$.thresholds"),
         (
             ('"times"', '"luck"'),
-            "$.needs[0]`; write 'calls' or 'counters' or 'metrics' or 'ss928' or 'steps' or 'times'",
+            "$.needs[0]`; write 'calls' or 'counters' or 'metrics' or 'other' or 'ss928' or 'steps' or 'times'",
         ),
         (("SELECT model", "DELETE"), "sql"),
         (('"many-layers"', '"Many Layers"'), "id"),
