@@ -1,8 +1,8 @@
 """Connections of hosts before gRPC has them: how many there may be, by address and in all, and how much each may say.
 
-TLS passes through. gRPC itself listens on a Unix socket in a directory of the daemon's own, and is led a connection
-when its host has said its first word. The socket that leads there is bound to an abstract name that holds the host's
-address, from which `peer_of` has it.
+TLS passes through. gRPC itself listens on a Unix socket that nobody else can find, and is led a connection when its
+host has said its first word. The socket that leads there is bound to an abstract name that holds the host's address,
+from which `peer_of` has it.
 
 When there are too many, the oldest that has said nothing makes room, then the oldest that has not come through its
 handshake. Hosts say little: one that says much is read slowly, and is cut off when it goes on.
@@ -73,11 +73,17 @@ class Front:
         self._told_s = float("-inf")
         runtime = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
         self._directory = tempfile.mkdtemp(prefix="profagentd-", dir=runtime or None)
+        self._socket = -1  # gRPC's, once it is hidden
 
     @property
     def path(self) -> str:
-        """The Unix socket of gRPC."""
+        """Where gRPC has to listen, on a Unix socket."""
         return os.path.join(self._directory, "grpc")
+
+    def hide(self) -> None:
+        """Take the socket, on which gRPC listens now, out of the file system: one that is killed leaves nothing."""
+        self._socket = os.open(self.path, os.O_PATH | os.O_CLOEXEC)
+        shutil.rmtree(self._directory)
 
     @property
     def bytes_per_s(self) -> float:
@@ -130,6 +136,9 @@ class Front:
         for task in self._leading:
             task.cancel()
         shutil.rmtree(self._directory, ignore_errors=True)
+        if self._socket >= 0:
+            os.close(self._socket)
+            self._socket = -1
 
     def left(self, connection: _Connection) -> None:
         """Forget a connection that is over."""
@@ -138,7 +147,7 @@ class Front:
 
     def lead(self, connection: _Connection) -> None:
         """Lead a host that has said its first word to gRPC."""
-        task = asyncio.get_running_loop().create_task(connection.join(self.path))
+        task = asyncio.get_running_loop().create_task(connection.join(f"/proc/self/fd/{self._socket}"))
         self._leading.add(task)
         task.add_done_callback(self._leading.discard)
 

@@ -64,6 +64,10 @@ async def is_over(ends: Ends) -> bool:
 async def serving(*, tls: bool = False) -> AsyncIterator[Served]:
     served = Served(Front(tls=tls))
     behind = await asyncio.start_unix_server(served.repeat, served.front.path)
+    directory = Path(served.front.path).parent
+    assert directory.stat().st_mode & 0o777 == 0o700
+    served.front.hide()
+    assert not directory.exists()
     served.port = served.front.listen("127.0.0.1:0")
     try:
         yield served
@@ -81,9 +85,6 @@ async def test_what_is_said_passes_both_ways_whole() -> None:
         reader, writer = await served.host()
         writer.write(data)
         assert await reader.readexactly(len(data)) == data
-        directory = Path(served.front.path).parent
-        assert directory.stat().st_mode & 0o777 == 0o700
-    assert not directory.exists()
 
 
 async def test_grpc_is_told_which_host_it_is() -> None:

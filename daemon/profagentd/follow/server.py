@@ -352,6 +352,7 @@ class Server:
         try:
             self._front = Front(tls=self._credentials is not None)
             await self._serve(f"unix:{self._front.path}")
+            self._front.hide()
             return f"{address.rpartition(':')[0]}:{self._front.listen(address)}"
         except OSError as error:
             await self.stop()
