@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import ipaddress
 import logging
 import os
@@ -60,12 +61,28 @@ def peer_of(context: Any) -> str:
     return told if led and before.startswith("unix-abstract:") else peer
 
 
+class Stage(enum.Enum):
+    """How far a connection has come."""
+
+    SILENT = "silent"
+    SPOKEN = "spoken"  # the host has said its first word
+    ANSWERED = "answered"  # the board has said something to that
+    REPLIED = "replied"  # and the host to that
+    KNOWN = "known"  # it has come through the handshake
+
+
+# What follows when the host says something, and when the board does.
+_HOST_SAYS = {Stage.SILENT: Stage.SPOKEN, Stage.ANSWERED: Stage.REPLIED}
+_BOARD_SAYS = {Stage.SPOKEN: Stage.ANSWERED, Stage.REPLIED: Stage.KNOWN}
+_BOARD_SAYS_WITHOUT_TLS = {Stage.SPOKEN: Stage.KNOWN}
+
+
 class Front:
     """Listens at TCP addresses, and leads what may pass to gRPC's socket. Made, started and closed in a loop."""
 
     def __init__(self, *, tls: bool) -> None:
         """With `tls` a host has to answer the board's certificate before it counts as one."""
-        self.tls = tls
+        self.board_says = _BOARD_SAYS if tls else _BOARD_SAYS_WITHOUT_TLS
         self.throttled: set[_Connection] = set()
         self._connections: dict[_Connection, None] = {}  # the oldest first
         self._listening: list[socket.socket] = []
@@ -192,8 +209,8 @@ class Front:
 
     @staticmethod
     def _strangers(connections: list[_Connection]) -> Iterator[_Connection]:
-        yield from (each for each in connections if not each.has_spoken)
-        yield from (each for each in connections if not each.is_known)
+        yield from (each for each in connections if each.stage is Stage.SILENT)
+        yield from (each for each in connections if each.stage is not Stage.KNOWN)
 
 
 class _Connection:
@@ -206,10 +223,7 @@ class _Connection:
         is_v4 = isinstance(ip, ipaddress.IPv4Address)
         self.network = str(ip if is_v4 else ipaddress.ip_network((ip, _NETWORK_BITS), strict=False))
         self._peer = f"ipv4:{ip}:{address[1]}" if is_v4 else f"ipv6:[{ip}]:{address[1]}"
-        self.has_spoken = False
-        self._is_answered = False  # the board has said something
-        self._has_answered = False  # it has said something to that
-        self.is_known = False  # the board has said something to that: it has come through the handshake
+        self.stage = Stage.SILENT
         self._is_joining = self._is_over = False
         self.host, self.board = _End(self), _End(self)
         loop = asyncio.get_running_loop()
@@ -225,7 +239,7 @@ class _Connection:
     def _speaks(self) -> None:
         asyncio.get_running_loop().remove_reader(self._socket)
         self._timer.cancel()
-        self.has_spoken = self._is_joining = True
+        self.stage, self._is_joining = _HOST_SAYS[self.stage], True
         self._front.lead(self)
 
     async def join(self, path: str) -> None:
@@ -277,12 +291,10 @@ class _Connection:
 
     def came(self, end: _End, count: int) -> None:
         """Count what came at an end."""
+        says = _HOST_SAYS if end is self.host else self._front.board_says
+        self.stage = says.get(self.stage, self.stage)
         if end is self.host:
-            self._has_answered = self._is_answered
             self._spend(count)
-            return
-        self._is_answered = True
-        self.is_known = self.is_known or self._has_answered or not self._front.tls
 
     def _spend(self, count: int) -> None:
         now_s = self._now()
