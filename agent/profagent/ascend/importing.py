@@ -66,20 +66,6 @@ _ANALYSES = {
 _Asked = tuple[Source, Path, Path | None, str]
 
 
-class Drafted(NamedTuple):
-    """A draft that is whole, or a session of the store already, or why there is none."""
-
-    source: Source
-    draft: Path
-    error: ProfagentError | None
-    session: int | None = None
-    what: str = ""
-    rows: int = 0
-    kernels: int = 0
-    entries: int = 0
-    losses: int = 0
-
-
 class Taken(NamedTuple):
     """What became of a source: its session, or why it has none. `what` it was: a JOB, or the families of its files."""
 
@@ -92,6 +78,13 @@ class Taken(NamedTuple):
     entries: int = 0
     losses: int = 0
     is_known: bool = False
+
+
+class Drafted(NamedTuple):
+    """A file for a draft, and what became of its source: without session and error the draft is whole, and waits."""
+
+    draft: Path
+    taken: Taken
 
 
 async def import_results(
@@ -131,15 +124,15 @@ def _text(source: Source, error: object) -> str:
 
 
 def _taken_over(store: Path, drafted: Drafted) -> Taken:
-    session, error = drafted.session, drafted.error
+    draft, taken = drafted
     try:
-        if session is None and error is None:
-            session = take_over_file(drafted.draft, store)
-    except sqlite3.Error as reason:
-        error = refused(store, reason)
+        if taken.session is None and taken.error is None:
+            return taken._replace(session=take_over_file(draft, store))
+    except sqlite3.Error as error:
+        return taken._replace(error=refused(store, error))
     finally:
-        drafted.draft.unlink(missing_ok=True)
-    return Taken(drafted.source.address, session, error, *drafted[4:])
+        draft.unlink(missing_ok=True)
+    return taken
 
 
 async def _session_with(store: Store, content: str) -> int | None:
@@ -195,7 +188,8 @@ def _waited_for(future: Future[Drafted], asked: _Asked) -> Drafted:
         with _processes(1) as pool:
             return pool.submit(_drafted, asked).result()
     except BrokenProcessPool:
-        return Drafted(*asked[:2], _too_large(asked[0]))
+        source, file, *_ = asked
+        return Drafted(file, Taken(source.address, None, _too_large(source)))
 
 
 def _too_large(source: Source) -> ProfagentError:
@@ -208,23 +202,25 @@ def _drafted(asked: _Asked) -> Drafted:
     # Rows are many objects and no cycles: looking for these takes a third of the time.
     was_on = gc.isenabled()
     gc.disable()
+    said: ProfagentError
     try:
-        return _draft_of(source, file, store, board)
+        return Drafted(file, _draft_of(source, file, store, board))
     except (ProfagentError, OSError) as error:
-        return Drafted(source, file, _as_ours(source, error))
+        said = _as_ours(source, error)
     except MemoryError:
-        return Drafted(source, file, _too_large(source))
+        said = _too_large(source)
     except sqlite3.Error as error:
-        return Drafted(source, file, refused(store or file, error))
+        said = refused(store or file, error)
     except ODD_VALUES as error:
         what = f"it has values that no known file has: {error}"
-        return Drafted(source, file, _as_ours(source, ResultError(source.path, 0, what)))
+        said = _as_ours(source, ResultError(source.path, 0, what))
     finally:
         if was_on:
             gc.enable()
+    return Drafted(file, Taken(source.address, None, said))
 
 
-def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Drafted:
+def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Taken:
     """Raises ResultError where nothing could be read, UsageError for raw slices."""
     if source.raw:
         path = str(source.address)
@@ -242,9 +238,8 @@ def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Dra
     except BaseException:
         draft.abandon()
         raise
-    return Drafted(
-        source, file, None, session, _what(draft.families), draft.rows, draft.kernels, draft.entries, draft.losses
-    )
+    counts = (draft.rows, draft.kernels, draft.entries, draft.losses)
+    return Taken(source.address, session, None, _what(draft.families), *counts)
 
 
 def _what(families: Sequence[str]) -> str:
