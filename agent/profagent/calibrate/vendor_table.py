@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.errors import FormatError, UsageError
-from profagent.formats.countermap import MAPPED_NAMES
+from profagent.formats.countermap import MAPPED_NAMES, MAPPED_RATIOS
 from profagent.formats.names import display_text
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ TOTAL = "total"
 NOT_KNOWN = ("", "n/a", "-", "nan", "none")
 # No fraction of a layer's time is so far above 1, and of all ratios of a net some percentage is.
 LARGEST_FRACTION = 1.5
-ALL_RATIOS = 8
 PERCENT = 100.0
 LARGEST_EXPONENT = 100
 # Digits that a number in a file of floats surely has.
@@ -179,8 +178,8 @@ def _unit(ratios: Sequence[Sequence[str]], shares: Sequence[str], file: str) -> 
     largest = max((float(np.nanmax(_rounded(cells).values, initial=0.0)) for cells in known), default=0.0)
     if largest > LARGEST_FRACTION or any("%" in cell for cells in known for cell in cells):
         return PERCENT
-    if 0 < len(known) < ALL_RATIOS and float(np.nansum(_rounded(shares).values)) > LARGEST_FRACTION:
+    if 0 < len(known) < len(MAPPED_RATIOS) and float(np.nansum(_rounded(shares).values)) > LARGEST_FRACTION:
         found = f"{len(known)} of them with values, none above {largest:g}"
         hint = "give a table with all of them: these may be fractions or percentages"
-        raise FormatError(file, 0, f"{ALL_RATIOS} columns of ratios", found, hint=hint)
+        raise FormatError(file, 0, f"{len(MAPPED_RATIOS)} columns of ratios", found, hint=hint)
     return 1.0

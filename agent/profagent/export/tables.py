@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.cli.table import DASH, UNKNOWN, Cell
+from profagent.formats.countermap import MAPPED_RATIOS
 from profagent.formats.records import CYCLES_PER_TICK, is_on_ai_cpu, ticks_to_us
 from profagent.store.queries import layers_of
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     Layers = Mapping[int, LayerRow]
     Cells = tuple[Cell, ...]
 
-# How many of the counters are ratios.
-RATIOS = 8
 UNITS = {"aicore": "AA_CORE", "aicpu": "AA_CPU"}
 
 
@@ -89,7 +88,9 @@ def op_summary_rows(
     if records:
         weights = [record.duration for record in records]
         columns = zip(*(record.counters for record in records), strict=True)
-        totals = [_total_of(column, weights if place < RATIOS else None) for place, column in enumerate(columns)]
+        totals = [
+            _total_of(column, weights if place < len(MAPPED_RATIOS) else None) for place, column in enumerate(columns)
+        ]
         rows.append((DASH, DASH, "total", DASH, *_figures(sum(weights, start=0.0), total_ticks, us_per_tick, totals)))
     return rows
 
@@ -108,8 +109,8 @@ def _total_of(values: Sequence[float | None], weights: Sequence[float] | None) -
 
 
 def _figures(ticks: float, total_ticks: float, us_per_tick: float | None, counters: Sequence[float | None]) -> Cells:
-    ratios = counters[:RATIOS]
-    read, written = counters[RATIOS:]
+    ratios = counters[: len(MAPPED_RATIOS)]
+    read, written = counters[len(MAPPED_RATIOS) :]
     return (
         None if us_per_tick is None else ticks * us_per_tick,
         ticks / total_ticks * 100 if total_ticks else None,
