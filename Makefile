@@ -10,7 +10,7 @@ PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help demo test test-long test-board check docs check-docs screenshot protos check-protos bench soak bench-growth fuzz pins clean
+.PHONY: help demo needs test test-long test-board check docs check-docs screenshot protos check-protos bench soak bench-growth fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -18,7 +18,7 @@ help: ## list the tasks
 demo: .venv/ready ## show the whole way on a simulated board
 	@$(BIN)/profagent demo
 
-test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on Python 3.9 as well
+needs: # programs that both suites use
 	@tools/need openssl openssl
 	@tools/need sshd openssh-server
 	@tools/need systemd-nspawn systemd-container
@@ -28,6 +28,8 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/need mkfs.vfat dosfstools
 	@tools/need mcopy mtools
 	@tools/need gcc build-essential
+
+test: .venv/ready needs ## run the suite in WORKERS workers (2); the board's side on Python 3.9 as well
 	@tools/need zsh zsh
 	@tools/need fish fish
 	@tools/need chromium chromium
@@ -36,16 +38,7 @@ test: .venv/ready ## run the suite in WORKERS workers (2); the board's side on P
 	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
 	@tools/unsynced tools/test_on_39 $(PARALLEL)
 
-test-long: .venv/ready ## run what the suite has no time for: bundles, boards that boot, more of the faults; half an hour
-	@tools/need openssl openssl
-	@tools/need sshd openssh-server
-	@tools/need systemd-nspawn systemd-container
-	@tools/need busybox busybox
-	@tools/need toybox toybox
-	@tools/need mksh mksh
-	@tools/need mkfs.vfat dosfstools
-	@tools/need mcopy mtools
-	@tools/need gcc build-essential
+test-long: .venv/ready needs ## run what the suite has no time for: bundles, boards that boot, more of the faults; half an hour
 	@tools/need aarch64-linux-gnu-gcc crossbuild-essential-arm64
 	@tools/unsynced $(BIN)/python -m pytest -m long $(PARALLEL)
 	@LINK_MACHINE_EXAMPLES=200 PROFAGENT_ORDERS=200 tools/unsynced $(BIN)/python -m pytest --timeout=0 $(PARALLEL) \
