@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -114,11 +113,3 @@ def test_each_event_of_a_timeline_is_a_row_or_stands_behind_the_place_that_is_to
     assert all(begins[each] >= told for each in missing)
     if len(content) == len(text.encode()):
         assert (missing, error) == (set(), None)
-
-
-@pytest.mark.parametrize("name", sorted(SHEETS))
-def test_the_samples_are_read_whole(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "x.csv"
-    file.write_text("\n".join(SHEETS[name]) + "\n", "utf-8")
-    found, error = _read(import_sheet, file, read_sheet(file), has_kernels=True)
-    assert (len(found), error) == (len(SHEETS[name]) - 1, None)
