@@ -71,15 +71,7 @@ async def import_into(
     from profagent.record.recording import Recording  # noqa: PLC0415 - verbs that only read start faster
 
     require_identity(board)
-    directory = await asyncio.to_thread(directory.resolve)
-    if not source_named(directory.name):
-        raise UsageError(
-            f"{directory.name} is no JOB's name",
-            hint="name a directory that is called JOB and 29 letters, or OPS-…, MARKS-… or METRICS-…",
-        )
-    if directory.is_relative_to(workspace.root.resolve() / "mirror"):
-        # Each file would be replaced while it is read.
-        raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
+    directory = await asyncio.to_thread(_collection_at, directory, workspace)
     # The database holds text; a path need not be any.
     address = display_text(str(directory if found is None else found.address))
     listing = await asyncio.to_thread(list_collection, directory)
@@ -102,6 +94,20 @@ async def import_into(
         known = {"job": directory.name, "session": summary["session"], "inferences": inferences}
         summary["earlier"] = [*summary["earlier"], known]
     return {**summary, "database": display_text(str(workspace.database)), "mirror": display_text(str(recording.mirror))}
+
+
+def _collection_at(directory: Path, workspace: Workspace) -> Path:
+    """The collection's own path. Raises UsageError for what is none, or is the workspace's."""
+    directory = directory.resolve()
+    if not source_named(directory.name):
+        raise UsageError(
+            f"{directory.name} is no JOB's name",
+            hint="name a directory that is called JOB and 29 letters, or OPS-…, MARKS-… or METRICS-…",
+        )
+    if directory.is_relative_to(workspace.root.resolve() / "mirror"):
+        # Each file would be replaced while it is read.
+        raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
+    return directory
 
 
 def require_identity(board: str) -> None:
