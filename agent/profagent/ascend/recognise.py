@@ -37,17 +37,15 @@ _FRAMEWORKS = {"torch_npu": ("_ascend_pt", "torch.*"), "mindspore": ("_ascend_ms
 # Of 2023 and before: in each device's directory.
 OLDER = ("summary", "timeline")
 _DEVICE = re.compile(r"(?:device|host)(?:_\d+)?")
-_SLICES = re.compile(r".*\.slice_\d+|.*\.data\.\d+\..*")
+_RAW_SLICE = re.compile(r".*\.slice_\d+|.*\.data\.\d+\..*")
 _MSPROF_DATABASE = "msprof_*.db"
 # How databases of one run are called, each once.
 _DATABASES = re.compile(r"(ascend_[a-z]+_profiler|msprof|analysis|communication_analyzer).*\.db")
 _TEXTS = (".csv", ".json")
 # What macOS packs beside a file: its attributes, none of its content.
 _APPLE_DOUBLE = b"\x00\x05\x16\x07"
-# Of a large file, one of several.
-_SLICE = re.compile(r".*_slice_\d+.*")
-
-
+# Of a large result, one of several files.
+_SPLIT_RESULT = re.compile(r".*_slice_\d+.*")
 # When a tool exported it.
 _TIME = re.compile(r"_\d{14}(?=\.)")
 # When it ran, or was exported, by the clock there.
@@ -262,7 +260,7 @@ def _is_run(found: Recognised) -> bool:
         if name is None and each.is_known:
             # Somebody called it so, and may have put together what is of several runs.
             return False
-        if name is not None and not _SLICE.fullmatch(each.file.name):
+        if name is not None and not _SPLIT_RESULT.fullmatch(each.file.name):
             families_there.append((each.form, name))
     return len(families_there) > 1 and len({*families_there}) == len(families_there)
 
@@ -348,5 +346,5 @@ def _folders(path: Path) -> list[Path]:
 
 def _has_slices(folder: Path) -> bool:
     with suppress(OSError), os.scandir(folder) as entries:
-        return any(_SLICES.fullmatch(entry.name) for entry in entries)
+        return any(_RAW_SLICE.fullmatch(entry.name) for entry in entries)
     return False
