@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import tomlkit
+
+from profagent.ascend_options.checking import key_of
 from profagent.ascend_options.rules import Expression, Member, all_rules
 
 if TYPE_CHECKING:
@@ -69,8 +71,7 @@ def _words() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
 
 def typed(keys: Mapping[str, Key], given: Mapping[str, object]) -> dict[str, object]:
     """What a table says, as a script would: members of enumerations by their names, functions as expressions."""
-    by_name = {name: key for key in keys.values() for name in (key.name, key.also) if name}
-    return {name: _typed(by_name.get(name), value) for name, value in given.items()}
+    return {name: _typed(key_of(keys, name), value) for name, value in given.items()}
 
 
 def _typed(key: Key | None, value: object) -> object:
@@ -93,14 +94,9 @@ def plain(value: object) -> object:
     return value.name if isinstance(value, Member) else value
 
 
-def toml_text(table: Mapping[str, object], path: tuple[str, ...] = ()) -> str:
+def toml_text(table: Mapping[str, object]) -> str:
     """A table in TOML, with those in it behind its own keys."""
-    own = [f"{json.dumps(value, ensure_ascii=False)}" for value in table.values() if not isinstance(value, dict)]
-    names = [name for name, value in table.items() if not isinstance(value, dict)]
-    lines = [f"{name} = {value}" for name, value in zip(names, own, strict=True)]
-    head = [f"[{'.'.join(path)}]"] if path and lines else []
-    inner = [toml_text(value, (*path, name)) for name, value in table.items() if isinstance(value, dict)]
-    return "\n".join([*head, *lines, *inner])
+    return tomlkit.dumps(table).strip()
 
 
 def read_toml(text: str) -> dict[str, object] | str:

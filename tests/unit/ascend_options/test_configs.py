@@ -93,7 +93,7 @@ def test_toml_has_the_same_arguments(check: Checking) -> None:
     whole, inner = check(text)
     assert told([whole, inner]) == ["values"]
     assert inner["corrected"] == 'profiler_level = "Level1"\nl2_cache = true'
-    assert whole["corrected"] == f"with_stack = true\n[experimental_config]\n{inner['corrected']}"
+    assert whole["corrected"] == f"with_stack = true\n\n[experimental_config]\n{inner['corrected']}"
     assert "torch_npu" not in json.dumps(check('{"profiler": {"switch": "on", "output": "/o", "l2_cache": "on"}}'))
 
 
