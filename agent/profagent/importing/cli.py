@@ -35,7 +35,7 @@ SESSION = 1
 
 
 @click.command("import")
-@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(readable=False, path_type=Path))
 @options.job_directory(required=False)
 @click.option(
     "--workspace",

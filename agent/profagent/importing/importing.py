@@ -19,7 +19,7 @@ from profagent.formats.sampling import interval_of
 from profagent.importing.job_folder import alone_in_job, job_database, new_database
 from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
 from profagent.ingest.decoder import decoder_of, source_named
-from profagent.ingest.local import LocalJob, LocalStream, list_collection
+from profagent.ingest.local import CHUNK_BYTES, LocalJob, LocalStream, list_collection
 from profagent.link.messages import JOB_SOURCE, OPEN, PROTOCOL, Board, Chunk, Clocks, JobStatus, Profiling, Received
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import NO_BOARD, MapUsed, SessionStart
@@ -63,9 +63,9 @@ async def import_into(
 
     `board` is the identity of the board that it was copied from, `profiling` what its program was to record.
     What is there already is compared and not written again: a JOB of which nothing is new is in `earlier`. One that was
-    interrupted goes on. `reached` is called after each step of the commit rule. `found` tells more of a JOB that was
-    found by somebody who holds the workspace's lock. Raises UsageError, UnsupportedBoardError, StoreError, and
-    ProfagentError at `stop`.
+    interrupted goes on; a copy that would take something away is refused. `reached` is called after each step of the
+    commit rule. `found` tells more of a JOB that was found by somebody who holds the workspace's lock. Raises
+    UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
     """
     from profagent.record.options import RecordingOptions  # noqa: PLC0415 - verbs that only read start faster
     from profagent.record.recording import Recording  # noqa: PLC0415 - verbs that only read start faster
@@ -75,6 +75,9 @@ async def import_into(
     # The database holds text; a path need not be any.
     address = display_text(str(directory if found is None else found.address))
     listing = await asyncio.to_thread(list_collection, directory)
+    first = None if found is None else found.first
+    mirrored = workspace.job_mirror(board, directory.name).directory
+    await asyncio.to_thread(_require_no_loss, directory, listing, mirrored, address, first)
     with workspace.locked() if found is None else nullcontext():
         async with Store(workspace.database) as store:
             chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="import", maps=maps, job=directory.name)
@@ -117,6 +120,31 @@ def require_identity(board: str) -> None:
             f"{board!r} is no board's identity",
             hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
         )
+
+
+def _require_no_loss(copy: Path, listing: JobListing, mirrored: Path, address: str, first: Path | None) -> None:
+    """Raise UsageError where a file of a copy is shorter than what is there of it, which would be replaced.
+
+    A copy beside the `first` of one import is refused for any difference: it only goes on from there.
+    """
+    hint = "import it by itself into another workspace: --workspace DIR"
+    for path in listing.files:
+        file, there = copy / path, mirrored / path
+        if not there.is_file():
+            continue
+        size, held = file.stat().st_size, there.stat().st_size
+        if first is not None and (size < held or not _begin_alike(file, there, held)):
+            what = f"{address} is another copy of the JOB in {first}: {display_text(path)} is not the same"
+            raise UsageError(what, hint=hint)
+        if size < held:
+            what = f"{address} has less than what is there of this JOB: {size:,} of {held:,} bytes"
+            raise UsageError(f"{what} of {display_text(path)}", hint=hint)
+
+
+def _begin_alike(one: Path, other: Path, size: int) -> bool:
+    with one.open("rb") as first, other.open("rb") as second:
+        pieces = (min(CHUNK_BYTES, size - start) for start in range(0, size, CHUNK_BYTES))
+        return all(first.read(piece) == second.read(piece) for piece in pieces)
 
 
 async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event, shown: Progress) -> None:

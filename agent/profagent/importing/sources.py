@@ -5,8 +5,10 @@ One walk finds them all, and lists everything that it passes over.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
+from contextlib import suppress
 from enum import Enum
 from fnmatch import fnmatch
 from functools import lru_cache
@@ -33,6 +35,7 @@ from profagent.formats.names import display_text, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.decoder import source_named
 from profagent.ingest.local import OUTPUT_FOLDERS
+from profagent.store.workspace import is_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -57,7 +60,7 @@ class Why(Enum):
     EMPTY = "without content"
     ATTRIBUTES = "with macOS attributes of others"
     EXPORT = "made in a JOB by an import or export"
-    OWN = "in the workspace itself"
+    WORKSPACE = "in a workspace of profagent"
 
     @property
     def is_noted(self) -> bool:
@@ -84,10 +87,14 @@ class Failed(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A JOB directory, or one of OPS-…, MARKS-… or METRICS-…; `beside` is what of its folder was not taken."""
+    """A JOB directory, or one of OPS-…, MARKS-… or METRICS-…; `beside` is what of its folder was not taken.
+
+    `first` is where another copy of it was found before.
+    """
 
     path: Path
     address: Path
+    first: Path | None = None
     beside: Entry | None = None
 
 
@@ -113,7 +120,7 @@ def passed_text(passed: Sequence[Passed]) -> str:
 class Walk:
     """Looks through paths; `jobs`, `results`, `failed` and `passed` are what was found.
 
-    Archives are unpacked below `scratch`. The folder `own` is the workspace, which is not looked into.
+    Archives are unpacked below `scratch`. No workspace is looked into, nor the folder `own`, which is to be one.
     """
 
     def __init__(self, scratch: Path, own: Path) -> None:
@@ -124,6 +131,7 @@ class Walk:
         self._scratch, self._own = scratch, own.resolve()
         self._look = lru_cache(_REMEMBERED_FOLDERS)(recognised)
         self._seen: set[Path] = set()
+        self._first: dict[str, Path] = {}  # by name of a JOB, where its first copy is
         self._archives = 0
         # A list and no recursion: folders may be nested deeper than Python's stack.
         self._to_visit: list[tuple[Path, _Origin | None]] = []
@@ -151,15 +159,19 @@ class Walk:
             )
 
     def finish(self) -> None:
-        """Give each source its entry for what is passed over in it or beside it; call it once, after all paths."""
+        """Give each source its entry for what is passed over in it or beside it; call it once, after all paths.
+
+        What stands beside no source is in the entry of the first one.
+        """
         taken = {file for source in self.results for file in source.files}
         self.passed = [each for each in self.passed if each.path not in taken]
         beside: dict[Path, list[Passed]] = {}
-        sources = [*(job.path for job in self.jobs), *(source.path for source in self.results)]
+        sources = [*(job.path for job in self.jobs), *(source.path for source in self.results if source.files)]
         inside, next_to = {*sources}, {path.parent: path for path in reversed(sources)}
+        anywhere = next(iter(sources), None)
         for each in self.passed:
             folders = each.path.parents
-            home = next((folder for folder in folders if folder in inside), next_to.get(folders[0]))
+            home = next((folder for folder in folders if folder in inside), next_to.get(folders[0], anywhere))
             if home is not None and each.why.is_noted:
                 beside.setdefault(home, []).append(each)
         entries = {path: _entry(passed) for path, passed in beside.items()}
@@ -209,12 +221,10 @@ class Walk:
             self._pass(path, origin, Why.DESCRIPTION if is_description else Why.UNKNOWN)
 
     def _visit_folder(self, path: Path, origin: _Origin | None) -> None:
-        if path == self._own:
-            self._pass(path, origin, Why.OWN)
+        if path == self._own or is_workspace(path):
+            self._pass(path, origin, Why.WORKSPACE)
         elif source_named(path.name) and not (is_collection(path) or _has_attributes_only(path)):
-            self.jobs.append(Job(path, _address(path, origin)))
-            for file in (file for name in sorted(OUTPUT_FOLDERS) for file in _files_below(path / name)):
-                self._pass(file, origin, Why.EXPORT)
+            self._take_job(path, origin)
         elif _is_renamed_job(path):
             what = f"{_address(path, origin)} is a JOB directory that was renamed"
             hint = "give it its name back, JOB and 29 letters; or see it as it is: profagent import -dir DIR"
@@ -224,6 +234,14 @@ class Walk:
             if run is not None:
                 self._take_run(path, run, origin)
             self._push([path] if run is None else [path, *run.results], origin)
+
+    def _take_job(self, path: Path, origin: _Origin | None) -> None:
+        address = _address(path, origin)
+        self.jobs.append(Job(path, address, self._first.get(path.name)))
+        self._first.setdefault(path.name, address)
+        for file in (file for name in sorted(OUTPUT_FOLDERS) for file in _files_below(path / name)):
+            self._pass(file, origin, Why.EXPORT)
+        self._to_visit += [(entry, origin) for entry in sorted(_strangers(path), reverse=True)]
 
     def _take_run(self, path: Path, run: Run, origin: _Origin | None) -> None:
         """Take the results of a run; what is in its folders beside them is not read."""
@@ -296,6 +314,19 @@ def _is_renamed_job(path: Path) -> bool:
     data = path / "data"
     names = (parse_log_name(f"data/{entry.name}") for entry in data.iterdir()) if data.is_dir() else ()
     return any(name is not None and name.is_data for name in names)
+
+
+def _strangers(job: Path) -> Iterator[Path]:
+    """Folders in a JOB that are not the JOB's own, and results of other tools beside its files."""
+    with suppress(OSError):
+        for folder in (job, job / "data"):
+            with os.scandir(folder) as entries:
+                of_others = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            yield from (folder / name for name in of_others if folder != job or name not in (*OUTPUT_FOLDERS, "data"))
+        for file in (file for file in job.iterdir() if file.suffix.lower() in _TABLES and not file.is_symlink()):
+            with suppress(ResultError):
+                if file.is_file() and recognise(file).is_known:
+                    yield file
 
 
 def _files_below(folder: Path, but: Collection[Path] = ()) -> Iterator[Path]:

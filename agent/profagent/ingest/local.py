@@ -226,7 +226,9 @@ class LocalStream:
     def odd(self) -> Iterator[Loss]:
         """Losses for what is no regular file."""
         for path in self._listing.others:
-            yield Loss(0, 1, reasons.NOT_A_FILE, f"{path} is no regular file", 0)
+            entry = self._directory / path
+            what = "a directory" if entry.is_dir() and not entry.is_symlink() else "no regular file"
+            yield Loss(0, 1, reasons.NOT_A_FILE, f"{path} is {what}", 0)
 
     def events(self, log: FollowedLog, holding: Holding) -> Iterator[Received]:
         """What the host does not hold of a log."""

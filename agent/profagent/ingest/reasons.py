@@ -267,7 +267,7 @@ DAMAGED_RESULT = _reason(
 JOINED_RESULT = _reason(
     "joined-result",
     NOTE,
-    "A file of another tool's results was joined, padded or maybe cut: tables or arrays stand one behind another, NUL"
+    "A file of another tool's results was joined, padded or maybe cut. Tables or arrays stand one behind another, NUL"
     " bytes between them, or its last line has no end. All of it is read.",
     "Nothing. If it was joined of the same file twice, import that file alone.",
 )
@@ -287,7 +287,8 @@ NOT_COUNTED = _reason(
 NOT_TAKEN = _reason(
     "not-taken",
     NOTE,
-    "Files in or beside what was imported were not taken: no known family has such, or they are raw data of its run.",
+    "Files in or beside what was imported were not taken: no known family has such, or they are raw data of its run."
+    " The first session of an import has those that stood beside none.",
     "`profagent import --json` lists each with the cause.",
 )
 MISSING_SEGMENT = _reason(
@@ -309,7 +310,12 @@ NO_DECODER = _reason(
     "A directory of a source that this profagent does not know. It is copied and not read.",
     "Upgrade profagent on this host.",
 )
-NOT_A_FILE = _reason("not-a-file", NOTE, "A directory, a link or a device where a file should be. It is not followed.")
+NOT_A_FILE = _reason(
+    "not-a-file",
+    NOTE,
+    "A directory, a link or a device where a file should be. It is not followed, and nothing in it is of this session.",
+    "Where it is a directory: `profagent import PATH` looks through it, for sessions of its own.",
+)
 NO_FREQUENCY = _reason(
     "no-frequency",
     NOTE,

@@ -41,6 +41,11 @@ def default_workspace() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "profagent"
 
 
+def is_workspace(folder: Path) -> bool:
+    """Return True if a folder is a workspace, or a copy of one: the database stands beside what its writers make."""
+    return (folder / FILE_NAME).is_file() and any((folder / name).exists() for name in ("mirror", "incoming", "lock"))
+
+
 class Workspace:
     """Where things are in a workspace."""
 

@@ -10,7 +10,7 @@ import sys
 import zipfile
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,9 @@ from tests.fakes.job_copy import JOB
 from tests.fakes.small_job import ON_CPU, PLAIN, SMALL_JOB
 from tests.unit.ascend import files
 from tests.unit.ascend.files import KERNEL_DETAILS, OP_SUMMARY, kernel, rows, summary, timeline, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # One inference, nothing of it lost: four layers on the NPU, two on the CPU.
 _PATHS = ("info.json.0", "data/m.0.layer.info", "data/m.0.net.info", PLAIN, f"{PLAIN}.done", ON_CPU, f"{ON_CPU}.done")
@@ -328,14 +331,107 @@ def test_options_of_jobs_are_refused_where_there_is_none(
     assert run(["import", str(mine), str(tmp_path / "in"), *words]) == 0
 
 
-def test_the_workspace_itself_is_not_looked_into(
+def test_no_workspace_is_looked_into(tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = _job(tmp_path / "in")
+    lab, passed = tmp_path / "in" / "lab", {"in/lab": "in a workspace of profagent"}
+    for into, is_known in ((lab, False), (lab, True), (workspace, False)):
+        document = _imported(into, tmp_path / "in", capsys=capsys)
+        assert [(each["path"], each["is_known"]) for each in document["sources"]] == [(str(job), is_known)]
+        assert _not_taken(document, tmp_path) == passed
+
+
+def test_a_path_that_may_not_be_read_stops_no_other(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    job, access, listed = _job(tmp_path / "in"), os.access, Path.iterdir
+
+    def refused(path: Path) -> Iterator[Path]:
+        if path == locked:
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    # Of root everything may be read.
+    monkeypatch.setattr(os, "access", lambda path, *more: Path(path) != locked and access(path, *more))
+    monkeypatch.setattr(Path, "iterdir", refused)
+    document = _imported(workspace, locked, job, code=1, capsys=capsys)
+    assert [(each["path"], each["session"], each["error"]) for each in document["sources"]] == [
+        (str(locked), None, f"cannot read {locked}: Permission denied"),
+        (str(job), 1, None),
+    ]
+
+
+def _records(workspace: Path) -> list[tuple[Any, ...]]:
+    return rows(workspace, "SELECT session, count(*) FROM op_records GROUP BY session")
+
+
+def test_another_copy_of_a_job_is_not_written_over_the_first(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [_job(tmp_path / "in" / name) for name in ("a", "b", "c", "d")]
+    # One is cut, the other has another byte.
+    (jobs[1] / PLAIN).write_bytes(WHOLE_JOB[PLAIN][:-80])
+    (jobs[2] / ON_CPU).write_bytes(WHOLE_JOB[ON_CPU][:-1] + b"?")
+    document = _imported(workspace, tmp_path / "in", code=1, capsys=capsys)
+    hint = "import it by itself into another workspace: --workspace DIR"
+    assert [(each["session"], each["is_known"], each["error"], each["hint"]) for each in document["sources"]] == [
+        (1, False, None, None),
+        *(
+            (None, False, f"{job} is another copy of the JOB in {jobs[0]}: {path} is not the same", hint)
+            for job, path in ((jobs[1], PLAIN), (jobs[2], ON_CPU))
+        ),
+        (1, True, None, None),
+    ]
+    assert _records(workspace) == [(1, 4)]
+    assert rows(workspace, "SELECT * FROM ledger") == []
+
+
+def test_a_copy_that_has_less_of_a_job_takes_nothing_away_and_one_that_has_more_goes_on(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut, whole = _job(tmp_path / "cut"), _job(tmp_path / "whole")
+    (cut / PLAIN).write_bytes(WHOLE_JOB[PLAIN][:-80])
+    _imported(workspace, cut, code=4, capsys=capsys)
+    _imported(workspace, whole, capsys=capsys)
+    (one,) = _imported(workspace, cut, code=1, capsys=capsys)["sources"]
+    assert f"{cut} has less than what is there of this JOB: " in one["error"]
+    assert "--workspace DIR" in one["hint"]
+    assert run(["import", "-dir", str(cut), "--workspace", str(workspace)]) == 2
+    assert _records(workspace) == [(1, 4)]
+    assert rows(workspace, "SELECT grade FROM ledger WHERE grade = 'loss'") == []
+
+
+def test_what_stands_beside_nothing_is_noted_in_the_first_session(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "in" / "deep" / "er" / "unknown.csv", "a,b")
+    summary(tmp_path / "in" / "of" / "mine.csv", OP_SUMMARY, kernel())
+    _imported(workspace, tmp_path / "in", capsys=capsys)
+    notes = rows(workspace, "SELECT session, detail FROM ledger WHERE reason = 'not-taken'")
+    assert notes == [(1, "1 file of no known family: unknown.csv")]
+
+
+def test_folders_in_a_job_that_are_not_its_own_are_looked_through(
     tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = _job(tmp_path)
-    for is_known in (False, True):
-        document = _imported(workspace, tmp_path, capsys=capsys)
-        assert [(each["path"], each["is_known"]) for each in document["sources"]] == [(str(job), is_known)]
-        assert _not_taken(document, tmp_path) == {"workspace": "in the workspace itself"}
+    for place in ("", "extra", "data/more"):
+        summary(job / place / "kernel_details.csv", KERNEL_DETAILS, KERNEL)
+    write(job / "extra" / "notes.txt", "by hand")
+    document = _imported(workspace, job, capsys=capsys)
+    assert _sessions(document, job) == [
+        (".", "JOB", 6),
+        *((f"{place}kernel_details.csv", "kernel_details", 1) for place in ("data/more/", "extra/", "")),
+    ]
+    assert _not_taken(document, job) == {"extra/notes.txt": "of no known family"}
+    details = rows(workspace, "SELECT reason, detail FROM ledger ORDER BY detail")
+    assert details == [
+        ("not-taken", "1 file of no known family: notes.txt"),
+        ("not-a-file", "data/more is a directory"),
+        ("not-a-file", "extra is a directory"),
+        ("foreign-file", "not a file of the runtime: kept, not read"),
+    ]
 
 
 def test_what_is_in_no_archive_that_results_have_is_not_unpacked(

@@ -91,4 +91,4 @@ def test_each_file_is_taken_or_told(tree: set[str]) -> None:
         assert {file: count for file, count in told.items() if count > 1} == {}
         untold = {root / "in" / path for path in tree} - told.keys()
         assert {file for file in untold if not _is_used(file, walk)} == set()
-        assert not any(each.why is Why.OWN for each in walk.passed)
+        assert not any(each.why is Why.WORKSPACE for each in walk.passed)
