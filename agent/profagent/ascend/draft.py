@@ -90,7 +90,7 @@ class Draft:
         self._untimed: dict[int, int] = defaultdict(int)
         # By file: how many kernels have no start.
         self._unplaced: dict[int, int] = defaultdict(int)
-        self.rows = self.kernels = self.entries = self.losses = 0
+        self.rows = self.kernels = self.losses = self.notes = 0
         # Of its files; the tables of a database are one.
         self.families: list[str] = []
 
@@ -127,8 +127,10 @@ class Draft:
 
     def note(self, log: int | None, entry: Entry) -> None:
         """Keep an entry of the ledger."""
-        self.entries += 1
-        self.losses += entry.grade == reasons.LOSS
+        if entry.grade == reasons.LOSS:
+            self.losses += entry.count
+        else:
+            self.notes += entry.count
         self._put(
             "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, first, last, count)"
             " VALUES (1, 1, ?, 'content', ?, ?, ?, ?, ?, ?)",

@@ -52,6 +52,7 @@ MOST_PROCESSES = 8
 CONTENT_LABEL = "content"
 # So many families of a source are named in its line.
 _MOST_NAMED = 3
+_LEDGER = "SELECT grade, sum(count) FROM ledger_entry WHERE session = ? GROUP BY grade"
 _OF_RAW = "{path} has raw slices only, which no public tool reads"
 # By the tool that has written raw slices: what makes results of them.
 _ANALYSES = {
@@ -67,7 +68,10 @@ _Asked = tuple[Source, Path, Path | None, str]
 
 
 class Taken(NamedTuple):
-    """What became of a source: its session, or why it has none. `what` it was: a JOB, or the families of its files."""
+    """What became of a source: its session, or why it has none. `what` it was: a JOB, or the families of its files.
+
+    `losses` and `notes` are the session's, as `sessions` counts them.
+    """
 
     path: Path
     session: int | None
@@ -75,8 +79,8 @@ class Taken(NamedTuple):
     what: str = ""
     rows: int = 0
     kernels: int = 0
-    entries: int = 0
     losses: int = 0
+    notes: int = 0
     is_known: bool = False
 
 
@@ -96,16 +100,13 @@ async def import_results(
     `scratch`. Raises StoreError where nothing can be brought.
     """
     new = []
-    for source in found:
-        try:
-            session = None if source.raw else await _session_with(store, content_of(source))
-        except OSError as error:
-            done(Taken(source.address, None, _as_ours(source, error)))
-            continue
+    for each in found:
+        source = each._replace(content=await to_the_end(content_of, each))
+        session = None if source.raw else await _session_with(store, source.content)
         if session is None:
             new.append(source)
         else:
-            done(Taken(source.address, session, None, is_known=True))
+            done(await with_ledger(store, Taken(source.address, session, None, is_known=True)))
     with drafts_of(new, scratch, board, database) as drafts:
         while (drafted := await to_the_end(next, drafts, None)) is not None:
             done(await to_the_end(_taken_over, database, drafted))
@@ -144,17 +145,32 @@ async def _session_with(store: Store, content: str) -> int | None:
     return rows[0][0] if rows else None
 
 
+async def with_ledger(store: Store, taken: Taken) -> Taken:
+    """Return it with the losses and notes of its session."""
+    counts: dict[str, int] = dict(await store.query(_LEDGER, (taken.session,)))
+    return taken._replace(losses=counts.get(reasons.LOSS, 0), notes=counts.get(reasons.NOTE, 0))
+
+
 def content_of(source: Source) -> str:
-    """What a source is now: its files' names, sizes and times."""
-    facts = []
-    # What is unpacked is as new as the import.
-    for file in source.files if source.archive is None else ():
-        about = file.stat()
-        facts.append((str(file.relative_to(source.path)), about.st_size, about.st_mtime_ns))
-    if source.archive is not None:
-        about = source.archive.stat()
-        facts.append((source.inside, about.st_size, about.st_mtime_ns))
-    return hashlib.blake2b(repr((source.path.name, facts)).encode(), digest_size=8).hexdigest()
+    """Return a digest of its name, and of its files' names and bytes."""
+    files = sorted(source.files)
+    # What was written last may stand beside a database.
+    files += [log for file in files if (log := file.with_name(f"{file.name}-wal")).is_file()]
+    facts = [(os.path.relpath(file, source.path), _digest_of(file)) for file in files]
+    return _digest(repr((source.path.name, facts)).encode()).hexdigest()
+
+
+def _digest_of(file: Path) -> str:
+    try:
+        with file.open("rb") as data:
+            return hashlib.file_digest(data, _digest).hexdigest()
+    except OSError:
+        # Whoever reads it for its rows tells that.
+        return ""
+
+
+def _digest(data: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(data, digest_size=16)
 
 
 @contextmanager
@@ -227,7 +243,7 @@ def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Tak
         hint = _ANALYSES[source.raw].format(path=path, quoted=shlex.quote(path))
         raise UsageError(_OF_RAW.format(path=path), hint=hint)
     begun_us = time.time_ns() // 1000
-    labels = {CONTENT_LABEL: content_of(source), **_about(source)}
+    labels = {CONTENT_LABEL: source.content, **_about(source)}
     draft = Draft(file, store, labels.get("device", "0"))
     try:
         _fill(draft, source)
@@ -238,7 +254,7 @@ def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Tak
     except BaseException:
         draft.abandon()
         raise
-    counts = (draft.rows, draft.kernels, draft.entries, draft.losses)
+    counts = (draft.rows, draft.kernels, draft.losses, draft.notes)
     return Taken(source.address, session, None, _what(draft.families), *counts)
 
 

@@ -91,7 +91,7 @@ class Source(NamedTuple):
     """What becomes one session: a directory of results with its files, or one file.
 
     `raw` is the tool that makes results of one that has slices only. `archive` is what it was unpacked from, `inside`
-    where it stood there. `beside` is what of its folder was not taken.
+    where it stood there. `beside` is what of its folder was not taken, `content` a digest of its files.
     """
 
     path: Path
@@ -100,6 +100,7 @@ class Source(NamedTuple):
     archive: Path | None = None
     inside: str = ""
     beside: Entry | None = None
+    content: str = ""
 
     @property
     def address(self) -> Path:

@@ -189,11 +189,10 @@ async def _into_sessions(
 def _source_line(taken: Taken) -> str:
     if taken.session is None:
         return f"not imported: {taken.path}"
+    ledger = f"; losses: {taken.losses:,}, notes: {taken.notes:,}" if taken.losses or taken.notes else ""
     if taken.is_known:
-        return f"session {taken.session}: {taken.path}: nothing new"
+        return f"session {taken.session}: {taken.path}: nothing new{ledger}"
     kernels = f", {counted(taken.kernels, 'kernel')}" if taken.kernels else ""
-    notes = taken.entries - taken.losses
-    ledger = f"; losses: {taken.losses:,}, notes: {notes:,}" if taken.entries else ""
     return f"session {taken.session}: {taken.path} ({taken.what}): {counted(taken.rows, 'row')}{kernels}{ledger}"
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.ascend.importing import Taken, import_results
+from profagent.ascend.importing import Taken, import_results, with_ledger
 from profagent.cli.progress import progress
 from profagent.errors import ProfagentError, UsageError
 from profagent.importing.importing import import_into, require_identity
 from profagent.importing.sources import Walk
-from profagent.ingest import reasons
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import NO_BOARD
 from profagent.store.store import Store
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from profagent.store.workspace import Workspace
 
 _SCRATCH = ".import-"
-_GRADES = "SELECT grade, count(*) FROM ledger WHERE session = ? GROUP BY grade"
 
 
 class Imported(NamedTuple):
@@ -65,7 +62,7 @@ async def import_paths(
                 )
             jobs = [await _import_job(job, workspace, board, maps, profiling) for job in walk.jobs]
             async with Store(workspace.database) as store:
-                jobs = [await _with_ledger(store, each) for each in jobs]
+                jobs = [await with_ledger(store, each) for each in jobs]
                 taken += jobs
                 with progress("import", "results") as shown:
                     total = len(walk.results)
@@ -108,8 +105,3 @@ async def _import_job(
         return Taken(job.address, None, said, "JOB")
     rows = sum(summary["records"].values()) + sum(summary["events"].values())
     return Taken(job.address, summary["session"], None, "JOB", rows, is_known=bool(summary["earlier"]))
-
-
-async def _with_ledger(store: Store, taken: Taken) -> Taken:
-    entries = Counter[str](dict(await store.query(_GRADES, (taken.session,))))
-    return taken._replace(entries=entries.total(), losses=entries[reasons.LOSS])

@@ -129,8 +129,8 @@ def _cells(session: Mapping[str, Any], board: str) -> tuple[Cell, ...]:
 
 
 def _source(session: Mapping[str, Any]) -> str:
-    """Where it is from: results of other devices are of no board, and only their place tells them apart."""
-    if session["labels_by_key"].get("source") != "ascend":
+    """Where it is from; of an import its place, which alone tells sessions of one board apart."""
+    if session["source"] != "import":
         return str(session["source"])
     return " ".join((session["source"], "/".join(Path(session["address"]).parts[-2:])))
 

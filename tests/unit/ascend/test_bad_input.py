@@ -54,7 +54,8 @@ def test_what_stands_before_a_damage_is_kept_with_a_loss(tmp_path: Path, workspa
     events = json.dumps(files.TIMELINES["msprof"])
     write(tmp_path / "c.json", events[: events.index('"conv1"') + 20])
     found = taken(workspace, *(tmp_path / name for name in ("b.csv", "c.json")))
-    assert [(each.error, each.entries) for each in found] == [(None, 1)] * 2
+    assert [(each.error, each.notes) for each in found] == [(None, 0)] * 2
+    assert [each.losses for each in found] == [losses for (losses,) in rows(workspace, "SELECT losses FROM sessions")]
     details = rows(workspace, "SELECT grade, reason, detail FROM ledger ORDER BY session")
     assert {row[:2] for row in details} == {("loss", "damaged-result")}
     assert "line 3" in details[0][2]
@@ -124,9 +125,9 @@ def test_a_file_of_no_family_is_no_success_and_is_kept_beside_others(tmp_path: P
 def test_a_mark_mixed_line_ends_and_empty_lines_change_nothing(tmp_path: Path, workspace: Path) -> None:
     text = f"\ufeff{OP_SUMMARY}\r\n{kernel()}\n\n{kernel()}\r\n"
     (one,) = taken(workspace, write(tmp_path / "x.csv", text))
-    assert (one.rows, one.kernels, one.entries) == (2, 2, 0)
+    assert (one.rows, one.kernels, one.notes) == (2, 2, 0)
     (other,) = taken(workspace, write(tmp_path / "x.json", f"\ufeff{json.dumps(files.TIMELINES['msprof'])}"))
-    assert (other.kernels, other.entries) == (1, 0)
+    assert (other.kernels, other.notes) == (1, 0)
 
 
 def test_a_line_without_end_is_not_read_to_its_end(
@@ -218,10 +219,10 @@ def test_what_cannot_be_read_behind_an_array_is_told_with_its_place(
     tail: str, said: str, tmp_path: Path, workspace: Path
 ) -> None:
     (one,) = taken(workspace, write(tmp_path / "x.json", f"{_ARRAYS[0]}\n{tail}"))
-    assert (one.error, one.kernels, one.losses) == (None, 1, 1)
     size = len(_ARRAYS[0]) + 1 + len(tail)
     # The number before the place where it is cut may have had more digits.
     at = size - (2 if tail == "[1," else len(tail))
+    assert (one.error, one.kernels, one.losses) == (None, 1, size - at)
     ((detail, *span),) = rows(workspace, "SELECT detail, first, last FROM ledger WHERE grade = 'loss'")
     assert said in detail
     assert span == [at, size]
@@ -251,7 +252,7 @@ def test_what_stands_behind_the_end_of_a_database_is_told_with_its_place(tmp_pat
     size = file.stat().st_size
     file.write_bytes(file.read_bytes() * 2)
     (one,) = taken(workspace, file)
-    assert (one.error, one.kernels, one.losses) == (None, 2, 1)
+    assert (one.error, one.kernels, one.losses) == (None, 2, size)
     assert rows(workspace, "SELECT first, last, count FROM ledger") == [(size, 2 * size, size)]
 
 

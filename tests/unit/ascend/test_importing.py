@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -108,7 +109,7 @@ def test_a_directory_is_one_session_and_nothing_is_counted_twice(tmp_path: Path,
     summary(folder / "api_statistic_1.csv", *files.SUMMARIES["api_statistic"])
     timeline(folder / "msprof_1.json", files.TIMELINES["msprof"])
     (one,) = taken(workspace, folder.parent)
-    assert (one.session, one.rows, one.kernels, one.entries) == (1, 6, 1, 0)
+    assert (one.session, one.rows, one.kernels, one.notes) == (1, 6, 1, 0)
     assert rows(workspace, "SELECT key, number, total FROM figure WHERE \"by\" = 'api'") == [
         ('["aclrtMalloc", "acl"]', 1 + 1, 222.36)
     ]
@@ -282,6 +283,18 @@ def test_directories_of_mindspore_and_of_2023_are_known(tmp_path: Path, workspac
     labels = dict(rows(workspace, "SELECT key, value FROM session_label WHERE session = 1 AND key <> 'content'"))
     assert labels == {"source": "ascend", "framework": "MindSpore", "cann": "9.0", "rank": "3", "device": "1"}
     assert [row[6] for row in rows(workspace, _KERNELS)] == [1, 2]
+
+
+def test_only_the_same_bytes_are_known(tmp_path: Path, workspace: Path) -> None:
+    """A file system with times of 2 s, or an archive, gives files of other content the same size and time."""
+    for folder, duration in (("a", "4.380"), ("b", "9.380"), ("c", "9.380")):
+        file = summary(tmp_path / folder / "kernel_details.csv", OP_SUMMARY, kernel(duration=duration))
+        os.utime(file, (1, 1))
+        taken(workspace, file)
+    assert rows(workspace, "SELECT session, ticks FROM aicore JOIN part ON part = record >> 24") == [
+        (1, 4380),
+        (2, 9380),
+    ]
 
 
 def test_what_gc_has_cleared_is_brought_again(tmp_path: Path, workspace: Path) -> None:

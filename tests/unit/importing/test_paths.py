@@ -158,8 +158,10 @@ def test_a_source_with_a_loss_and_one_without_records_have_their_exit_codes(
     (tmp_path / "in" / OTHER_JOB).mkdir(parents=True)
     _imported(workspace, tmp_path / "in", code=1, capsys=capsys)
     write(tmp_path / "in" / "op_summary_1.csv", f"{OP_SUMMARY}\n{kernel()}\n{kernel()[:50]}")
-    document = _imported(workspace, tmp_path / "in", code=4, capsys=capsys)
-    assert [each["losses"] for each in document["sources"]] == [0, 1]
+    for is_known in (False, True):
+        document = _imported(workspace, tmp_path / "in", code=4, capsys=capsys)
+        told = [(each["losses"], each["notes"], each["is_known"]) for each in document["sources"]]
+        assert told == [(0, 1, False), (1, 0, is_known)]
 
 
 def test_the_directory_of_our_own_profiler_is_its_job(
