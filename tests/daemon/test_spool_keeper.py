@@ -42,11 +42,11 @@ async def test_the_simulated_board_has_all_four_sources_marked_simulated() -> No
                     len(client.jobs) == 4
                     and all(job.state == wire.JOB_STATE_FINISHED for job in client.jobs.values())
                     and all(copy.is_complete for copy in client.copies.values())
+                    and all(b"simulated" in client.mirror(name) for name in client.jobs)
                 )
             )
             sources = {job.source: name for name, job in client.jobs.items()}
             assert sorted(sources) == ["job", "marks", "metrics", "ops"]
-            assert all(b"simulated" in client.mirror(name) for name in sources.values())
             marks = segments(client, sources["marks"])
             executes = len(marks) // RECORD_BYTES // 3
             assert [marks[at * RECORD_BYTES + 0x30 :].split(b"{")[0] for at in range(3)] == [

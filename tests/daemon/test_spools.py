@@ -391,8 +391,9 @@ def pipe_ends() -> Iterator[Ends]:
 
 
 def test_pipes_and_names_of_a_user_are_bounded_and_a_name_without_a_pipe_gives_way(
-    intake: Intake, tmp_path: Path
+    intake: Intake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(intake_module, "NAMES_PER_S_OF_USER", 1e6)
     with ExitStack() as stack:
         pipes = [stack.enter_context(pipe_ends()) for _ in range(intake_module.MOST_PASSED_OF_USER + 1)]
         names = [b"n%d" % number for number in range(intake_module.MOST_NAMES_OF_USER)]
@@ -400,10 +401,7 @@ def test_pipes_and_names_of_a_user_are_bounded_and_a_name_without_a_pipe_gives_w
         assert said == [b"ok"] * len(names)
         assert b"8 names" in passed(tmp_path, b"more", pipes[-1].read)
         for pipe in pipes[len(names) : -1]:
-            # A path to a pipe is as good as its read end, and counts like one.
-            handle = os.open(f"/proc/self/fd/{pipe.read}", os.O_PATH)
-            assert passed(tmp_path, b"n0", handle) == b"ok"
-            os.close(handle)
+            assert passed(tmp_path, b"n0", pipe.read) == b"ok"
         assert b"16 pipes" in passed(tmp_path, b"n0", pipes[-1].read)
         os.write(pipes[3].write, RECORD)
         os.close(pipes[3].write)
@@ -412,6 +410,51 @@ def test_pipes_and_names_of_a_user_are_bounded_and_a_name_without_a_pipe_gives_w
         assert [*(tmp_path / "spool").glob("OPS-n3-*/end")]
         assert held(tmp_path / "spool", "OPS-n3-") == RECORD
     intake.stop()
+
+
+def test_new_names_come_no_faster_than_a_few_a_minute(intake: Intake, tmp_path: Path) -> None:
+    said = []
+    for number in range(intake_module.MOST_NAMES_OF_USER + 1):
+        with pipe_ends() as pipe:
+            said.append(passed(tmp_path, b"n%d" % number, pipe.read))
+    assert said[:-1] == [b"ok"] * intake_module.MOST_NAMES_OF_USER
+    assert b"too often" in said[-1]
+
+
+def test_what_its_giver_may_not_read_is_refused(intake: Intake, tmp_path: Path) -> None:
+    for path, flags in ((tmp_path / "run" / "marks", os.O_PATH), (tmp_path / "run" / "ops.camera", os.O_RDONLY)):
+        descriptor = os.open(path, flags | os.O_NONBLOCK)
+        assert b"read end of a pipe" in passed(tmp_path, b"own", descriptor)
+        os.close(descriptor)
+    with pipe_ends() as pipe:
+        handle = os.open(f"/proc/self/fd/{pipe.read}", os.O_PATH)
+        assert b"read end of a pipe" in passed(tmp_path, b"own", handle)
+        os.close(handle)
+
+
+def test_the_last_mark_comes_of_those_beyond_the_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "BURST_BYTES", 4 * RECORD_BYTES)
+    (tmp_path / "spool").mkdir()
+    spool = partial(Spool, str(tmp_path / "spool"))
+    subject = Intake(str(tmp_path / "run"), [], spool, now_s=lambda: 0.0)
+    subject.start()
+    marks = [MARK[:32] + number.to_bytes(8, "little") + MARK[40:] for number in range(10)]
+    with marks_of(tmp_path) as fifo:
+        fifo.write(b"".join(marks[:4]))
+        until(lambda: held(tmp_path / "spool", "MARKS-") == b"".join(marks[:4]))
+        fifo.write(b"".join(marks[4:7]))
+        until(lambda: subject.lost_bytes == 3 * RECORD_BYTES)
+        fifo.write(b"".join(marks[7:]))
+    subject.stop()
+    assert held(tmp_path / "spool", "MARKS-") == b"".join([*marks[:4], marks[9]])
+
+
+def test_a_mark_s_text_may_look_like_a_mark(intake: Intake, tmp_path: Path) -> None:
+    odd = b"MARK\x01\x00" + b"MARK\x01\x01".ljust(250, b".")
+    with marks_of(tmp_path) as fifo:
+        fifo.write(MARK + odd + MARK + odd)
+    intake.stop()
+    assert held(tmp_path / "spool", "MARKS-") == MARK + odd + MARK + odd
 
 
 def test_what_a_program_writes_beyond_its_allowance_is_one_loss(

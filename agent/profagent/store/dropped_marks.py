@@ -33,9 +33,10 @@ FROM mark_run n JOIN {_OF_BOARD}
 AND (n.pid, n.writer) IN (SELECT n.pid, n.writer FROM mark_run n JOIN {_OF_BOARD} AND n.dropped IS NULL)
 ORDER BY n.pid, n.writer, j.name, l.path, n.life, n.first
 """  # noqa: S608 - constants
+# A sum of integers may be too large for one.
 _OF_LOG = (
-    "SELECT r.session, j.job, sum(n.dropped) FROM mark_run n JOIN range r ON r.log = n.log AND r.number = n.number"
-    " JOIN log l ON l.log = n.log JOIN job j USING (job) WHERE n.log = ? GROUP BY r.session HAVING sum(n.dropped) > 0"
+    "SELECT r.session, j.job, total(n.dropped) FROM mark_run n JOIN range r ON r.log = n.log AND r.number = n.number"
+    " JOIN log l ON l.log = n.log JOIN job j USING (job) WHERE n.log = ? GROUP BY r.session HAVING total(n.dropped) > 0"
 )
 
 
@@ -65,7 +66,7 @@ def reckon_dropped(connection: sqlite3.Connection, board: int, *, is_over: bool 
     for log in changed:
         connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin = 'numbers'", (log,))
         for session, job, count in connection.execute(_OF_LOG, (log,)).fetchall():
-            LedgerRows(connection, session, job).insert(log, "numbers", dropped_entry(count))
+            LedgerRows(connection, session, job).insert(log, "numbers", dropped_entry(int(count)))
 
 
 def _first_unfinished(connection: sqlite3.Connection, board: int) -> _Segment | None:

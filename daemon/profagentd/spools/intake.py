@@ -28,7 +28,7 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Callable, NamedTuple
 
 from profagentd.spools.spool import Spool, is_good_name
@@ -48,8 +48,13 @@ LONG_REST_S = 0.05
 MOST_PASSED, MOST_PASSED_OF_USER = 64, 16
 # Spools of names that programs pass with a pipe; one that no pipe fills gives way.
 MOST_NAMES, MOST_NAMES_OF_USER = 16, 8
-# A spool takes so much at once, and so much a second: 16,384 records.
+# A user gives so many new names in a second beyond those, and all users together: each is a collection of its own.
+NAMES_PER_S, NAMES_PER_S_OF_USER = 1 / 15, 1 / 60
+# A FIFO takes so much at once, and so much a second (16,384 records), and the pipes of a user together do; those of all
+# users take twice as much.
 BURST_BYTES, BYTES_PER_S = 16 << 20, 4 << 20
+# Of so many who number marks, the last one that is not taken is kept: by its number the host knows of all before it.
+MOST_KEPT = 256
 # Connections that have sent nothing yet; the oldest goes first.
 MOST_WAITING = 16
 # A FIFO that could not be opened again, for want of descriptors, is tried so often.
@@ -75,22 +80,39 @@ class _RefusedError(Exception):
     """Why a pipe that was passed is not taken."""
 
 
+class _Allowance:
+    """So much at once, and so much a second."""
+
+    def __init__(self, burst: float, per_s: float) -> None:
+        self._burst, self._per_s = burst, per_s
+        self._left, self._since_s = burst, float("-inf")
+
+    def allows(self, amount: float, now_s: float) -> bool:
+        """Whether so much more may be taken now."""
+        passed_s, self._since_s = now_s - self._since_s, now_s
+        self._left = min(self._left + passed_s * self._per_s, self._burst)
+        return amount <= self._left
+
+    def take(self, amount: float) -> None:
+        """Count what was taken."""
+        self._left -= amount
+
+
+class _User:
+    """What one user may pass, or all of them together."""
+
+    def __init__(self, share: int, names: int, names_per_s: float) -> None:
+        self.bytes = _Allowance(share * BURST_BYTES, share * BYTES_PER_S)
+        self.names = _Allowance(names, names_per_s)
+
+
 class _Filled:
-    """A spool, how many pipes fill it, the user who named it (None: the settings), and what it may take."""
+    """A spool, how many pipes fill it, who named it (None: the settings), and what it may take."""
 
-    def __init__(self, spool: Spool, user: int | None, now_s: float) -> None:
+    def __init__(self, spool: Spool, user: int | None, allowances: Sequence[_Allowance]) -> None:
         self.spool, self.user, self.pipes = spool, user, 0
+        self.allowances = allowances
         self.is_refused = False  # more came than it may take
-        self._left, self._since_s = float(BURST_BYTES), now_s
-
-    def allows(self, size: int, now_s: float) -> bool:
-        """Whether so many bytes more may be written; they count if so."""
-        self._left = min(self._left + (now_s - self._since_s) * BYTES_PER_S, BURST_BYTES)
-        self._since_s = now_s
-        if size > self._left:
-            return False
-        self._left -= size
-        return True
 
 
 class _Pipe:
@@ -104,6 +126,8 @@ class _Pipe:
         self.rest = b""
         self.cut = _cut_marks if fifo is not None and fifo.kind == "marks" else _cut_descriptors
         self.is_lost = False  # what was written last is LOST: more of the same is not told again
+        # Of marks that were not taken, the last of each who numbers them.
+        self.kept: dict[bytes, bytes] = {}
 
 
 class Intake:
@@ -119,6 +143,8 @@ class Intake:
         self._fifos += [Fifo(os.path.join(run, f"ops.{name}"), "ops", name) for name in ops]
         self._spools: dict[tuple[str, str], _Filled] = {}  # the one that was named last at the end
         self._passed: list[_Pipe] = []
+        self._users: dict[int, _User] = {}
+        self._all_users = _User(2, MOST_NAMES, NAMES_PER_S)
         self._selector = selectors.DefaultSelector()
         self._socket: socket.socket | None = None
         self._waiting: list[socket.socket] = []
@@ -166,9 +192,8 @@ class Intake:
             _end(filled.spool)
 
     def _close(self) -> None:
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, _Pipe):
-                self._end(key.data)
+        for pipe in [*self._pipes()]:
+            self._end(pipe)
         for each in self._waiting + ([] if self._socket is None else [self._socket]):
             each.close()
         for descriptor in (self._lock, self._wake, self._waker):
@@ -194,16 +219,22 @@ class Intake:
         is_last = False
         while not is_last:
             is_last = self._is_stopping  # once more what is there, and no more of who never rests
-            longest_s = OPEN_AGAIN_S if self._unread else None
+            keeping = [pipe for pipe in self._pipes() if pipe.kept]
+            longest_s = OPEN_AGAIN_S if self._unread or keeping else None
             for key, _ in self._selector.select(0 if is_last else longest_s):
                 if isinstance(key.data, _Pipe):
                     self._read(key.data)
                 elif key.data is not None:
                     key.data()
+            for pipe in keeping:
+                self._take(pipe, [])
             if not self._is_stopping:
                 self._open_again()
                 time.sleep(self._rest_s)
                 self._rest_s = REST_S
+
+    def _pipes(self) -> Iterator[_Pipe]:
+        yield from (key.data for key in self._selector.get_map().values() if isinstance(key.data, _Pipe))
 
     def _open_again(self) -> None:
         unread, self._unread = self._unread, []
@@ -228,10 +259,21 @@ class Intake:
         """The spool of a name; of a name that a user gives for the first time, a place for it. Raises _RefusedError."""
         key = kind, name
         if key not in self._spools:
+            allowances = [_Allowance(BURST_BYTES, BYTES_PER_S)]
             if user is not None:
-                self._make_place(user)
-            self._spools[key] = _Filled(self._new_spool(kind, name), user, self._now_s())
+                self._take_name(user)
+                allowances = [self._all_users.bytes, self._users[user].bytes]
+            self._spools[key] = _Filled(self._new_spool(kind, name), user, allowances)
         return self._spools[key]
+
+    def _take_name(self, user: int) -> None:
+        own = self._users.setdefault(user, _User(1, MOST_NAMES_OF_USER, NAMES_PER_S_OF_USER))
+        names = [self._all_users.names, own.names]
+        if not all(each.allows(1, self._now_s()) for each in names):
+            raise _RefusedError("new names come too often: one a minute is taken")
+        self._make_place(user)
+        for each in names:
+            each.take(1)
 
     def _make_place(self, user: int) -> None:
         """End a spool of which no program has a pipe any more, where there are as many as may be."""
@@ -262,7 +304,14 @@ class Intake:
 
     def _take(self, pipe: _Pipe, records: list[bytes]) -> None:
         """Write records; one LOST is enough for what one gap is, in however many reads it came."""
-        if not self._is_allowed(pipe, len(records) * RECORD_BYTES):
+        if pipe.kept:
+            records = [*pipe.kept.values(), *records]
+        if self._is_allowed(pipe, len(records) * RECORD_BYTES):
+            pipe.kept.clear()
+        elif pipe.cut is _cut_marks:
+            _keep_last(pipe.kept, records)
+            return
+        else:
             records = [LOST]
         if pipe.is_lost and records[:1] == [LOST]:
             records = records[1:]
@@ -273,7 +322,10 @@ class Intake:
             self._write(pipe.filled.spool, b"".join(records[begin : begin + PIECE_RECORDS]))
 
     def _is_allowed(self, pipe: _Pipe, size: int) -> bool:
-        if pipe.filled.allows(size, self._now_s()):
+        allowances, now_s = pipe.filled.allowances, self._now_s()
+        if all(each.allows(size, now_s) for each in allowances):
+            for each in allowances:
+                each.take(size)
             return True
         if not pipe.filled.is_refused:
             pipe.filled.is_refused = True
@@ -293,6 +345,9 @@ class Intake:
 
     def _end(self, pipe: _Pipe) -> None:
         """The last writer is gone, perhaps in the middle of a record; a FIFO waits for the next one."""
+        for record in pipe.kept.values():  # few, and they tell of many
+            self._write(pipe.filled.spool, record)
+        pipe.kept.clear()
         if pipe.rest:
             self._take(pipe, [LOST])
             _log.info("a program ended within a record: %d bytes of it are dropped", len(pipe.rest))
@@ -348,7 +403,7 @@ class Intake:
         name = message.decode("utf-8", "replace")
         if not is_good_name(name):
             raise _RefusedError("the name has letters, digits, `_` and `.` alone, 64 at most")
-        if len(descriptors) != 1 or not _is_read_end(descriptors[0]):
+        if len(descriptors) != 1 or not self._is_read_end(descriptors[0]):
             raise _RefusedError("one read end of a pipe is wanted")
         if len(self._passed) >= MOST_PASSED:
             raise _RefusedError(f"{MOST_PASSED} pipes were passed already")
@@ -363,6 +418,13 @@ class Intake:
             os.close(descriptor)
             raise
         self._passed.append(pipe)
+
+    def _is_read_end(self, descriptor: int) -> bool:
+        """Whether it is a pipe that its giver may read: no path to one, and no FIFO, which has a name and an owner."""
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        status = os.fstat(descriptor)
+        is_pipe = stat.S_ISFIFO(status.st_mode) and status.st_dev == os.fstat(self._wake).st_dev
+        return is_pipe and not flags & os.O_PATH and flags & os.O_ACCMODE == os.O_RDONLY
 
 
 def _user_of(connection: socket.socket) -> int:
@@ -379,9 +441,12 @@ def _end(spool: Spool) -> None:
         _log.warning("a spool stays without its end: %s", error)
 
 
-def _is_read_end(descriptor: int) -> bool:
-    is_read = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-    return is_read and stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+def _keep_last(kept: dict[bytes, bytes], records: Iterable[bytes]) -> None:
+    """Keep the last mark of each who numbers marks."""
+    for record in records:
+        who = record[8:12] + record[46:48]  # process and writer
+        if record != LOST and (who in kept or len(kept) < MOST_KEPT):
+            kept[who] = record
 
 
 def _cut_descriptors(data: bytes) -> tuple[list[bytes], bytes]:
@@ -392,20 +457,28 @@ def _cut_descriptors(data: bytes) -> tuple[list[bytes], bytes]:
 
 def _cut_marks(data: bytes) -> tuple[list[bytes], bytes]:
     """The same for marks, with LOST for each gap: a record begins with a header, and the next header is behind it."""
-    records = []
-    headers = [found.start() for found in _MARK.finditer(data)]
-    rest = len(data)
-    if headers and rest - headers[-1] < RECORD_BYTES:
-        rest = headers.pop()
-    else:
-        begun = _MARK_BEGINS.search(data, headers[-1] + RECORD_BYTES if headers else 0)
-        rest = begun.start() if begun else rest
+    records: list[bytes] = []
     end = 0  # of the last record
-    for begin, after in zip(headers, [*headers[1:], rest]):
-        if after - begin >= RECORD_BYTES:
-            records += [LOST] * (begin > end) + [data[begin : begin + RECORD_BYTES]]
-            end = begin + RECORD_BYTES
+    for begin in _marks_in(data):
+        records += [LOST] * (begin > end) + [data[begin : begin + RECORD_BYTES]]
+        end = begin + RECORD_BYTES
+    begun = _MARK.search(data, end) or _MARK_BEGINS.search(data, end)
+    rest = len(data) if begun is None else begun.start()
     return records + [LOST] * (rest > end), data[rest:]
+
+
+def _marks_in(data: bytes) -> Iterator[int]:
+    """Where whole records begin. What looks like a header in one may be its text, unless no other follows it."""
+    found = _MARK.search(data)
+    while found is not None and len(data) - found.start() >= RECORD_BYTES:
+        begin, end = found.start(), found.start() + RECORD_BYTES
+        within = _MARK.search(data, begin + 1, end + 5)
+        goes_on = _MARK.match(data, end) or _MARK_BEGINS.match(data, end) or end == len(data)
+        if within is not None and within.start() < end and not goes_on:
+            found = within
+            continue
+        yield begin
+        found = _MARK.search(data, end)
 
 
 def _locked(path: str) -> int:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 # How often a disk that was full at the start is tried again.
-END_AGAIN_S = 10.0
+END_AGAIN_S = 30.0
 
 
 class SpoolKeeper:
@@ -49,7 +49,6 @@ class SpoolKeeper:
         self._sampler = Sampler(every(roots, real_root(config.spool_directory)), board)
         self._is_refused = False  # the disk took no metrics the last time
         self._left: list[str] = []  # collections of earlier daemons that have no end yet
-        self._is_left = False
         self.offered = asyncio.Event()  # programs find their FIFOs, if there are to be any
         self._ending, self._ended = asyncio.Event(), asyncio.Event()
 
@@ -60,27 +59,25 @@ class SpoolKeeper:
         """
         if not self._config.spools:
             return False
-        self._left = left_open(self._config.spool_directory)
+        try:
+            os.makedirs(self._config.spool_directory, mode=0o750, exist_ok=True)
+            self._left = left_open(self._config.spool_directory)
+        except OSError as error:
+            _LOGGER.warning("no %s before there is a directory for them: %s", ", ".join(self._config.spools), error)
         self._end_left()
         return True
 
     def _end_left(self) -> None:
-        directory = self._config.spool_directory
         try:
-            os.makedirs(directory, mode=0o750, exist_ok=True)
             while self._left:
                 with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
                     end_left(self._left[-1])
                 self._left.pop()
         except OSError as error:
-            if not self._is_left:
-                _LOGGER.warning("what an earlier daemon left in %s stays without its end for now: %s", directory, error)
-            self._is_left = True
-        else:
-            self._is_left = False
+            _LOGGER.warning("what an earlier daemon left stays without its end for now: %s", error)
 
     async def _go_on_ending(self) -> None:
-        while self._is_left:
+        while self._left:
             await self._clock.sleep(END_AGAIN_S)
             await asyncio.to_thread(self._end_left)
 

@@ -167,6 +167,17 @@ def test_what_was_missing_before_the_capture_is_not_its_own(host: MarksHost) -> 
     assert host.dropped == {(MARKS, THREE): 2 + 4}
 
 
+def test_numbers_that_nobody_can_have_are_bad_records_and_large_ones_are_counted(host: MarksHost) -> None:
+    host.write(MARKS, ONE, numbered(2**63 - 1, pid=1) + numbered(2**48, pid=2))
+    assert host.dropped == {}
+    host.write(MARKS, ONE, b"".join(numbered(2**48 - 1, pid=pid) for pid in range(3)))
+    assert host.dropped == {(MARKS, ONE): 2**48}
+    assert host.rows.query("SELECT reason, count FROM ledger ORDER BY 1") == [
+        ("bad-record", 2),
+        ("dropped-marks", 2**48),
+    ]
+
+
 def test_a_segment_with_many_gaps_keeps_few_runs(host: MarksHost) -> None:
     host.write(MARKS, ONE, numbered(*range(0, 2000, 2)))
     assert host.dropped == {(MARKS, ONE): 999}
