@@ -226,7 +226,11 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing in both runs. `p` is adjusted for all comparisons, None where a run has too few inferences for it."""
+    """One thing in both runs. `p` is adjusted for all comparisons, None where a run has too few inferences for it.
+
+    `times`: how many records of a layer an inference of each run has, where that differs: the sum of more records is no
+    slower layer.
+    """
 
     scope: Scope
     name: str
@@ -235,6 +239,7 @@ class Change:
     p: float | None
     is_significant: bool = False
     moved: tuple[Moved, ...] = ()
+    times: tuple[float, float] | None = None
 
     @property
     def difference(self) -> float:
@@ -247,10 +252,10 @@ class Change:
         return self.difference / self.base.median * 100 if self.base.median else None
 
     def judged(self, floor: Floor) -> Change:
-        """The change, significant where it is above the noise and the floor."""
+        """The change, significant where it is above the noise and the floor, and of one number of records."""
         is_noise = self.p is None or self.p > ALPHA or abs(self.difference) < floor.absolute
         is_small = self.percent is not None and abs(self.percent) < floor.percent
-        return replace(self, is_significant=not (is_noise or is_small))
+        return replace(self, is_significant=not (is_noise or is_small or self.times))
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +342,9 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
         one, other = ones[:, column], others[:, column]
         p = _p(one, other, None if tested is None else float(tested[column]))
         figures = figures_of(_known(one)), figures_of(_known(other))
-        change = Change(scope, name, *figures, None if p is None else min(1.0, p * comparisons)).judged(floor)
+        times = _times(base, new, matches[paired[column - first]]) if scope == "layer" else None
+        p = None if p is None else min(1.0, p * comparisons)
+        change = Change(scope, name, *figures, p, times=times).judged(floor)
         if change.is_significant and scope == "layer":
             change = replace(change, moved=_moved(base, new, matches[paired[column - first]]))
         changes.append(change)
@@ -374,6 +381,14 @@ def _p(one: NDArray[np.float64], other: NDArray[np.float64], tested: float | Non
     if min(len(base), len(new)) >= FEWEST_CONSTANT and not np.ptp(base) and not np.ptp(new):
         return float(base[0] == new[0])
     return None if min(len(base) / len(one), len(new) / len(other)) < LEAST_KNOWN else tested
+
+
+def _times(base: ModelRun, new: ModelRun, match: Match) -> tuple[float, float] | None:
+    """How many records an inference has on each side, where that differs; of fused and split layers none is told."""
+    if len(match.base) > 1 or len(match.new) > 1:
+        return None
+    times = base.usual_records(match.base[0]), new.usual_records(match.new[0])
+    return None if times[0] == times[1] else times
 
 
 def _moved(base: ModelRun, new: ModelRun, match: Match) -> tuple[Moved, ...]:

@@ -215,7 +215,7 @@ async def diff(
     one, other = await _read(base, skip), await _read(new, skip)
     remarks = []
     if bool(base.tables) != bool(new.tables):
-        one, other = (replace(run, models=[on_unit(model, UNITS[0]) for model in run.models]) for run in (one, other))
+        one, other = (replace(run, models=[_as_of_tables(model) for model in run.models]) for run in (one, other))
         remarks.append("tables op_summary have no layers on the CPU: those of the other run are left out")
     pairs = _run_pairs(one.models, other.models)
     if not pairs:
@@ -234,6 +234,12 @@ async def diff(
     return Diff(one, other, models, calls, only, remarks, outcomes)
 
 
+def _as_of_tables(run: ModelRun) -> ModelRun:
+    """The run without what tables do not tell: layers on the CPU, and of how many records a layer's time is."""
+    found = on_unit(run, UNITS[0])
+    return replace(found, records=np.minimum(found.records, 1))
+
+
 def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
     about, failing = condition.about(changes), condition.failing(changes)
     undecided = ""
@@ -245,6 +251,8 @@ def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
         undecided = "too few different inferences"
     elif not failing and (baseless := condition.baseless(changes)):
         undecided = f"nothing is a % of BASE's {condition.figure}, 0: {', '.join(change.name for change in baseless)}"
+    elif not failing and (others := [change.name for change in about if change.times]):
+        undecided = f"BASE and NEW have other numbers of records in an inference: {', '.join(others)}"
     return Outcome(condition, failing, undecided)
 
 

@@ -52,6 +52,8 @@ def _verdict(found: Diff) -> str:
     parts = [f"{count} {word}" for count, word in ((slower, "slower"), (len(changes) - slower, "faster")) if count]
     kinds: list[str] = [match.kind for model in found.models for match in model.matches]
     others = [f"{kinds.count(kind)} {kind}" for kind in OTHER_KINDS if kind in kinds]
+    if times := sum(change.times is not None for model in found.models for change in model.changes.values()):
+        others.append(f"{times} another number of times")
     totals = [_inference_text(model) for model in found.models if model.inference.is_significant]
     layers = f"layers: {', '.join(parts)}" if parts else "no layer is slower or faster by more than the noise"
     said = [layers, *([", ".join(others)] if others else [])]
@@ -94,6 +96,8 @@ def _changed_layers(model: ModelDiff) -> Iterator[tuple[float, str]]:
             name, kind, base, new, *_ = _alone(model, match)
             mean = float(base or new or 0.0)
             yield mean, f"{name} {kind} ({mean:.1f} us)"
+        elif change.times:
+            yield abs(change.difference), f"{_names(model, match)} {_times_text(*change.times)}"
         elif change.is_significant:
             yield abs(change.difference), f"{_names(model, match)} {_change_text(change)}"
 
@@ -164,7 +168,7 @@ def _layer_rows(found: Diff, model: ModelDiff) -> list[tuple[Cell, ...]]:
         bounds = tuple(bound and f"{bound}{mark}" for bound, mark in zip(told, marks, strict=False))
         if change is None:
             rows.append((*_alone(model, match), *bounds))
-        elif change.is_significant or match.kind != "same" or across_devices:
+        elif change.is_significant or change.times or match.kind != "same" or across_devices:
             figures = (change.base.median, change.new.median, change.difference, change.percent, change.p)
             rows.append((_names(model, match), _what(match, change, likely), *figures, *bounds))
     return rows
@@ -207,9 +211,16 @@ def _moved_text(moved: Moved, likely: Collection[str] = ()) -> str:
 
 def _what(match: Match, change: Change, likely: Collection[str]) -> str:
     words: list[str] = [] if match.kind == "same" else [match.kind]
+    if change.times:
+        words.append(_times_text(*change.times))
     if change.is_significant:
         words.append("slower" if change.difference > 0 else "faster")
     return ", ".join([*words, *(_moved_text(moved, likely) for moved in change.moved)])
+
+
+def _times_text(base: float, new: float) -> str:
+    """`3 → 2 times an inference`."""
+    return f"{base:g} → {new:g} times an inference"
 
 
 def _alone(model: ModelDiff, match: Match) -> tuple[Cell, ...]:
@@ -380,5 +391,6 @@ def _change(change: Change) -> dict[str, Any]:
         "percent": change.percent,
         "p": change.p,
         "significant": change.is_significant,
+        "times": change.times and {"base": change.times[0], "new": change.times[1]},
         "counters": [moved._asdict() for moved in change.moved],
     }

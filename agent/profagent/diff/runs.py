@@ -18,7 +18,7 @@ import numpy as np
 from profagent.errors import UsageError
 from profagent.formats.cells import text_of
 from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
-from profagent.formats.inference_times import LatencyFrom, completed
+from profagent.formats.inference_times import LatencyFrom, completed, lacks_records
 from profagent.formats.records import AI_CPU, is_on_ai_cpu
 from profagent.stats.figures import UNITS, UNKNOWN, left_out, warm_up
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from profagent.store.queries import LayerRow
     from profagent.store.series import JobSeries
 
-# Of so many of the inferences and more it is usual to have a layer's records.
-MOST = 0.5
 METADATA_FILE = "metadata.json"
 COLUMNS = ("Layer Id", "Layer Name", "Layer Type", "Time(us)")
 _NAME = re.compile(
@@ -54,10 +52,10 @@ class LayerName(NamedTuple):
 class ModelRun:
     """A model's inferences, without those of its warm-up.
 
-    `times` has the shape (inferences, layers), NaN where an inference has no record of a layer; records of one layer
-    are added up; `records` says how many they are, 0 without any. `latencies` has what is known of each inference's
-    latency, by its origin. `pictures` are pairs of batch and input pictures. `counters`: of some records of a layer, by
-    the layer's place, shape (records, counters).
+    `times` has the shape (inferences, layers), NaN where an inference has no record of a layer, or fewer than most;
+    records of one layer are added up; `records` says how many they are, 0 without any. `latencies` has what is known of
+    each inference's latency, by its origin. `pictures` are pairs of batch and input pictures. `counters`: of some
+    records of a layer, by the layer's place, shape (records, counters).
     """
 
     name: str
@@ -76,10 +74,14 @@ class ModelRun:
 
     def lacking(self) -> tuple[int, dict[int, int]]:
         """How many inferences lack a record of a layer that most have, and how many of each layer, by its place."""
-        usual = np.median(self.records, axis=0)
-        lacks = (self.records < usual) & ((self.records == usual).mean(axis=0) > MOST)
+        lacks = lacks_records(self.records)
         counts = lacks.sum(axis=0)
         return int(lacks.any(axis=1).sum()), {place: int(counts[place]) for place in counts.nonzero()[0].tolist()}
+
+    def usual_records(self, place: int) -> float:
+        """How many records of a layer an inference has that has any: the median."""
+        records = self.records[:, place]
+        return float(np.median(records[records > 0])) if records.any() else 0.0
 
     def bound_of(self, place: int) -> str | None:
         """What bounds a layer; None where it is not known."""
@@ -162,10 +164,11 @@ def _joined(parts: list[ModelRun]) -> ModelRun:
     for part in parts:
         for place, values in part.counters.items():
             counters[place].append(values)
+    records = np.concatenate([part.records for part in parts])
     return replace(
         parts[0],
-        times=np.concatenate([part.times for part in parts]),
-        records=np.concatenate([part.records for part in parts]),
+        times=np.where(lacks_records(records), np.nan, np.concatenate([part.times for part in parts])),
+        records=records,
         latencies={origin: np.concatenate([part.latency(origin) for part in parts]) for origin in LatencyFrom},
         pictures=frozenset[tuple[int, int]]().union(*(part.pictures for part in parts)),
         left_out=sum(part.left_out for part in parts),
@@ -186,31 +189,13 @@ def _model_run(job: JobRecords, model: ModelTimes, left_out: int) -> ModelRun:
             for layer, (*_, unit) in zip(names, keys, strict=True)
         ),
         np.stack([sum_where_known(model.times[:, places[key]]) for key in keys], axis=1),
-        _record_counts(job, model.places, [(layer, unit) for _, layer, unit in keys]),
+        np.stack([model.records[:, places[key]].sum(axis=1) for key in keys], axis=1),
         model.pictures,
         left_out,
         _counters(job.series, model.places, {key[1]: place for place, key in enumerate(keys) if key[2] == UNITS[0]}),
         job.bound,
         {LatencyFrom.CALL: model.calls.us, LatencyFrom.RECORDS: model.whole.us},
     )
-
-
-def _record_counts(
-    job: JobRecords, inferences: NDArray[np.int64], layers: Sequence[tuple[int, str]]
-) -> NDArray[np.int64]:
-    """How many records each inference has of each layer on a unit, shape (inferences, layers)."""
-    rows = np.full(len(job.series.inferences), -1)
-    rows[inferences] = np.arange(len(inferences))
-    counts = np.zeros(len(inferences) * len(layers), np.int64)
-    for unit, records, _ in job.units():
-        columns = np.full(int(records.layer.max(initial=-1)) + 2, -1)
-        for column, (layer, of_unit) in enumerate(layers):
-            if of_unit == unit:
-                columns[layer + 1] = column
-        row, place = rows[records.inference], columns[records.layer + 1]
-        known = (row >= 0) & (place >= 0)
-        counts += np.bincount(row[known] * len(layers) + place[known], minlength=len(counts))
-    return counts.reshape(len(inferences), len(layers))
 
 
 def sum_where_known(times: NDArray[np.float64], filled: NDArray[np.float64] | None = None) -> NDArray[np.float64]:

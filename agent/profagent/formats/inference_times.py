@@ -39,6 +39,8 @@ class LatencyFrom(StrEnum):
     RECORDS = "records"
 
 
+# What more than this part of the inferences have is what most have.
+MOST = 0.5
 # What is rounded in a file may be a little more than the whole that it is a part of.
 ROUNDING = 1.001
 
@@ -63,6 +65,10 @@ class Spans(NamedTuple):
     def at(self, places: NDArray[np.integer] | NDArray[np.bool_]) -> Spans:
         """Return the spans of some of the inferences."""
         return Spans(self.begin_us[places], self.end_us[places])
+
+    def where(self, is_known: NDArray[np.bool_]) -> Spans:
+        """Return the spans, NaN where they are not known."""
+        return Spans(*(np.where(is_known, each, np.nan) for each in self))
 
 
 def joined_spans(parts: Sequence[Spans]) -> Spans:
@@ -193,9 +199,26 @@ def layer_times(
     layer are added up.
     """
     cells = inference * shape[1] + layer
-    size = shape[0] * shape[1]
-    counts = np.bincount(cells, minlength=size)
-    return np.where(counts > 0, np.bincount(cells, duration, size), np.nan).reshape(shape)
+    sums = np.bincount(cells, duration, shape[0] * shape[1]).reshape(shape)
+    return np.where(record_counts(inference, layer, shape) > 0, sums, np.nan)
+
+
+def record_counts(
+    inference: NDArray[np.integer], layer: NDArray[np.integer], shape: tuple[int, int]
+) -> NDArray[np.int64]:
+    """How many records each inference has of each layer, as of `layer_times`."""
+    return np.bincount(inference * shape[1] + layer, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def lacks_records(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where an inference has fewer records of a layer than most have, of the shape of `record_counts`."""
+    lacks = np.zeros(counts.shape, np.bool_)
+    if len(counts):
+        differs = np.ptp(counts, axis=0) > 0
+        found = counts[:, differs]
+        usual = np.median(found, axis=0)
+        lacks[:, differs] = (found < usual) & ((found == usual).mean(axis=0) > MOST)
+    return lacks
 
 
 def completed(times: Floats) -> Floats:

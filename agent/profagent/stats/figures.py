@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.formats.inference_times import completed, latency_of, layer_times
+from profagent.formats.inference_times import completed, lacks_records, latency_of, layer_times, record_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,10 +85,11 @@ class Column(NamedTuple):
 class ModelTimes:
     """Inferences of one model that have records, in the order in which they ran.
 
-    `times` has a row for each and a column for each of `columns`, NaN without a record, in µs or in ticks of the NPU;
-    `completed` has what the runtime dropped as well. `places` are in the JOB's list of inferences. `table` has the
-    model's layers, `loads` a number for the load of each inference, `ran_before` how many the model had executed before
-    it; `pictures` are pairs of batch and pictures.
+    `times` has a row for each and a column for each of `columns`, in µs or in ticks of the NPU, NaN without a record or
+    with fewer than most inferences have; `records` says how many there are. `completed` has what the runtime dropped as
+    well; `whole` is not known of those that lack a record with which others begin or end. `places` are in the JOB's
+    list of inferences. `table` has the model's layers, `loads` a number for the load of each inference, `ran_before`
+    how many the model had executed before it; `pictures` are pairs of batch and pictures.
     """
 
     name: str
@@ -96,6 +97,7 @@ class ModelTimes:
     table: Mapping[int, LayerRow]
     columns: Sequence[Column]
     times: NDArray[np.float64]
+    records: NDArray[np.int64]
     completed: NDArray[np.float64]
     whole: Spans
     calls: Spans
@@ -111,6 +113,7 @@ class ModelTimes:
             self,
             places=self.places[rows],
             times=self.times[rows],
+            records=self.records[rows],
             completed=self.completed[rows],
             whole=self.whole.at(rows),
             calls=self.calls.at(rows),
@@ -151,8 +154,14 @@ class JobRecords:
         rows = np.full(len(self.series.inferences), -1)
         rows[places] = np.arange(len(places))
         parts = [_times_of(unit, records, us, rows, len(places)) for unit, records, us in units]
-        times = np.concatenate([part for _, part in parts], axis=1)
-        recorded = ~np.isnan(times).all(axis=1)
+        records = np.concatenate([part.records for part in parts], axis=1)
+        recorded = records.any(axis=1)
+        lacks = lacks_records(records[recorded])
+        times = np.where(lacks, np.nan, np.concatenate([part.times for part in parts], axis=1)[recorded])
+        is_outer = np.concatenate([part.is_outer for part in parts], axis=1)[recorded]
+        # Another record may have taken the place of one that is missing.
+        outer = is_outer[lacks.sum(axis=1) == 0].any(axis=0)
+        is_whole = (lacks & outer).sum(axis=1) == 0
         inferences = [self.series.inferences[place] for place in places[recorded].tolist()]
         loads = np.array([(row.device_id, row.load) for row in inferences], np.int64).reshape(-1, 2)
         first = self.series.inferences[places[0]]
@@ -160,10 +169,11 @@ class JobRecords:
             first.model_name,
             places[recorded],
             self.layers[first.model],
-            [column for columns, _ in parts for column in columns],
-            times[recorded],
-            completed(times[recorded]),
-            self.series.whole.at(places[recorded]),
+            [column for part in parts for column in part.columns],
+            times,
+            records[recorded],
+            completed(times),
+            self.series.whole.at(places[recorded]).where(is_whole),
             self.series.calls.at(places[recorded]),
             np.unique(loads, axis=0, return_inverse=True)[1].reshape(-1),
             np.array([row.current_pic_count / max(row.input_pic_num, 1) for row in inferences], np.float64),
@@ -185,16 +195,32 @@ class JobRecords:
         return times
 
 
-def _times_of(
-    unit: str, records: RecordSeries, us: float, rows: NDArray[np.int64], count: int
-) -> tuple[list[Column], NDArray[np.float64]]:
-    """The columns of a model's records on one unit, and their times in `count` inferences; `rows` is -1 for others."""
+class _OfUnit(NamedTuple):
+    """A model's records on one unit, as of `ModelTimes`; `is_outer`: an inference begins or ends with the column."""
+
+    columns: list[Column]
+    times: NDArray[np.float64]
+    records: NDArray[np.int64]
+    is_outer: NDArray[np.bool_]
+
+
+def _times_of(unit: str, records: RecordSeries, us: float, rows: NDArray[np.int64], count: int) -> _OfUnit:
+    """What a unit recorded of `count` inferences; `rows` is -1 for others."""
     ours = rows[records.inference] >= 0
     net, layer = records.net[ours], records.layer[ours] + 1
     width = int(layer.max(initial=0)) + 1
     codes, place = _dense(net * width + layer)
-    times = layer_times(rows[records.inference[ours]], place, records.duration[ours], (count, len(codes))) * us
-    return [Column(unit, code // width, code % width - 1) for code in codes.tolist()], times
+    inferences, shape = rows[records.inference[ours]], (count, len(codes))
+    times = layer_times(inferences, place, records.duration[ours], shape) * us
+    is_outer = np.zeros(shape, np.bool_)
+    for order in (slice(None), slice(None, None, -1)):
+        # Of several values numpy keeps the last.
+        outer = np.full(count, -1)
+        outer[inferences[order]] = place[order]
+        (recorded,) = (outer >= 0).nonzero()
+        is_outer[recorded, outer[recorded]] = True
+    columns = [Column(unit, code // width, code % width - 1) for code in codes.tolist()]
+    return _OfUnit(columns, times, record_counts(inferences, place, shape), is_outer)
 
 
 def _dense(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

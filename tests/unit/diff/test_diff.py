@@ -97,6 +97,34 @@ async def test_layers_that_some_inferences_lack_are_told_and_shift_no_other(buil
     assert (mm["name"], mm["inferences"]) == ("mm", 2)
 
 
+async def test_another_number_of_a_layer_s_records_is_told_and_is_neither_slower_nor_faster(
+    builder: DatabaseBuilder,
+) -> None:
+    """The second run lacks the second of three records of `add`, in all inferences; the third, in some."""
+    for lacking in ([], [1] * 20, [2] * 4):
+        session = builder.session(ended_us=START_US)
+        model = builder.model(builder.job(session, name=f"JOB{session}"), "net", layers=("add", "mm"))
+        for pic in range(20):
+            missing = lacking[pic] if pic < len(lacking) else None
+            adds = [us for at, us in enumerate((10, 20, 40)) if at != missing]
+            inference = builder.inference(session, model, pic, start_us=START_US + 1000 * pic)
+            part = builder.new_part(session, model, "aicore")
+            ticks = [7 * us + pic for us in (*adds, 100)]
+            layers: list[int | None] = [0] * len(adds)
+            builder.aicore(inference, part, ticks, layers=[*layers, 1])
+    builder.close()
+    found = await _diff(builder.file, "layer.median>+5%", "layer[mm].median>+5%")
+    lines = list(report_lines(found, as_markdown=False))
+    assert lines[0].startswith("no layer is slower or faster by more than the noise; 1 another number of times")
+    assert "cannot tell layer.median>+5%: BASE and NEW have other numbers of records in an inference: add" in lines
+    assert "passed layer[mm].median>+5%" in lines
+    assert any(line.startswith("add    3 → 2 times an inference") for line in lines)
+    found = await _diff(builder.file, "layer.median>+5%", new=3)
+    assert not any(change.times or change.is_significant for change in found.models[0].changes.values())
+    assert found.models[0].new.lacking() == (4, {0: 4})
+    assert "passed layer.median>+5%" in report_lines(found, as_markdown=False)
+
+
 async def test_a_counter_that_moved_and_is_not_certain_is_marked(builder: DatabaseBuilder) -> None:
     for name, us, dld, likely in (("JOBA", 8, 0.41, "dld,wld"), ("JOBB", 9, 0.48, None)):
         session = builder.session(ended_us=START_US, counter_map="m", counter_map_likely=likely)

@@ -136,6 +136,16 @@ def test_a_model_has_two_times_and_how_many_of_its_layers_were_recorded() -> Non
     assert [found.layers.total, found.parts.rest_us] == pytest.approx([20 + 22 + 24, 8.0])
 
 
+def test_an_inference_that_lacks_one_of_a_layer_s_records_is_told_and_not_faster() -> None:
+    """Three records of conv0 are in most inferences; in the last the third, with which it would end, is missing."""
+    rows: Rows = [(i, 0, 0, us) for i in range(4) for us in (10.0, 20.0, 40.0) if (i, us) != (3, 40.0)]
+    rows_of = _models(job(inferences(4), rows, whole=[(0.0, 75.0)] * 3 + [(0.0, 35.0)]), by="layer")
+    (found,) = rows_of.models()
+    assert (found.lacking, found.layers.median, found.layers.mad) == (1, 70, 0)
+    assert (found.latency.number, found.latency.mean) == (3, 75)
+    assert [(row.key[1], row.in_inference) for row in rows_of.rows()] == [("conv0", 70), ("not in any layer", 5)]
+
+
 def test_latencies_of_all_jobs_are_of_one_origin() -> None:
     rows: Rows = [(i, 0, 0, 10) for i in range(3)]
     whole, calls = [(1000.0 * i, 1000.0 * i + 20) for i in range(3)], [(1000.0 * i, 1000.0 * i + 30) for i in range(3)]
@@ -155,7 +165,7 @@ def test_a_layer_is_ranked_by_what_it_takes_when_its_record_is_there() -> None:
     assert [(row.key[1], row.figures.total, row.share) for row in found] == [
         ("conv0", 300, 50.0),
         ("conv1", 360, 45.0),
-        ("not in any layer", 40, 5.0),
+        ("not in any layer", 30, 5.0),
     ]
 
 
