@@ -90,12 +90,14 @@ CREATE TEMP TABLE model_means (model TEXT, inferences INTEGER, us REAL, npu_us R
 CREATE TEMP TABLE inference_times (model TEXT, latency_us REAL, records_us REAL, layers_us REAL);
 -- Steps of a training, as other Ascend tools tell them.
 --   step              its name, with its device where there are several
+--   device            that device; NULL where there is one
 --   us                its time
 --   communication_us  communication that no computing hides; where that is not told, all of it
 --   free_us           the device neither computed nor communicated
 --   preparing_us      before its first operator, a part of `free_us`
 --   data_us           it waited for data
-CREATE TEMP TABLE step_times (step TEXT, us REAL, communication_us REAL, free_us REAL, preparing_us REAL, data_us REAL);
+CREATE TEMP TABLE step_times (step TEXT, device TEXT, us REAL, communication_us REAL, free_us REAL, preparing_us REAL,
+    data_us REAL);
 """
 _STEPS = """
 WITH parts AS (
@@ -103,7 +105,8 @@ WITH parts AS (
     FROM figure WHERE session = ? AND by = 'step'
 )
 INSERT INTO temp.step_times
-SELECT step, sum(us) FILTER (WHERE part = ''),
+SELECT step, CASE WHEN instr(step, ', device ') THEN substr(step, instr(step, ', device ') + 9) END,
+       sum(us) FILTER (WHERE part = ''),
        coalesce(sum(us) FILTER (WHERE part = 'Communication(Not Overlapped)'),
                 sum(us) FILTER (WHERE part = 'Communication')),
        sum(us) FILTER (WHERE part = 'Free'), sum(us) FILTER (WHERE part = 'Preparing'),
@@ -291,7 +294,10 @@ class _Runner:
     def _finding(self, rule: Rule, model: str | None, rows: list[dict[str, Any]]) -> Finding:
         gains = [row["gain_us"] for row in rows]
         gain_us = None if None in gains else float(sum(gains))
-        whole_us = self.step_us if rule.per == "step" else self.model_us.get(model or "")
+        # A device's steps have a time of their own.
+        step_us = rows[0].get("step_us", self.step_us)
+        whole_us = step_us if rule.per == "step" else self.model_us.get(model or "")
+        device = rows[0].get("device")
         share = gain_us / whole_us * 100 if gain_us is not None and whole_us else None
         values = {
             **rule.thresholds,
@@ -301,6 +307,7 @@ class _Runner:
             "gain_us": gain_us,
             "gain_ms": None if gain_us is None else gain_us / US_PER_MS,
             "gain_share": share,
+            "on_device": "" if device is None else f" (device {device})",
             f"{rule.per}_ms": whole_us and whole_us / US_PER_MS,
         }
         words = rule.words(self.language)

@@ -64,6 +64,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     least: int = 0
     most: int | None = None
     wrong: str = ""
+    meant: dict[str, str] = {}
 
     def problem(self, value: object) -> Problem | None:
         """What is wrong with a value that is known; None for one that may be."""
@@ -214,7 +215,8 @@ def _member(key: Key, value: object) -> Problem | None:
     if isinstance(value, Member) and value.enum == key.enum and value.name in key.values:
         return None
     said = value.name if isinstance(value, Member) else str(value)
-    meant = nearest(said.rpartition(".")[2], key.values)
+    word = said.rpartition(".")[2]
+    meant = key.meant.get(word.upper()) or nearest(word, key.values)
     return Problem(f"must be {key.enum}.{'|'.join(key.values)}", Member(key.enum, meant) if meant else None)
 
 
@@ -227,7 +229,7 @@ def _members(key: Key, value: object) -> Problem | None:
         return None
     found = value if isinstance(value, (list, tuple)) else [value]
     meant = [each if (slip := _member(key, each)) is None else slip.instead for each in found]
-    kept = [each for each in meant if each is not None]
+    kept = [each for place, each in enumerate(meant) if each is not None and each not in meant[:place]]
     return Problem(f"must be a list of {key.enum}.{'|'.join(key.values)}", kept or None)
 
 

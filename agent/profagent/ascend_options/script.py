@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
 POSITIONAL = "(positional)"
-# A fact: start() is called where the Profiler has started.
-SECOND_START = "(second start)"
+# Facts: start() is called where the Profiler has started by itself, or by another start().
+SECOND_START, START_TWICE = "(second start)", "(start twice)"
 # What calls are named, and the families of their arguments, by package.
 MINDSPORE = {
     "Profiler": "mindspore",
@@ -159,7 +159,7 @@ def _calls(tree: ast.Module, facts: frozenset[str]) -> Iterator[OptionCall]:
         family = "analyse" if is_analysis else family_of(node)
         if family:
             names = [name for name, call in profilers.items() if call is node]
-            twice = {SECOND_START} if any(_starts_twice(tree, name, node) for name in names) else frozenset[str]()
+            twice = {fact for name in names if (fact := _second_start(tree, name, node))}
             yield _call(node, family, facts | twice)
 
 
@@ -189,21 +189,21 @@ def _named_calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
                 yield name, value
 
 
-def _starts_twice(tree: ast.Module, name: str, made: ast.Call) -> bool:
-    """Return True if the Profiler starts by itself and start() comes first, or start() comes twice in a block."""
+def _second_start(tree: ast.Module, name: str, made: ast.Call) -> str:
+    """The fact that a Profiler that starts by itself is started, or start() comes twice in a block; empty if not."""
     switch = [each.value for each in made.keywords if each.arg in {"start_profile", None}]
     starts = not switch or (isinstance(switch[0], ast.Constant) and switch[0].value is True)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _changes(node, name)]
     behind = [node for node in calls if node.lineno > made.lineno]
     if starts and behind and _changes(min(behind, key=lambda node: node.lineno), name) == "start":
-        return True
+        return SECOND_START
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         found = [_changes(each.value, name) for each in body if isinstance(each, ast.Expr)] if _is_block(body) else []
         changes = [each for each in found if each]
         if any(pair == ("start", "start") for pair in pairwise(changes)):
-            return True
-    return False
+            return START_TWICE
+    return ""
 
 
 def _is_block(body: object) -> TypeGuard[list[ast.stmt]]:

@@ -122,6 +122,8 @@ def model_lines(found: ModelFigures) -> Iterator[str]:
         yield f"{found.name}: its latency is known of {found.latency.number:,} of {inferences}"
     if parts.is_too_much:
         yield f"{found.name}: its layers take {parts.layers_us:,.3f} us together, more than that: they overlap"
+    if found.device is None and found.devices > 1:
+        yield f"{found.name}: figures are over {found.devices} devices: `profagent stats --by device` tells them apart"
     if found.lacking:
         lacking = f"{found.lacking:,} of {inferences}"
         yield f"{found.name}: {lacking} lack a layer's record, which counts there with its mean"

@@ -178,7 +178,7 @@ class ModelFigures(NamedTuple):
     `latency` is in µs, of the inferences whose latency is known; `layers`, the sum of an inference's layers, of all of
     them, in µs or in ticks of the NPU. `recorded` of the layers in the model's table (`of_layers`; both None without
     one) have a record in any of the inferences; `lacking` is how many inferences lack the record of a layer that most
-    have. `gap_us` lies between an inference and the next. `device`: they are of that one alone.
+    have. `gap_us` lies between an inference and the next. `device`: they are of that one alone, else of all `devices`.
     """
 
     model: str
@@ -193,6 +193,7 @@ class ModelFigures(NamedTuple):
     of_layers: int | None
     lacking: int
     device: str | None = None
+    devices: int = 1
 
     @property
     def key(self) -> Key:
@@ -228,11 +229,13 @@ class _Model:
         self._jobs: list[_Ran] = []
         self._layers: list[NDArray[np.float64]] = []
         self._recorded, self._of_layers, self._lacking = 0, 0, 0
+        self._devices: set[Key] = set()
         # The time of each row's columns over all inferences.
         self._sums: dict[Key, float] = defaultdict(float)
 
-    def add(self, model: ModelTimes) -> None:
-        """Take the inferences of a JOB in."""
+    def add(self, model: ModelTimes, devices: Iterable[Key]) -> None:
+        """Take the inferences of a JOB in, which are of these devices."""
+        self._devices.update(devices)
         self._jobs.append(_Ran(model.whole, model.calls, model.loads, model.ran_before))
         self._layers.append(model.completed.sum(axis=1))
         self._recorded = max(self._recorded, len({column.layer for column in model.columns if column.layer >= 0}))
@@ -266,7 +269,8 @@ class _Model:
             self._recorded if self._of_layers else None,
             self._of_layers or None,
             self._lacking,
-            *self._key[1:],
+            self._key[1] if len(self._key) > 1 else None,
+            len(self._devices),
         )
 
     def times(self) -> NDArray[np.float64]:
@@ -324,7 +328,9 @@ class JobRows:
         for times in models:
             for device, found_places in _of_devices(job, self._by, times.places):
                 key = (times.name, *device)
-                self._models.setdefault(key, _Model(key, self._by)).add(times.at(found_places))
+                ours = times.at(found_places)
+                devices = (device for device, _ in _of_devices(job, "device", ours.places))
+                self._models.setdefault(key, _Model(key, self._by)).add(ours, devices)
         for key, durations in durations_by(job, self._by, keeps):
             self._times[key].append(durations)
         for key, ratios, ticks in ratios_by(job, self._by, keeps):

@@ -302,6 +302,20 @@ def test_parts_of_steps_that_take_long(rows: Rows) -> None:
     assert (found["part"], found["gain_us"]) == ("Data Aug Bound", 40.0)
 
 
+def test_steps_of_devices_that_differ_are_told_by_device(rows: Rows) -> None:
+    for step in (1, 2):
+        for device, part in (("0", 70.0), ("1", 0.0), ("2", 50.0)):
+            named = {"step": f"step {step}, device {device}", "device": device}
+            rows.put("step_times", **named, us=100.0, communication_us=part, free_us=20.0 + part / 100)
+    found = rows.found(RULES["step-communication"])
+    assert [(each["device"], each["share_of_steps"], each["worst_us"]) for each in found] == [
+        ("0", 70, 70),
+        ("2", 50, 50),
+    ]
+    (free,) = rows.found(RULES["step-free"])
+    assert (free["device"], free["steps"], free["gain_us"]) == (None, 6, pytest.approx(20.4))
+
+
 def test_cache_misses_and_low_sampling(rows: Rows) -> None:
     _inferences(rows, 1000, cache_hit=90, cache_miss=10)
     (found,) = rows.found(RULES["cache-misses"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from profagent.cli.main import run
-from tests.unit.ascend_options.checking import OPTIONS, Checking, options, told
+from tests.unit.ascend_options.checking import OPTIONS, Checking, evidence, options, told
 
 TORCH = """\
 import torch_npu
@@ -79,6 +79,29 @@ def test_torch_npus_arguments_in_a_file(
     assert (told(results), told(results, "unknown")) == (bad, unknown)
     assert all("torch_npu" in each["about"] for each in results)
     assert any(each["corrected"] for each in results) == bool(bad or unknown)
+
+
+@pytest.mark.parametrize(
+    ("document", "what"),
+    [
+        ({**PROFILE, "activities": ["CPU"]}, "activities has no NPU"),
+        ({**EXPERIMENTAL, "profiler_level": "Level_none", "aic_metrics": "AiCoreNone"}, "Level_none"),
+    ],
+)
+def test_what_records_no_device_is_told_with_what_will_be_missing(
+    document: dict[str, Any], what: str, check: Checking
+) -> None:
+    results = check(json.dumps(document))
+    assert len(told(results, "unknown")) == 1
+    assert what in evidence(results)
+    assert "kernel_details" in evidence(results)
+    # It may be meant so.
+    assert not any(each["corrected"] for each in results)
+
+
+def test_another_device_s_word_is_corrected_to_the_one_of_this(check: Checking) -> None:
+    (whole, *_) = check(json.dumps({**PROFILE, "activities": ["CPU", "GPU", "NPU"]}))
+    assert json.loads(whole["corrected"])["activities"] == ["CPU", "NPU"]
 
 
 def test_a_file_is_corrected_with_the_tables_in_it(check: Checking) -> None:

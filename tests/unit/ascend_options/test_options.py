@@ -14,7 +14,7 @@ from profagent.ascend_options.checking import checked
 from profagent.ascend_options.documents import DOCUMENT
 from profagent.ascend_options.json_text import read
 from profagent.ascend_options.rules import HANDLER, all_rules
-from profagent.ascend_options.script import BESIDE, POSITIONAL, SECOND_START
+from profagent.ascend_options.script import BESIDE, POSITIONAL, SECOND_START, START_TWICE
 from profagent.cli.main import run
 from tests.unit.ascend_options.checking import OPTIONS, Checking, evidence, options, told
 
@@ -471,7 +471,10 @@ def test_what_is_analysed(call: str, bad: list[str], corrected: str | None, chec
     ],
 )
 def test_a_second_start_is_told(text: str, is_told: bool, check: Checking) -> None:
-    assert told(check(text)) == ["both-ways"] * is_told
+    results = check(text)
+    assert told(results) == ["both-ways"] * is_told
+    # Nobody is told to take what he has.
+    assert ("take start_profile=False" in json.dumps(results)) == (is_told and "start_profile=False" not in text)
 
 
 def test_texts_that_are_put_together_are_checked_in_their_known_parts(check: Checking) -> None:
@@ -581,8 +584,8 @@ def test_what_cannot_be_is_not_made(arguments: list[str], hint: str, capsys: pyt
 
 def test_the_rules_name_what_there_is() -> None:
     rules = all_rules()
-    facts = {POSITIONAL, SECOND_START, DOCUMENT, f"{HANDLER}(dir_name)", "profiling_options", "enable_profiling"}
-    facts |= {*BESIDE, "PROFILING_MODE", "PROFILING_OPTIONS"}
+    facts = {POSITIONAL, SECOND_START, START_TWICE, DOCUMENT, f"{HANDLER}(dir_name)"}
+    facts |= {*BESIDE, "PROFILING_MODE", "PROFILING_OPTIONS", "profiling_options", "enable_profiling"}
     facts |= {"profiling_mode", "acl.json", "(acl.json)", "acl.init", "acl.prof.init", "acl.prof.model_subscribe"}
     cited = {key.source for key in rules.keys} | {rule.source for rule in rules.rules}
     assert cited == rules.sources.keys()

@@ -146,6 +146,17 @@ def test_an_inference_that_lacks_one_of_a_layer_s_records_is_told_and_not_faster
     assert [(row.key[1], row.in_inference) for row in rows_of.rows()] == [("conv0", 70), ("not in any layer", 5)]
 
 
+def test_figures_over_several_devices_say_so_where_they_are_of_no_one() -> None:
+    of = [each._replace(device_id=device) for each, device in zip(inferences(2), (0, 3), strict=True)]
+    ours = job(of, [(0, 0, 0, 10), (1, 0, 0, 30)], whole=[(0.0, 20.0), (100.0, 140.0)])
+    told = "m: figures are over 2 devices: `profagent stats --by device` tells them apart"
+    (over_all,) = _models(ours, by="layer").models()
+    assert told in model_lines(over_all)
+    each = _models(ours, by="device").models()
+    assert [(one.device, one.devices) for one in each] == [("3", 1), ("0", 1)]
+    assert not any("devices" in line for one in each for line in model_lines(one))
+
+
 def test_latencies_of_all_jobs_are_of_one_origin() -> None:
     rows: Rows = [(i, 0, 0, 10) for i in range(3)]
     whole, calls = [(1000.0 * i, 1000.0 * i + 20) for i in range(3)], [(1000.0 * i, 1000.0 * i + 30) for i in range(3)]
