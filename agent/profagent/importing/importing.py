@@ -80,7 +80,10 @@ async def import_into(
     await asyncio.to_thread(_require_no_loss, directory, listing, mirrored, address, first)
     with workspace.locked() if found is None else nullcontext():
         async with Store(workspace.database) as store:
-            chosen = RecordingOptions(lambda: time.time_ns() // 1000, source="import", maps=maps, job=directory.name)
+            labels = {} if found is None else found.labels
+            chosen = RecordingOptions(
+                lambda: time.time_ns() // 1000, source="import", maps=maps, labels=labels, job=directory.name
+            )
             recording = Recording(workspace, store, chosen, reached=reached)
             await recording.begin(_board_of(board, listing), address)
             before = await recording.session.summary()

@@ -32,13 +32,14 @@ from profagent.ascend.recognise import (
 from profagent.cli.table import counted
 from profagent.errors import ProfagentError, ResultError, UsageError
 from profagent.formats.names import display_text, parse_log_name
+from profagent.importing.descriptions import described
 from profagent.ingest import reasons
 from profagent.ingest.decoder import source_named
 from profagent.ingest.local import OUTPUT_FOLDERS
 from profagent.store.workspace import is_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from profagent.ascend.recognise import Found
     from profagent.ingest.changes import Entry
@@ -89,12 +90,13 @@ class Failed(NamedTuple):
 class Job(NamedTuple):
     """A JOB directory, or one of OPS-…, MARKS-… or METRICS-…; `beside` is what of its folder was not taken.
 
-    `first` is where another copy of it was found before.
+    `first` is where another copy of it was found before, `labels` what the directory of a Profiler says of it.
     """
 
     path: Path
     address: Path
     first: Path | None = None
+    labels: Mapping[str, str] = {}
     beside: Entry | None = None
 
 
@@ -132,6 +134,7 @@ class Walk:
         self._look = lru_cache(_REMEMBERED_FOLDERS)(recognised)
         self._seen: set[Path] = set()
         self._first: dict[str, Path] = {}  # by name of a JOB, where its first copy is
+        self._described: set[Path] = set()  # files that are labels of a JOB
         self._archives = 0
         # A list and no recursion: folders may be nested deeper than Python's stack.
         self._to_visit: list[tuple[Path, _Origin | None]] = []
@@ -163,7 +166,7 @@ class Walk:
 
         What stands beside no source is in the entry of the first one.
         """
-        taken = {file for source in self.results for file in source.files}
+        taken = {file for source in self.results for file in source.files} | self._described
         self.passed = [each for each in self.passed if each.path not in taken]
         beside: dict[Path, list[Passed]] = {}
         sources = [*(job.path for job in self.jobs), *(source.path for source in self.results if source.files)]
@@ -237,7 +240,9 @@ class Walk:
 
     def _take_job(self, path: Path, origin: _Origin | None) -> None:
         address = _address(path, origin)
-        self.jobs.append(Job(path, address, self._first.get(path.name)))
+        about = described(path.parent)
+        self._described |= about.files
+        self.jobs.append(Job(path, address, self._first.get(path.name), about.labels))
         self._first.setdefault(path.name, address)
         for file in (file for name in sorted(OUTPUT_FOLDERS) for file in _files_below(path / name)):
             self._pass(file, origin, Why.EXPORT)

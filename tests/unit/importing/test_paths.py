@@ -164,27 +164,38 @@ def test_a_source_with_a_loss_and_one_without_records_have_their_exit_codes(
         assert told == [(0, 1, False), (1, 0, is_known)]
 
 
-def test_the_directory_of_our_own_profiler_is_its_job(
+def test_the_directory_of_our_own_profiler_is_its_job_with_what_it_says_as_labels(
     tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "board_12_20260101000000000_ascend_ms"
     _job(folder)
     (folder / "ASCEND_PROFILER_OUTPUT").mkdir()
-    for name in ("profiler_info_0.json", "profiler_metadata.json"):
-        write(folder / name, '{"a": 1}')
-    write(folder / os.fsdecode(b"caf\xe9.txt"), "x")
+    parameters = {"profiler_level": "Level0", "activities": ["NPU"], "with_stack": False, "schedule": None}
+    write(folder / "profiler_info_0.json", json.dumps({"profiler_parameters": parameters}))
+    write(folder / "profiler_metadata.json", '{"name": "yolo", "shape 1": {"w": 4}}')
     document = _imported(workspace, folder, capsys=capsys)
     assert _sessions(document, folder) == [(JOB, "JOB", 6)]
-    assert _not_taken(document, folder) == {
-        "caf\\xe9.txt": "of no known family",
-        "profiler_info_0.json": "describing a run",
-        "profiler_metadata.json": "describing a run",
+    assert document["not_taken"] == []
+    assert rows(workspace, "SELECT * FROM ledger") == []
+    assert dict(rows(workspace, "SELECT key, value FROM session_label")) == {
+        "profiler.profiler_level": "Level0",
+        "profiler.activities": '["NPU"]',
+        "metadata.name": "yolo",
+        "metadata.shape 1": '{"w": 4}',
     }
+    # What is no label stays in the file, which the ledger names.
+    write(folder / "profiler_metadata.json", json.dumps({"name": "resnet", "long": "a" * 257}))
+    write(folder / os.fsdecode(b"caf\xe9.txt"), "x")
     for _ in range(2):
+        document = _imported(workspace, folder, capsys=capsys)
+        assert _not_taken(document, folder) == {
+            "caf\\xe9.txt": "of no known family",
+            "profiler_metadata.json": "describing a run",
+        }
+        said = "2 files, of which 1 of no known family, 1 describing a run: caf\\xe9.txt, profiler_metadata.json"
         notes = rows(workspace, "SELECT session, grade, count, detail FROM ledger WHERE reason = 'not-taken'")
-        said = "3 files, of which 2 describing a run, 1 of no known family: caf\\xe9.txt, profiler_info_0.json, "
-        assert notes == [(1, "note", 3, f"{said}profiler_metadata.json")]
-        _imported(workspace, folder, capsys=capsys)
+        assert notes == [(1, "note", 2, said)]
+        assert ("metadata.name", "resnet") in rows(workspace, "SELECT key, value FROM session_label")
 
 
 def test_everything_that_is_not_taken_is_told_once_and_noted_where_it_stood(

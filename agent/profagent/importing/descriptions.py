@@ -1,0 +1,60 @@
+"""What the directory of profagent's own Profiler says of the JOB in it: its parameters, and the metadata of a user."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from profagent.ascend.recognise import FACTS
+from profagent.ascend.texts import ODD_VALUES
+from profagent.formats.names import display_text
+from profagent.store.sessions import LONGEST_VALUE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_METADATA = "profiler_metadata.json"
+# More is no label: metadata may be 100 MiB, and labels stand in one cell of a table.
+_LARGEST_BYTES = 64 << 10
+_MOST_LABELS = 64
+_LONGEST_KEY = 64
+
+
+class Described(NamedTuple):
+    """Labels of a JOB's session, and the files of which every entry is one."""
+
+    labels: dict[str, str]
+    files: frozenset[Path]
+
+
+def described(folder: Path) -> Described:
+    """Return what stands in the files of a Profiler beside a JOB: labels `profiler.PARAMETER` and `metadata.KEY`."""
+    labels: dict[str, str] = {}
+    files = set()
+    for file in (*sorted(folder.glob(FACTS)), folder / _METADATA):
+        found = {display_text(key): _text(value) for key, value in _entries(file).items()}
+        known = dict([each for each in found.items() if _is_label(*each)][:_MOST_LABELS])
+        labels |= known
+        if found and known == found:
+            files.add(file)
+    return Described(labels, frozenset(files))
+
+
+def _entries(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as data:
+            document = json.loads(data.read(_LARGEST_BYTES))
+        if file.name == _METADATA:
+            return {f"metadata.{key}": value for key, value in document.items()}
+        parameters = document.get("profiler_parameters", {}).items()
+        return {f"profiler.{key}": value for key, value in parameters if value is not None and value is not False}
+    except (OSError, *ODD_VALUES):
+        return {}
+
+
+def _text(value: Any) -> str:
+    return display_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _is_label(key: str, value: str) -> bool:
+    return len(key) <= _LONGEST_KEY and len(value) <= LONGEST_VALUE
