@@ -36,6 +36,8 @@ FACTS = "profiler_info*.json"
 _FRAMEWORKS = {"torch_npu": ("_ascend_pt", "torch.*"), "mindspore": ("_ascend_ms", "mindspore.*")}
 # Of 2023 and before: in each device's directory.
 OLDER = ("summary", "timeline")
+# In a device's directory.
+_OF_DEVICE = ("data", "log", "sqlite", *OLDER)
 _DEVICE = re.compile(r"(?:device|host)(?:_\d+)?")
 _RAW_SLICE = re.compile(r".*\.slice_\d+|.*\.data\.\d+\..*")
 _MSPROF_DATABASE = "msprof_*.db"
@@ -208,7 +210,8 @@ def run_in(path: Path, look: Callable[[Path], Recognised]) -> Run | None:
     devices = [entry for entry in inside if _DEVICE.fullmatch(entry.name)]
     parts = [*devices, *(entry for entry in inside if entry.name == EXPORTED)]
     if _DEVICE.fullmatch(path.name):
-        devices, parts = [*devices, path], inside
+        devices = [*devices, path]
+        parts += [entry for entry in inside if entry.name in _OF_DEVICE]
     folders = [path / EXPORTED, *(device / name for device in devices for name in OLDER)]
     results = [file for folder in folders if folder.is_dir() for file in _taken(look(folder))]
     here = look(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profagent.ascend.recognise import FACTS
+from profagent.ascend.recognise import FACTS, Source
 from profagent.errors import UsageError
 from profagent.importing.sources import Walk, Why
 from tests.fakes.job_copy import JOB
@@ -22,6 +22,7 @@ FOLDERS = (
 )
 # The folders that a source of raw data of msprof stands for; one of a framework stands for any.
 RAW = ("device_0", "host", "data", "mindstudio_profiler_output")
+OF_DEVICE = (*RAW, "summary", "sqlite")
 CONTENTS = {
     "op_summary_1.csv": f"{OP_SUMMARY}\n{kernel()}\n".encode(),
     "op_statistic_1.csv": "\n".join(SUMMARIES["op_statistic"]).encode(),
@@ -58,6 +59,12 @@ def _looked_through(root: Path) -> Walk:
     return walk
 
 
+def _raw_folders(source: Source) -> tuple[str, ...]:
+    if source.raw != "msprof":
+        return FOLDERS
+    return OF_DEVICE if source.path.name in ("device_0", "host") else RAW
+
+
 def _is_used(file: Path, walk: Walk) -> bool:
     """Whether a file is read with another, or is in a source that is told as a whole."""
     taken = {each for source in walk.results for each in source.files}
@@ -67,12 +74,7 @@ def _is_used(file: Path, walk: Walk) -> bool:
         return True
     if fnmatch(file.name, FACTS) and any(source.path == file.parent and source.files for source in walk.results):
         return True
-    raw = {
-        source.path / name
-        for source in walk.results
-        if source.raw
-        for name in (RAW if source.raw == "msprof" else FOLDERS)
-    }
+    raw = {source.path / name for source in walk.results if source.raw for name in _raw_folders(source)}
     whole = raw | {job.path for job in walk.jobs} | {failed.address for failed in walk.failed}
     return bool(whole & {*file.parents})
 
