@@ -16,6 +16,7 @@ from profagent.cli.progress import progress
 from profagent.errors import ProfagentError, UsageError
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
+from profagent.importing.descriptions import described
 from profagent.importing.job_folder import alone_in_job, job_database, new_database
 from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
 from profagent.ingest.decoder import decoder_of, source_named
@@ -74,15 +75,18 @@ async def import_into(
     directory = await asyncio.to_thread(_collection_at, directory, workspace)
     # The database holds text; a path need not be any.
     address = display_text(str(directory if found is None else found.address))
-    listing = await asyncio.to_thread(list_collection, directory)
+    listing, about = await asyncio.to_thread(lambda: (list_collection(directory), described(directory.parent)))
     first = None if found is None else found.first
     mirrored = workspace.job_mirror(board, directory.name).directory
     await asyncio.to_thread(_require_no_loss, directory, listing, mirrored, address, first)
     with workspace.locked() if found is None else nullcontext():
         async with Store(workspace.database) as store:
-            labels = {} if found is None else found.labels
             chosen = RecordingOptions(
-                lambda: time.time_ns() // 1000, source="import", maps=maps, labels=labels, job=directory.name
+                lambda: time.time_ns() // 1000,
+                source="import",
+                maps=maps,
+                labels=about.labels,
+                job=directory.name,
             )
             recording = Recording(workspace, store, chosen, reached=reached)
             await recording.begin(_board_of(board, listing), address)
@@ -279,6 +283,7 @@ async def _fill(
     profiling: Profiling | None,
 ) -> None:
     address = display_text(str(directory))
+    about = await asyncio.to_thread(described, directory.parent)
     session = await store.begin(
         SessionStart(
             identity=NO_BOARD,
@@ -290,6 +295,7 @@ async def _fill(
             simulated=listing.is_simulated,
             decoded_with=MapUsed.of(counter_map),
             peak_bytes_per_s=peak_bytes_per_s,
+            labels=about.labels,
         )
     )
     if profiling is not None:

@@ -39,7 +39,7 @@ from profagent.ingest.local import OUTPUT_FOLDERS
 from profagent.store.workspace import is_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from profagent.ascend.recognise import Found
     from profagent.ingest.changes import Entry
@@ -90,13 +90,12 @@ class Failed(NamedTuple):
 class Job(NamedTuple):
     """A JOB directory, or one of OPS-…, MARKS-… or METRICS-…; `beside` is what of its folder was not taken.
 
-    `first` is where another copy of it was found before, `labels` what the directory of a Profiler says of it.
+    `first` is where another copy of it was found before.
     """
 
     path: Path
     address: Path
     first: Path | None = None
-    labels: Mapping[str, str] = {}
     beside: Entry | None = None
 
 
@@ -240,9 +239,8 @@ class Walk:
 
     def _take_job(self, path: Path, origin: _Origin | None) -> None:
         address = _address(path, origin)
-        about = described(path.parent)
-        self._described |= about.files
-        self.jobs.append(Job(path, address, self._first.get(path.name), about.labels))
+        self._described |= described(path.parent).files
+        self.jobs.append(Job(path, address, self._first.get(path.name)))
         self._first.setdefault(path.name, address)
         for file in (file for name in sorted(OUTPUT_FOLDERS) for file in _files_below(path / name)):
             self._pass(file, origin, Why.EXPORT)

@@ -177,12 +177,17 @@ def test_the_directory_of_our_own_profiler_is_its_job_with_what_it_says_as_label
     assert _sessions(document, folder) == [(JOB, "JOB", 6)]
     assert document["not_taken"] == []
     assert rows(workspace, "SELECT * FROM ledger") == []
-    assert dict(rows(workspace, "SELECT key, value FROM session_label")) == {
+    labels = {
         "profiler.profiler_level": "Level0",
         "profiler.activities": '["NPU"]',
         "metadata.name": "yolo",
         "metadata.shape 1": '{"w": 4}',
     }
+    assert run(["import", "-dir", str(folder / JOB)]) == 0
+    for database in (workspace, folder / JOB / "sqlite"):
+        assert dict(rows(database, "SELECT key, value FROM session_label")) == labels
+    for name in ("sqlite", "log"):
+        shutil.rmtree(folder / JOB / name)
     # What is no label stays in the file, which the ledger names.
     write(folder / "profiler_metadata.json", json.dumps({"name": "resnet", "long": "a" * 257}))
     write(folder / os.fsdecode(b"caf\xe9.txt"), "x")

@@ -7,7 +7,7 @@ from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from profagent.ascend.recognise import FACTS, Source
@@ -81,6 +81,7 @@ def _is_used(file: Path, walk: Walk) -> bool:
 
 @settings(max_examples=30, deadline=None)
 @given(TREES)
+@example({"device_0/device_0/x.slice_0", "device_0/ASCEND_PROFILER_OUTPUT/._kernel_details.csv"})
 def test_each_file_is_taken_or_told(tree: set[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
