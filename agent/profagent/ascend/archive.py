@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 import re
@@ -10,16 +11,22 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import ResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ZIP = b"PK\x03\x04"
 # How archives of results are called; other tools pack what is theirs, too.
-NAMES = re.compile(r"\.(?:tar|tgz|zip|(?:tar|csv|json|db)\.gz)$", re.IGNORECASE)
+NAMES = re.compile(r"\.(?:zip|tar|t[gx]z|tbz2?|(?:tar|csv|json|db)\.(?:gz|xz|bz2))$", re.IGNORECASE)
+# How what is packed as a stream begins, and how it is read.
+_STREAMS: tuple[tuple[bytes, Callable[[Path], Any]], ...] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"\xfd7zXZ\0", lzma.open),
+    (b"BZh", bz2.open),
+)
 MOST_ENTRIES = 20_000
 MOST_FOLDERS = 64
 # An archive in an archive in an archive.
@@ -28,6 +35,8 @@ MOST_ARCHIVES = 3
 MOST_TIMES = 100
 ALWAYS_ALLOWED_BYTES = 256 << 20
 PIECE_BYTES = 1 << 20
+# In the flags of a zip's member.
+_ENCRYPTED = 1
 # A longer name, or more about a member, is in no real archive; tarfile would read it into memory.
 LONGEST_HEADER_BYTES = 1 << 20
 _LONG_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME)
@@ -73,31 +82,41 @@ class Limits:
 
 
 def is_packed(beginning: bytes) -> bool:
-    """Return True if a file that begins so is a .tar, .zip or .gz."""
-    return beginning.startswith(ZIP) or beginning[:2] == b"\x1f\x8b" or beginning[257:262] == b"ustar"
+    """Return True if a file that begins so is a .tar, .zip, .gz, .xz or .bz2."""
+    return beginning[257:262] == b"ustar" or beginning.startswith((ZIP, *(magic for magic, _ in _STREAMS)))
 
 
-def unpack(archive: Path, folder: Path, limits: Limits) -> list[str]:
-    """Unpack the regular files of a .tar, .tar.gz, .zip or .gz into a folder; return the names of all that is no file.
+class Unpacked(NamedTuple):
+    """The names of members that are no file, and of those that a later one of the same name replaces."""
+
+    others: list[str]
+    replaced: list[str]
+
+
+def unpack(archive: Path, folder: Path, limits: Limits) -> Unpacked:
+    """Unpack the regular files of what `is_packed` knows into a folder; return what of it is not there.
 
     Raises ResultError where it is damaged, names lead out of the folder, or a limit is reached.
     """
-    others = []
+    unpacked = Unpacked([], [])
     try:
         for name, data in _members(archive, limits):
             if data is None:
-                others.append(name)
-            else:
-                _write(_inside(archive, folder, name), name, data, limits)
+                unpacked.others.append(name)
+                continue
+            file = _inside(archive, folder, name)
+            if file.exists():
+                unpacked.replaced.append(name)
+            _write(file, name, data, limits)
     except (*_DAMAGES, OSError) as error:
         # What the system refuses has a number, what bz2 and gzip find has none.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ResultError(archive, 0, f"the archive cannot be read: {error}", hint="pack or copy it anew") from error
-    return others
+    return unpacked
 
 
-def _members(archive: Path, limits: Limits) -> Iterator[tuple[str, IO[bytes] | gzip.GzipFile | None]]:
+def _members(archive: Path, limits: Limits) -> Iterator[tuple[str, IO[bytes] | None]]:
     """Names and content of what is in it; a link or a device has no content, and directories are left out."""
     with archive.open("rb") as file:
         is_zip = file.read(len(ZIP)) == ZIP
@@ -105,6 +124,9 @@ def _members(archive: Path, limits: Limits) -> Iterator[tuple[str, IO[bytes] | g
         with zipfile.ZipFile(archive) as packed:
             for entry in packed.infolist():
                 limits.take_entry(entry.filename)
+                if entry.flag_bits & _ENCRYPTED:
+                    what = f"{entry.filename} in it is encrypted: it cannot be read without its password"
+                    raise ResultError(archive, 0, what, hint=UNPACK_BY_HAND)
             for entry in packed.infolist():
                 # The upper half has the mode of a Unix file, of which a link is none.
                 if entry.external_attr >> 28 == 0o12:
@@ -114,7 +136,10 @@ def _members(archive: Path, limits: Limits) -> Iterator[tuple[str, IO[bytes] | g
                         yield entry.filename, data
         return
     if not tarfile.is_tarfile(archive):
-        with gzip.open(archive) as alone:
+        with archive.open("rb") as file:
+            beginning = file.read(max(len(magic) for magic, _ in _STREAMS))
+        opened = next((opened for magic, opened in _STREAMS if beginning.startswith(magic)), _STREAMS[0][1])
+        with opened(archive) as alone:
             yield archive.stem, alone
         return
     # As a stream: an index of a hostile archive would be read first.
@@ -156,7 +181,7 @@ def _inside(archive: Path, folder: Path, name: str) -> Path:
     return file
 
 
-def _write(file: Path, name: str, data: IO[bytes] | gzip.GzipFile, limits: Limits) -> None:
+def _write(file: Path, name: str, data: IO[bytes], limits: Limits) -> None:
     with file.open("wb") as out:
         while piece := data.read(min(PIECE_BYTES, limits.bytes_left + 1)):
             out.write(piece)

@@ -89,7 +89,7 @@ def read_sheet(file: Path) -> Sheet:
     """What a CSV file is, by its header. Raises ResultError where it has none."""
     with _opened(_Lines(file)) as text:
         try:
-            first = next(csv.reader(text), None)
+            first, _ = _first_row(text)
             "".join(first or ()).encode()
         except UnicodeEncodeError as error:
             raise ResultError(file, 1, "it is not UTF-8: save it as UTF-8") from error
@@ -98,6 +98,13 @@ def read_sheet(file: Path) -> Sheet:
     if not first:
         raise ResultError(file, 1, "it is empty")
     return _sheet_of(first)
+
+
+def _first_row(text: TextIOWrapper) -> tuple[Row | None, int]:
+    """The first row that is not blank, None where there is none, and how many lines there are up to its end."""
+    reader = csv.reader(text)
+    row = next((row for row in reader if "".join(row).strip(f"{BYTE_ORDER_MARK} \t")), None)
+    return row, reader.line_num
 
 
 def _opened(lines: _Lines) -> TextIOWrapper:
@@ -135,7 +142,7 @@ class Rows:
         csv.field_size_limit(LONGEST_CELL)
         with _opened(self.lines) as text:
             # It was read before.
-            next(csv.reader(text))
+            _, before = _first_row(text)
             reader = csv.reader(text, strict=True)
             is_more = True
             while is_more:
@@ -150,9 +157,9 @@ class Rows:
                     read = sum(1 + sum(cell.count("\n") for cell in row) for row in rows)
                     lost = max(reader.line_num - begin - read, 1)
                     what = f"it is no CSV any more: {error}: {lost:,} lines from it on are not read"
-                    self.damages.append(_Damage(begin + read + 2, lost, what))
+                    self.damages.append(_Damage(before + begin + read + 1, lost, what))
                 if rows := [row for row in rows if row]:
-                    yield self._texts(rows), reader.line_num + 2
+                    yield self._texts(rows), before + reader.line_num + 1
 
     def _texts(self, rows: list[Row]) -> list[Row]:
         return [list(map(text_of, row)) for row in rows] if self.lines.may_have_escapes else rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from profagent.ascend.families import families
@@ -38,8 +39,9 @@ def import_report(draft: Draft, log: int, file: Path) -> None:
     family = families().of_report(data)
     is_communication = family is not None and family.name.startswith("communication")
     count = documents = 0
+    repeated = Counter[str]()
     try:
-        for content in _documents(file, text):
+        for content in _documents(file, text, repeated):
             documents += 1
             rows: list[Any] = list(_operators(content)) if is_communication else list(_entries(content))
             if rows:
@@ -48,14 +50,26 @@ def import_report(draft: Draft, log: int, file: Path) -> None:
     finally:
         name = None if family is None else family.name
         draft.end_file(log, "report", name, HEADER if is_communication else (), count)
+        if repeated:
+            what = (
+                f"names that stand in one object again: {', '.join(repeated)}: what stood under them first is not read"
+            )
+            draft.note(log, reasons.entry(reasons.DAMAGED_RESULT, what, count=repeated.total()))
     if documents > 1:
         what = f"{documents} reports stand one behind another: all are read"
         draft.note(log, reasons.entry(reasons.JOINED_RESULT, what, count=documents))
 
 
-def _documents(file: Path, text: str) -> Iterator[Any]:
-    """What stands in a file, one value behind another."""
-    decoder, at = json.JSONDecoder(), 0
+def _documents(file: Path, text: str, repeated: Counter[str]) -> Iterator[Any]:
+    """What stands in a file, one value behind another; `repeated` counts names that an object has before."""
+
+    def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            repeated.update(Counter(name for name, _ in pairs) - Counter(made.keys()))
+        return made
+
+    decoder, at = json.JSONDecoder(object_pairs_hook=as_object), 0
     while (begin := _BEGIN.search(text, at)) is not None:
         try:
             content, at = decoder.raw_decode(text, begin.start())

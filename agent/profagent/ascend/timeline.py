@@ -34,7 +34,9 @@ _BETWEEN_ARRAYS = _BETWEEN + BOM_UTF8
 LONGEST_EVENT_BYTES = 64 << 20
 # So much of an object may stand before its events.
 LONGEST_OPENING_BYTES = 64 << 10
-_ARRAY = re.compile(rb'\s*(?:\[|\{(?:.{0,65536}?,)?\s*"traceEvents"\s*:\s*\[)', re.DOTALL)
+_ARRAY = re.compile(rb'\s*(?:\[|\{(?:.{0,65536}?,)??\s*"traceEvents"\s*:\s*\[)', re.DOTALL)
+# Of further events in an object that has had some.
+_ARRAY_AGAIN = re.compile(rb',\s*"traceEvents"\s*:\s*\[')
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 # What names a model in this way has the device in the last bits of a process, and does not tell it otherwise.
 _MODEL = re.compile(r"Model ID(\)?):(\d+)")
@@ -85,7 +87,9 @@ def is_timeline(beginning: bytes) -> bool:
     if found is None:
         return False
     rest = beginning[found.end() :].lstrip()
-    return rest[:1] == b"]" or (rest[:1] == b"{" and b'"ph"' in rest[:65536])
+    # An event may be longer than what is read of it.
+    is_long = b'"args"' in rest and not _whole_events(rest)[0]
+    return rest[:1] == b"]" or (rest[:1] == b"{" and (b'"ph"' in rest or is_long))
 
 
 class _Place(NamedTuple):
@@ -153,8 +157,9 @@ class Pieces:
             while (is_in_object := self._opened()) is not None:
                 self.arrays += 1
                 yield from self._events()
-                if is_in_object:
-                    self._close_object()
+                while is_in_object and self._goes_on():
+                    self.arrays += 1
+                    yield from self._events()
 
     def _opened(self) -> bool | None:
         """Go on behind the begin of the next array; returns whether an object has it, None at the end of the file."""
@@ -197,10 +202,16 @@ class Pieces:
                 return
             text.read()
 
-    def _close_object(self) -> None:
-        """Go on behind the end of the object that has the events."""
+    def _goes_on(self) -> bool:
+        """Go on behind the end of the object that has the events, or in further events of it; returns if it has any."""
         text, begin = self._text, b'{"":0'
         while True:
+            for found in _ARRAY_AGAIN.finditer(text.held):
+                before = begin + text.held[: found.start()] + b"}"
+                if _end_of_object(before) == (len(before), ""):
+                    self._note_members(before)
+                    text.drop(found.end())
+                    return True
             size, damage = _end_of_object(begin + text.held)
             if damage == _CUT_OFF and not text.is_whole and len(text.held) <= LONGEST_EVENT_BYTES:
                 text.read()
@@ -209,7 +220,7 @@ class Pieces:
                 raise self._damage(_End(size - len(begin), damage), size - len(begin))
             self._note_members(begin + text.held[: size - len(begin)])
             text.drop(size - len(begin))
-            return
+            return False
 
     def _note_members(self, of_object: bytes) -> None:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):

@@ -60,13 +60,14 @@ class Why(Enum):
     UNREADABLE = "not readable"
     EMPTY = "without content"
     ATTRIBUTES = "with macOS attributes of others"
+    REPLACED = "replaced by a later one of its name in the archive"
     EXPORT = "made in a JOB by an import or export"
     WORKSPACE = "in a workspace of profagent"
 
     @property
     def is_noted(self) -> bool:
         """Whether the ledger notes it: it may have had something to import."""
-        return self in {Why.UNKNOWN, Why.DESCRIPTION, Why.RAW, Why.IRREGULAR, Why.UNREADABLE}
+        return self in {Why.UNKNOWN, Why.DESCRIPTION, Why.RAW, Why.IRREGULAR, Why.UNREADABLE, Why.REPLACED}
 
 
 _WHY = {Form.EMPTY: Why.EMPTY, Form.ATTRIBUTES: Why.ATTRIBUTES}
@@ -166,7 +167,7 @@ class Walk:
         What stands beside no source is in the entry of the first one.
         """
         taken = {file for source in self.results for file in source.files} | self._described
-        self.passed = [each for each in self.passed if each.path not in taken]
+        self.passed = [each for each in self.passed if each.path not in taken or each.why is Why.REPLACED]
         beside: dict[Path, list[Passed]] = {}
         sources = [*(job.path for job in self.jobs), *(source.path for source in self.results if source.files)]
         inside, next_to = {*sources}, {path.parent: path for path in reversed(sources)}
@@ -284,14 +285,16 @@ class Walk:
             return
         folder.mkdir(parents=True)
         try:
-            links = unpack(path, folder, new.limits)
+            unpacked = unpack(path, folder, new.limits)
         except ResultError as error:
             shutil.rmtree(folder, ignore_errors=True)
             said = ProfagentError(str(error).replace(str(path), str(address)), hint=error.hint)
             self.failed.append(Failed(address, said))
             return
-        for link in links:
+        for link in unpacked.others:
             self._pass(folder / link, new, Why.IRREGULAR)
+        for name in unpacked.replaced:
+            self._pass(folder / name, new, Why.REPLACED)
         self._to_visit.append((folder, new))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import shutil
 import tarfile
 import zipfile
@@ -15,13 +17,16 @@ import pytest
 
 from profagent.ascend import archive
 from profagent.ascend.archive import Limits, unpack
+from profagent.cli.main import run
 from profagent.errors import ResultError
 from tests.unit.ascend.files import OP_SUMMARY, SUMMARIES, kernel, rows, summary, taken
 
 NAME = "PROF_1/mindstudio_profiler_output/op_summary_1.csv"
 
 
-def _tar(file: Path, names: dict[str, bytes], how: Literal["w:gz", "w"] = "w:gz", **headers: str) -> Path:
+def _tar(
+    file: Path, names: dict[str, bytes], how: Literal["w:gz", "w:xz", "w:bz2", "w"] = "w:gz", **headers: str
+) -> Path:
     with tarfile.open(file, how) as tape:
         for name, data in names.items():
             member = tarfile.TarInfo(name)
@@ -73,7 +78,7 @@ def test_links_are_passed_over(tmp_path: Path) -> None:
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tape.addfile(link)
     packed = tmp_path / "x.tar.gz"
-    assert unpack(packed, tmp_path / "inside", Limits(packed, tmp_path)) == ["link.csv"]
+    assert unpack(packed, tmp_path / "inside", Limits(packed, tmp_path)) == (["link.csv"], [])
     assert not [*tmp_path.rglob("link.csv")]
 
 
@@ -191,9 +196,46 @@ def test_a_tar_that_ends_with_a_zip_is_read_as_a_tar(tmp_path: Path) -> None:
     assert sorted(each.name for each in (tmp_path / "inside").iterdir()) == ["a.csv", "b.zip"]
 
 
-def test_a_file_that_is_packed_alone_is_a_session(tmp_path: Path) -> None:
-    packed = tmp_path / "op_summary_1.csv.gz"
-    packed.write_bytes(gzip.compress(f"{OP_SUMMARY}\n{kernel()}\n".encode()))
+@pytest.mark.parametrize("name", ["x.tar.xz", "x.txz", "x.tar.bz2", "x.tbz"])
+def test_tars_that_are_packed_in_another_way_are_taken(name: str, tmp_path: Path) -> None:
+    how: Literal["w:xz", "w:bz2"] = "w:xz" if name.endswith("xz") else "w:bz2"
+    (tmp_path / "in").mkdir()
+    _tar(tmp_path / "in" / name, {NAME: f"{OP_SUMMARY}\n{kernel()}\n".encode()}, how)
+    assert [each.kernels for each in taken(tmp_path / "workspace", tmp_path / "in")] == [1]
+
+
+def test_what_is_encrypted_is_told_in_plain_words(tmp_path: Path) -> None:
+    packed = _zip(tmp_path / "x.zip", {"a.csv": b"x"})
+    data = bytearray(packed.read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    packed.write_bytes(data)
+    (one,) = taken(tmp_path / "workspace", packed)
+    assert one.error is not None
+    assert str(one.error) == f"{packed}: a.csv in it is encrypted: it cannot be read without its password"
+    assert "by hand" in one.error.hint
+
+
+def test_of_two_members_of_one_name_the_later_is_taken_and_the_other_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed, workspace = tmp_path / "x.zip", tmp_path / "workspace"
+    first, second = ("\n".join([OP_SUMMARY, *[kernel()] * count, ""]) for count in (1, 2))
+    with zipfile.ZipFile(packed, "w") as out:
+        out.writestr("a/kernel_details.csv", first)
+        with pytest.warns(UserWarning, match="Duplicate"):
+            out.writestr("a/kernel_details.csv", second)
+    assert run(["import", str(packed), "--workspace", str(workspace)]) == 0
+    why = "replaced by a later one of its name in the archive"
+    assert f"not taken: 1 file {why}" in capsys.readouterr().out
+    notes = rows(workspace, "SELECT reason, detail FROM ledger")
+    assert notes == [("not-taken", f"1 file {why}: kernel_details.csv")]
+    assert rows(workspace, "SELECT rows FROM ascend_files") == [(2,)]
+
+
+@pytest.mark.parametrize(("end", "pack"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
+def test_a_file_that_is_packed_alone_is_a_session(end: str, pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    packed = tmp_path / f"op_summary_1.csv.{end}"
+    packed.write_bytes(pack(f"{OP_SUMMARY}\n{kernel()}\n".encode()))
     assert taken(tmp_path / "workspace", packed)[0].kernels == 1
     assert rows(tmp_path / "workspace", "SELECT name FROM job") == [("op_summary_1.csv",)]
 

@@ -122,6 +122,15 @@ def test_a_file_of_no_family_is_no_success_and_is_kept_beside_others(tmp_path: P
     ]
 
 
+def test_blank_lines_before_a_header_and_a_long_first_event_hide_nothing(tmp_path: Path, workspace: Path) -> None:
+    sheet = write(tmp_path / "x.csv", f"\n \n\n{OP_SUMMARY}\n{kernel()}\n{kernel()[:50]}\n")
+    events = [{"stack": {"args": "s" * (300 << 10)}, **event("long", 1, 1.5)}, *files.TIMELINES["msprof"]]
+    found = taken(workspace, sheet, write(tmp_path / "trace_view.json", json.dumps(events)))
+    assert [(each.kernels, each.losses) for each in found] == [(1, 1), (1, 0)]
+    ((detail,),) = rows(workspace, "SELECT detail FROM ledger WHERE grade = 'loss'")
+    assert "x.csv: line 6: the row has" in detail
+
+
 def test_a_mark_mixed_line_ends_and_empty_lines_change_nothing(tmp_path: Path, workspace: Path) -> None:
     text = f"\ufeff{OP_SUMMARY}\r\n{kernel()}\n\n{kernel()}\r\n"
     (one,) = taken(workspace, write(tmp_path / "x.csv", text))
@@ -195,6 +204,10 @@ TIMELINES = {
     "by line": ("\n\ufeff".join(_ARRAYS), [("joined-result", None)]),
     "padded": ("\0\0".join(_ARRAYS) + "\0", [("joined-result", None), ("joined-result", len(_ARRAYS[0]))]),
     "objects": ("".join(_OBJECTS), [("not-counted", None), ("joined-result", None)]),
+    "twice in an object": (
+        f'{{"traceEvents": {_ARRAYS[0]}, "a": {{"b": [], "traceEvents": []}}, "traceEvents" : {_ARRAYS[1]}}}',
+        [("not-counted", None), ("joined-result", None)],
+    ),
     "mixed": (_OBJECTS[0] + _ARRAYS[1], [("not-counted", None), ("joined-result", None)]),
 }
 
@@ -245,6 +258,14 @@ def test_reports_behind_the_first_are_read(
     (one,) = taken(workspace, write(tmp_path / "communication.json", _REPORT.format(7) + tail))
     assert (one.error, one.rows) == (None, count)
     assert rows(workspace, "SELECT reason, first, count FROM ledger") == [entry]
+
+
+def test_a_name_that_an_object_of_a_report_has_again_is_a_loss(tmp_path: Path, workspace: Path) -> None:
+    text = f"{_REPORT.format(7)[:-1]}, {_REPORT.format(7)[1:]}"
+    (one,) = taken(workspace, write(tmp_path / "communication.json", text))
+    assert (one.error, one.rows, one.losses) == (None, 1, 1)
+    ((reason, detail),) = rows(workspace, "SELECT reason, detail FROM ledger")
+    assert (reason, "again: step7" in detail) == ("damaged-result", True)
 
 
 def test_what_stands_behind_the_end_of_a_database_is_told_with_its_place(tmp_path: Path, workspace: Path) -> None:
