@@ -74,7 +74,8 @@ def take_over_file(draft: Path, store: Path) -> int:
 def _begin(connection: sqlite3.Connection, store: Path | None) -> None:
     if store is not None:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        connection.execute(f"ATTACH ? AS {STORE}", (f"{store}",))
+        # A path need not be text.
+        connection.execute(f"ATTACH ? AS {STORE}", (os.fsencode(store),))
         for pragma in ("synchronous = FULL", f"cache_size = -{CACHE_KIB}"):
             connection.execute(f"PRAGMA {STORE}.{pragma}")
     connection.execute("BEGIN IMMEDIATE")

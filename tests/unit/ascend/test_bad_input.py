@@ -394,6 +394,11 @@ def test_a_name_that_is_no_utf_8_is_shown_as_such(more: list[str], tmp_path: Pat
     assert (path[-5:], shown[-8:]) == (b"\xfe.csv", "\\xfe.csv")
 
 
+def test_a_workspace_whose_name_is_no_utf_8_takes_results(tmp_path: Path) -> None:
+    (one,) = taken(tmp_path / os.fsdecode(b"\xff"), summary(tmp_path / "x.csv", OP_SUMMARY, kernel()))
+    assert (one.error, one.session) == (None, 1)
+
+
 def test_a_value_that_nobody_thought_of_stops_no_other(
     tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
