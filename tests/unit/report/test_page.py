@@ -192,7 +192,8 @@ def test_a_session_without_a_job_has_its_ranges(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_was_set_does_not_stretch_the_timeline(tmp_path: Path) -> None:
-    spans = [mark(Kind.SPAN, "frame", at, at + 800, number=at) for at in (5, RANGE_US, RANGE_US + 1000)]
+    begins_us = (5, RANGE_US, RANGE_US + 1000)
+    spans = [mark(Kind.SPAN, "frame", at, at + 800, number=number) for number, at in enumerate(begins_us)]
     file = tmp_path / "report.html"
     assert profagent("report", spooled(tmp_path / MARKS, b"".join(spans)), "-o", file).code == 0
     timeline = data_of(file.read_text("utf-8"))["timeline"]
