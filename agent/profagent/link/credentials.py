@@ -336,7 +336,7 @@ class Access:
                 hint="give each board an identity of its own (identity in profagentd.toml); if it is that board with a"
                 f" new certificate, `profagent boards remove {name}` and add it again",
             )
-        if not (shown.identity or known) and (pinned or identity in self._issued_identities()):
+        if not (shown.identity or known) and identity and (pinned or identity in self._issued_identities()):
             raise RefusedError(
                 f"the board at {board.place} says that it is {identity}, and its certificate could be any board's: it"
                 " names no identity",
