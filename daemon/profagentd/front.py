@@ -329,9 +329,13 @@ class _End(asyncio.BufferedProtocol):
         self.transport: Optional[Any] = None  # noqa: UP045 - evaluated on Python 3.9
         self._other: Optional[_End] = None  # noqa: UP045
         self._is_held = self._is_full = False
+        self._early = b""
 
     def connection_made(self, transport: Any) -> None:
-        """Read nothing before the other end is there, and hold no more than is being written."""
+        """Read nothing before the other end is there, and hold no more than is being written.
+
+        Python before 3.11 begins to read nevertheless: what comes so early is kept for the few turns until then.
+        """
         self.transport = transport
         transport.set_write_buffer_limits(high=0)
         transport.pause_reading()
@@ -339,6 +343,9 @@ class _End(asyncio.BufferedProtocol):
     def begin(self, other: _End) -> None:
         """Let what comes go to the other end."""
         self._other = other
+        early, self._early = self._early, b""
+        if early:
+            self._hand_on(early)
         self._read_on()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's interface
@@ -347,10 +354,16 @@ class _End(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand on what came."""
+        if self._other is None:
+            self._early += _BUFFER[:nbytes]
+        else:
+            self._hand_on(bytes(_BUFFER[:nbytes]))
+
+    def _hand_on(self, data: bytes) -> None:
         assert self._other is not None
         assert self._other.transport is not None
-        self._other.transport.write(bytes(_BUFFER[:nbytes]))
-        self._connection.came(self, nbytes)
+        self._other.transport.write(data)
+        self._connection.came(self, len(data))
 
     def hold(self, *, is_held: bool) -> None:
         """Read nothing meanwhile."""
