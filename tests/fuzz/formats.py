@@ -14,24 +14,17 @@ with atheris.instrument_imports(include=["profagent"]):
     from profagent.formats.countermap import parse_counter_map
     from profagent.formats.model_info import parse_layer_info, parse_net_info
     from profagent.formats.names import LogKind, parse_log_name
-    from profagent.formats.records import (
-        AICORE_DTYPE,
-        AICPU_DTYPE,
-        API_DTYPE,
-        Records,
-        Splitter,
-        api_magic_faults,
-        view_records,
-    )
+    from profagent.formats.records import API_DTYPE, RECORD_BYTES, Progress, api_magic_faults, read_unit, view_records
 
 FILE = "data/x"
 
 
-def split(records: Records) -> None:
-    """Find segments and loads, in two parts as they may come."""
-    splitter, half = Splitter(), len(records) // 2
-    for part in (records[:half], records[half:]):
-        splitter.feed(part["sequence"], part["net"])
+def read(kind: LogKind, data: bytes) -> None:
+    """Read records in two parts, as they may come."""
+    progress, half = Progress.new(1), len(data) // (2 * RECORD_BYTES[kind]) * RECORD_BYTES[kind]
+    for part in (data[:half], data[half:]):
+        if len(part) >= RECORD_BYTES[kind]:
+            progress = read_unit(kind, [part], progress).after
 
 
 PARSERS = (
@@ -42,8 +35,8 @@ PARSERS = (
     lambda data: parse_info_json(data, FILE),
     lambda data: parse_counter_map(data.decode("utf-8", "surrogateescape"), FILE),
     lambda data: parse_log_name(os.fsdecode(data)),
-    lambda data: split(view_records(data, AICORE_DTYPE)),
-    lambda data: split(view_records(data, AICPU_DTYPE)),
+    lambda data: read(LogKind.AICORE, data),
+    lambda data: read(LogKind.AICPU, data),
     lambda data: api_magic_faults(view_records(data, API_DTYPE)),
 )
 

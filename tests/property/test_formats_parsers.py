@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from profagent.errors import FormatError, UnsupportedBoardError
 from profagent.formats.board_files import looks_like_hi3519, parse_done, parse_info_json
@@ -18,8 +19,17 @@ from profagent.formats.countermap import parse_counter_map
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import Net, parse_layer_info, parse_net_info
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, API_DTYPE, RECORD_BYTES, Splitter, view_records
-from tests.encoders import api_record, bytes_item, integer_item, layer_item, net_item
+from profagent.formats.records import (
+    AICORE_DTYPE,
+    AICPU_DTYPE,
+    API_DTYPE,
+    RECORD_BYTES,
+    Progress,
+    Unit,
+    read_unit,
+    view_records,
+)
+from tests.encoders import aicore_record, api_record, bytes_item, integer_item, layer_item, net_item
 
 FILE = "data/x"
 u32 = st.integers(0, 2**32 - 1)
@@ -123,23 +133,35 @@ def test_any_name(path: str) -> None:
 
 
 @given(
-    st.lists(st.tuples(u32, st.integers(0, 3))), st.lists(st.integers(1, 8), max_size=8), st.none() | st.integers(0, 9)
+    st.lists(st.tuples(u32 | st.integers(0, 20), st.integers(0, 3)), min_size=1),
+    st.lists(st.integers(1, 8), max_size=8),
+    st.none() | st.integers(0, 9),
 )
 def test_any_records_fall_apart_the_same_way_however_they_are_cut(
     records: list[tuple[int, int]], parts: list[int], last_start: int | None
 ) -> None:
-    sequence, net = np.array(records, dtype="<u4").reshape(-1, 2).T
-    whole = Splitter(last_start).feed(sequence, net)
-    splitter, at, segment, missing = Splitter(last_start), 0, [], 0
+    pieces = [aicore_record(sequence, 5, net) for sequence, net in records]
+    last_loads = {} if last_start is None else {0: last_start}
+    whole = read_unit(LogKind.AICORE, [b"".join(pieces)], Progress.new(1), None, last_loads)
+    progress, at, found = Progress.new(1), 0, []
     for size in [*parts, len(records)]:
-        found = splitter.feed(sequence[at : at + size], net[at : at + size])
-        segment += list(zip(found.segment.tolist(), found.load.tolist(), strict=True))
-        missing += int(found.gap_missing.sum())
+        if piece := b"".join(pieces[at : at + size]):
+            unit = read_unit(LogKind.AICORE, [piece], progress, None, last_loads)
+            progress = unit.after
+            found += rows(unit)
         at += size
-    assert segment == list(zip(whole.segment.tolist(), whole.load.tolist(), strict=True))
-    assert missing == int(whole.gap_missing.sum())
-    steps = np.diff(whole.segment)
-    assert ((steps == 0) | (steps == 1)).all()
+    assert found == rows(whole)
+    assert [each.tolist() for each in astuple(progress)] == [each.tolist() for each in astuple(whole.after)]
+    assert set(np.diff(whole.segment).tolist()) <= {0, 1}
+
+
+def rows(unit: Unit) -> list[tuple[int, ...]]:
+    """Segment, load and ticks before of each record, and how many are missing before it."""
+    missing = np.zeros(len(unit), np.int64)
+    missing[unit.gap_at] = unit.gap_missing
+    ordinal, load = unit.seg_ordinal[unit.segment], unit.seg_load[unit.segment]
+    columns = (ordinal, load, unit.columns["ticks_before"], missing)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 @given(

@@ -7,9 +7,11 @@ sequence number whose layer is not certain has none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from profagent.formats.names import LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from profagent.formats.model_info import LayerTable, Net, Run
+    from profagent.formats.records import Unit
 
 UNKNOWN_LAYER = -1
 # One more than a record's sequence number can be.
@@ -218,3 +221,43 @@ def _index_in_first_pass(
     is_one_picture = bool(batches) and batches[0][1] == 1
     certain = len(is_batch) if is_one_picture or True not in is_batch else is_batch.index(True)
     return np.where(at < certain, at, UNKNOWN_LAYER)
+
+
+class Joined(NamedTuple):
+    """What the layers of a log's records follow from, beside their nets and sequence numbers."""
+
+    join: LayerJoin | None
+    batch_num: int = 0
+    input_pic_num: int = 0
+    online_batch_num: tuple[int, ...] = ()
+
+
+def layers_of(unit: Unit, logs: Sequence[Joined]) -> npt.NDArray[np.int32]:
+    """Return the index into the layer table of each record, shape (records,); `logs` are those of the unit.
+
+    UNKNOWN_LAYER stands where no layer is known. Segments of the same kind are looked up together: most logs of a model
+    have the same.
+    """
+    nets = unit.columns["net"][unit.seg_first].tolist()
+    kinds: dict[tuple[Joined, int], int] = {}
+    of_segment = [
+        kinds.setdefault((logs[log], net), len(kinds)) for log, net in zip(unit.seg_log.tolist(), nets, strict=True)
+    ]
+    sequence = unit.columns["sequence"]
+    if len(kinds) == 1:
+        ((joined, net),) = kinds
+        return _layers_of_net(unit.kind, joined, net, sequence)
+    found = np.full(len(unit), UNKNOWN_LAYER, np.int32)
+    of_record = np.array(of_segment, np.intp)[unit.segment]
+    for (joined, net), number in kinds.items():
+        (chosen,) = (of_record == number).nonzero()
+        found[chosen] = _layers_of_net(unit.kind, joined, net, sequence[chosen])
+    return found
+
+
+def _layers_of_net(kind: LogKind, joined: Joined, net: int, sequence: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    if joined.join is None:
+        return np.full(len(sequence), UNKNOWN_LAYER, np.int32)
+    if kind is LogKind.AICPU:
+        return joined.join.aicpu_layer_index(net, sequence)
+    return joined.join.layer_index(net, sequence, joined.batch_num, joined.input_pic_num, joined.online_batch_num)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, field
+from msgspec import Struct
 
 from profagent.formats.names import LogKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from profagent.formats.countermap import CounterMap
 
@@ -109,245 +109,323 @@ def api_name(api: int) -> str:
     return API_NAMES.get(api, f"unknown({api})")
 
 
-@dataclass(frozen=True, slots=True)
-class AicoreSegment:
-    """An aicore segment; `ordinal` is its place in its file, `duration_us` the sum of its records' times."""
+class SegmentColumns(Struct, frozen=True):
+    """Segments of inferences on both units, all of an inference's, in any order; arrays of shape (segments,).
 
-    net: int
-    ordinal: int
-    duration_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class AicpuSegment:
-    """An aicpu segment with the times that its own records carry."""
-
-    net: int
-    ordinal: int
-    start_us: int
-    end_us: int
-
-
-def place(
-    inference_start_us: int | None, aicore: Sequence[AicoreSegment], aicpu: Sequence[AicpuSegment]
-) -> list[float | None]:
-    """Give the start of each aicore segment, in the order given; None where nothing before it has a known end.
-
-    Segments run in the order of their nets. `inference_start_us` is the launch of the first aicore segment, so the
-    `start_time` of the aicore `.done`; each later one starts where the segment before it ended.
+    Attributes:
+        inference: What tells inferences from one another.
+        is_aicore: True for aicore, False for aicpu.
+        net: Net of the segment's records.
+        ordinal: Number of the segment in its log.
+        duration_us: Sum of the times of an aicore segment's records.
+        end_us: End of an aicpu segment by its own records.
+        launch_us: Launch of the inference's first aicore segment, the `start_time` of the aicore `.done`; NaN where it
+            is not known.
+        is_whole: False where a segment of the inference may have not come, and stand before any other.
     """
-    segments: list[AicoreSegment | AicpuSegment] = [*aicore, *aicpu]
-    segments.sort(key=lambda segment: (segment.net, segment.ordinal))
-    starts: dict[int, float | None] = {}
-    now_us: float | None = None
-    for segment in segments:
-        if isinstance(segment, AicpuSegment):
-            now_us = segment.end_us
+
+    inference: npt.NDArray[np.int64]
+    is_aicore: npt.NDArray[np.bool_]
+    net: npt.NDArray[np.int64]
+    ordinal: npt.NDArray[np.int64]
+    duration_us: npt.NDArray[np.float64]
+    end_us: npt.NDArray[np.float64]
+    launch_us: npt.NDArray[np.float64]
+    is_whole: npt.NDArray[np.bool_]
+
+
+def place(segments: SegmentColumns) -> list[float | None]:
+    """Return the start of each aicore segment in µs, None for others and where nothing before it has a known end.
+
+    Segments run in the order of their nets. Each aicore segment but the first starts where the one before it ended.
+    """
+    order = np.lexsort((~segments.is_aicore, segments.ordinal, segments.net, segments.inference))
+    columns = (segments.inference, segments.is_aicore, segments.duration_us, segments.end_us, segments.launch_us)
+    starts: list[float | None] = [None] * len(order)
+    latest, now_us, is_first = None, np.nan, True
+    rows = zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True)
+    for at, inference, is_aicore, duration_us, end_us, launch_us in rows:
+        if inference != latest:
+            latest, now_us, is_first = inference, np.nan, True
+        if not is_aicore:
+            now_us = end_us
             continue
-        if not starts and inference_start_us is not None:
-            now_us = inference_start_us
-        starts[segment.ordinal] = now_us
-        now_us = None if now_us is None else now_us + segment.duration_us
-    return [starts[segment.ordinal] for segment in aicore]
+        if is_first and launch_us == launch_us:  # noqa: PLR0124 - NaN
+            now_us = launch_us
+        is_first = False
+        if segments.is_whole[at] and now_us == now_us:  # noqa: PLR0124 - NaN
+            starts[at] = now_us
+        now_us += duration_us
+    return starts
 
 
 # The runtime drops a record whose sequence number is farther than this from the one written before it.
 FILTER_STEP_MAX = 10
 
 
-class Split(Struct, frozen=True):
-    """How records fall apart; arrays of one value for each record unless said otherwise.
+Integers = npt.NDArray[np.int64]
 
-    `segment` and `load` count from 0 over the whole file; `begins` is True where a segment begins. `gap_at` holds
-    the indices of the records before which sequence numbers are missing in their segment, `gap_missing` how many;
-    `is_gap_odd` is True where the runtime's own filter cannot have left the gap, so that the bytes are not what it
-    wrote.
+
+class Progress(Struct, frozen=True):
+    """How far logs of a unit were read; arrays of shape (logs,).
+
+    Attributes:
+        records: Number of records.
+        segments: Number of segments that began.
+        loads: Number of loads that began. A load is one inference of a model that was loaded more than once.
+        net: Net of the last record; -1 for a log without one.
+        sequence: Sequence number of the last record.
+        ticks: Sum of the ticks of the last segment's records; 0 for aicpu.
     """
 
-    segment: npt.NDArray[np.int64]
-    load: npt.NDArray[np.int64]
-    begins: npt.NDArray[np.bool_]
+    records: Integers
+    segments: Integers
+    loads: Integers
+    net: Integers
+    sequence: Integers
+    ticks: Integers
+
+    @classmethod
+    def new(cls, logs: int) -> Progress:
+        """Return the progress of logs of which nothing was read."""
+        zeros = np.zeros(logs, np.int64)
+        return cls(zeros, zeros, zeros, zeros - 1, zeros, zeros)
+
+    def one(self, log: int) -> Progress:
+        """Return the progress of one log."""
+        return Progress(*(getattr(self, name)[log : log + 1] for name in self.__struct_fields__))
+
+
+class Unit(Struct, frozen=True):
+    """Records of one unit from many logs, those of each log behind one another, as columns.
+
+    A segment is a part of a log: it begins where the net changes or the sequence goes back. The first segment of a log
+    that is read on may be one that began in its earlier bytes. The records of a log have at least one segment.
+
+    Attributes:
+        kind: Unit that ran the layers, AICORE or AICPU.
+        before: Progress before these records.
+        after: Progress with these records.
+        records: Number of records of each log, shape (logs,).
+        first: Index of the first record of each log, shape (logs,).
+        segment: Index of the segment of each record, shape (records,).
+        seg_log: Index of the log of each segment, shape (segments,).
+        seg_first: Index of the first record of each segment, shape (segments,).
+        seg_ordinal: Number of each segment in its log, from 0, shape (segments,).
+        seg_load: Number of the load of each segment in its log, from 0, shape (segments,).
+        columns: Values of the records by name, each of shape (records,): `sequence`, `net`; for aicore `ticks` and
+            `ticks_before`, the ticks of the records before it in its segment; for aicpu `begin_us`, `end_us`,
+            `segment_start_us`, `segment_end_us`. `layer_index`, once it was looked up, is -1 where no layer is known.
+        counters: Values of the counter map by name, each of shape (records,); empty without a map.
+        gap_at: Indices of aicore records before which sequence numbers are missing in their segment.
+        gap_missing: How many numbers are missing there.
+        is_gap_odd: True where the runtime's own filter cannot have left the gap: the bytes are not what it wrote.
+    """
+
+    kind: LogKind
+    before: Progress
+    after: Progress
+    records: npt.NDArray[np.intp]
+    first: npt.NDArray[np.intp]
+    segment: npt.NDArray[np.intp]
+    seg_log: npt.NDArray[np.intp]
+    seg_first: npt.NDArray[np.intp]
+    seg_ordinal: Integers
+    seg_load: Integers
+    columns: dict[str, npt.NDArray[Any]]
+    counters: Mapping[str, npt.NDArray[np.float64]]
     gap_at: npt.NDArray[np.intp]
-    gap_missing: npt.NDArray[np.int64]
+    gap_missing: Integers
     is_gap_odd: npt.NDArray[np.bool_]
 
-    def cut(self, starts: npt.NDArray[np.intp]) -> list[Split]:
-        """The split of each of the files that were split together; `gap_at` is in the file's records then."""
-        gap_starts = self.gap_at.searchsorted(starts)
-        gap_ends = np.append(gap_starts[1:], len(self.gap_at))
-        gap_at = self.gap_at - starts.repeat(gap_ends - gap_starts)
-        firsts, gap_firsts = starts.tolist(), gap_starts.tolist()
-        bounds = zip(firsts, [*firsts[1:], len(self.segment)], gap_firsts, gap_ends.tolist(), strict=True)
-        return [
-            Split(
-                self.segment[start:end],
-                self.load[start:end],
-                self.begins[start:end],
-                gap_at[gap_start:gap_end],
-                self.gap_missing[gap_start:gap_end],
-                self.is_gap_odd[gap_start:gap_end],
-            )
-            for start, end, gap_start, gap_end in bounds
-        ]
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.segment)
+
+    def one(self, log: int) -> Unit:
+        """Return the records of one log as a unit of their own."""
+        start = int(self.first[log])
+        end = start + int(self.records[log])
+        from_segment, to_segment = self.seg_log.searchsorted((log, log + 1)).tolist()
+        from_gap, to_gap = self.gap_at.searchsorted((start, end)).tolist()
+        return Unit(
+            kind=self.kind,
+            before=self.before.one(log),
+            after=self.after.one(log),
+            records=self.records[log : log + 1],
+            first=np.zeros(1, np.intp),
+            segment=self.segment[start:end] - from_segment,
+            seg_log=np.zeros(to_segment - from_segment, np.intp),
+            seg_first=self.seg_first[from_segment:to_segment] - start,
+            seg_ordinal=self.seg_ordinal[from_segment:to_segment],
+            seg_load=self.seg_load[from_segment:to_segment],
+            columns={name: values[start:end] for name, values in self.columns.items()},
+            counters={name: values[start:end] for name, values in self.counters.items()},
+            gap_at=self.gap_at[from_gap:to_gap] - start,
+            gap_missing=self.gap_missing[from_gap:to_gap],
+            is_gap_odd=self.is_gap_odd[from_gap:to_gap],
+        )
 
 
-_NONE = np.empty(0, np.int64)
-_NOTHING = Split(_NONE, _NONE, np.empty(0, np.bool_), np.empty(0, np.intp), _NONE, np.empty(0, np.bool_))
+_DTYPES = {LogKind.AICORE: AICORE_DTYPE, LogKind.AICPU: AICPU_DTYPE}
+_COLUMNS = {
+    LogKind.AICORE: ("sequence", "net", "ticks"),
+    LogKind.AICPU: ("sequence", "net", "begin_us", "end_us", "segment_start_us", "segment_end_us"),
+}
+# Records are viewed in passes of so many bytes, which stay in the processor's cache.
+PASS_BYTES = 512 << 10
 
 
-class Splitter:
-    """Splits the records of one file as they come, in parts of any size.
+def read_unit(
+    kind: LogKind,
+    pieces: Sequence[bytes],
+    before: Progress,
+    counter_map: CounterMap | None = None,
+    last_loads: Mapping[int, int] = MappingProxyType({}),
+) -> Unit:
+    """Read the next bytes of many logs of a unit, of each log at least one whole record.
 
-    A segment begins where the net changes or the sequence goes back. A load, which is one inference of a model
-    that was loaded more than once, begins where the net goes back, or its sequence does in the same net. Neither need
-    be so: a load of one record for each segment leaves no such trace, and a loop looks the same. Where the `.done`
-    tells the length of the last load, `last_load_record` is where it begins, and none begins after it.
+    Many logs are read at once because a call of numpy costs more than the records of a small file.
+
+    A load begins where the net goes back, or the sequence does in the same net. That need not be so: a load of one
+    record for each segment leaves no such trace, and a loop looks the same. Where the length in a `.done` tells where
+    the last load of a log begins, `last_loads` has that record's number by the index of the log, and no load begins
+    behind it. Bytes of a last, partial record are left out.
     """
-
-    def __init__(self, last_load_record: int | None = None) -> None:
-        self.last_load_record = last_load_record
-        self.records = 0
-        self.segments = 0
-        self.loads = 0
-        self.net = -1
-        self.sequence = 0
-
-    def feed(self, sequence: npt.NDArray[Any], net: npt.NDArray[Any]) -> Split:
-        """Split the next records, given their words 0x00 and 0xFC (aicpu: 0x7C), both of shape (records,)."""
-        return split_together([self], sequence, net, np.zeros(1, np.intp)) if len(sequence) else _NOTHING
-
-    def begin_as_announced(self, is_segment: npt.NDArray[np.bool_], begins_load: npt.NDArray[np.bool_]) -> None:
-        """Correct where segments and loads of the next records begin by what is known of the file."""
-        if self.last_load_record is not None:
-            number = np.arange(self.records, self.records + len(is_segment))
-            is_last = number == self.last_load_record
-            is_segment |= is_last
-            begins_load &= number < self.last_load_record
-            begins_load |= is_last
-        if not self.records:
-            is_segment[0] = begins_load[0] = True
-
-
-def split_together(
-    splitters: Sequence[Splitter], sequence: npt.NDArray[Any], net: npt.NDArray[Any], starts: npt.NDArray[np.intp]
-) -> Split:
-    """Split the next records of several files: those of each, at least one, follow one another from `starts[i]` on.
-
-    It is what each splitter's `feed` does, in one pass: numpy's calls cost more than the records of a small file.
-    """
-    sequences, nets = sequence.astype(np.int64), net.astype(np.int64)
-    step = _steps(sequences, starts, [file.sequence for file in splitters])
-    net_step = _steps(nets, starts, [file.net for file in splitters])
-    is_segment = (net_step != 0) | (step < 0)
+    size = RECORD_BYTES[kind]
+    records = np.array([len(piece) // size for piece in pieces], np.intp)
+    ends = records.cumsum()
+    first = ends - records
+    columns, counters = _read_columns(kind, pieces, counter_map)
+    sequence, net = columns["sequence"].astype(np.int64), columns["net"].astype(np.int64)
+    step, net_step = _steps(sequence, first, before.sequence), _steps(net, first, before.net)
+    begins = (net_step != 0) | (step < 0)
     begins_load = (net_step < 0) | ((net_step == 0) & (step < 0))
-    ends = np.append(starts[1:], len(sequences))
-    for file, start, end in zip(splitters, starts.tolist(), ends.tolist(), strict=True):
-        file.begin_as_announced(is_segment[start:end], begins_load[start:end])
-    segment = _numbered(is_segment, starts, ends, [file.segments for file in splitters])
-    load = _numbered(begins_load, starts, ends, [file.loads for file in splitters])
-    latest = (values.tolist() for values in (sequences[ends - 1], nets[ends - 1], segment[ends - 1], load[ends - 1]))
-    _advance(splitters, zip((ends - starts).tolist(), *latest, strict=True))
-    return Split(segment, load, is_segment, *_gaps(sequences, step, is_segment))
+    for log, record in last_loads.items():
+        _begin_last_load(begins, begins_load, slice(first[log], ends[log]), record - int(before.records[log]))
+    fresh = first[before.records == 0]
+    begins[fresh] = begins_load[fresh] = True
+
+    is_start = begins.copy()
+    is_start[first] = True
+    segment = is_start.cumsum() - 1
+    (seg_first,) = is_start.nonzero()
+    seg_log = first.searchsorted(seg_first, side="right") - 1
+    seg_ordinal = _numbered(begins, first, seg_first, before.segments[seg_log], seg_log)
+    seg_load = _numbered(begins_load, first, seg_first, before.loads[seg_log], seg_log)
+    gaps = _NO_GAPS
+    ticks = np.zeros(len(records), np.int64)
+    if kind is LogKind.AICORE:
+        gaps = _gaps(sequence, step, begins)
+        columns["ticks_before"] = _ticks_before(columns["ticks"], begins, first, segment, seg_first, before.ticks)
+        ticks = (columns["ticks_before"] + columns["ticks"])[ends - 1]
+    last = segment[ends - 1]
+    after = Progress(
+        before.records + records, seg_ordinal[last] + 1, seg_load[last] + 1, net[ends - 1], sequence[ends - 1], ticks
+    )
+    return Unit(
+        kind,
+        before,
+        after,
+        records,
+        first,
+        segment,
+        seg_log,
+        seg_first,
+        seg_ordinal,
+        seg_load,
+        columns,
+        counters,
+        *gaps,
+    )
 
 
-def _steps(values: npt.NDArray[np.int64], starts: npt.NDArray[np.intp], before: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Give the step to each value from the one before it in its file."""
+def _read_columns(
+    kind: LogKind, pieces: Sequence[bytes], counter_map: CounterMap | None
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[np.float64]]]:
+    size, names = RECORD_BYTES[kind], _COLUMNS[kind]
+    found: list[list[npt.NDArray[Any]]] = []
+    counted: list[Mapping[str, npt.NDArray[np.float64]]] = []
+    for several in _passes(pieces):
+        whole = [piece[: len(piece) - len(piece) % size] for piece in several]
+        records = view_records(b"".join(whole), _DTYPES[kind])
+        # Ticks are summed up: 32 bits do not hold the sums.
+        found.append([records[name].astype(np.int64 if name == "ticks" else records.dtype[name]) for name in names])
+        if counter_map is not None and kind is LogKind.AICORE:
+            counted.append(counter_map.apply(records))
+    columns = dict(zip(names, map(_joined, zip(*found, strict=True)), strict=True))
+    counters = {name: _joined([each[name] for each in counted]) for name in (counted[0] if counted else ())}
+    return columns, counters
+
+
+def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _passes(pieces: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    begin = size = 0
+    for number, piece in enumerate(pieces, 1):
+        size += len(piece)
+        if size >= PASS_BYTES or number == len(pieces):
+            yield pieces[begin:number]
+            begin, size = number, 0
+
+
+def _begin_last_load(
+    begins: npt.NDArray[np.bool_], begins_load: npt.NDArray[np.bool_], log: slice, record: int
+) -> None:
+    """Begin the last load of a log at a record, counted from the first one of `log`."""
+    count = log.stop - log.start
+    begins_load[log.start + max(record, 0) : log.stop] = False
+    if 0 <= record < count:
+        begins[log.start + record] = begins_load[log.start + record] = True
+
+
+def _steps(values: Integers, first: npt.NDArray[np.intp], before: Integers) -> Integers:
+    """Return the step to each value from the one before it in its log."""
     steps = values.copy()
     steps[1:] -= values[:-1]
-    steps[starts] = values[starts] - before
+    steps[first] = values[first] - before
     return steps
 
 
 def _numbered(
-    begins: npt.NDArray[np.bool_], starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp], before: Sequence[int]
-) -> npt.NDArray[np.int64]:
-    """Give the number of what each record is in, by where they begin and how many each file had `before`."""
-    numbers = begins.cumsum()
-    base = begins[starts] - numbers[starts] + before - 1
-    numbers += base.repeat(ends - starts)
+    begins: npt.NDArray[np.bool_],
+    first: npt.NDArray[np.intp],
+    seg_first: npt.NDArray[np.intp],
+    before: Integers,
+    seg_log: npt.NDArray[np.intp],
+) -> Integers:
+    """Return the number, in its log, of what each segment is in; `before` is how many the segment's log had."""
+    begun = begins.cumsum()
+    base = begun[first] - begins[first]
+    numbers: Integers = begun[seg_first] - base[seg_log] + before - 1
     return numbers
 
 
-def _advance(splitters: Sequence[Splitter], latest: Iterable[Sequence[int]]) -> None:
-    for file, (records, sequence, net, segment, load) in zip(splitters, latest, strict=True):
-        file.records += records
-        file.sequence, file.net, file.segments, file.loads = sequence, net, segment + 1, load + 1
+_NO_GAPS = (np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0, np.bool_))
 
 
 def _gaps(
-    sequence: npt.NDArray[np.int64], step: npt.NDArray[np.int64], is_segment: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    sequence: Integers, step: Integers, begins: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.intp], Integers, npt.NDArray[np.bool_]]:
     # The filter's previous number is 0 at the start of each segment, and number 0 itself may be missing.
-    missing = np.where(is_segment, sequence, np.maximum(step - 1, 0))
-    jump = np.where(is_segment, sequence, step)
-    at = missing.nonzero()[0]
-    return at, missing[at], jump[at] > FILTER_STEP_MAX
-
-
-RECORD = AICORE_DTYPE.itemsize
-
-
-class AicoreFile(Struct):
-    """What the records of a file that were read mean for the next: where they fall, the ticks of the last segment."""
-
-    splitter: Splitter = field(default_factory=Splitter)
-    ticks: int = 0
-
-
-class AicoreRecords(Struct, frozen=True):
-    """Consecutive records of one file; all arrays have one entry a record.
-
-    `ticks_before` is the sum of the ticks of those before it in its segment. `counters` is empty without a map.
-    """
-
-    sequence: npt.NDArray[np.uint32]
-    net: npt.NDArray[np.uint32]
-    ticks: npt.NDArray[np.int64]
-    ticks_before: npt.NDArray[np.int64]
-    split: Split
-    counters: Mapping[str, npt.NDArray[np.float64]]
-
-
-def read_together(
-    files: Sequence[AicoreFile], pieces: Sequence[bytes], counter_map: CounterMap | None
-) -> list[AicoreRecords]:
-    """Read the whole records, of which there is at least one, of each file's next bytes.
-
-    One pass over all of them: numpy's calls cost more than the records of a small file.
-    """
-    sizes = [len(piece) // RECORD for piece in pieces]
-    whole = [piece[: size * RECORD] for piece, size in zip(pieces, sizes, strict=True)]
-    records = view_records(b"".join(whole), AICORE_DTYPE)
-    ends = np.cumsum(sizes, dtype=np.intp)
-    starts = ends - np.array(sizes, np.intp)
-    sequence, net, ticks = records["sequence"], records["net"], records["ticks"].astype(np.int64)
-    split = split_together([file.splitter for file in files], sequence, net, starts)
-    before = _ticks_before(ticks, split, starts, [file.ticks for file in files])
-    for file, last in zip(files, (before[ends - 1] + ticks[ends - 1]).tolist(), strict=True):
-        file.ticks = last
-    counters = {} if counter_map is None else counter_map.apply(records)
-    return [
-        AicoreRecords(
-            sequence[start:end],
-            net[start:end],
-            ticks[start:end],
-            before[start:end],
-            part,
-            {name: values[start:end] for name, values in counters.items()},
-        )
-        for part, start, end in zip(split.cut(starts), starts.tolist(), ends.tolist(), strict=True)
-    ]
+    missing = np.where(begins, sequence, np.maximum(step - 1, 0))
+    (at,) = missing.nonzero()
+    return at, missing[at], np.where(begins[at], sequence[at], step[at]) > FILTER_STEP_MAX
 
 
 def _ticks_before(
-    ticks: npt.NDArray[np.int64], split: Split, starts: npt.NDArray[np.intp], carried: Sequence[int]
-) -> npt.NDArray[np.int64]:
+    ticks: Integers,
+    begins: npt.NDArray[np.bool_],
+    first: npt.NDArray[np.intp],
+    segment: npt.NDArray[np.intp],
+    seg_first: npt.NDArray[np.intp],
+    carried: Integers,
+) -> Integers:
     before = ticks.cumsum() - ticks
-    is_first = split.begins.copy()
-    is_first[starts] = True
-    run = is_first.cumsum() - 1
-    shift = -before[is_first]
-    # A segment that goes on from earlier bytes carries their ticks on; one that begins here starts from 0.
-    shift[run[starts]] += np.where(split.begins[starts], 0, carried)
-    before += shift[run]
+    shift = -before[seg_first]
+    # A segment that goes on from earlier bytes carries their ticks on.
+    shift[segment[first]] += np.where(begins[first], 0, carried)
+    before += shift[segment]
     return before

@@ -318,4 +318,4 @@ async def _fill(
 
 def _records(changes: Sequence[Change]) -> int:
     calls = sum(len(change.number) for change in changes if isinstance(change, ApiRecords))
-    return calls + sum(len(change.sequence) for change in changes if isinstance(change, SegmentRecords))
+    return calls + sum(len(change.unit) for change in changes if isinstance(change, SegmentRecords))

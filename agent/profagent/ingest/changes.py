@@ -5,13 +5,12 @@ A path is a log's path inside its JOB directory, as `os.fsdecode` gives it. Time
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from profagent.formats.board_files import Done
     from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName
+    from profagent.formats.records import Unit
 
 
 class LogAdvanced(Struct, frozen=True):
@@ -95,23 +95,11 @@ class LayersKnown(Struct, frozen=True):
 
 
 class SegmentRecords(Struct, frozen=True):
-    """Consecutive records of an aicore or aicpu log; all arrays have one entry a record.
-
-    `ordinal` numbers the segments of the file, `load` its inferences. `columns` are the unit's own: for aicore
-    `ticks` and `ticks_before`, for aicpu `begin_us`, `end_us`, `segment_start_us` and `segment_end_us`. A
-    `layer_index` of -1 means that no layer is known. `counters` is empty without a counter map.
-    """
+    """Consecutive records of an aicore or aicpu log, which is the only one of `unit`; their layers were looked up."""
 
     path: str
     name: LogName
-    first_record: int
-    load: NDArray[np.int64]
-    ordinal: NDArray[np.int64]
-    net: NDArray[Any]
-    sequence: NDArray[Any]
-    layer_index: NDArray[np.int32]
-    columns: Mapping[str, NDArray[Any]]
-    counters: Mapping[str, NDArray[np.float64]] = MappingProxyType({})
+    unit: Unit
 
 
 class Redecoded(Struct, frozen=True):

@@ -5,34 +5,26 @@ A record may arrive in pieces: bytes of an unfinished one wait for the rest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
 
+from profagent.formats.join import Joined, layers_of
 from profagent.formats.names import LogKind, LogName
-from profagent.formats.records import (
-    AICPU_DTYPE,
-    API_DTYPE,
-    RECORD_BYTES,
-    AicoreFile,
-    Splitter,
-    api_magic_faults,
-    read_together,
-    view_records,
-)
+from profagent.formats.records import API_DTYPE, RECORD_BYTES, Progress, api_magic_faults, read_unit, view_records
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, SegmentRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
     from profagent.formats.join import LayerJoin
-    from profagent.formats.records import AicoreRecords, Split
+    from profagent.formats.records import Unit
     from profagent.ingest.changes import Entry
 
 
@@ -113,7 +105,45 @@ def _of_size(facts: LogFacts, done: Done | None) -> Iterator[Entry]:
         yield reasons.entry(reasons.APPENDED, detail, facts.last_load_start, facts.size, facts.loads)
 
 
-_DTYPES = {LogKind.AICPU: AICPU_DTYPE, LogKind.ACL_API: API_DTYPE}
+class Oddity(NamedTuple):
+    """Something odd about records of a log: where the first and the last are, in bytes of the log, and how many.
+
+    `records` counts those that are odd, or that are missing.
+    """
+
+    reason: str
+    first: int
+    last: int
+    records: int
+
+    @property
+    def entry(self) -> Entry:
+        """The ledger's entry about it."""
+        return reasons.entry(self.reason, _OF_RECORDS[self.reason], self.first, self.last, self.records)
+
+
+def oddities(unit: Unit) -> dict[int, list[Oddity]]:
+    """Return what is odd about records whose layers were looked up, by the index of their log in the unit."""
+    found: dict[int, list[Oddity]] = {}
+    is_odd, missing = unit.is_gap_odd, unit.gap_missing
+    (unknown,) = (unit.columns["layer_index"] < 0).nonzero()
+    for reason, at, counts in (
+        (reasons.SEQUENCE_GAP, unit.gap_at[~is_odd], missing[~is_odd]),
+        (reasons.SEQUENCE_JUMP, unit.gap_at[is_odd], missing[is_odd]),
+        (reasons.NO_LAYER, unknown, np.ones(len(unknown), np.int64)),
+    ):
+        if len(at):
+            for log, oddity in _by_log(unit, reason, at, counts):
+                found.setdefault(log, []).append(oddity)
+    return found
+
+
+def _by_log(unit: Unit, reason: str, at: NDArray[np.intp], counts: NDArray[np.int64]) -> Iterator[tuple[int, Oddity]]:
+    logs, begins, sizes = np.unique(unit.seg_log[unit.segment[at]], return_index=True, return_counts=True)
+    places = (at - unit.first[logs].repeat(sizes) + unit.before.records[logs].repeat(sizes)) * RECORD_BYTES[unit.kind]
+    numbers = (logs, places[begins], places[begins + sizes - 1], np.add.reduceat(counts, begins))
+    for log, first, last, count in zip(*(each.tolist() for each in numbers), strict=True):
+        yield log, Oddity(reason, first, last, count)
 
 
 class DataLog:
@@ -133,7 +163,7 @@ class DataLog:
         self.last_load_record = last_load_record
         self._begins: set[int] = set()  # records at which a load begins
         self._pending = b""
-        self._file = AicoreFile(Splitter(last_load_record))
+        self._progress = Progress.new(1)
 
     @property
     def is_fresh(self) -> bool:
@@ -141,11 +171,7 @@ class DataLog:
         return self.facts.size == 0 and self.last_load_record is None
 
     def append(
-        self,
-        data: bytes,
-        join: LayerJoin | None,
-        counter_map: CounterMap | None,
-        read: tuple[AicoreFile, AicoreRecords] | None = None,
+        self, data: bytes, join: LayerJoin | None, counter_map: CounterMap | None, read: Unit | None = None
     ) -> SegmentRecords | ApiRecords | None:
         """Take the log's next bytes; returns the records that they finish, None when there are none.
 
@@ -159,11 +185,13 @@ class DataLog:
         if not count:
             return None
         first, self.records = self.records, self.records + count
-        if self.name.kind is LogKind.AICORE:
-            self._file, found = read or (self._file, read_together([self._file], [data], counter_map)[0])
-            return self._aicore(first, found, join)
-        records = view_records(data, _DTYPES[self.name.kind])
-        return self._calls(first, records) if self.name.kind is LogKind.ACL_API else self._aicpu(first, records, join)
+        if self.name.kind is LogKind.ACL_API:
+            return self._calls(first, view_records(data, API_DTYPE))
+        if read is None:
+            last_loads = {} if self.last_load_record is None else {0: self.last_load_record}
+            read = read_unit(self.name.kind, [data], self._progress, counter_map, last_loads)
+        self._progress = read.after
+        return self._in_segments(read, join)
 
     @property
     def last_load(self) -> int:
@@ -210,87 +238,33 @@ class DataLog:
         self._note_places(reasons.BEGIN_UNKNOWN, 0, number[np.flatnonzero(records["begin_us"] == 0)])
         return ApiRecords(self.path, self.name, number, records)
 
-    def _aicore(self, first: int, read: AicoreRecords, join: LayerJoin | None) -> SegmentRecords:
-        self._note_gaps(first, read.split)
-        columns = {"ticks": read.ticks, "ticks_before": read.ticks_before}
-        return self._in_segments(first, read.split, read.net, read.sequence, join, columns, read.counters)
-
-    def _aicpu(self, first: int, records: NDArray[Any], join: LayerJoin | None) -> SegmentRecords:
-        net, sequence = records["net"], records["sequence"]
-        columns = {name: records[name] for name in ("begin_us", "end_us", "segment_start_us", "segment_end_us")}
-        return self._in_segments(first, self._file.splitter.feed(sequence, net), net, sequence, join, columns, {})
-
-    def _in_segments(
-        self,
-        first: int,
-        split: Split,
-        net: NDArray[Any],
-        sequence: NDArray[Any],
-        join: LayerJoin | None,
-        columns: Mapping[str, NDArray[Any]],
-        counters: Mapping[str, NDArray[np.float64]],
-    ) -> SegmentRecords:
-        self._note_loads(first, split.load)
-        layer_index = self._layer_index(net, sequence, join, is_one_net=split.segment[0] == split.segment[-1])
-        self._note_places(reasons.NO_LAYER, first, (layer_index < 0).nonzero()[0])
-        return SegmentRecords(
-            path=self.path,
-            name=self.name,
-            first_record=first,
-            load=split.load,
-            ordinal=split.segment,
-            net=net,
-            sequence=sequence,
-            layer_index=layer_index,
-            columns=columns,
-            counters=counters,
-        )
-
-    def _layer_index(
-        self, nets: NDArray[Any], sequence: NDArray[Any], join: LayerJoin | None, *, is_one_net: bool
-    ) -> NDArray[np.int32]:
-        if join is not None and is_one_net:
-            return self._layers_of_net(join, int(nets[0]), sequence)
-        layer_index = np.full(len(nets), -1, np.int32)
-        if join is not None:
-            for net in set(nets.tolist()):
-                chosen = nets == net
-                layer_index[chosen] = self._layers_of_net(join, net, sequence[chosen])
-        return layer_index
-
-    def _layers_of_net(self, join: LayerJoin, net: int, sequence: NDArray[Any]) -> NDArray[np.int32]:
-        if self.name.kind is LogKind.AICPU:
-            return join.aicpu_layer_index(net, sequence)
+    def _in_segments(self, unit: Unit, join: LayerJoin | None) -> SegmentRecords:
+        self._note_loads(unit)
         online = self.done.online_batch_num if self.done is not None else ()
-        return join.layer_index(net, sequence, self.name.batch_num or 0, self.name.input_pic_num or 0, online)
+        joined = Joined(join, self.name.batch_num or 0, self.name.input_pic_num or 0, online)
+        unit.columns["layer_index"] = layers_of(unit, [joined])
+        for oddity in oddities(unit).get(0, ()):
+            self._note(oddity)
+        return SegmentRecords(self.path, self.name, unit)
 
-    def _note_loads(self, first: int, load: NDArray[np.int64]) -> None:
-        last = int(load[-1])
-        if last == self.facts.loads == int(load[0]):
-            # All of these are the next one's, as in most files.
-            self._begins.add(first)
-            self.facts.last_load_start = first * self.facts.record_bytes
-            self.facts.loads += 1
-        elif last >= self.facts.loads:
-            begun = np.arange(self.facts.loads, last + 1)
-            self._begins.update((first + load.searchsorted(begun)).tolist())
-            self.facts.last_load_start = (first + int(load.searchsorted(last))) * self.facts.record_bytes
-            self.facts.loads = last + 1
-
-    def _note_gaps(self, first: int, split: Split) -> None:
-        gaps = zip(split.gap_at.tolist(), split.gap_missing.tolist(), split.is_gap_odd.tolist(), strict=True)
-        for index, missing, odd in gaps:
-            place = (first + index) * self.facts.record_bytes
-            self._note(reasons.SEQUENCE_JUMP if odd else reasons.SEQUENCE_GAP, place, place, missing)
+    def _note_loads(self, unit: Unit) -> None:
+        loads = int(unit.after.loads[0])
+        if loads > self.facts.loads:
+            begun = unit.seg_load.searchsorted(np.arange(self.facts.loads, loads))
+            places = (unit.seg_first[begun] + unit.before.records[0]).tolist()
+            self._begins.update(places)
+            self.facts.last_load_start = places[-1] * self.facts.record_bytes
+            self.facts.loads = loads
 
     def _note_places(self, reason: str, first: int, indices: NDArray[Any]) -> None:
         if len(indices):
             size = self.facts.record_bytes
-            self._note(reason, (first + int(indices[0])) * size, (first + int(indices[-1])) * size, len(indices))
+            first, last = (first + int(indices[0])) * size, (first + int(indices[-1])) * size
+            self._note(Oddity(reason, first, last, len(indices)))
 
-    def _note(self, reason: str, first: int, last: int, count: int) -> None:
-        """So many finds between two byte offsets; places come in ascending order."""
-        known = self.facts.odd.get(reason)
+    def _note(self, found: Oddity) -> None:
+        """Add to what is known of the same reason; places come in ascending order."""
+        known = self.facts.odd.get(found.reason)
         if known is not None:
-            first, count = known.first or 0, known.count + count
-        self.facts.odd[reason] = reasons.entry(reason, _OF_RECORDS[reason], first, last, count)
+            found = found._replace(first=known.first or 0, records=known.count + found.records)
+        self.facts.odd[found.reason] = found.entry

@@ -129,7 +129,7 @@ class LiveSamples:
                 samples.see(of.current_pic_count, of.input_pic_num)
         elif isinstance(change, Redecoded | SegmentRecords):
             records = change.records if isinstance(change, Redecoded) else change
-            if records is not None and records.load[-1]:
+            if records is not None and records.unit.after.loads[0] > 1:
                 self._of(job, records.name).is_loaded_again = True
 
     def of_model(self, job: str, name: LogName) -> dict[str, Any]:

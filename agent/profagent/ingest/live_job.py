@@ -127,7 +127,8 @@ class LiveJob:
     def take(self, change: SegmentRecords, now_s: float) -> None:
         """Put records to their inferences, unless those were told."""
         records = _columns_of(change)
-        load = change.load
+        unit = change.unit
+        load = unit.seg_load[unit.segment]
         # Most often all are of one inference.
         ends = [len(load)] if load[0] == load[-1] else [*(np.flatnonzero(np.diff(load)) + 1).tolist(), len(load)]
         begin = 0
@@ -369,17 +370,16 @@ class LiveJob:
 
 
 def _columns_of(change: SegmentRecords) -> RecordColumns:
-    columns, segment_times = change.columns, None
-    if change.name.kind is LogKind.AICPU:
+    kind, columns, segment_times = change.name.kind, change.unit.columns, None
+    if kind is LogKind.AICPU:
         begin, end, *segments = (
             columns[name].astype(np.float64) for name in ("begin_us", "end_us", "segment_start_us", "segment_end_us")
         )
         durations, segment_times = end - begin, (segments[0], segments[1])
     else:
         durations = columns["ticks"].astype(np.float64)
-    return RecordColumns(
-        change.name.kind, change.net, change.sequence, change.layer_index, durations, change.counters, segment_times
-    )
+    shared = (columns["net"], columns["sequence"], columns["layer_index"])
+    return RecordColumns(kind, *shared, durations, change.unit.counters, segment_times)
 
 
 def _room(table: LayerTable) -> int:

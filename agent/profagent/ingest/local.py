@@ -124,9 +124,12 @@ class JobRecords:
         if not isinstance(found, SegmentRecords):
             return
         records, runs = view_records(data, AICORE_DTYPE), self._joins.runs(name)
-        layers = [runs[index].name if index >= 0 and runs else None for index in found.layer_index.tolist()]
-        for number in np.unique(found.load).tolist():
-            chosen = np.flatnonzero(found.load == number)
+        layers = [
+            runs[index].name if index >= 0 and runs else None for index in found.unit.columns["layer_index"].tolist()
+        ]
+        loads = found.unit.seg_load[found.unit.segment]
+        for number in np.unique(loads).tolist():
+            chosen = np.flatnonzero(loads == number)
             yield InferenceRecords(name, records[chosen], tuple(layers[each] for each in chosen.tolist()))
 
 

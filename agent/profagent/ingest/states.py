@@ -14,7 +14,7 @@ from profagent.formats.board_files import parse_done
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import parse_layer_info, parse_net_info
 from profagent.formats.names import DONE_SUFFIX, LogKind, LogName, parse_log_name
-from profagent.formats.records import AICORE_DTYPE, AicoreFile, AicoreRecords, read_together
+from profagent.formats.records import AICORE_DTYPE, PASS_BYTES, Progress, Unit, read_unit
 from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.decoder import check_size, small_file
@@ -112,15 +112,11 @@ def _key(name: LogName) -> tuple[str, int]:
     return (name.model or "", name.model_id or 0)
 
 
-# So much is read in one pass that it stays in the processor's cache.
-BYTES_TOGETHER = 512 << 10
-
-
 class Ahead:
     """What was read ahead, until it is taken or the next is read."""
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[bytes, AicoreFile, AicoreRecords]] = {}
+        self._read: dict[str, tuple[bytes, Unit]] = {}
         self._counter_map: CounterMap | None = None
 
     def read(self, beginnings: Iterable[tuple[str, bytes]], counter_map: CounterMap | None) -> None:
@@ -128,17 +124,13 @@ class Ahead:
         self._read, self._counter_map = {}, counter_map
         whole = ((path, data) for path, data in beginnings if len(data) >= AICORE_DTYPE.itemsize)
         for group in _groups(whole):
-            files = [AicoreFile() for _ in group]
-            found = read_together(files, [data for _, data in group], counter_map)
-            for (path, data), file, records in zip(group, files, found, strict=True):
-                self._read[path] = (data, file, records)
+            unit = read_unit(LogKind.AICORE, [data for _, data in group], Progress.new(len(group)), counter_map)
+            self._read.update((path, (data, unit.one(log))) for log, (path, data) in enumerate(group))
 
-    def take(self, path: str, data: bytes, counter_map: CounterMap | None) -> tuple[AicoreFile, AicoreRecords] | None:
+    def take(self, path: str, data: bytes, counter_map: CounterMap | None) -> Unit | None:
         """How these very bytes, as a log's first, were read with this map; None where they were not."""
-        known, file, records = self._read.pop(path, (None, None, None))
-        if known is not data or counter_map is not self._counter_map or file is None or records is None:
-            return None
-        return file, records
+        known, unit = self._read.pop(path, (None, None))
+        return unit if known is data and counter_map is self._counter_map else None
 
 
 def beginnings(events: Iterable[Received]) -> dict[str, list[tuple[str, bytes]]]:
@@ -159,7 +151,7 @@ def _groups(beginnings: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str,
     for path, data in beginnings:
         group.append((path, data))
         size += len(data)
-        if size >= BYTES_TOGETHER:
+        if size >= PASS_BYTES:
             yield group
             group, size = [], 0
     if group:

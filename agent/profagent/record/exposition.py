@@ -239,7 +239,7 @@ class Measured:
         records = self._to.records
         match change:
             case SegmentRecords():
-                records.labels(self._board, change.name.kind.value).inc(len(change.sequence))
+                records.labels(self._board, change.name.kind.value).inc(len(change.unit))
             case ApiRecords():
                 records.labels(self._board, change.name.kind.value).inc(len(change.number))
             case SourceRows():

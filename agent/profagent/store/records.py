@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 from array import array
-from itertools import chain, groupby, islice
-from operator import itemgetter
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from profagent.formats.countermap import LARGEST_RATIO, PART_SLACK, RATES, SHARES
 from profagent.formats.names import LogKind
-from profagent.formats.records import AicoreSegment, AicpuSegment, place, ticks_to_us
+from profagent.formats.records import SegmentColumns, place, ticks_to_us
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, Part, fetched_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.formats.names import LogName
-    from profagent.ingest.changes import ApiRecords, InferenceTimed, SegmentRecords
+    from profagent.formats.records import Unit
+    from profagent.ingest.changes import ApiRecords, InferenceTimed
     from profagent.store.database import Row
     from profagent.store.rows import LogRow, Numbers
 
@@ -60,7 +60,7 @@ _TIME = (
 _BOUND = "UPDATE counter_bound SET excess = max(excess, ?), bytes_per_tick = max(bytes_per_tick, ?) WHERE job = ?"
 _UNTIMED = (None, None, None, None, None, 0)
 _SEGMENTS = (
-    "SELECT segment, kind, net, ordinal, ticks, g.start_us, g.end_us, i.start_us, inference, whole"
+    "SELECT segment, kind, net, ordinal, ticks, iif(kind = 'aicpu', g.end_us, NULL), i.start_us, inference, whole"
     " FROM segment g JOIN inference i USING (inference) WHERE inference IN ({})"
 )
 
@@ -110,21 +110,26 @@ class RecordRows:
         """Something has changed on which the place of their segments in time depends."""
         self._touched.update(inferences)
 
-    def add_segments(self, row: LogRow, change: SegmentRecords, *, fetched: int = 0) -> None:
-        """Rows of an aicore or aicpu log, and the segments they belong to; `fetched` of them were there before."""
-        numbers = np.arange(change.first_record, change.first_record + len(change.sequence))
-        keys, sessions = self._keys(row, numbers, fetched)
-        shared = (keys, self._segments(row, sessions, change), change.sequence, change.layer_index)
-        if change.name.kind is LogKind.AICPU:
-            self._wait("aicpu", _AICPU, (*shared, change.columns["begin_us"], change.columns["end_us"]))
+    def add(self, unit: Unit, logs: Sequence[LogRow], *, fetched: int = 0) -> None:
+        """Rows of records and of the segments they belong to; `logs` are those of the unit.
+
+        The first `fetched` records of a log were there before: they stay with the session that fetched them.
+        """
+        keys, sessions = self._keys(unit, logs, fetched)
+        columns = unit.columns
+        shared = (keys, self._segments(unit, logs, sessions), columns["sequence"], columns["layer_index"])
+        if unit.kind is LogKind.AICPU:
+            self._wait("aicpu", _AICPU, (*shared, columns["begin_us"], columns["end_us"]))
         else:
-            ticks = (change.columns["ticks"], change.columns["ticks_before"])
-            self._wait("aicore", (*_AICORE, *change.counters), (*shared, *ticks, *change.counters.values()))
+            ticks = (columns["ticks"], columns["ticks_before"])
+            self._wait("aicore", (*_AICORE, *unit.counters), (*shared, *ticks, *unit.counters.values()))
 
     def add_calls(self, row: LogRow, change: ApiRecords) -> None:
         """Rows of an acl_api log."""
-        keys, _ = self._keys(row, change.number, 0)
-        self._wait("api", ("record", *_API), (keys, *(change.records[name] for name in _API)))
+        if len(change.number):
+            self._extend(row, int(change.number[0]), int(change.number[-1]))
+            keys, _ = _in_parts(row.parts, change.number)
+            self._wait("api", ("record", *_API), (keys, *(change.records[name] for name in _API)))
 
     def set_times(self, model: int, change: InferenceTimed) -> None:
         """Write what the `.done` says of one load, or take it back; nothing where no record speaks of it."""
@@ -186,34 +191,32 @@ class RecordRows:
 
     def place(self, frequency_mhz: int | None) -> None:
         """Set the start and end of the aicore segments of every touched inference, once the frequency is known."""
-        if frequency_mhz is not None:
-            segments = fetched_of(self._connection, _SEGMENTS, (), list(self._touched))
-            segments.sort(key=itemgetter(8, 3, 0))
+        if frequency_mhz is not None and self._touched:
+            rows = fetched_of(self._connection, _SEGMENTS, (), list(self._touched))
             self._connection.executemany(
-                "UPDATE segment SET start_us = ?, end_us = ? WHERE segment = ?",
-                [each for _, rows in groupby(segments, itemgetter(8)) for each in _placed(list(rows), frequency_mhz)],
+                "UPDATE segment SET start_us = ?, end_us = ? WHERE segment = ?", _placed(rows, frequency_mhz)
             )
         self._touched.clear()
 
-    def _keys(self, row: LogRow, numbers: NDArray[np.int64], fetched: int) -> tuple[NDArray[np.int64], list[int]]:
-        """Keys of a log's records by their ascending numbers in the file, and the session that each belongs to.
-
-        Records below `fetched` were in the database before and keep their part; any other is this session's.
-        """
-        parts = row.parts
-        # A log that was passed over before has none.
-        fresh = numbers[numbers.searchsorted(fetched) :] if fetched and parts else numbers
-        if len(fresh):
-            self._extend(row, int(fresh[0]), int(fresh[-1]))
-        if len(parts) == 1:
-            return numbers + (parts[0].number * RECORDS_PER_PART - parts[0].first_record), [parts[0].session] * len(
-                numbers
-            )
-        firsts = np.array([part.first_record for part in parts], np.int64)
-        bases = np.array([part.number * RECORDS_PER_PART for part in parts], np.int64) - firsts
-        index = np.searchsorted(firsts, numbers, side="right") - 1
-        assert not len(index) or index[0] >= 0, "a log's first part begins with its first record"
-        return numbers + bases[index], [parts[i].session for i in index.tolist()]
+    def _keys(self, unit: Unit, logs: Sequence[LogRow], fetched: int) -> tuple[NDArray[np.int64], list[int]]:
+        """Keys of the records, and the session that each segment belongs to: that of its first record here."""
+        begins, counts = unit.before.records, unit.records
+        for row, first, count in zip(logs, begins.tolist(), counts.tolist(), strict=True):
+            # A log that was passed over before has no parts.
+            new = max(first, fetched) if row.parts else first
+            if new < first + count:
+                self._extend(row, new, first + count - 1)
+        bases = np.array([_base(row.parts[0]) for row in logs], np.int64)
+        keys = np.arange(len(unit)) + (bases + begins - unit.first).repeat(counts)
+        sessions = [logs[log].parts[0].session for log in unit.seg_log.tolist()]
+        for log, row in enumerate(logs):
+            if len(row.parts) > 1:
+                here = slice(int(unit.first[log]), int(unit.first[log] + counts[log]))
+                numbers = np.arange(begins[log], begins[log] + counts[log])
+                keys[here], part = _in_parts(row.parts, numbers)
+                for segment in (unit.seg_log == log).nonzero()[0].tolist():
+                    sessions[segment] = row.parts[part[unit.seg_first[segment] - here.start]].session
+        return keys, sessions
 
     def _extend(self, row: LogRow, first: int, last: int) -> None:
         """See to it that parts of this session hold the records from `first` to `last`."""
@@ -233,44 +236,36 @@ class RecordRows:
         self._new_parts.append((part.number, row.number, part.session, first_record))
         return part
 
-    def _segments(self, row: LogRow, sessions: Sequence[int], change: SegmentRecords) -> NDArray[np.int64]:
+    def _segments(self, unit: Unit, logs: Sequence[LogRow], sessions: Sequence[int]) -> NDArray[np.int64]:
         """The segment of each record; new ones are added, the one that went on before grows."""
-        ordinal = change.ordinal
-        before, last = int(ordinal[0]), int(ordinal[-1])
-        # They are numbered without gaps.
-        starts = ordinal.searchsorted(np.arange(before, last + 1))
-        first = self._numbers.take("segment", len(starts))
-        numbers: NDArray[np.int64] = ordinal + (first - before)
-        rows = self._segment_rows(row, sessions, change, starts, first)
-        if change.first_record and row.segment is not None and row.segment[0] == before:
-            numbers[ordinal == before] = row.segment[1]
-            self._grown.append((rows[0][-1], row.segment[1]))
-            rows = rows[1:]
-        self._new_segments += rows
-        row.segment = (last, int(numbers[-1]))
-        return numbers
+        count = len(unit.seg_first)
+        first = self._numbers.take("segment", count)
+        numbers = np.arange(first, first + count)
+        ticks = np.zeros(count, np.int64)
+        if unit.kind is LogKind.AICORE:
+            ticks = np.add.reduceat(unit.columns["ticks"], unit.seg_first)
+        begins, ends = _times(unit, "segment_start_us"), _times(unit, "segment_end_us")
+        ordinals, loads = unit.seg_ordinal.tolist(), unit.seg_load.tolist()
+        nets = unit.columns["net"][unit.seg_first].tolist()
+        for segment, (log, ordinal, sum_) in enumerate(
+            zip(unit.seg_log.tolist(), ordinals, ticks.tolist(), strict=True)
+        ):
+            row, number = logs[log], first + segment
+            inference = self._inference(self._key(row), loads[segment], sessions[segment])
+            if row.segment is not None and row.segment[0] == ordinal:
+                numbers[segment] = row.segment[1]
+                self._grown.append((sum_, row.segment[1]))
+                continue
+            times = (begins[segment], ends[segment], sum_)
+            self._new_segments.append((number, row.number, inference, unit.kind.value, ordinal, nets[segment], *times))
+            row.segment = (ordinal, number)
+        return numbers[unit.segment]
 
-    def _segment_rows(
-        self, row: LogRow, sessions: Sequence[int], change: SegmentRecords, starts: NDArray[np.intp], first: int
-    ) -> list[Row]:
+    @staticmethod
+    def _key(row: LogRow) -> FileKey:
         assert row.model is not None, "a data log's name has a model"
-        kind, key = change.name.kind, file_key(row.model, change.name)
-        inferences = [
-            self._inference(key, load, sessions[start])
-            for load, start in zip(change.load[starts].tolist(), starts.tolist(), strict=True)
-        ]
-        ticks = [0] * len(starts)
-        if kind is LogKind.AICORE:
-            ticks = np.add.reduceat(change.columns["ticks"], starts).tolist()
-        begins, ends = _times(change, "segment_start_us", starts), _times(change, "segment_end_us", starts)
-        ordinals, nets = change.ordinal[starts].tolist(), change.net[starts].tolist()
-        numbers = range(first, first + len(starts))
-        return [
-            (number, row.number, inference, kind.value, ordinal, net, begin, end, sum_)
-            for number, inference, ordinal, net, begin, end, sum_ in zip(
-                numbers, inferences, ordinals, nets, begins, ends, ticks, strict=True
-            )
-        ]
+        assert row.name is not None, "a log with records has a name"
+        return file_key(row.model, row.name)
 
     def _inference(self, key: FileKey, load: int, session: int) -> int:
         """The number of an inference; its row is made, as one of `session`, when there is none."""
@@ -304,28 +299,44 @@ class RecordRows:
             self._records.setdefault((table, names), []).append(columns)
 
 
-def _placed(segments: Sequence[Row], frequency_mhz: int) -> Iterator[Row]:
-    """Start, end and number of each aicore segment of one inference."""
-    aicore = [s for s in segments if s[1] == "aicore"]
-    if not segments[0][9]:
-        # A segment that has not come may stand before any of these.
-        yield from ((None, None, segment[0]) for segment in aicore)
+def _placed(rows: Sequence[Row], frequency_mhz: int) -> Iterator[Row]:
+    """Start, end and number of each aicore segment of inferences whose segments are all among the rows."""
+    if not rows:
         return
-    durations = [ticks_to_us(s[4], frequency_mhz) for s in aicore]
-    starts = place(
-        segments[0][7],
-        [AicoreSegment(s[2], s[3], duration) for s, duration in zip(aicore, durations, strict=True)],
-        [AicpuSegment(s[2], s[3], s[5], s[6]) for s in segments if s[1] == "aicpu"],
+    numbers, kinds, nets, ordinals, ticks, ends, launches, inferences, are_whole = zip(*rows, strict=True)
+    duration_us = ticks_to_us(np.array(ticks, np.int64), frequency_mhz)
+    segments = SegmentColumns(
+        inference=np.array(inferences),
+        is_aicore=np.array(kinds) == LogKind.AICORE.value,
+        net=np.array(nets),
+        ordinal=np.array(ordinals),
+        duration_us=duration_us,
+        end_us=np.array(ends, np.float64),
+        launch_us=np.array(launches, np.float64),
+        is_whole=np.array(are_whole, np.bool_),
     )
-    for start, duration, segment in zip(starts, durations, aicore, strict=True):
-        yield start, None if start is None else start + duration, segment[0]
+    for start, duration, number, kind in zip(place(segments), duration_us.tolist(), numbers, kinds, strict=True):
+        if kind == LogKind.AICORE:
+            yield start, None if start is None else start + duration, number
 
 
-def _times(change: SegmentRecords, column: str, starts: NDArray[np.intp]) -> list[int | float | None]:
+def _base(part: Part) -> int:
+    """What the number of a record in its log is short of the key that it has in a part."""
+    return part.number * RECORDS_PER_PART - part.first_record
+
+
+def _in_parts(parts: Sequence[Part], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """Keys of a log's records by their ascending numbers in it, and the index of each one's part."""
+    index = np.array([part.first_record for part in parts]).searchsorted(numbers, side="right") - 1
+    assert not len(index) or index[0] >= 0, "a log's first part begins with its first record"
+    return numbers + np.array([_base(part) for part in parts])[index], index
+
+
+def _times(unit: Unit, column: str) -> list[int | float | None]:
     """Times of the segments' first records, which only aicpu has; those beyond SQLite's 64 signed bits are floats."""
-    if column not in change.columns:
-        return [None] * len(starts)
-    times = change.columns[column][starts].tolist()
+    if column not in unit.columns:
+        return [None] * len(unit.seg_first)
+    times = unit.columns[column][unit.seg_first].tolist()
     return [time if time <= LARGEST_INTEGER else float(time) for time in times]
 
 

@@ -147,13 +147,13 @@ class JobRows:
             self._logs.changed.add(row.model)
         self._touch(row)
         if change.records is not None:
-            self._records.add_segments(row, change.records, fetched=len(change.records.sequence))
+            self._records.add(change.records.unit, [row], fetched=len(change.records.unit))
 
     def _add_segments(self, change: SegmentRecords) -> None:
         row = self._logs.row(change.path)
-        self._records.add_segments(row, change)
+        self._records.add(change.unit, [row])
         self._touch(row)
-        if row.model is not None and change.load[-1]:
+        if row.model is not None and change.unit.after.loads[0] > 1:
             self._logs.changed.add(row.model)
 
     def _add_calls(self, change: ApiRecords) -> None:

@@ -208,7 +208,7 @@ class WatchView:
                 if event["event"] == "inference" and event["figures"] != FigureState.PENDING:
                     self.beginnings.note_shown(event)
             records = [change for change in batch.changes if isinstance(change, SegmentRecords)]
-            if any(change.name.kind is LogKind.AICORE and not change.counters for change in records):
+            if any(change.name.kind is LogKind.AICORE and not change.unit.counters for change in records):
                 self._tell_once(NO_COUNTER_MAP)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from profagent.formats.join import UNKNOWN_LAYER, LayerJoin
 from profagent.formats.model_info import LayerTable, Net, parse_layer_info
-from profagent.formats.records import AICORE_DTYPE, AicoreSegment, AicpuSegment, Splitter, place, view_records
-from tests.encoders import layer_item
+from profagent.formats.names import LogKind
+from profagent.formats.records import AICORE_DTYPE, Progress, SegmentColumns, Unit, place, read_unit, view_records
+from tests.encoders import aicore_record, layer_item
 
 
 def table_of(*segments: int, batch_layers: Sequence[int] = (), prof_ids: Sequence[int] | None = None) -> LayerTable:
@@ -111,31 +112,52 @@ def test_counts_that_differ_are_said(table: LayerTable | None, nets: list[Net], 
 # Records of one file fall into segments and inferences
 
 
+NONE = float("nan")
+
+
+def placed(launch_us: float, *segments: tuple[int, int, float, float], is_whole: bool = True) -> list[float | None]:
+    """Starts of segments given as (net, ordinal, duration of aicore, end of aicpu), NaN for what a unit has not."""
+    net, ordinal, durations, ends = (np.array(column) for column in zip(*segments, strict=True))
+    count = len(segments)
+    is_aicore, is_whole_ = ~np.isnan(durations), np.full(count, is_whole)
+    launches = np.full(count, launch_us)
+    return place(
+        SegmentColumns(np.zeros(count, np.int64), is_aicore, net, ordinal, durations, ends, launches, is_whole_)
+    )
+
+
 def test_an_aicpu_segment_between_keeps_its_times() -> None:
-    aicore = [AicoreSegment(0, 0, 50.5), AicoreSegment(2, 1, 10.0)]
-    assert place(1000, aicore, [AicpuSegment(1, 0, 1100, 1200)]) == [1000, 1200]
+    assert placed(1000, (0, 0, 50.5, NONE), (2, 1, 10.0, NONE), (1, 0, NONE, 1200)) == [1000, 1200, None]
 
 
 def test_without_a_start_only_what_follows_a_known_end_is_placed() -> None:
-    aicore = [AicoreSegment(0, 0, 50.0), AicoreSegment(2, 1, 10.0), AicoreSegment(3, 2, 10.0)]
-    assert place(None, aicore, []) == [None, None, None]
-    assert place(None, aicore, [AicpuSegment(1, 0, 1100, 1200)]) == [None, 1200, 1210]
+    aicore = ((0, 0, 50.0, NONE), (2, 1, 10.0, NONE), (3, 2, 10.0, NONE))
+    assert placed(NONE, *aicore) == [None, None, None]
+    assert placed(NONE, *aicore, (1, 0, NONE, 1200)) == [None, 1200, 1210, None]
+
+
+def test_nothing_is_placed_where_a_segment_may_have_not_come() -> None:
+    assert placed(1000, (0, 0, 50.0, NONE), is_whole=False) == [None]
 
 
 RELOADED = [(0, 0), (0, 1), (0, 0), (0, 1), (0, 2)]
 
 
+def unit(records: Sequence[tuple[int, int]], last_loads: dict[int, int] | None = None) -> Unit:
+    """A log of records given as (net, sequence)."""
+    data = b"".join(aicore_record(sequence, 1, net) for net, sequence in records)
+    return read_unit(LogKind.AICORE, [data], Progress.new(1), None, last_loads or {})
+
+
 def split(records: Sequence[tuple[int, int]], *, last_start: int | None = None) -> list[list[int]]:
     """Segments and loads of records given as (net, sequence)."""
-    nets, sequences = np.array(records, dtype="<u4").T
-    found = Splitter(last_load_record=last_start).feed(sequences, nets)
-    return [found.segment.tolist(), found.load.tolist()]
+    found = unit(records, {} if last_start is None else {0: last_start})
+    return [found.seg_ordinal[found.segment].tolist(), found.seg_load[found.segment].tolist()]
 
 
 def gaps(records: Sequence[tuple[int, int]]) -> list[tuple[int, int, bool]]:
     """Record index, missing numbers and oddness of each gap."""
-    nets, sequences = np.array(records, dtype="<u4").T
-    found = Splitter().feed(sequences, nets)
+    found = unit(records)
     return list(zip(found.gap_at.tolist(), found.gap_missing.tolist(), found.is_gap_odd.tolist(), strict=True))
 
 
@@ -182,13 +204,14 @@ EDGE = next((Path(__file__).resolve().parents[2] / "data" / "jobs" / "runtime-ed
 
 
 def test_the_runtimes_sequence_filter_leaves_the_gaps_that_the_splitter_finds() -> None:
-    records = view_records((EDGE / "data" / "aicore.0.demo_a.3.0.1.1.4").read_bytes(), AICORE_DTYPE)
+    data = (EDGE / "data" / "aicore.0.demo_a.3.0.1.1.4").read_bytes()
+    records = view_records(data, AICORE_DTYPE)
     first = [0, 5, 14, 24, 24, 25, 26, 27, 28, 38, 48]
     assert records["net"].tolist() == [0] * 11 + [1, 1]
     assert records["sequence"].tolist() == [*first, 10, 12]
-    split = Splitter().feed(records["sequence"], records["net"])
+    split = read_unit(LogKind.AICORE, [data], Progress.new(1))
     assert split.segment.tolist() == [0] * 11 + [1, 1]
-    assert set(split.load.tolist()) == {0}
+    assert split.seg_load.tolist() == [0, 0]
     missing = [after - before - 1 for before, after in pairwise(first) if after - before > 1]
     assert split.gap_missing.tolist() == [*missing, 10, 1]
     assert not split.is_gap_odd.any()

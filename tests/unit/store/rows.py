@@ -7,9 +7,10 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from profagent.formats.names import LogName, parse_log_name
-from profagent.formats.records import API_DTYPE
+from profagent.formats.records import API_DTYPE, Progress, Unit
 from profagent.ingest.changes import ApiRecords, Change, JobChanges, SegmentRecords
 from profagent.store.database import reading
 from profagent.store.sessions import SessionStart
@@ -18,6 +19,8 @@ from profagent.store.store import Store, StoredSession
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 JOB = "JOB" + "A" * 29
@@ -101,19 +104,8 @@ def aicore(
     counters: dict[str, list[float]] | None = None,
 ) -> SegmentRecords:
     """Records of one segment unless told otherwise."""
-    count = len(ticks)
-    return SegmentRecords(
-        path=path,
-        name=name_of(path),
-        first_record=first,
-        load=np.array(loads or [0] * count, np.int64),
-        ordinal=np.array(ordinals or [0] * count, np.int64),
-        net=np.full(count, net, np.uint32),
-        sequence=np.arange(first, first + count),
-        layer_index=np.array(layers or [-1] * count, np.int32),
-        columns={"ticks": np.array(ticks, np.int64), "ticks_before": np.cumsum(ticks) - np.array(ticks)},
-        counters={key: np.array(values) for key, values in (counters or {}).items()},
-    )
+    columns = {"ticks": np.array(ticks, np.int64), "ticks_before": np.cumsum(ticks) - np.array(ticks)}
+    return _records(path, columns, first, net, ordinals, loads, layers, counters)
 
 
 def aicpu(
@@ -127,17 +119,47 @@ def aicpu(
         "segment_start_us": [segment[0]] * count,
         "segment_end_us": [segment[1]] * count,
     }
-    return SegmentRecords(
-        path=path,
-        name=name_of(path),
-        first_record=0,
-        load=np.zeros(count, np.int64),
-        ordinal=np.zeros(count, np.int64),
-        net=np.full(count, net, np.uint32),
-        sequence=np.arange(count),
-        layer_index=np.full(count, -1, np.int32),
-        columns={key: np.array(values, np.uint64) for key, values in columns.items()},
+    return _records(path, {key: np.array(values, np.uint64) for key, values in columns.items()}, 0, net)
+
+
+def _records(
+    path: str,
+    columns: dict[str, NDArray[Any]],
+    first: int,
+    net: int,
+    ordinals: Sequence[int] | None = None,
+    loads: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+    counters: dict[str, list[float]] | None = None,
+) -> SegmentRecords:
+    """Consecutive records of a log from number `first` on."""
+    name, count = name_of(path), len(next(iter(columns.values())))
+    ordinal, load = (np.array(each or [0] * count, np.int64) for each in (ordinals, loads))
+    seg_first = np.flatnonzero(np.diff(ordinal, prepend=-1))
+    before = Progress.new(1)
+    unit = Unit(
+        kind=name.kind,
+        before=replace(before, records=before.records + first),
+        after=replace(before, records=before.records + first + count, loads=load[-1:] + 1),
+        records=np.array([count]),
+        first=np.zeros(1, np.intp),
+        segment=np.cumsum(np.diff(ordinal, prepend=ordinal[0]) > 0),
+        seg_log=np.zeros(len(seg_first), np.intp),
+        seg_first=seg_first,
+        seg_ordinal=ordinal[seg_first],
+        seg_load=load[seg_first],
+        columns={
+            "sequence": np.arange(first, first + count),
+            "net": np.full(count, net, np.uint32),
+            "layer_index": np.array(layers or [-1] * count, np.int32),
+            **columns,
+        },
+        counters={key: np.array(values) for key, values in (counters or {}).items()},
+        gap_at=np.empty(0, np.intp),
+        gap_missing=np.empty(0, np.int64),
+        is_gap_odd=np.empty(0, np.bool_),
     )
+    return SegmentRecords(path, name, unit)
 
 
 def calls(numbers: Sequence[int], ends_us: Sequence[int] | None = None, path: str = CALLS) -> ApiRecords:

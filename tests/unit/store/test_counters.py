@@ -58,7 +58,7 @@ def test_rows_that_are_void_do_not_count(rows: Rows) -> None:
     rows.apply(LogAdvanced(AICORE, 1, 512), some(AICORE, 9.0, 0.5), LogAdvanced(SECOND, 1, 512), some(SECOND, 0.5, 2.0))
     rows.apply(LogReset(AICORE))
     assert noted(rows) == [(2, f"dld is above 1 in 1 of 2 records, at worst 2; first record 1 of {SECOND}")]
-    rows.apply(Redecoded(SECOND, replace(some(SECOND, 0.5, 2.0), counters={})))
+    rows.apply(Redecoded(SECOND, aicore(SECOND, [7_000] * 2)))
     assert noted(rows) == [], "no map, no counters"
 
 
