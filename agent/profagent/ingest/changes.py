@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from profagent.formats.names import LogKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName
     from profagent.formats.records import Unit
+    from profagent.ingest.feed import Group, WholeFile
 
 
 class LogAdvanced(Struct, frozen=True):
@@ -112,6 +116,51 @@ class Redecoded(Struct, frozen=True):
     records: SegmentRecords | None
 
 
+class PlainLogs(Struct, frozen=True):
+    """Inferences that came whole, decoded together: what most logs mean, without an object for each.
+
+    Stands behind the other changes of its batch. Nothing was known of the files but their names.
+
+    Attributes:
+        groups: Files of each inference.
+        units: Records of each unit that any of the inferences uses, with their layers.
+        places: By unit, the index of the group of each of its logs, ascending.
+        entries: By unit, what the ledger says of logs, by the index of the log; only of those that are odd.
+    """
+
+    groups: Sequence[Group]
+    units: Mapping[LogKind, Unit]
+    places: Mapping[LogKind, NDArray[np.intp]]
+    entries: Mapping[LogKind, Mapping[int, Sequence[Entry]]]
+
+    def as_changes(self) -> Iterator[Change]:
+        """Return the same as changes of one log after the other."""
+        for kind, unit in self.units.items():
+            for log, place in enumerate(self.places[kind].tolist()):
+                entries = tuple(self.entries[kind].get(log, ()))
+                yield from _changes_of_log(self.groups[place], kind, unit.one(log), entries)
+
+
+def files_of(group: Group, kind: LogKind) -> tuple[WholeFile, WholeFile]:
+    """Return the log of a unit that an inference uses, and its `.done`."""
+    data, done = (group.aicore, group.aicore_done) if kind is LogKind.AICORE else (group.aicpu, group.aicpu_done)
+    assert data is not None, "the inference uses the unit"
+    assert done is not None, "a log of a group has a .done"
+    return data, done
+
+
+def _changes_of_log(group: Group, kind: LogKind, unit: Unit, entries: tuple[Entry, ...]) -> Iterator[Change]:
+    data, done = files_of(group, kind)
+    yield LogReset(data.path)
+    yield LogAdvanced(data.path, data.generation, len(data.data), complete=True, digest=data.digest)
+    yield SegmentRecords(data.path, replace(group.name, kind=kind), unit)
+    if kind is LogKind.AICORE:
+        yield InferenceTimed(group.name, 0, done.done)
+    yield LogJudged(data.path, 1, "")
+    yield ContentLedger(data.path, entries)
+    yield LogAdvanced(done.path, done.generation, len(done.data), complete=True, digest=done.digest)
+
+
 class ApiRecords(Struct, frozen=True):
     """Consecutive records of an acl_api log; `number` is each one's place in the file."""
 
@@ -203,6 +252,7 @@ Change = (
     | LayersKnown
     | SegmentRecords
     | Redecoded
+    | PlainLogs
     | ApiRecords
     | SourceRows
     | InferenceTimed

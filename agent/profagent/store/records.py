@@ -11,8 +11,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from profagent.formats.countermap import LARGEST_RATIO, PART_SLACK, RATES, SHARES
+from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.records import SegmentColumns, place, ticks_to_us
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, Part, fetched_of
@@ -23,14 +25,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from profagent.formats.board_files import Done
     from profagent.formats.names import LogName
     from profagent.formats.records import Unit
     from profagent.ingest.changes import ApiRecords, InferenceTimed
+    from profagent.ingest.feed import Group
     from profagent.store.database import Row
     from profagent.store.rows import LogRow, Numbers
 
 # A model, and what the names of an inference's files say; the stream is -1 where they carry none.
 FileKey = tuple[int, int | str, int, int, int, int]
+
+# Whether all records of an inference are here, the state of its time, and why that is so.
+State = tuple[int, str, str | None]
 
 _SHARED = ("record", "segment", "sequence", "layer_index")
 _AICORE = (*_SHARED, "ticks", "ticks_before")
@@ -47,7 +54,8 @@ _INFERENCES = (
 )
 _ADD_INFERENCE = (
     "INSERT INTO inference (inference, session, model, current_pic_count, batch_num, input_pic_num, device_id,"
-    " stream_id, load, complete) VALUES (?, ?, ?, ?, ?, ?, ?, nullif(?, -1), ?, 0)"
+    " stream_id, load, start_us, end_us, cache_hit, cache_miss, online_batch_num, complete, whole, figures, why)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, nullif(?, -1), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ADD_SEGMENT = (
     "INSERT INTO segment (segment, log, inference, kind, ordinal, net, start_us, end_us, ticks)"
@@ -58,7 +66,7 @@ _TIME = (
     " WHERE inference = ?"
 )
 _BOUND = "UPDATE counter_bound SET excess = max(excess, ?), bytes_per_tick = max(bytes_per_tick, ?) WHERE job = ?"
-_UNTIMED = (None, None, None, None, None, 0)
+_UNTIMED: Row = (None, None, None, None, None, 0)
 _SEGMENTS = (
     "SELECT segment, kind, net, ordinal, ticks, iif(kind = 'aicpu', g.end_us, NULL), i.start_us, inference, whole"
     " FROM segment g JOIN inference i USING (inference) WHERE inference IN ({})"
@@ -84,6 +92,21 @@ def inferences_of(connection: sqlite3.Connection, keys: Iterable[FileKey]) -> di
     return found
 
 
+class NewInference(Struct):
+    """An inference that a batch brings. `times` is what its `.done` says, `state` whether its figures are known."""
+
+    session: int
+    key: FileKey
+    load: int
+    times: Row = _UNTIMED
+    state: State = (0, FigureState.PENDING.value, None)
+
+    @property
+    def row(self) -> Row:
+        """Its columns but its number."""
+        return (self.session, *self.key, self.load, *self.times, *self.state)
+
+
 class RecordRows:
     """The records of one JOB that a batch brings, for one session."""
 
@@ -94,7 +117,7 @@ class RecordRows:
         self._inferences: dict[tuple[FileKey, int], int] = {}
         self._touched: set[int] = set()  # inferences that are to be placed in time
         self._new_parts: list[Row] = []
-        self._new_inferences: list[Row] = []
+        self._new_inferences: dict[int, NewInference] = {}
         self._new_segments: list[Row] = []
         self._grown: list[tuple[int, int]] = []
         self._times: list[Row] = []
@@ -136,13 +159,46 @@ class RecordRows:
         inference = self._inferences.get((file_key(model, change.name), change.load))
         if inference is None:
             return
-        values: Row = _UNTIMED
-        if (done := change.done) is not None:
-            online = ",".join(map(str, done.online_batch_num)) or None
-            # 0 is what the runtime prints when it has no time.
-            values = (done.start_us or None, done.end_us or None, done.cache_hit, done.cache_miss, online, 1)
-        self._times.append((*values, inference))
+        times = _UNTIMED if change.done is None else _done_times(change.done)
+        if inference in self._new_inferences:
+            self._new_inferences[inference].times = times
+        else:
+            self._times.append((*times, inference))
         self._touched.add(inference)
+
+    def add_plain(
+        self, unit: Unit, logs: Sequence[LogRow], groups: Sequence[Group], states: Sequence[State]
+    ) -> list[int]:
+        """Rows of one unit of inferences that came whole; `groups` and `states` are those of its logs.
+
+        Returns the number of each log's inference.
+        """
+        self.add(unit, logs)
+        numbers: list[int] = []
+        for row, group, state in zip(logs, groups, states, strict=True):
+            number = self._inferences[self._key(row), 0]
+            inference = self._new_inferences[number]
+            assert group.aicore_done.done is not None, "the .done of a group was read"
+            inference.times, inference.state = _done_times(group.aicore_done.done), state
+            numbers.append(number)
+        return numbers
+
+    def place_new(self, frequency_mhz: int | None) -> None:
+        """Set the start and end of aicore segments that wait, of inferences of which nothing else is stored."""
+        if frequency_mhz is not None:
+            rows = [self._segment_row(segment) for segment in self._new_segments]
+            times = {number: (start, end) for start, end, number in _placed(rows, frequency_mhz)}
+            self._new_segments = [
+                (*segment[:6], *times[segment[0]], segment[8]) if segment[0] in times else segment
+                for segment in self._new_segments
+            ]
+        self._touched.clear()
+
+    def _segment_row(self, segment: Row) -> Row:
+        """A new segment as a row of _SEGMENTS."""
+        number, _, inference, kind, ordinal, net, _, end_us, ticks = segment
+        new = self._new_inferences[inference]
+        return (number, kind, net, ordinal, ticks, end_us, new.times[0], inference, new.state[0])
 
     def void(self, row: LogRow, *, keeps_parts: bool) -> None:
         """Remove all records of a log; its parts stay where the same records are to come again."""
@@ -166,11 +222,13 @@ class RecordRows:
         self._connection.executemany(
             "INSERT INTO part (part, log, session, first_record) VALUES (?, ?, ?, ?)", self._new_parts
         )
-        self._connection.executemany(_ADD_INFERENCE, self._new_inferences)
+        inferences = ((number, *inference.row) for number, inference in self._new_inferences.items())
+        self._connection.executemany(_ADD_INFERENCE, inferences)
         self._connection.executemany(_ADD_SEGMENT, self._new_segments)
         self._connection.executemany("UPDATE segment SET ticks = ticks + ? WHERE segment = ?", self._grown)
         self._connection.executemany(_TIME, self._times)
-        for waiting in (self._new_parts, self._new_inferences, self._new_segments, self._grown, self._times):
+        self._new_inferences.clear()
+        for waiting in (self._new_parts, self._new_segments, self._grown, self._times):
             waiting.clear()
         for (table, names), logs in self._records.items():
             # Together: for the records of one small file, each call of numpy costs more than its work.
@@ -272,7 +330,7 @@ class RecordRows:
         inference = self._inferences.get((key, load))
         if inference is None:
             inference = self._inferences[key, load] = self._numbers.take("inference")
-            self._new_inferences.append((inference, session, *key, load))
+            self._new_inferences[inference] = NewInference(session, key, load)
         self._touched.add(inference)
         return inference
 
@@ -297,6 +355,12 @@ class RecordRows:
     def _wait(self, table: str, names: tuple[str, ...], columns: Sequence[NDArray[Any]]) -> None:
         if len(columns[0]):
             self._records.setdefault((table, names), []).append(columns)
+
+
+def _done_times(done: Done) -> Row:
+    """What the `.done` of an inference says of it; 0 is what the runtime prints when it has no time."""
+    online = ",".join(map(str, done.online_batch_num)) or None
+    return (done.start_us or None, done.end_us or None, done.cache_hit, done.cache_miss, online, 1)
 
 
 def _placed(rows: Sequence[Row], frequency_mhz: int) -> Iterator[Row]:

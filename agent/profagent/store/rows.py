@@ -174,6 +174,11 @@ class LogRows:
                 self._fetch_sample(row.model, row.name)
         return row
 
+    def is_new(self, path: str) -> bool:
+        """Return True if there is no row of a log, or one of its name alone, as it was announced."""
+        row = self._logs.get(path)
+        return row is None or row.is_name
+
     def model(self, name: str | None, model_id: int | None) -> int:
         """The number of a model."""
         key = (name or "", -1 if model_id is None else model_id)

@@ -31,11 +31,13 @@ from profagent.ingest.changes import (
     LogRemoved,
     LogReset,
     PassedOver,
+    PlainLogs,
     ProfilingKnown,
     Redecoded,
     SegmentRecords,
     SimulatedKnown,
     SourceRows,
+    files_of,
 )
 from profagent.link.messages import ENDED_STATES
 from profagent.store.database import fetched_of, join_job
@@ -48,8 +50,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from profagent.formats.figure_states import Has
-    from profagent.formats.names import LogName
+    from profagent.formats.names import LogKind, LogName
     from profagent.ingest.changes import Change, JobChanges
+    from profagent.store.records import State
     from profagent.store.rows import LogRow
 
 COMPLETE = 1
@@ -57,6 +60,8 @@ REMOVED = 2
 DONE_SUFFIX = ".done"
 # Inferences that are judged together; each has four logs.
 JUDGED_TOGETHER = 2_000
+# The log of a unit of an inference that came whole.
+WHOLE = UnitLog(1, is_complete=True)
 REMEMBERED_STATES = 256
 
 _UNKNOWN = (
@@ -84,6 +89,7 @@ class JobRows:
         self._connection = connection
         self._session = session
         self._job = job
+        self._numbers = numbers
         self._logs = LogRows(connection, job, numbers)
         self._ledger = LedgerRows(connection, session, job)
         self._records = RecordRows(connection, session, job, numbers)
@@ -100,6 +106,54 @@ class JobRows:
         self._records.write()
         self._logs.write(self._session)
         self._judge("")
+
+    def add_plain(self, plain: PlainLogs) -> None:
+        """Write inferences that came whole. They are judged by what they have, and nothing is read back for them."""
+        self._logs.load({file.path for group in plain.groups for file in group.files})
+        keys = [file_key(self._logs.model(group.name.model, group.name.model_id), group.name) for group in plain.groups]
+        is_new = all(self._logs.is_new(file.path) for group in plain.groups for file in group.files)
+        if not is_new or inferences_of(self._connection, keys):
+            # Something of them is here already, whatever the sender held: the general way knows every case.
+            JobRows(self._connection, self._session, self._job, self._numbers).apply([*plain.as_changes()])
+            return
+        rows = {kind: self._rows_of(plain, kind) for kind in plain.units}
+        frequency_mhz, clock = self._clock("")
+        states = self._plain_states(plain, [model for model, *_ in keys], clock)
+        for kind, unit in plain.units.items():
+            places = plain.places[kind].tolist()
+            groups = [plain.groups[place] for place in places]
+            self._records.add_plain(unit, rows[kind], groups, [states[place] for place in places])
+        self._records.place_new(frequency_mhz)
+        self._records.write()
+        self._logs.write(self._session)
+        self._judge("")
+
+    def _rows_of(self, plain: PlainLogs, kind: LogKind) -> list[LogRow]:
+        """Rows of the logs of one unit, which are complete with their `.done`; the model uses the unit."""
+        found: list[LogRow] = []
+        for log, place in enumerate(plain.places[kind].tolist()):
+            data, done = files_of(plain.groups[place], kind)
+            for file in (data, done):
+                row = self._logs.row(file.path)
+                row.generation, row.offset, row.digest = file.generation, len(file.data), file.digest
+                row.complete = COMPLETE
+            row = self._logs.row(data.path)
+            row.whole = 1
+            self._use(row)
+            if (entries := plain.entries[kind].get(log)) is not None:
+                self._ledger.replace(row, entries)
+            found.append(row)
+        return found
+
+    def _plain_states(self, plain: PlainLogs, models: Sequence[int], clock: Has) -> list[State]:
+        states: list[State] = []
+        for group, model in zip(plain.groups, models, strict=True):
+            parts = (
+                log_part(part, log, 0, is_used=self._logs.is_used(model, part.value))
+                for part, log in ((Part.AICORE, WHOLE), (Part.AICPU, None if group.aicpu is None else WHOLE))
+            )
+            states.append(_state(*parts, clock))
+        return states
 
     def settle(self, ended: str) -> None:
         """Nothing more comes, for this reason: figures of which something is missing stay unknown."""
@@ -244,14 +298,19 @@ class JobRows:
         name = row.name
         if name is None or name.kind not in UNITS:
             return
-        data, unit, model = row.path.removesuffix(DONE_SUFFIX), name.kind.value, row.model
+        self._touched[self._use(row)] = name
+
+    def _use(self, row: LogRow) -> str:
+        """Note that the model has a log of this unit. Returns what the paths of the inference's logs share."""
+        assert row.name is not None, "the log of a unit has a name"
+        data, unit, model = row.path.removesuffix(DONE_SUFFIX), row.name.kind.value, row.model
         assert model is not None, "the log of a unit has a model"
         if row.path == data and not self._logs.is_used(model, unit):
             self._logs.use(model, unit)
             self._touch_found(_FINAL_OF_MODEL, model)
         spelling, rest = split_unit(data)
         self._logs.spell(model, spelling)
-        self._touched[rest] = name
+        return rest
 
     def _touch_found(self, sql: str, *model: int) -> None:
         for (stored,) in self._connection.execute(sql, (self._job, *model)).fetchall():
@@ -262,13 +321,17 @@ class JobRows:
 
     def _judge(self, ended: str) -> None:
         """Judge the inferences that were touched, and place them in time."""
-        ((frequency_mhz, has_come),) = self._connection.execute(_CLOCK, (self._job, DEVICE_INFO)).fetchall()
-        clock = clock_part(frequency_mhz, has_come=bool(has_come), ended=ended)
+        frequency_mhz, clock = self._clock(ended)
         touched = list(self._touched.items())
         for start in range(0, len(touched), JUDGED_TOGETHER):
             self._judge_some(dict(touched[start : start + JUDGED_TOGETHER]), clock, ended)
         self._touched.clear()
         self._records.place(frequency_mhz)
+
+    def _clock(self, ended: str) -> tuple[int | None, Has]:
+        """The NPU's clock, and what figures have of it."""
+        ((frequency_mhz, has_come),) = self._connection.execute(_CLOCK, (self._job, DEVICE_INFO)).fetchall()
+        return frequency_mhz, clock_part(frequency_mhz, has_come=bool(has_come), ended=ended)
 
     def _judge_some(self, touched: Mapping[str, LogName], clock: Has, ended: str) -> None:
         keys = {rest: file_key(self._logs.model(name.model, name.model_id), name) for rest, name in touched.items()}
@@ -286,7 +349,7 @@ class JobRows:
                     for part, log in of_units.items()
                 )
                 state = _state(aicore, aicpu, clock)
-                if state != before:
+                if [*state] != before:
                     found.append((*state, inference))
         self._connection.executemany("UPDATE inference SET whole = ?, figures = ?, why = ? WHERE inference = ?", found)
         self._records.touch(inference for *_, inference in found)
@@ -333,11 +396,11 @@ class JobRows:
 
 
 @lru_cache(REMEMBERED_STATES)
-def _state(aicore: Has, aicpu: Has, clock: Has) -> list[Any]:
+def _state(aicore: Has, aicpu: Has, clock: Has) -> State:
     """What the row of an inference says: whether its records are whole, the state of its time, and why that is so."""
     parts = {Part.AICORE: aicore, Part.AICPU: aicpu}
     time = state_of(Figure.TIME, {**parts, Part.CLOCK: clock})
-    return [int(state_of(Figure.RECORDS, parts).state is FigureState.FINAL), time.state.value, time.why]
+    return int(state_of(Figure.RECORDS, parts).state is FigureState.FINAL), time.state.value, time.why
 
 
 def write_batches(connection: sqlite3.Connection, session: int, board: int, batches: Sequence[JobChanges]) -> None:
@@ -348,8 +411,12 @@ def write_batches(connection: sqlite3.Connection, session: int, board: int, batc
             _write_board(LedgerRows(connection, session, None), board, batch.changes)
             continue
         job = join_job(connection, session, board, batch.job, batch.directory)
-        if batch.changes:
-            JobRows(connection, session, job, numbers).apply(batch.changes)
+        plain = [change for change in batch.changes if isinstance(change, PlainLogs)]
+        if len(plain) < len(batch.changes):
+            others = [change for change in batch.changes if not isinstance(change, PlainLogs)]
+            JobRows(connection, session, job, numbers).apply(others)
+        for each in plain:
+            JobRows(connection, session, job, numbers).add_plain(each)
         if batch.state is not None:
             connection.execute(_ENTER, (job, batch.state, int(batch.caught_up)))
             if batch.caught_up and batch.state in ENDED_STATES:

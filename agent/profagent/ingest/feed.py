@@ -1,0 +1,273 @@
+"""Which files belong together: inferences that come whole are decoded together, everything else file by file.
+
+A group is the files of one inference, all of them new and complete: the aicore log and its `.done`, and the aicpu log
+and its `.done` if the inference has one. The names and sizes of its files promise that it is plain, so that its rows
+follow from these files alone. What looks odd in any way is no group and takes the general way, which knows every case.
+Everything here is pure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from profagent.errors import FormatError
+from profagent.formats.board_files import I63_MAX, parse_done
+from profagent.formats.names import SIMULATED_MARKER, LogKind, LogName, display_text, parse_log_name
+from profagent.formats.records import RECORD_BYTES
+from profagent.link.messages import Chunk, Completed, Received, Started
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from profagent.formats.board_files import Done
+    from profagent.link.messages import FollowedLog, LogEvent
+
+# A larger log costs so much more than its share of a batch's Python that it may take the general way.
+LARGEST_FILE_BYTES = 4 << 20
+# New logs that are remembered until they come. When there are more, all of them take the general way.
+MOST_NEW = 100_000
+
+# The files of an inference in the order in which they are read: each unit's data, then the `.done` that ends it.
+AICORE, AICORE_DONE, AICPU, AICPU_DONE = range(4)
+_PLACES = {"core": AICORE, "cpu": AICPU}
+_WHOLE = (frozenset({AICORE, AICORE_DONE}), frozenset({AICORE, AICORE_DONE, AICPU, AICPU_DONE}))
+_UNIT_FILE = re.compile(r"data/(?i:a[ai](core|cpu))(\..*?)(\.done)?", re.DOTALL)
+_FIRST_KINDS = (LogKind.INFO_JSON, LogKind.NET_INFO, LogKind.LAYER_INFO)
+
+
+class WholeFile(Struct):
+    """A file that came whole. `digest` is the board's; `done` is what a `.done` says, None for any other file."""
+
+    path: str
+    generation: int
+    data: bytes
+    digest: bytes
+    done: Done | None = None
+
+
+class Group(Struct):
+    """The files of one inference that may be plain; `name` is that of its aicore log."""
+
+    name: LogName
+    aicore: WholeFile
+    aicore_done: WholeFile
+    aicpu: WholeFile | None = None
+    aicpu_done: WholeFile | None = None
+
+    @property
+    def files(self) -> list[WholeFile]:
+        """Its two or four files, in the order in which they are read."""
+        every = (self.aicore, self.aicore_done, self.aicpu, self.aicpu_done)
+        return [file for file in every if file is not None]
+
+
+def group_of(name: LogName, files: Sequence[WholeFile]) -> Group | None:
+    """Return the group of an inference's two or four whole files, in their order; None where one of them looks odd.
+
+    `name` is that of the aicore log. Sets `done` of its `.done` files.
+    """
+    if name.current_pic_count is None or name.current_pic_count > I63_MAX:
+        return None
+    for data, done, kind in zip(files[::2], files[1::2], (LogKind.AICORE, LogKind.AICPU), strict=False):
+        if not _is_plain(data, done, kind):
+            return None
+    return Group(name, *files)
+
+
+def _is_plain(data: WholeFile, done: WholeFile, kind: LogKind) -> bool:
+    """Return True if a unit's data is as long as its `.done` says, and both are named in plain text."""
+    size = len(data.data)
+    if (data.generation, done.generation) != (1, 1) or display_text(data.path) != data.path:
+        return False
+    if not 0 < size <= LARGEST_FILE_BYTES or size % RECORD_BYTES[kind] or len(done.data) > LARGEST_FILE_BYTES:
+        return False
+    try:
+        done.done = parse_done(done.data, kind, done.path)
+    except FormatError:
+        return False
+    return done.done.file_len == size
+
+
+# A directory: the order in which its files are read
+
+
+class Reading(NamedTuple):
+    """Files of a directory that are read one after the other.
+
+    `name` is that of an inference's aicore log where these are all of its files, so that they may be a group; None
+    where they are not.
+    """
+
+    paths: tuple[str, ...]
+    name: LogName | None = None
+
+
+def reading_order(paths: Iterable[str]) -> list[Reading]:
+    """Return the files of a JOB in the order to read them: what names and times records, the rest, the inferences.
+
+    The files of an inference stand together, so that no figure of it is judged before all of them were read.
+    """
+    first: list[str] = []
+    others: list[str] = []
+    inferences: dict[str, list[tuple[int, str]]] = {}
+    for path in sorted(paths):
+        if (unit := _UNIT_FILE.fullmatch(path)) is not None:
+            inferences.setdefault(unit[2], []).append((_place(unit), path))
+        else:
+            (first if _comes_first(path) else others).append(path)
+    return [
+        *(Reading((path,)) for path in (*first, *others)),
+        *(_reading(rest, sorted(files)) for rest, files in inferences.items()),
+    ]
+
+
+def _reading(rest: str, files: Sequence[tuple[int, str]]) -> Reading:
+    places = [place for place, _ in files]
+    is_whole = len(set(places)) == len(places) and frozenset(places) in _WHOLE
+    # What the names of an inference's logs share tells all their fields: one is read for all.
+    name = parse_log_name(f"data/aicore{rest}") if is_whole else None
+    return Reading(tuple(path for _, path in files), name)
+
+
+def _place(unit: re.Match[str]) -> int:
+    return _PLACES[unit[1].lower()] + (unit[3] is not None)
+
+
+def _comes_first(path: str) -> bool:
+    name = parse_log_name(path)
+    return path == SIMULATED_MARKER or (name is not None and name.kind in _FIRST_KINDS)
+
+
+# A stream: which inferences came whole in one batch
+
+
+class Arrival(NamedTuple):
+    """A group that came with a batch, and an event for each of its files: a `Started` that is all of the file.
+
+    `received` has the order of `group.files`. To give up the group, give these events to the general way.
+    """
+
+    group: Group
+    received: tuple[Received, ...]
+
+
+class _Announced(NamedTuple):
+    inference: tuple[str, str]  # JOB, and what the names of the inference's logs share
+    place: int
+
+
+class Feed:
+    """Finds the inferences of a stream that come whole and new within one batch.
+
+    A log is new if nothing of it was held when it was announced; handles are those of one stream.
+    """
+
+    def __init__(self, most: int = MOST_NEW) -> None:
+        """`most` is how many new logs are remembered."""
+        self._most = most
+        self._new: dict[int, _Announced] = {}  # by handle, new logs of units of which no event has come
+        # Inferences with an announced aicpu file, until their aicore log comes: without that file they are not whole.
+        self._on_cpu: set[tuple[str, str]] = set()
+
+    def begin_stream(self) -> None:
+        """Forget all logs: a stream begins, with handles of its own."""
+        self._new.clear()
+        self._on_cpu.clear()
+
+    def announce(self, log: FollowedLog, path: str, *, is_new: bool) -> None:
+        """Note an announced log. `is_new`: nothing of it is held, and it is to have rows."""
+        self._new.pop(log.handle, None)
+        unit = _UNIT_FILE.fullmatch(path)
+        if unit is None:
+            return
+        inference, place = (log.job, unit[2]), _place(unit)
+        if place in (AICPU, AICPU_DONE):
+            self._on_cpu.add(inference)
+        if is_new:
+            if len(self._new) >= self._most:
+                self._new.clear()
+            self._new[log.handle] = _Announced(inference, place)
+
+    def take(
+        self, events: Sequence[Received], *, is_plain_allowed: Callable[[str], bool] = lambda _job: True
+    ) -> tuple[dict[str, list[Arrival]], list[Received]]:
+        """Return the groups that came whole in a batch, by JOB, and the other events in their order.
+
+        `is_plain_allowed` tells of a JOB whether it may have groups at all. After its first event no log is new.
+        """
+        came: dict[tuple[str, str], dict[int, list[Received]]] = {}
+        for received in events:
+            known = None if received.log is None else self._new.get(received.log.handle)
+            if known is not None:
+                came.setdefault(known.inference, {}).setdefault(known.place, []).append(received)
+        allowed = {job: is_plain_allowed(job) for job, _ in came}
+        arrivals: dict[str, list[Arrival]] = {}
+        taken: set[int] = set()
+        for inference, files in came.items():
+            arrival = self._arrival(inference, files) if allowed[inference[0]] else None
+            if arrival is not None:
+                arrivals.setdefault(inference[0], []).append(arrival)
+                taken.update(received.event.handle for received in arrival.received)
+            if AICORE in files:
+                self._on_cpu.discard(inference)
+        self._forget(came.values())
+        return arrivals, [each for each in events if each.log is None or each.log.handle not in taken]
+
+    def _arrival(self, inference: tuple[str, str], files: dict[int, list[Received]]) -> Arrival | None:
+        if files.keys() not in _WHOLE or (AICPU not in files and inference in self._on_cpu):
+            return None
+        name = parse_log_name(f"data/aicore{inference[1]}")
+        pieces = [joined(files[place]) for place in sorted(files)]
+        events = [each for each in pieces if each is not None]
+        if name is None or len(events) < len(pieces):
+            return None
+        group = group_of(name, [_whole_file(each) for each in events])
+        return None if group is None else Arrival(group, tuple(events))
+
+    def _forget(self, came: Iterable[dict[int, list[Received]]]) -> None:
+        for files in came:
+            for received in files.values():
+                for each in received:
+                    self._new.pop(each.event.handle, None)
+
+
+def joined(pieces: Sequence[Received]) -> Received | None:
+    """Join the events of one log into one that is all of it; None where they are anything but its first generation.
+
+    They are one `Started` with a digest, or a `Started`, the `Chunk`s that follow it and a `Completed`.
+    """
+    first, last = pieces[0].event, pieces[-1].event
+    if not isinstance(first, Started) or (first.generation, first.offset) != (1, 0):
+        return None
+    if len(pieces) == 1:
+        return pieces[0] if first.digest else None
+    if first.digest or not isinstance(last, Completed):
+        return None
+    data = _followed(first, [each.event for each in pieces[1:-1]])
+    # Events of another handle are of another log, which has the same name in another spelling.
+    if data is None or (last.handle, last.generation, last.size) != (first.handle, 1, len(data)):
+        return None
+    whole = Started(first.handle, 1, 0, first.reason, data, last.digest)
+    return Received(pieces[-1].job, pieces[-1].log, whole)
+
+
+def _followed(first: Started, events: Sequence[LogEvent]) -> bytes | None:
+    """Return the data of a log's first event and of those behind it; None where one of them does not follow."""
+    parts, size = [first.data], len(first.data)
+    for event in events:
+        if not isinstance(event, Chunk) or (event.handle, event.generation, event.offset) != (first.handle, 1, size):
+            return None
+        parts.append(event.data)
+        size += len(event.data)
+    return b"".join(parts)
+
+
+def _whole_file(received: Received) -> WholeFile:
+    log, event = received.log, received.event
+    assert log is not None, "a log of an inference"
+    assert isinstance(event, Started), "it came whole"
+    return WholeFile(os.fsdecode(log.path), event.generation, event.data, event.digest)
