@@ -18,23 +18,33 @@ from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.importing.descriptions import described
 from profagent.importing.job_folder import alone_in_job, job_database, new_database
-from profagent.ingest.changes import ApiRecords, JobChanges, ProfilingKnown, SegmentRecords
+from profagent.ingest.changes import JobChanges, ProfilingKnown
 from profagent.ingest.decoder import decoder_of, source_named
-from profagent.ingest.local import CHUNK_BYTES, LocalJob, LocalStream, list_collection
-from profagent.link.messages import JOB_SOURCE, OPEN, PROTOCOL, Board, Chunk, Clocks, JobStatus, Profiling, Received
+from profagent.ingest.local import CHUNK_BYTES, LocalJob, LocalStream, in_batches, list_collection
+from profagent.link.messages import (
+    JOB_SOURCE,
+    OPEN,
+    PROTOCOL,
+    Board,
+    Chunk,
+    Clocks,
+    JobStatus,
+    Profiling,
+    Received,
+    Started,
+)
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import NO_BOARD, MapUsed, SessionStart
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from profagent.cli.progress import Progress
     from profagent.formats.countermap import CounterMap
     from profagent.importing.sources import Job
-    from profagent.ingest.changes import Change
     from profagent.ingest.local import JobListing
-    from profagent.link.messages import Acknowledgement, FollowedLog, Holding
+    from profagent.link.messages import Acknowledgement
     from profagent.record.recording import Recording, Step
     from profagent.store.workspace import Workspace
 
@@ -96,7 +106,7 @@ async def import_into(
             if found is not None and found.beside is not None:
                 recording.note(directory.name, found.beside)
             with progress("import", "files") as shown:
-                await _copy(recording, LocalStream(directory, listing), stop, shown)
+                await _copy(recording, LocalStream(directory, listing), listing, stop, shown)
             await _finish(recording, directory.name, is_ended=_is_ended(listing))
             summary = await recording.session.summary()
             inferences = await recording.session.final_inferences(directory.name)
@@ -154,15 +164,20 @@ def _begin_alike(one: Path, other: Path, size: int) -> bool:
         return all(first.read(piece) == second.read(piece) for piece in pieces)
 
 
-async def _copy(recording: Recording, stream: LocalStream, stop: asyncio.Event, shown: Progress) -> None:
+async def _copy(
+    recording: Recording, stream: LocalStream, listing: JobListing, stop: asyncio.Event, shown: Progress
+) -> None:
     await recording.take([Received(stream.job, None, loss) for loss in stream.odd()], _unheard)
-    for start in range(0, len(stream.logs), LOGS_PER_PAGE):
-        logs = {log.handle: log for log in stream.logs[start : start + LOGS_PER_PAGE]}
-        batches = _batches(stream, logs, await recording.holdings([*logs.values()]))
+    for readings in in_batches(listing.readings, lambda reading: len(reading.paths), LOGS_PER_PAGE, LOGS_PER_PAGE):
+        logs = [stream.log(path) for reading in readings for path in reading.paths]
+        holdings = {holding.handle: holding for holding in await recording.holdings(logs)}
+        events = (together for reading in readings for together in stream.together(reading, holdings))
+        batches = in_batches(events, _bytes, BATCH_BYTES, BATCH_EVENTS)
         while batch := await asyncio.to_thread(next, batches, None):
-            await recording.take(batch, _unheard)
-            if (log := batch[-1].log) is not None:
-                shown(log.handle, len(stream.logs))
+            received = [each for together in batch for each in together]
+            await recording.take(received, _unheard)
+            if (log := received[-1].log) is not None:
+                shown(log.handle, len(listing.files))
             if stop.is_set():
                 raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
 
@@ -182,30 +197,8 @@ def _is_ended(listing: JobListing) -> bool:
     return decoder_of(listing.source).end_file in listing.files
 
 
-def _batches(
-    stream: LocalStream, logs: dict[int, FollowedLog], holdings: Sequence[Holding]
-) -> Iterator[list[Received]]:
-    """Events of several logs together, of none that is not wanted."""
-    wanted = (holding for holding in holdings if not holding.skip)
-    events = (event for holding in wanted for event in stream.events(logs[holding.handle], holding))
-    return _in_batches(events, _bytes, BATCH_BYTES, BATCH_EVENTS)
-
-
-def _bytes(received: Received) -> int:
-    return len(received.event.data) if isinstance(received.event, Chunk) else 0
-
-
-def _in_batches(items: Iterable[T], size_of: Callable[[T], int], most: int, most_items: int) -> Iterator[list[T]]:
-    """The items in lists of so much size and so many; the last one has the rest."""
-    batch: list[T] = []
-    size = 0
-    for item in items:
-        batch.append(item)
-        size += size_of(item)
-        if size >= most or len(batch) >= most_items:
-            yield batch
-            batch, size = [], 0
-    yield batch
+def _bytes(together: Sequence[Received]) -> int:
+    return sum(len(each.event.data) for each in together if isinstance(each.event, Started | Chunk))
 
 
 async def _unheard(_: Sequence[Acknowledgement]) -> None:
@@ -224,10 +217,6 @@ def _board_of(identity: str, listing: JobListing) -> Board:
         roots=(),
         clocks=Clocks(0, 0),
     )
-
-
-RECORDS_PER_BATCH = 20_000
-FILES_PER_BATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,18 +293,12 @@ async def _fill(
     job = LocalJob(directory, listing, counter_map)
     with progress("import", "files") as shown:
         done = 0
-        for files in _in_batches(job.changes(), _records, RECORDS_PER_BATCH, FILES_PER_BATCH):
-            changes = [change for file in files for change in file]
+        for changes, files in job.batches():
             await session.apply([JobChanges(directory.name, address, changes)])
-            done += len(files)
+            done += files
             shown(done, len(listing.files))
     unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
     is_over = _is_ended(listing) if listing.source != JOB_SOURCE else not unsettled
     state = "finished" if is_over else "quiet"
     await session.apply([JobChanges(directory.name, address, job.end(unsettled, orphans), state, caught_up=True)])
     await session.end(time.time_ns() // 1000)
-
-
-def _records(changes: Sequence[Change]) -> int:
-    calls = sum(len(change.number) for change in changes if isinstance(change, ApiRecords))
-    return calls + sum(len(change.unit) for change in changes if isinstance(change, SegmentRecords))

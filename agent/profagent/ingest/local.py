@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,12 +31,14 @@ from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.decoder import decoder_of, is_job, small_file, source_named
-from profagent.ingest.mirror import DIGEST_BYTES
+from profagent.ingest.feed import LARGEST_FILE_BYTES, WholeFile, group_of, reading_order
+from profagent.ingest.mirror import DIGEST_BYTES, digest_of
+from profagent.ingest.read_ahead import AheadReader
 from profagent.ingest.states import Joins, done_of
 from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Holding, Loss, Received, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from io import FileIO
     from pathlib import Path
 
@@ -45,7 +46,10 @@ if TYPE_CHECKING:
     from profagent.formats.join import LayerJoin
     from profagent.formats.records import Records
     from profagent.ingest.changes import Change
+    from profagent.ingest.feed import Group, Reading
     from profagent.link.messages import LogEvent
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +142,10 @@ OUTPUT_FOLDERS = frozenset({"sqlite", "timeline", "summary", "trace", "log", "pa
 CHUNK_BYTES = 256 << 10
 # For decoding alone; a multiple of every record's size, and all that is read of a small file.
 READ_BYTES = 4 << 20
+# What is decoded and written together: bytes, and groups or pieces of other files.
+BATCH_BYTES = 4 << 20
+BATCH_PARTS = 2_000
 LARGEST_DONE_BYTES = 4096
-_FIRST_KINDS = (LogKind.INFO_JSON, LogKind.NET_INFO, LogKind.LAYER_INFO)
 # What the board's daemon takes as a log that grows, by its last component; anything else is a snapshot.
 _GROWING = re.compile(rb"(?i:(aicore|aacore|aicpu|aacpu|acl_api|aclmodule)\.[0-9]+\..*[0-9])", re.DOTALL)
 _KINDS = {
@@ -154,11 +160,19 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class JobListing:
-    """What stands in a JOB directory: paths of regular files in the order to read them, and what is no file."""
+    """Paths of the regular files in a JOB directory and of what else stands there.
 
-    files: tuple[str, ...]
+    `readings` has the files in the order to read them, as those that belong together.
+    """
+
+    readings: tuple[Reading, ...]
     others: tuple[str, ...]
     source: str = JOB_SOURCE
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of all files in the order to read them."""
+        return tuple(path for reading in self.readings for path in reading.paths)
 
     def grows(self, path: str) -> bool:
         """Whether a file is a log that grows."""
@@ -177,17 +191,17 @@ def list_collection(directory: Path) -> JobListing:
         require_job(directory)
     with _readable(directory):
         found = list(_entries(directory, ""))
-        if is_job(name) and any(path == "data" and stat.S_ISDIR(mode) for path, mode in found):
+        if is_job(name) and ("data", _FOLDER) in found:
             found += _entries(directory / "data", "data/")
-    files = [path for path, mode in found if stat.S_ISREG(mode)]
+    files = [path for path, kind in found if kind == _FILE]
     if is_job(name) and looks_like_hi3519(files):
         raise UnsupportedBoardError(
             f"{directory} was written by a Hi3519DV500: its records look alike and are not the same",
             hint="profagent reads JOBs of SS928 and SS927",
         )
-    others = [path for path, mode in found if not stat.S_ISREG(mode) and not _is_expected(path, mode)]
+    others = [path for path, kind in found if kind != _FILE and not _is_expected(path, kind)]
     source = source_named(name) or JOB_SOURCE
-    return JobListing(tuple(sorted(files, key=_reading_order)), tuple(sorted(others)), source)
+    return JobListing(tuple(reading_order(files)), tuple(sorted(others)), source)
 
 
 def require_job(directory: Path) -> None:
@@ -199,7 +213,7 @@ def require_job(directory: Path) -> None:
         )
     with _readable(directory):
         top = dict(_entries(directory, ""))
-        has_data = stat.S_ISDIR(top.get("data", 0)) and any(_entries(directory / "data", ""))
+        has_data = top.get("data") == _FOLDER and any(_entries(directory / "data", ""))
     if not has_data and not any(map(_is_info, top.items())) and not is_job_name(directory.resolve().name):
         raise UsageError(
             f"{directory} is no JOB directory: it has neither files in data/ nor info.json.0",
@@ -221,10 +235,46 @@ class LocalStream:
         self._chunk_bytes = chunk_bytes
         self.job = directory.name
         self._listing = listing
-        self.logs = [
-            FollowedLog(handle, self.job, os.fsencode(path), snapshot=not listing.grows(path))
-            for handle, path in enumerate(listing.files, 1)
-        ]
+        files = listing.files
+        self._places = {path: place for place, path in enumerate(files)}
+        self._reader = AheadReader(directory, files)
+
+    def log(self, path: str) -> FollowedLog:
+        """Return the log of a file; its handle is the place of the file in the order of reading, from 1 on."""
+        handle, grows = self._places[path] + 1, self._listing.grows(path)
+        return FollowedLog(handle, self.job, os.fsencode(path), snapshot=not grows)
+
+    def group(self, reading: Reading) -> Group | None:
+        """Read the files of an inference as a group; None where they are none."""
+        if reading.name is None:
+            return None
+        files: list[WholeFile] = []
+        for path in reading.paths:
+            try:
+                data = self._reader.read(self._places[path], LARGEST_FILE_BYTES)
+            except OSError:
+                return None
+            if data is None:
+                return None
+            files.append(WholeFile(path, 1, data, digest_of(data)))
+        return group_of(reading.name, files)
+
+    def together(self, reading: Reading, holdings: Mapping[int, Holding]) -> Iterator[list[Received]]:
+        """Yield what the host does not hold of files that are read together, in lists that are to be taken at once.
+
+        `holdings` are by handle; one that is to be skipped may be among them.
+        """
+        logs = [self.log(path) for path in reading.paths]
+        group = self.group(reading) if all(holdings[log.handle] == Holding(log.handle) for log in logs) else None
+        if group is not None:
+            yield [
+                Received(self.job, log, Started(log.handle, 1, 0, "new", file.data, file.digest))
+                for log, file in zip(logs, group.files, strict=True)
+            ]
+            return
+        for log in logs:
+            if not (holding := holdings[log.handle]).skip:
+                yield from ([event] for event in self.events(log, holding))
 
     def odd(self) -> Iterator[Loss]:
         """Losses for what is no regular file."""
@@ -272,18 +322,23 @@ class LocalStream:
         return kind is not None and text is not None and is_whole_done(text, kind)
 
 
+class _Part(NamedTuple):
+    """A group that was read, or what an event of another file means; its bytes, and the files that end with it."""
+
+    size: int
+    files: int
+    group: Group | None = None
+    changes: Sequence[Change] = ()
+
+
 class LocalJob:
-    """The files of a JOB directory, decoded where they stand: as they would come, one after the other."""
+    """The files of a JOB directory, decoded where they stand: inferences together, others as they would come."""
 
     def __init__(self, directory: Path, listing: JobListing, counter_map: CounterMap | None = None) -> None:
         self._directory = directory
+        self._readings = listing.readings
         self._stream = LocalStream(directory, listing, READ_BYTES)
         self._files = frozenset(listing.files)
-        named = ((path, parse_log_name(path)) for path in listing.files)
-        # By what the logs of an inference share: their spellings may differ.
-        self._cpu_logs = {
-            name.inference: path for path, name in named if name and name.kind is LogKind.AICPU and name.is_data
-        }
         self._decoder = decoder_of(listing.source)(self, counter_map=counter_map)
         self._to_come = ""
         self._beginning = b""  # of the small file that comes
@@ -298,19 +353,46 @@ class LocalJob:
         """Nothing: tables of layers are read before any data."""
         return []
 
-    def changes(self) -> Iterator[list[Change]]:
-        """What the JOB's files mean, a list for each file. Raises UnsupportedBoardError."""
-        for log in self._stream.logs:
-            path = os.fsdecode(log.path)
-            # A `.done` comes after its data: what these say in the end is decoded once.
-            self._to_come = "" if log.snapshot else path + DONE_SUFFIX
-            events = self._stream.events(log, Holding(log.handle))
-            yield [change for each in events for change in self._mean(path, each.event, is_small=log.snapshot)]
-        yield [LinkLedger(None, reasons.entry(loss.reason, loss.detail)) for loss in self._stream.odd()]
+    def batches(self) -> Iterator[tuple[list[Change], int]]:
+        """Yield what the JOB's files mean, each time with how many files were read for it.
+
+        Raises UnsupportedBoardError.
+        """
+        for parts in in_batches(self._parts(), lambda part: part.size, BATCH_BYTES, BATCH_PARTS):
+            changes = [change for part in parts for change in part.changes]
+            plain, odd = self._decoder.plain([part.group for part in parts if part.group is not None])
+            changes += [change for group in odd for file in group.files for change in self._of_whole(file)]
+            yield [*changes, *plain], sum(part.files for part in parts)
 
     def end(self, unsettled: list[str], orphans: list[str]) -> list[Change]:
         """What is left to say when all files are read; the arguments come from the store."""
         return list(self._decoder.end(unsettled, orphans))
+
+    def _parts(self) -> Iterator[_Part]:
+        for reading in self._readings:
+            group = self._stream.group(reading)
+            if group is not None:
+                yield _Part(sum(len(file.data) for file in group.files), len(reading.paths), group)
+            else:
+                for path in reading.paths:
+                    yield from self._of_file(path)
+        for loss in self._stream.odd():
+            yield _Part(0, 0, changes=[LinkLedger(None, reasons.entry(loss.reason, loss.detail))])
+
+    def _of_whole(self, file: WholeFile) -> Iterable[Change]:
+        self._to_come = "" if file.done else file.path + DONE_SUFFIX
+        meaning = self._decoder.snapshot if file.done else self._decoder.whole
+        return meaning(file.path, file.generation, file.data, file.digest)
+
+    def _of_file(self, path: str) -> Iterator[_Part]:
+        log = self._stream.log(path)
+        # A `.done` comes after its data: what these say in the end is decoded once.
+        self._to_come = "" if log.snapshot else path + DONE_SUFFIX
+        for received in self._stream.events(log, Holding(log.handle)):
+            event = received.event
+            changes = [*self._mean(path, event, is_small=log.snapshot)]
+            yield _Part(len(event.data) if isinstance(event, Chunk) else 0, 0, changes=changes)
+        yield _Part(0, 1)
 
     def _mean(self, path: str, event: LogEvent, *, is_small: bool) -> Iterable[Change]:
         match event:
@@ -328,6 +410,19 @@ class LocalJob:
             case Chunk():
                 self._beginning = self._beginning or event.data
         return ()
+
+
+def in_batches(items: Iterable[T], size_of: Callable[[T], int], most: int, most_items: int) -> Iterator[list[T]]:
+    """Yield the items in lists of so much size and so many; the last one has the rest."""
+    batch: list[T] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += size_of(item)
+        if size >= most or len(batch) >= most_items:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
 def growing_kind(path: str) -> LogKind | None:
@@ -358,23 +453,22 @@ def _readable(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _is_info(entry: tuple[str, int]) -> bool:
-    path, mode = entry
-    return path.startswith("info.json") and stat.S_ISREG(mode)
+def _is_info(entry: tuple[str, str]) -> bool:
+    path, kind = entry
+    return path.startswith("info.json") and kind == _FILE
 
 
-def _entries(directory: Path, prefix: str) -> Iterator[tuple[str, int]]:
+# What an entry of a directory is; a link is neither.
+_FILE, _FOLDER, _OTHER = "file", "folder", "other"
+
+
+def _entries(directory: Path, prefix: str) -> Iterator[tuple[str, str]]:
+    # The directory itself tells the kinds: a call of the system for each entry would take half of the time of listing.
     with os.scandir(directory) as entries:
         for entry in entries:
-            yield prefix + entry.name, entry.stat(follow_symlinks=False).st_mode
+            is_file, is_folder = entry.is_file(follow_symlinks=False), entry.is_dir(follow_symlinks=False)
+            yield prefix + entry.name, _FILE if is_file else _FOLDER if is_folder else _OTHER
 
 
-def _is_expected(path: str, mode: int) -> bool:
-    return stat.S_ISDIR(mode) and (path == "data" or path in OUTPUT_FOLDERS)
-
-
-def _reading_order(path: str) -> tuple[int, str]:
-    """What names and times the records comes before them."""
-    name = parse_log_name(path)
-    is_first = path == SIMULATED_MARKER or (name is not None and name.kind in _FIRST_KINDS)
-    return (0 if is_first else 1, path)
+def _is_expected(path: str, kind: str) -> bool:
+    return kind == _FOLDER and (path == "data" or path in OUTPUT_FOLDERS)

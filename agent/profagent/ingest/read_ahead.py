@@ -1,0 +1,101 @@
+"""Reading many small files in a known order: the kernel fetches those to come while one that was read is decoded.
+
+A file that is not in the page cache costs a wait for the disk. Once one was not, a thread asks the kernel for the files
+that follow, within bounds of files and bytes; it waits for their inodes only. While all files are in the page cache, no
+thread runs, and a file costs no call of the system more than otherwise.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from profagent.files import required
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+# So many files, and so many of their bytes, are asked for at once. The next ones are when half of the files were read.
+FILES_AHEAD = 1_000
+BYTES_AHEAD = 32 << 20
+# The file system cannot tell what is in memory, as that of tmpfs, which is in memory itself.
+_CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
+
+
+class AheadReader:
+    """Reads the files of a directory, whose `paths` are in the order of reading."""
+
+    def __init__(
+        self, directory: Path, paths: Sequence[str], *, files_ahead: int = FILES_AHEAD, bytes_ahead: int = BYTES_AHEAD
+    ) -> None:
+        self._directory, self._paths = str(directory), paths
+        self._files_ahead, self._bytes_ahead = files_ahead, bytes_ahead
+        self._buffer = bytearray()
+        self._asked = 0  # files before this place have been read, or the kernel was asked for them
+        self._is_cold = False  # of the files that were asked for last, some were not in memory
+        self._asking: threading.Thread | None = None
+
+    def read(self, place: int, most: int) -> bytes | None:
+        """Return the file at this place of `paths`; None if it has more than `most` bytes. Raises OSError."""
+        handle = required(f"{self._directory}/{self._paths[place]}")
+        try:
+            size = os.fstat(handle).st_size
+            if size > most:
+                return None
+            if size > len(self._buffer):
+                self._buffer = bytearray(size)
+            view = memoryview(self._buffer)[:size]
+            at = _read_from_memory(handle, view)
+            self._reached(place, is_cold=at is None)
+            at = at or 0
+            while at < size and (count := os.preadv(handle, [view[at:]], at)):
+                at += count
+            return bytes(view[:at])
+        finally:
+            os.close(handle)
+
+    def _reached(self, place: int, *, is_cold: bool) -> None:
+        is_due = place + self._files_ahead // 2 >= self._asked
+        if not (is_cold or self._is_cold) or not is_due or (self._asking is not None and self._asking.is_alive()):
+            return
+        self._asked = max(self._asked, place + 1)
+        self._asking = threading.Thread(target=self._ask, name="read-ahead", daemon=True)
+        self._asking.start()
+
+    def _ask(self) -> None:
+        """Ask the kernel for the next files."""
+        place, left, self._is_cold = self._asked, self._bytes_ahead, False
+        end = min(place + self._files_ahead, len(self._paths))
+        while place < end and left > 0:
+            try:
+                handle = required(f"{self._directory}/{self._paths[place]}")
+            except OSError:
+                pass  # whoever reads it tells why
+            else:
+                left -= self._ask_for(handle, left)
+            place += 1
+        self._asked = place
+
+    def _ask_for(self, handle: int, most: int) -> int:
+        try:
+            size = min(os.fstat(handle).st_size, most)
+            self._is_cold = _read_from_memory(handle, memoryview(bytearray(min(size, 1)))) is None or self._is_cold
+            os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
+            return size
+        finally:
+            os.close(handle)
+
+
+def _read_from_memory(handle: int, view: memoryview) -> int | None:
+    """Read a file's beginning as far as it is in memory; returns how much, None if nothing is there of some."""
+    try:
+        return os.preadv(handle, [view], 0, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        if error.errno in _CANNOT_TELL:
+            return 0
+        raise
