@@ -133,7 +133,7 @@ async def _add_metrics(workspace: Workspace, session: int, folder: Path, inferen
         pairs = " ".join(f"{number}={value:g}" for number, value in enumerate(values))
         lines.append(f"s {START_US + sweep * 500_000} {pairs}")
     await asyncio.to_thread((folder / "00000001").write_text, "\n".join([*lines, ""]), "utf-8")
-    changes = [change for each in LocalJob(folder, list_collection(folder)).changes() for change in each]
+    changes = [change for each, _ in LocalJob(folder, list_collection(folder)).batches() for change in each]
     async with Store(workspace.database) as store:
         ((board,),) = await store.query("SELECT board FROM session WHERE session = ?", (session,))
         await store.write(session, board, [JobChanges(folder.name, str(folder), changes)])

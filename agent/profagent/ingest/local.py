@@ -323,11 +323,10 @@ class LocalStream:
 
 
 class _Part(NamedTuple):
-    """A group that was read, or what an event of another file means; its bytes, and the files that end with it."""
+    """Changes of a group, or of an event of any other file; its bytes, and how many files end with it."""
 
     size: int
     files: int
-    group: Group | None = None
     changes: Sequence[Change] = ()
 
 
@@ -359,10 +358,7 @@ class LocalJob:
         Raises UnsupportedBoardError.
         """
         for parts in in_batches(self._parts(), lambda part: part.size, BATCH_BYTES, BATCH_PARTS):
-            changes = [change for part in parts for change in part.changes]
-            plain, odd = self._decoder.plain([part.group for part in parts if part.group is not None])
-            changes += [change for group in odd for file in group.files for change in self._of_whole(file)]
-            yield [*changes, *plain], sum(part.files for part in parts)
+            yield [change for part in parts for change in part.changes], sum(part.files for part in parts)
 
     def end(self, unsettled: list[str], orphans: list[str]) -> list[Change]:
         """What is left to say when all files are read; the arguments come from the store."""
@@ -372,12 +368,13 @@ class LocalJob:
         for reading in self._readings:
             group = self._stream.group(reading)
             if group is not None:
-                yield _Part(sum(len(file.data) for file in group.files), len(reading.paths), group)
+                changes = [change for file in group.files for change in self._of_whole(file)]
+                yield _Part(sum(len(file.data) for file in group.files), len(reading.paths), changes)
             else:
                 for path in reading.paths:
                     yield from self._of_file(path)
         for loss in self._stream.odd():
-            yield _Part(0, 0, changes=[LinkLedger(None, reasons.entry(loss.reason, loss.detail))])
+            yield _Part(0, 0, [LinkLedger(None, reasons.entry(loss.reason, loss.detail))])
 
     def _of_whole(self, file: WholeFile) -> Iterable[Change]:
         self._to_come = "" if file.done else file.path + DONE_SUFFIX
@@ -391,7 +388,7 @@ class LocalJob:
         for received in self._stream.events(log, Holding(log.handle)):
             event = received.event
             changes = [*self._mean(path, event, is_small=log.snapshot)]
-            yield _Part(len(event.data) if isinstance(event, Chunk) else 0, 0, changes=changes)
+            yield _Part(len(event.data) if isinstance(event, Chunk) else 0, 0, changes)
         yield _Part(0, 1)
 
     def _mean(self, path: str, event: LogEvent, *, is_small: bool) -> Iterable[Change]:

@@ -18,8 +18,10 @@ from profagent.errors import StoreError
 from profagent.importing import job_folder
 from profagent.importing.importing import import_alone, import_job
 from profagent.importing.job_folder import alone_in_job, imported_database, write_log
+from profagent.ingest import local
 from profagent.ingest.local import LocalJob
 from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
+from profagent.store.store import StoredSession
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
 from tests.fakes.dumps import write_files
@@ -27,9 +29,10 @@ from tests.fakes.job_copy import JOB
 from tests.fakes.small_job import CALLS, ON_CPU, PLAIN, SMALL_JOB
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from io import TextIOWrapper
 
-    from profagent.ingest.changes import Change
+    from profagent.ingest.changes import Change, JobChanges
 
 
 def _rows(database: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -59,6 +62,23 @@ def test_an_import_that_fails_leaves_the_database_as_it_was(job: Path, monkeypat
     with pytest.raises(StoreError, match="is full"):
         asyncio.run(import_job(job))
     assert database.read_bytes() == before
+
+
+def test_no_figure_that_was_final_is_judged_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = write_job(tmp_path, SimulationOptions(model="yolov5s"), 3)
+    monkeypatch.setattr(local, "BATCH_PARTS", 1)
+    apply, seen = StoredSession.apply, dict[int, list[str]]()
+
+    async def noted(self: StoredSession, changes: Sequence[JobChanges]) -> None:
+        await apply(self, changes)
+        for inference, figures in await self._store.query("SELECT inference, figures FROM inference"):
+            seen.setdefault(inference, []).append(figures)
+
+    monkeypatch.setattr(StoredSession, "apply", noted)
+    asyncio.run(import_job(job))
+    assert len(seen) == 3
+    assert min(map(len, seen.values())) < max(map(len, seen.values())), "not all came in one batch"
+    assert {state for states in seen.values() for state in states} == {"final"}
 
 
 # Our own files in a JOB directory: the database, made anew when it is older than the JOB, and the log

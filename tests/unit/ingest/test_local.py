@@ -43,7 +43,7 @@ def test_a_job_of_another_soc_is_refused_by_its_names(tmp_path: Path) -> None:
 def test_a_file_that_vanishes_is_a_loss(tmp_path: Path) -> None:
     listing = list_job(write_files(tmp_path, SMALL_JOB))
     (tmp_path / PLAIN).unlink()
-    changes = [change for each in LocalJob(tmp_path, listing).changes() for change in each]
+    changes = [change for each, _ in LocalJob(tmp_path, listing).batches() for change in each]
     (lost,) = [change for change in changes if isinstance(change, LinkLedger)]
     assert (lost.path, lost.entry.grade, lost.entry.reason) == (PLAIN, "loss", "unreadable")
 
@@ -61,7 +61,7 @@ def job(tmp_path: Path) -> Path:
 def sent(job: Path, path: str, *held: object) -> list[LogEvent]:
     """What comes of a file to a host that holds generation, offset and digest of it."""
     stream = LocalStream(job, list_job(job))
-    (log,) = (log for log in stream.logs if log.path == os.fsencode(path))
+    log = stream.log(path)
     holding = Holding(log.handle, *held)  # type: ignore[arg-type]
     events = [received.event for received in stream.events(log, holding)]
     assert {event.handle for event in events} <= {log.handle}
@@ -94,7 +94,7 @@ def test_a_fifo_in_the_place_of_a_file_holds_up_nothing(job: Path, path: str) ->
     stream = LocalStream(job, list_job(job))
     (job / path).unlink()
     os.mkfifo(job / path)
-    (log,) = (log for log in stream.logs if log.path == PLAIN.encode())
+    log = stream.log(PLAIN)
     events = told([received.event for received in stream.events(log, Holding(log.handle))])
     assert events[-1][0] == ("loss" if path == PLAIN else "chunk"), "nobody vouches for it"
 
