@@ -12,18 +12,26 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
 from profagent.errors import FormatError
 from profagent.formats.board_files import I63_MAX, parse_done
+from profagent.formats.join import Joined, layers_of
 from profagent.formats.names import SIMULATED_MARKER, LogKind, LogName, display_text, parse_log_name
-from profagent.formats.records import RECORD_BYTES
+from profagent.formats.records import RECORD_BYTES, Progress, read_unit
+from profagent.ingest.changes import PlainLogs, files_of
+from profagent.ingest.datalog import oddities
 from profagent.link.messages import Chunk, Completed, Received, Started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from profagent.formats.board_files import Done
+    from profagent.formats.countermap import CounterMap
+    from profagent.formats.records import Unit
+    from profagent.ingest.changes import Entry
+    from profagent.ingest.states import Joins
     from profagent.link.messages import FollowedLog, LogEvent
 
 # A larger log costs so much more than its share of a batch's Python that it may take the general way.
@@ -221,7 +229,7 @@ class Feed:
         if files.keys() not in _WHOLE or (AICPU not in files and inference in self._on_cpu):
             return None
         name = parse_log_name(f"data/aicore{inference[1]}")
-        pieces = [joined(files[place]) for place in sorted(files)]
+        pieces = [join_pieces(files[place]) for place in sorted(files)]
         events = [each for each in pieces if each is not None]
         if name is None or len(events) < len(pieces):
             return None
@@ -235,7 +243,7 @@ class Feed:
                     self._new.pop(each.event.handle, None)
 
 
-def joined(pieces: Sequence[Received]) -> Received | None:
+def join_pieces(pieces: Sequence[Received]) -> Received | None:
     """Join the events of one log into one that is all of it; None where they are anything but its first generation.
 
     They are one `Started` with a digest, or a `Started`, the `Chunk`s that follow it and a `Completed`.
@@ -271,3 +279,51 @@ def _whole_file(received: Received) -> WholeFile:
     assert log is not None, "a log of an inference"
     assert isinstance(event, Started), "it came whole"
     return WholeFile(os.fsdecode(log.path), event.generation, event.data, event.digest)
+
+
+# Groups as columns
+
+_TIMES = ("begin_us", "end_us", "segment_start_us", "segment_end_us")
+
+
+def decode_groups(
+    groups: Sequence[Group], joins: Joins, counter_map: CounterMap | None
+) -> tuple[PlainLogs | None, Sequence[Group]]:
+    """Decode inferences that came whole. Returns those that are plain, and the groups whose records show otherwise.
+
+    A group is not plain if one of its logs has more than one load, or times that the database cannot hold. The first
+    is None where no group is plain.
+    """
+    places = {LogKind.AICORE: [*range(len(groups))]}
+    places[LogKind.AICPU] = [place for place, group in enumerate(groups) if group.aicpu is not None]
+    units = {kind: _unit([groups[place] for place in of], kind, counter_map) for kind, of in places.items() if of}
+    odd = {places[kind][log] for kind, unit in units.items() for log in _odd_logs(unit)}
+    if odd:
+        # Their records are among those of the others: these are read once more, which is rare.
+        plain, _ = decode_groups([group for place, group in enumerate(groups) if place not in odd], joins, counter_map)
+        return plain, [groups[place] for place in sorted(odd)]
+    if not groups:
+        return None, ()
+    entries: dict[LogKind, dict[int, list[Entry]]] = {}
+    for kind, unit in units.items():
+        unit.columns["layer_index"] = layers_of(unit, [_joined(groups[place], kind, joins) for place in places[kind]])
+        entries[kind] = {log: [each.entry for each in found] for log, found in oddities(unit).items()}
+    return PlainLogs(groups, units, {kind: np.array(places[kind], np.intp) for kind in units}, entries), ()
+
+
+def _unit(groups: Sequence[Group], kind: LogKind, counter_map: CounterMap | None) -> Unit:
+    return read_unit(kind, [files_of(group, kind)[0].data for group in groups], Progress.new(len(groups)), counter_map)
+
+
+def _odd_logs(unit: Unit) -> set[int]:
+    odd = {*(unit.after.loads > 1).nonzero()[0].tolist()}
+    if unit.kind is LogKind.AICPU:
+        is_late = np.any([unit.columns[name] > I63_MAX for name in _TIMES], axis=0)
+        odd.update(unit.seg_log[unit.segment[is_late]].tolist())
+    return odd
+
+
+def _joined(group: Group, kind: LogKind, joins: Joins) -> Joined:
+    name, (_, done) = group.name, files_of(group, kind)
+    online = done.done.online_batch_num if done.done is not None else ()
+    return Joined(joins.of(name), name.batch_num or 0, name.input_pic_num or 0, online)

@@ -8,11 +8,23 @@ from itertools import pairwise
 
 import pytest
 
-from profagent.formats.names import LogName, parse_log_name
-from profagent.ingest.feed import LARGEST_FILE_BYTES, Arrival, Feed, Group, Reading, WholeFile, group_of, reading_order
+from profagent.formats.names import LogKind, LogName, parse_log_name
+from profagent.ingest import reasons
+from profagent.ingest.feed import (
+    LARGEST_FILE_BYTES,
+    Arrival,
+    Feed,
+    Group,
+    Reading,
+    WholeFile,
+    decode_groups,
+    group_of,
+    reading_order,
+)
 from profagent.ingest.mirror import digest_of
+from profagent.ingest.states import Joins
 from profagent.link.messages import Chunk, Completed, FollowedLog, LogEvent, Loss, Received, Removed, Started
-from tests.encoders import done_text
+from tests.encoders import aicore_record, aicpu_record, done_text
 from tests.fakes.small_job import ON_CPU, PLAIN, SMALL_JOB, aicore_done
 
 JOB = "JOB" + "A" * 29
@@ -255,3 +267,82 @@ def test_so_many_new_logs_are_remembered() -> None:
     assert stream.take(*events) == ([], events)
     stream = Stream(*FILES, most=4)
     assert len(stream.take(*(stream.comes(path) for path in FILES))[0]) == 1
+
+
+# Groups as columns
+
+
+class Tables:
+    """The tables of layers of the small JOB."""
+
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        data = SMALL_JOB.get(path)
+        return None if data is None else data[start:][:size]
+
+    def names(self) -> list[str]:
+        return [*SMALL_JOB]
+
+
+Times = tuple[int, int, tuple[int, int]]
+
+
+def inference(number: int, aicore: bytes, *aicpu: Times) -> Group:
+    """A group; times of each record on the CPU: its own, and those of its segment."""
+    npu = f"data/aicore.0.m.3.0.1.1.{number}"
+    files = [whole(npu, aicore), whole(npu + ".done", aicore_done(len(aicore)))]
+    if aicpu:
+        data = b"".join(aicpu_record(index, *times, net=1) for index, times in enumerate(aicpu))
+        on_cpu, done = npu.replace("core", "cpu"), done_text(file_len=len(data), start_time=1, end_time=2)
+        files += [whole(on_cpu, data), whole(on_cpu + ".done", done)]
+    found = made(files, parse_log_name(npu))
+    assert found is not None
+    return found
+
+
+def records(*sequence: int, net: int = 0) -> bytes:
+    return b"".join(aicore_record(number, 10, net) for number in sequence)
+
+
+LATEST_US = 2**63 - 1
+TIMES = (5, 6, (4, 7))
+GROUPS = [
+    inference(0, records(0, 1, 2), TIMES, TIMES),
+    inference(1, records(0, 2)),
+    inference(2, records(0, 1) + records(9, net=2), (5, LATEST_US, (4, LATEST_US))),
+]
+ODD = {
+    "loaded twice": inference(7, records(0, 1, 0, 1)),
+    "an earlier net": inference(7, records(0, 1) + records(0, net=2) + records(0, net=1)),
+    "a late record": inference(7, records(0), (5, LATEST_US + 1, (4, 7))),
+    "a late segment": inference(7, records(0), TIMES, (5, 6, (4, LATEST_US + 1))),
+}
+
+
+def test_groups_become_columns_of_each_unit() -> None:
+    plain, odd = decode_groups(GROUPS, Joins(Tables()), None)
+    assert plain is not None
+    assert (plain.groups, odd) == (GROUPS, ())
+    of_units = {kind: of.tolist() for kind, of in plain.places.items()}
+    assert of_units == {LogKind.AICORE: [0, 1, 2], LogKind.AICPU: [0, 2]}
+    layers = {kind: unit.columns["layer_index"].tolist() for kind, unit in plain.units.items()}
+    assert layers == {LogKind.AICORE: [0, 1, 2, 0, 2, 0, 1, -1], LogKind.AICPU: [3, 4, 3]}
+    entries = {
+        log: [(each.reason, each.first, each.count) for each in of] for log, of in plain.entries[LogKind.AICORE].items()
+    }
+    unknown = (reasons.NO_LAYER, 512, 1)
+    assert entries == {1: [(reasons.SEQUENCE_GAP, 256, 1)], 2: [(reasons.SEQUENCE_GAP, 512, 9), unknown]}
+    assert not plain.entries[LogKind.AICPU]
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_groups_whose_records_are_odd_are_left_to_the_general_way(odd: Group) -> None:
+    plain, left = decode_groups([*GROUPS[:1], odd, *GROUPS[1:]], Joins(Tables()), None)
+    expected, _ = decode_groups(GROUPS, Joins(Tables()), None)
+    assert plain is not None
+    assert expected is not None
+    assert (plain.groups, left) == (GROUPS, [odd])
+    for kind, unit in expected.units.items():
+        assert plain.places[kind].tolist() == expected.places[kind].tolist()
+        assert plain.units[kind].columns["layer_index"].tolist() == unit.columns["layer_index"].tolist()
+    assert plain.entries == expected.entries
+    assert decode_groups([odd], Joins(Tables()), None) == (None, [odd])
