@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from profagent.cli.progress import progress
-from profagent.errors import ProfagentError, UsageError
-from profagent.formats.names import display_text
+from profagent.errors import FormatError, ProfagentError, UsageError
+from profagent.formats.board_files import parse_done
+from profagent.formats.names import display_text, parse_log_name
 from profagent.formats.sampling import interval_of
 from profagent.importing.descriptions import described
 from profagent.importing.job_folder import alone_in_job, job_database, new_database
@@ -153,9 +154,21 @@ def _require_no_loss(copy: Path, listing: JobListing, mirrored: Path, address: s
         if first is not None and (size < held or not _begin_alike(file, there, held)):
             what = f"{address} is another copy of the JOB in {first}: {display_text(path)} is not the same"
             raise UsageError(what, hint=hint)
-        if size < held:
+        if size < held and not _is_whole_done(path, file):
             what = f"{address} has less than what is there of this JOB: {size:,} of {held:,} bytes"
             raise UsageError(f"{what} of {display_text(path)}", hint=hint)
+
+
+def _is_whole_done(path: str, file: Path) -> bool:
+    """Return True for a `.done` that can be read: that of a later load of the model may be shorter."""
+    name = parse_log_name(path)
+    if name is None or not name.is_done:
+        return False
+    try:
+        parse_done(file.read_bytes(), name.kind, path)
+    except FormatError:
+        return False
+    return True
 
 
 def _begin_alike(one: Path, other: Path, size: int) -> bool:

@@ -17,7 +17,7 @@ import pytest
 from profagent.cli.main import run
 from tests.fakes.dumps import write_files
 from tests.fakes.job_copy import JOB
-from tests.fakes.small_job import ON_CPU, PLAIN, SMALL_JOB
+from tests.fakes.small_job import ON_CPU, PLAIN, SMALL_JOB, aicore_done
 from tests.unit.ascend import files
 from tests.unit.ascend.files import KERNEL_DETAILS, OP_SUMMARY, kernel, rows, summary, timeline, write
 
@@ -418,6 +418,23 @@ def test_a_copy_that_has_less_of_a_job_takes_nothing_away_and_one_that_has_more_
     assert run(["import", "-dir", str(cut), "--workspace", str(workspace)]) == 2
     assert _records(workspace) == [(1, 4)]
     assert rows(workspace, "SELECT grade FROM ledger WHERE grade = 'loss'") == []
+
+
+def test_a_copy_whose_done_is_shorter_goes_on_where_the_model_was_loaded_again(
+    tmp_path: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = _job(tmp_path / "copied")
+    _imported(workspace, job, capsys=capsys)
+    before = (job / f"{PLAIN}.done").read_bytes()
+    (job / f"{PLAIN}.done").write_bytes(before[:-2])
+    assert "has less than what is there" in _imported(workspace, job, code=1, capsys=capsys)["sources"][0]["error"]
+    with (job / PLAIN).open("ab") as opened:
+        opened.write(WHOLE_JOB[PLAIN][:512])
+    shorter = aicore_done(512)
+    assert len(shorter) < len(before)
+    (job / f"{PLAIN}.done").write_bytes(shorter)
+    assert _imported(workspace, job, capsys=capsys)["sources"][0]["error"] is None
+    assert rows(workspace, "SELECT load FROM inferences ORDER BY 1") == [(0,), (1,)]
 
 
 def test_what_stands_beside_nothing_is_noted_in_the_first_session(
