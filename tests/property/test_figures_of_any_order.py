@@ -26,11 +26,16 @@ EXAMPLES = int(os.environ.get("PROFAGENT_ORDERS", "25"))
 PHASES = [each for each in Phase if each is not Phase.shrink or not os.environ.get("NOSHRINK")]
 SMALL = st.sampled_from([1, 1, 2, 3, 5, 9])
 MESSAGES = st.sampled_from([1, 2, 3, 5, 8, 13, 40, 200])
+# Only a command that keeps a workspace has a reader who looks into it between batches.
+COMMANDS = st.sampled_from([Command.RECORD] * 3 + list(Command))
 ACTS = st.one_of(
     st.tuples(st.sampled_from(["write", "write", "write_late"]), SMALL),
     st.tuples(st.just("hear"), MESSAGES),
     st.tuples(st.just("hear"), MESSAGES),
-    st.tuples(st.sampled_from(["tell", "lose", "cut", "kill", "end", "wait", "pause", "fall_quiet"]), st.just(0)),
+    st.tuples(
+        st.sampled_from(["tell", "lose", "cut", "kill", "end", "wait", "pause", "fall_quiet", "finish_unheard"]),
+        st.just(0),
+    ),
     st.tuples(st.just("skew"), st.integers(1, 5)),
     st.tuples(st.just("write_part"), st.integers(0, 10)),
 )
@@ -41,7 +46,7 @@ ACTS = st.one_of(
 )
 @given(
     job=jobs(),
-    command=st.sampled_from(list(Command)),
+    command=COMMANDS,
     acts=st.lists(ACTS, max_size=30),
     is_scanned=st.booleans(),
     is_known=st.booleans(),
@@ -95,6 +100,18 @@ CASES: dict[str, tuple[WrittenJob, Command, list[tuple[str, int]], tuple[int, in
         Command.FROM_START,
         [("wait", 0), ("write", 1), ("write_part", 10), ("cut", 0)],
         (1, 13, True),
+    ),
+    "a first log of the CPU, after inferences without one": (
+        recorded()["runtime-edge"],
+        Command.RECORD,
+        [],
+        (2, 8, True),
+    ),
+    "a .done that is told last, of a JOB that seemed to have ended": (
+        simulated(),
+        Command.RECORD,
+        [("write", len(simulated().writes) - 1), ("hear", 200), ("write_late", 1), ("finish_unheard", 0)],
+        IN_STEP,
     ),
 }
 

@@ -9,6 +9,15 @@ This is the one place that decides. Live lines, rows, statistics and exports ask
 The runtime makes the data logs of both units before it writes a `.done` of the inference (format page 1), and boards
 announce them in that order (board.proto). So where a `.done` has come and a unit has no log, it recorded nothing,
 unless other inferences of the model have a log of it: a model runs on the same units each time.
+
+A final figure is taken back in two cases, which the page about figures names:
+
+    a unit's first log of a model is announced after an inference without one was final: its own log was lost. Nothing
+    tells so earlier. A model's tables do not say on which unit a segment runs, and a program may record one unit alone;
+    to wait for a log that need not exist would keep every figure of such a model pending until the JOB ends.
+
+    a log with a final inference goes on, because its model was loaded again: its inferences are pending until the
+    `.done` of the new load has come, which shows where that load begins.
 """
 
 from __future__ import annotations
