@@ -35,9 +35,9 @@ from tests.property.written_jobs import Write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from profagent.ingest.changes import JobChanges
     from profagent.link.messages import Board, ClientMessage, JobStatus
     from profagent.record.capture import Sink
+    from profagent.store.writer import Applied
     from profagent_wire.v1 import board_pb2 as wire
     from tests.property.written_jobs import WrittenJob
 
@@ -274,7 +274,7 @@ class Nobody:
 
     def remark(self, text: str) -> None: ...
 
-    def changed(self, changes: Sequence[JobChanges]) -> None: ...
+    def changed(self, applied: Sequence[Applied]) -> None: ...
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         self.jobs = jobs

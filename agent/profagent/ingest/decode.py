@@ -28,10 +28,11 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.datalog import assess, orphan_done
 from profagent.ingest.decoder import Decoder, small_file
+from profagent.ingest.feed import decode_groups
 from profagent.ingest.states import LogStates, done_of, layer_info_path
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.ingest.datalog import DataLog
     from profagent.ingest.decoder import JobFiles
+    from profagent.ingest.feed import Group
 
 NO_FREQUENCY = reasons.entry(
     reasons.NO_FREQUENCY, f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
@@ -123,6 +125,18 @@ class JobDecoder(Decoder):
         named = ((parse_log_name(path), path, data) for path, data in beginnings if self.keeps(path))
         aicore = ((path, data) for name, path, data in named if name is not None and name.kind is LogKind.AICORE)
         self._logs.ahead.read(aicore, self._logs.counter_map)
+
+    def inferences(self, groups: Sequence[Group]) -> tuple[list[Change], Sequence[Group]]:
+        """As of Decoder. Nothing of them is remembered: whatever comes later of a log has it built again."""
+        changes: list[Change] = []
+        for name in {(group.name.model, group.name.model_id): group.name for group in groups}.values():
+            changes += self._recall(name)
+        plain, odd = decode_groups(groups, self._logs.joins, self._logs.counter_map)
+        for group in () if plain is None else plain.groups:
+            self._logs.arrived(group.aicore.path)
+            if group.aicpu is not None:
+                self._logs.arrived(group.aicpu.path)
+        return changes if plain is None else [*changes, plain], odd
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
         """Bytes of a data log at `offset`."""

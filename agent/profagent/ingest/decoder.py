@@ -16,9 +16,10 @@ from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset, Sourc
 from profagent.link.messages import JOB_SOURCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from profagent.ingest.changes import Change
+    from profagent.ingest.feed import Group
 
 # By the wire's name, the module and class of each source's decoder: loaded when one is first wanted.
 DECODERS = {
@@ -76,6 +77,13 @@ class Decoder:
 
     def read_ahead(self, beginnings: Iterable[tuple[str, bytes]]) -> None:
         """The first bytes of data logs, given by path, are about to come."""
+
+    def inferences(self, groups: Sequence[Group]) -> tuple[list[Change], Sequence[Group]]:
+        """Inferences that come whole, of logs of which nothing was decoded before.
+
+        Returns what they mean, and the groups whose files are to be given one by one.
+        """
+        return [], groups
 
     def confirm(self, _path: str) -> Iterable[Change]:
         """A log that is complete is as it was held."""

@@ -194,7 +194,7 @@ class LiveEvents:
         job = self._jobs[batch.job]
         self._jobs.move_to_end(batch.job)
         yield from self._make_room()
-        for change in batch.changes:
+        for change in batch.each:
             self.samples.take(batch.job, change)
             yield from self._change(batch.job, job, change, now_s)
         state = batch.state

@@ -300,6 +300,11 @@ class LogStates:
         self.growing.discard(path)
         self.stale.discard(path)
 
+    def arrived(self, path: str) -> None:
+        """A log came whole, with its `.done`."""
+        self.settle(path)
+        self.renewed.discard(path)
+
     def renew_done(self, path: str, *, is_rewritten: bool) -> bool:
         """The `.done` of a log comes: whether it speaks of bytes that are still to come.
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from profagent.formats.names import InferenceKey, LogName
-    from profagent.ingest.changes import JobChanges
     from profagent.link.messages import JobStatus, Profiling
+    from profagent.store.writer import Applied
 
 # Models of a JOB, those of which an inference was shown last.
 REMEMBERED_MODELS = 1_000
@@ -180,9 +180,9 @@ class MadeJobs:
         """It cannot."""
         self._is_linked.clear()
 
-    def changed(self, changes: Sequence[JobChanges]) -> None:
+    def changed(self, applied: Sequence[Applied]) -> None:
         """Something has come."""
-        self._changes += any(batch.job not in self.growing for batch in changes)
+        self._changes += any(each.batch.job not in self.growing for each in applied)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """The JOBs are these."""

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from profagent.errors import UnsupportedBoardError
-    from profagent.ingest.changes import JobChanges
     from profagent.link.channel import Channel, Stream
     from profagent.link.credentials import Access
     from profagent.link.messages import (
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
         JobStatus,
         Received,
     )
+    from profagent.store.writer import Applied
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Sink(Protocol):
     def know_job(self, job: JobStatus) -> None:
         """A JOB that will be followed."""
 
-    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+    async def listed(self, names: Collection[str]) -> Sequence[Applied]:
         """The board has told every JOB that it has; returns what is over because it is not among them."""
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
@@ -96,13 +96,16 @@ class Sink(Protocol):
         acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]],
         *,
         more: bool,
-    ) -> Sequence[JobChanges]:
-        """Events in order; returns what they meant. `more`: others are at hand."""
+    ) -> Sequence[Applied]:
+        """Take events in order. `more`: others are at hand, and these may be durable later.
 
-    async def committed(self) -> None:
-        """Return when all events that were given are durable, and their `acknowledge` was called."""
+        Returns what has become of those that are durable and were not returned yet, as the other methods do.
+        """
 
-    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+    async def committed(self) -> Sequence[Applied]:
+        """Wait until all events that were given are durable, and their `acknowledge` was called."""
+
+    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[Applied]:
         """A JOB's state is another; `caught_up`: and everything it held has come."""
 
     async def sample_clock(self, channel: Channel) -> None:
@@ -124,8 +127,8 @@ class Observer(Protocol):
     def remark(self, text: str) -> None:
         """Something about the link that people want to know: how far behind it is, why it pauses."""
 
-    def changed(self, changes: Sequence[JobChanges]) -> None:
-        """A batch was taken."""
+    def changed(self, applied: Sequence[Applied]) -> None:
+        """Batches were taken, and are durable where anything is kept."""
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """The followed JOBs, as they are now."""
@@ -168,7 +171,7 @@ class FollowedStream:
             errors = failures.exceptions
             raise next((each for each in errors if not isinstance(each, ProfagentError)), errors[0]) from None
         finally:
-            await self._capture.sink.committed()
+            await self._capture.committed()
 
     async def open(self) -> None:
         """Say the first words."""
@@ -214,11 +217,11 @@ class FollowedStream:
                 await self.take(message)
             if self._queue.empty():
                 # There is nothing to do meanwhile.
-                await self._capture.sink.committed()
+                await self._capture.committed()
 
     async def _leave(self) -> None:
         """Let the board hear the last: a call that is cancelled takes back what is on its way."""
-        await self._capture.sink.committed()
+        await self._capture.committed()
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self._send_durable()
@@ -281,7 +284,7 @@ class FollowedStream:
     async def _know(self, event: Event) -> None:
         sink, observer = self._capture.sink, self._capture.observer
         if not isinstance(event, Arrived | LogsAnnounced):
-            await sink.committed()
+            await self._capture.committed()
         match event:
             case Arrived():
                 observer.changed(await sink.take(event.events, self._acknowledge, more=not self._queue.empty()))
@@ -416,6 +419,10 @@ class Capture:
     async def _follow(self) -> None:
         async with connected(self.address, self._access) as channel, channel.follow() as stream:
             await FollowedStream(self, channel, stream).run()
+
+    async def committed(self) -> None:
+        """Wait until all that was taken is durable, and let the observer know."""
+        self.observer.changed(await self.sink.committed())
 
     def tell(self, event: Event) -> None:
         """Let the observer know of what no sink needs."""

@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from profagent.errors import ProfagentError
-    from profagent.ingest.changes import Change, Entry, JobChanges
+    from profagent.ingest.changes import Change, Entry
     from profagent.ingest.live import Event
     from profagent.link.coverage import Coverage
     from profagent.link.messages import Board, JobStatus
     from profagent.link.session import LinkSession
     from profagent.record.capture import Capture, Observer
+    from profagent.store.writer import Applied
 
 US_PER_S = 1_000_000
 # From half a millisecond to some ten seconds, each a sixth above the one before: so exact a quantile is.
@@ -222,10 +223,10 @@ class Measured:
         self._collections = {*self._collections, *counts}
         self._observer.jobs_changed(jobs)
 
-    def changed(self, changes: Sequence[JobChanges]) -> None:
+    def changed(self, applied: Sequence[Applied]) -> None:
         """As of Observer."""
-        for batch in changes:
-            for change in batch.changes:
+        for batch in (each.batch for each in applied):
+            for change in batch.each:
                 self._count(batch.job, change)
             for event in self._events.feed(batch, time.monotonic()):
                 if event["event"] == "inference" and event["figures"] == FigureState.FINAL:
@@ -233,7 +234,7 @@ class Measured:
                 elif event["event"] == "latency":
                     self._wait_is_over(event)
         self._tell_pace()
-        self._observer.changed(changes)
+        self._observer.changed(applied)
 
     def _count(self, job: str, change: Change) -> None:
         records = self._to.records

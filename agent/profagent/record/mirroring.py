@@ -11,9 +11,9 @@ from profagent.files import make_anew, opened, write_all
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
+from profagent.ingest.feed import Feed
 from profagent.ingest.mirror import ClosingCache, Translated, digest_of, logs_set_aside
 from profagent.ingest.reasons import another_file, checked_path, loss_change, refusal, removal_entry
-from profagent.ingest.states import beginnings
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.decoder import Decoder
+    from profagent.ingest.feed import Arrival
     from profagent.ingest.mirror import JobMirror
     from profagent.link.messages import FollowedLog, Received
     from profagent.store.store import CommittedLog, HeldLog
@@ -134,6 +135,7 @@ class BoardMirrors:
         # By handle, complete logs of this stream of which the mirror has the very bytes that were committed.
         self._verified: dict[int, HeldLog] = {}
         self._damaged: set[int] = set()  # handles of the logs of which the mirror lost what it held
+        self._feed = Feed()
 
     def set_aside(self) -> list[tuple[str, str]]:
         """JOB and path of each log of which an earlier generation is kept. Raises StoreError."""
@@ -190,7 +192,9 @@ class BoardMirrors:
         for path, log in by_path.items():
             known = held.get(path)
             self._verified.pop(log.handle, None)
-            if known is None or known.generation == 0:
+            is_new = known is None or known.generation == 0
+            self._feed.announce(log, path, is_new=is_new and decoder.keeps(path))
+            if known is None or is_new:
                 holdings.append(Holding(log.handle))
                 continue
             if not log.snapshot:
@@ -222,6 +226,7 @@ class BoardMirrors:
             job.decoder.begin_stream()
         self._verified.clear()
         self._damaged.clear()
+        self._feed.begin_stream()
 
     def take(self, events: Sequence[Received]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
@@ -230,9 +235,39 @@ class BoardMirrors:
         """
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
-        for name, logs in beginnings(events).items():
+        arrivals, others = self._feed.take(events, is_plain_allowed=self._may_be_plain)
+        # The others first: among them is what names and times the records.
+        self._take_each(others, changes, reached)
+        for name, found in arrivals.items():
             if name not in self.refused:
-                self._of(name).decoder.read_ahead(logs)
+                odd = self._take_plain(name, found, changes.setdefault(name, []), reached)
+                self._take_each(odd, changes, reached)
+        return changes, list(reached.values())
+
+    def _may_be_plain(self, job: str) -> bool:
+        return job not in self.refused and not self._is_past(job)
+
+    def _take_plain(
+        self, name: str, arrivals: Sequence[Arrival], changes: list[Change], reached: dict[int, Acknowledgement]
+    ) -> list[Received]:
+        """Write inferences that came whole; returns the events of those that are to be decoded log by log."""
+        job = self._of(name)
+        found, odd = job.decoder.inferences([arrival.group for arrival in arrivals])
+        is_odd = set(map(id, odd))
+        left: list[Received] = []
+        for group, events in arrivals:
+            if id(group) in is_odd:
+                left += events
+                continue
+            for file, received in zip(group.files, events, strict=True):
+                assert received.log is not None, "a file of an inference"
+                self._put(job, received.log, file.path, file.generation, file.data, file.digest, reached)
+        changes += found
+        return left
+
+    def _take_each(
+        self, events: Sequence[Received], changes: dict[str, list[Change]], reached: dict[int, Acknowledgement]
+    ) -> None:
         for received in events:
             job, log = received.job, received.log
             if job in self.refused:
@@ -246,7 +281,6 @@ class BoardMirrors:
                 changes.setdefault(job, []).extend(self._mean(log, received.event, reached))
             except UnsupportedBoardError as error:
                 changes[job].append(self._refuse(job, error))
-        return changes, list(reached.values())
 
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
         """What is left to say of a JOB that has ended: of logs that nobody vouched for, of `.done` without data.
@@ -314,11 +348,23 @@ class BoardMirrors:
         self, job: OpenJob, log: FollowedLog, path: str, event: Started, reached: dict[int, Acknowledgement]
     ) -> list[Change]:
         """All of a log, as most of them come: it costs much less than its beginning, its bytes and its end."""
-        _check_digest(digest_of(event.data), event.digest, log, path)
-        job.mirror.put(path, event.generation, event.data, snapshot=log.snapshot)
-        reached[log.handle] = Acknowledgement(log.handle, event.generation, len(event.data), complete=True)
+        self._put(job, log, path, event.generation, event.data, event.digest, reached)
         meaning = job.decoder.snapshot if log.snapshot else job.decoder.whole
         return [*meaning(path, event.generation, event.data, event.digest), *self._another_file(log, path, event)]
+
+    @staticmethod
+    def _put(
+        job: OpenJob,
+        log: FollowedLog,
+        path: str,
+        generation: int,
+        data: bytes,
+        digest: bytes,
+        reached: dict[int, Acknowledgement],
+    ) -> None:
+        _check_digest(digest_of(data), digest, log, path)
+        job.mirror.put(path, generation, data, snapshot=log.snapshot)
+        reached[log.handle] = Acknowledgement(log.handle, generation, len(data), complete=True)
 
     def _started(self, job: OpenJob, log: FollowedLog, path: str, event: Started) -> list[Change]:
         is_known = self._is_as_held(log.handle, event)

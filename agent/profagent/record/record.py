@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from profagent.errors import ProfagentError
-    from profagent.ingest.changes import JobChanges
     from profagent.link.messages import JobMeasure, JobStatus, LogEvent, Received
     from profagent.record.exposition import Exposition
     from profagent.record.options import RecordOptions
     from profagent.record.recording import Acknowledge
+    from profagent.store.writer import Applied
 
 # Bytes gather so long before they are committed, of the 250 ms in which a row is to be there.
 GATHER_S = 0.1
@@ -158,14 +158,14 @@ def before_line(job: str, held: JobMeasure, copied: int, here: int) -> str:
 class RunRecording(Recording):
     """A recording of what one program makes: nothing about other JOBs of the board is written into its session."""
 
-    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+    async def listed(self, names: Collection[str]) -> Sequence[Applied]:
         """As of Sink: that a JOB of another session is gone, or stands where this daemon does not look, is no news."""
         others = {job.name for job in await self.session.standing_jobs()} - await self.session.begun_jobs()
         return await super().listed({*names, *others})
 
     async def take(
         self, events: Sequence[Received], acknowledge: Acknowledge, *, more: bool = False
-    ) -> Sequence[JobChanges]:
+    ) -> Sequence[Applied]:
         """As of Sink; a kept loss of another JOB is left to whoever hears it next."""
         ours = [each for each in events if not self._is_loss_of_others(each.event)]
         return await super().take(ours, acknowledge, more=more)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from profagent.record.options import RecordingOptions
     from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
     from profagent.store.workspace import Workspace
+    from profagent.store.writer import Applied
 
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
@@ -76,6 +77,7 @@ class Recording:
         # Of this stream, by JOB: logs that were begun and not offered yet, and how many bytes are committed.
         self._unoffered: dict[str, dict[str, int]] = {}
         self._begun_jobs: set[str] = set()
+        self._applied: list[Applied] = []  # what is committed and was not returned yet
         self._is_torn = False  # a batch was not committed, and may be in the mirrors
         self._committing: asyncio.Task[None] | None = None  # the latest batch
         self._deletes = False
@@ -134,7 +136,7 @@ class Recording:
         for each in left:
             held = await self.session.held(each.job, [*each.data, *each.snapshots])
             if changes := await to_the_end(meaning, each, held):
-                await self.session.apply([JobChanges(each.job, each.directory, changes, OPEN)])
+                await self._apply([JobChanges(each.job, each.directory, changes, OPEN)])
 
     @property
     def refused(self) -> Mapping[str, UnsupportedBoardError]:
@@ -167,7 +169,7 @@ class Recording:
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
         """What is held of each announced log. A batch may go to the disk meanwhile, unless it has something of them."""
         if self._committing is not None and any(map(self._mirrors.batch.has, logs)):
-            await self.committed()
+            await self._wait_for_commit()
         wanted: dict[str, dict[str, FollowedLog]] = {}
         answers: list[Holding] = []
         for log in logs:
@@ -184,8 +186,8 @@ class Recording:
         for job, by_path in wanted.items():
             answers += await self._holdings_of(job, by_path)
         if sum(map(len, self._waiting.values())) >= MOST_REMARKS:
-            await self.committed()
-            await self.session.apply(self._take_waiting())
+            await self._wait_for_commit()
+            await self._apply(self._take_waiting())
         return answers
 
     async def _holdings_of(self, job: str, by_path: dict[str, FollowedLog]) -> list[Holding]:
@@ -229,21 +231,22 @@ class Recording:
 
     async def take(
         self, events: Sequence[Received], acknowledge: Acknowledge, *, more: bool = False
-    ) -> Sequence[JobChanges]:
-        """Take events by the commit rule; returns what they meant. Raises StoreError, ProtocolError.
+    ) -> Sequence[Applied]:
+        """Take events by the commit rule; returns what is committed and was not returned before.
 
-        Where `more` are at hand, these go to the disk while the next are put into the mirrors.
+        Raises StoreError and ProtocolError. Where `more` are at hand, these go to the disk while the next are put into
+        the mirrors.
         """
         try:
             changes, reached = await self._store.run(lambda _: self._write(events))
-            await self.committed()
+            await self._wait_for_commit()
         except BaseException:
             self._is_torn = True
             raise
         self._committing = asyncio.create_task(self._commit(changes, partial(acknowledge, reached)))
         if not more:
-            await self.committed()
-        return changes
+            await self._wait_for_commit()
+        return self._take_applied()
 
     # The rule that makes a capture survive: mirror, sync, transaction, acknowledgement, in this order and no other.
     # What is in the database is in the mirror, durably; what was acknowledged is in the database. A process that ends
@@ -253,13 +256,24 @@ class Recording:
         self._reached(Step.MIRRORED)
         await self._workspace.synced.sync()
         self._reached(Step.SYNCED)
-        await self.session.apply(changes)
+        await self._apply(changes)
         self._reached(Step.COMMITTED)
         await acknowledge()
         self._reached(Step.ACKNOWLEDGED)
 
-    async def committed(self) -> None:
-        """Return when all that was taken is committed, before anything else is asked. Raises StoreError."""
+    async def committed(self) -> Sequence[Applied]:
+        """Wait until all that was taken is committed; returns what is since the last return. Raises StoreError."""
+        await self._wait_for_commit()
+        return self._take_applied()
+
+    def _take_applied(self) -> Sequence[Applied]:
+        applied, self._applied = self._applied, []
+        return applied
+
+    async def _apply(self, changes: Sequence[JobChanges]) -> None:
+        self._applied += await self.session.apply(changes)
+
+    async def _wait_for_commit(self) -> None:
         committing, self._committing = self._committing, None
         if committing is None:
             return
@@ -269,16 +283,17 @@ class Recording:
             self._is_torn = True
             raise
 
-    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[Applied]:
         """Write a JOB's state; when all of an ended one has come, note what never got complete.
 
         Of a removed one that has not come nothing is to come any more.
         """
         if state == REMOVED:
             await self._note_removal(name, was_followed=caught_up)
-        return await self._enter(name, state, caught_up=caught_up or state == REMOVED)
+        await self._enter(name, state, caught_up=caught_up or state == REMOVED)
+        return self._take_applied()
 
-    async def _enter(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+    async def _enter(self, name: str, state: str, *, caught_up: bool) -> None:
         has_ended = caught_up and state in ENDED_STATES
         changes: list[Change] = []
         if caught_up and state != REMOVED and name not in self.refused:
@@ -291,40 +306,40 @@ class Recording:
             unsettled = sorted({*unsettled, *await self.session.unjudged_logs(name)})
             changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)
         batches = [*self._take_waiting(), JobChanges(name, self._directory(name), changes, state, caught_up)]
-        await self.session.apply(batches)
-        return batches
+        await self._apply(batches)
 
-    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:
+    async def listed(self, names: Collection[str]) -> Sequence[Applied]:
         """Held JOBs that the board has no longer are over; what that means is in the ledger.
 
-        Returns the changes of those that this session began.
+        Returns what became of those that this session began.
         """
-        batches: list[JobChanges] = []
+        applied = [*self._take_applied()]
         ours = await self.session.begun_jobs()
         for job in await self.session.standing_jobs():
             if job.name not in names and self._is_looked_for(job.directory):
-                changes = await self._gone_unseen(job, is_ours=job.name in ours)
-                batches += changes if job.name in ours else ()
-        return batches
+                await self._gone_unseen(job, is_ours=job.name in ours)
+                of_job = self._take_applied()
+                applied += of_job if job.name in ours else ()
+        return applied
 
     def _is_looked_for(self, directory: str) -> bool:
         """Whether the board would tell of a JOB that stands there: a daemon may have other roots than one before."""
         return not self._roots or any(PurePosixPath(directory).is_relative_to(root) for root in self._roots)
 
-    async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> Sequence[JobChanges]:
+    async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> None:
         unsettled = len(await self.session.unsettled_logs(job.name))
         is_known = job.caught_up and job.state in ENDED_STATES and not unsettled
         if is_known and not is_ours:
             # There is nothing to say of it, and it is none of this session's.
             await self.session.forget_standing(job.name)
-            return []
+            return
         self._directories.setdefault(job.name, job.directory)
         if is_ours and not is_known:
             # What the board itself deletes had come.
             is_whole = job.caught_up and (self._deletes or await self.session.has_finished(job.name))
             if unsettled or not is_whole:
                 self.note(job.name, unfollowed_job_removal(unsettled))
-        return await self._enter(job.name, REMOVED, caught_up=True)
+        await self._enter(job.name, REMOVED, caught_up=True)
 
     async def _note_removal(self, name: str, *, was_followed: bool) -> None:
         """A JOB was removed: nobody knows what one that had not ended was to hold, while it was followed or before."""

@@ -9,7 +9,7 @@ from profagent.cli.provenance import kept_loss_line
 from profagent.cli.running import LinkRemarks, remarks
 from profagent.cli.table import counted
 from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger
+from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger, PlainLogs
 from profagent.link.messages import REMOVED
 from profagent.record.beginnings import Beginnings
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from profagent.errors import ProfagentError
-    from profagent.ingest.changes import Change, JobChanges
+    from profagent.ingest.changes import Change
     from profagent.link.messages import Board, JobStatus
     from profagent.record.options import RecordOptions
+    from profagent.store.writer import Applied
 
 NO_JOB = "no open JOB yet: waiting for a program that records"
 # What a recording tells of.
-_SHOWN = (KeptLoss, LinkLedger, InferenceTimed)
+_SHOWN = (KeptLoss, LinkLedger, InferenceTimed, PlainLogs)
 # A daemon keeps no more.
 MOST_LOSSES = 1_000
 
@@ -72,11 +73,11 @@ class RecordView:
         """Say it."""
         self._tell(text)
 
-    def changed(self, changes: Sequence[JobChanges]) -> None:
+    def changed(self, applied: Sequence[Applied]) -> None:
         """Tell losses; count inferences, where their number ends the capture."""
         if self._options.made is not None:
-            self._options.made.changed(changes)
-        for batch in changes:
+            self._options.made.changed(applied)
+        for batch in (each.batch for each in applied):
             if batch.state is not None:
                 (self._removed.add if batch.state == REMOVED else self._removed.discard)(batch.job)
             for change in batch.changes:
@@ -95,6 +96,8 @@ class RecordView:
                 self._tell(f"{job} was removed from the board before it had ended")
             case InferenceTimed() if change.done is not None and self._options.inferences is not None:
                 self._inferences.add((job, change.name, change.load))
+            case PlainLogs() if self._options.inferences is not None:
+                self._inferences.update((job, group.name, 0) for group in change.groups)
 
     def tell_surplus(self) -> None:
         """Say that more inferences came than were asked for: those of a batch are kept together."""

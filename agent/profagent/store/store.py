@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from profagent.store.database import Writing
     from profagent.store.sampling import ModelSampling
     from profagent.store.sessions import SessionStart
+    from profagent.store.writer import Applied
 
 T = TypeVar("T")
 
@@ -126,6 +127,7 @@ class _Waiting:
     board: int
     changes: Sequence[JobChanges]
     is_done: bool = False
+    applied: Sequence[Applied] = ()
     error: Exception | None = None
 
 
@@ -188,8 +190,8 @@ class Store:
         """Rows of a query of the writing side, or a statement outside of the records, in a transaction of its own."""
         return await self.run(lambda connection: connection.execute(sql, parameters).fetchall())
 
-    async def write(self, session: int, board: int, changes: Sequence[JobChanges]) -> None:
-        """Write changes in one durable transaction, which others that wait may share.
+    async def write(self, session: int, board: int, changes: Sequence[JobChanges]) -> Sequence[Applied]:
+        """Write changes in one durable transaction, which others that wait may share; returns what became of them.
 
         Where the transaction fails that all share, each has one of its own, and fails or not by itself.
         """
@@ -203,6 +205,9 @@ class Store:
             raise refused(self.file, asked.error) from asked.error
         if asked.error is not None:
             raise asked.error
+        # As of its changes: the thread would keep them in memory.
+        applied, asked.applied = asked.applied, ()
+        return applied
 
     async def note_counters(self, session: int, peak_bytes_per_s: float) -> None:
         """Have the ledger say what cannot be of the counters of a session's JOBs, as they are now."""
@@ -222,7 +227,7 @@ def _is_written(connection: sqlite3.Connection, together: Sequence[_Waiting]) ->
     try:
         with transaction(connection):
             for each in together:
-                write_batches(connection, each.session, each.board, each.changes)
+                each.applied = write_batches(connection, each.session, each.board, each.changes)
     except Exception as error:  # noqa: BLE001 - it is raised to whoever asked for these changes
         if len(together) > 1:
             return False
@@ -240,11 +245,15 @@ class StoredSession:
         self.number, self.board, self._store = number, board, store
         self._peak = peak_bytes_per_s
 
-    async def apply(self, changes: Sequence[JobChanges]) -> None:
-        """Write changes in one durable transaction; then what follows from all of a JOB that has ended with them."""
-        await self._store.write(self.number, self.board, changes)
+    async def apply(self, changes: Sequence[JobChanges]) -> Sequence[Applied]:
+        """Write changes in one durable transaction; then what follows from all of a JOB that has ended with them.
+
+        Returns what has become of each batch.
+        """
+        applied = await self._store.write(self.number, self.board, changes)
         ended = [each.job for each in changes if each.caught_up and each.state in ENDED_STATES]
         await self._note_findings([await self._of_job("job", name) for name in ended], has_ended=True)
+        return applied
 
     async def end(self, ended_us: int) -> None:
         """Mark the session as finished: what is pending stays unknown, unless a later one goes on with its JOB."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct
+
 from profagent.formats.figure_states import (
     JOB_ENDED,
     Figure,
@@ -82,6 +84,40 @@ _ENTER = (
 )
 
 
+class PlainRows(Struct, frozen=True):
+    """Rows of inferences that came whole.
+
+    Attributes:
+        plain: Their files and records.
+        inferences: Number of each group's inference.
+        models: Number of each group's model.
+        states: Whether the figures of each are known.
+        frequency_mhz: The NPU's clock as it was known then, None where it was not.
+    """
+
+    plain: PlainLogs
+    inferences: Sequence[int]
+    models: Sequence[int]
+    states: Sequence[State]
+    frequency_mhz: int | None
+
+
+class Applied(Struct, frozen=True):
+    """What has become of a batch, once it is committed.
+
+    Attributes:
+        batch: What was written.
+        job: Number of the JOB's row; None where the batch is about the board itself.
+        plain: Rows of inferences that came whole, judged by what they have.
+        judged: Numbers of other inferences of which it is known now, or not known any more, whether figures are final.
+    """
+
+    batch: JobChanges
+    job: int | None = None
+    plain: Sequence[PlainRows] = ()
+    judged: frozenset[int] = frozenset()
+
+
 class JobRows:
     """The rows of one JOB, for one batch of one session."""
 
@@ -94,6 +130,8 @@ class JobRows:
         self._ledger = LedgerRows(connection, session, job)
         self._records = RecordRows(connection, session, job, numbers)
         self._touched: dict[str, LogName] = {}  # by what the paths of an inference's logs share
+        self.plain: list[PlainRows] = []
+        self.judged: set[int] = set()
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Write the changes in their order."""
@@ -114,15 +152,20 @@ class JobRows:
         is_new = all(self._logs.is_new(file.path) for group in plain.groups for file in group.files)
         if not is_new or inferences_of(self._connection, keys):
             # Something of them is here already, whatever the sender held: the general way knows every case.
-            JobRows(self._connection, self._session, self._job, self._numbers).apply([*plain.as_changes()])
+            self.apply([*plain.as_changes()])
             return
         rows = {kind: self._rows_of(plain, kind) for kind in plain.units}
         frequency_mhz, clock = self._clock("")
-        states = self._plain_states(plain, [model for model, *_ in keys], clock)
+        models = [model for model, *_ in keys]
+        states = self._plain_states(plain, models, clock)
+        inferences: dict[int, int] = {}
         for kind, unit in plain.units.items():
             places = plain.places[kind].tolist()
             groups = [plain.groups[place] for place in places]
-            self._records.add_plain(unit, rows[kind], groups, [states[place] for place in places])
+            numbers = self._records.add_plain(unit, rows[kind], groups, [states[place] for place in places])
+            inferences.update(zip(places, numbers, strict=True))
+        of_groups = [inferences[place] for place in range(len(plain.groups))]
+        self.plain.append(PlainRows(plain, of_groups, models, states, frequency_mhz))
         self._records.place_new(frequency_mhz)
         self._records.write()
         self._logs.write(self._session)
@@ -352,7 +395,9 @@ class JobRows:
                 if [*state] != before:
                     found.append((*state, inference))
         self._connection.executemany("UPDATE inference SET whole = ?, figures = ?, why = ? WHERE inference = ?", found)
-        self._records.touch(inference for *_, inference in found)
+        changed = {inference for *_, inference in found}
+        self.judged |= changed
+        self._records.touch(changed)
 
     def _unit_logs(self, models: Mapping[str, int]) -> dict[tuple[str, str], UnitLog]:
         """Return what is known of the logs of inferences, by unit and what their paths share.
@@ -403,26 +448,41 @@ def _state(aicore: Has, aicpu: Has, clock: Has) -> State:
     return int(state_of(Figure.RECORDS, parts).state is FigureState.FINAL), time.state.value, time.why
 
 
-def write_batches(connection: sqlite3.Connection, session: int, board: int, batches: Sequence[JobChanges]) -> None:
+def write_batches(
+    connection: sqlite3.Connection, session: int, board: int, batches: Sequence[JobChanges]
+) -> list[Applied]:
     """Write what a session of a board has in the transaction that is open."""
     numbers = Numbers.of(connection)
-    for batch in batches:
-        if not batch.job:
-            _write_board(LedgerRows(connection, session, None), board, batch.changes)
-            continue
-        job = join_job(connection, session, board, batch.job, batch.directory)
-        plain = [change for change in batch.changes if isinstance(change, PlainLogs)]
-        if len(plain) < len(batch.changes):
-            others = [change for change in batch.changes if not isinstance(change, PlainLogs)]
-            JobRows(connection, session, job, numbers).apply(others)
-        for each in plain:
-            JobRows(connection, session, job, numbers).add_plain(each)
-        if batch.state is not None:
-            connection.execute(_ENTER, (job, batch.state, int(batch.caught_up)))
-            if batch.caught_up and batch.state in ENDED_STATES:
-                JobRows(connection, session, job, numbers).settle(JOB_ENDED)
+    applied = [_write_batch(connection, session, board, numbers, batch) for batch in batches]
     if any(batch.job.startswith(COLLECTIONS) for batch in batches):
         reckon_dropped(connection, board)
+    return applied
+
+
+def _write_batch(
+    connection: sqlite3.Connection, session: int, board: int, numbers: Numbers, batch: JobChanges
+) -> Applied:
+    if not batch.job:
+        _write_board(LedgerRows(connection, session, None), board, batch.changes)
+        return Applied(batch)
+    job = join_job(connection, session, board, batch.job, batch.directory)
+    parts: list[JobRows] = []
+
+    def begun() -> JobRows:
+        parts.append(JobRows(connection, session, job, numbers))
+        return parts[-1]
+
+    plain = [change for change in batch.changes if isinstance(change, PlainLogs)]
+    if len(plain) < len(batch.changes):
+        begun().apply([change for change in batch.changes if not isinstance(change, PlainLogs)])
+    for each in plain:
+        begun().add_plain(each)
+    if batch.state is not None:
+        connection.execute(_ENTER, (job, batch.state, int(batch.caught_up)))
+        if batch.caught_up and batch.state in ENDED_STATES:
+            begun().settle(JOB_ENDED)
+    rows = [each for part in parts for each in part.plain]
+    return Applied(batch, job, rows, frozenset().union(*(part.judged for part in parts)))
 
 
 def settle_figures(connection: sqlite3.Connection, session: int, job: int, ended: str) -> None:

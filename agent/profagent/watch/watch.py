@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from profagent.record.recording import Recording
     from profagent.store.store import Store
     from profagent.store.workspace import Workspace
+    from profagent.store.writer import Applied
 
 # After so long without an inference something is said.
 SILENCE_S = 5.0
@@ -69,7 +70,7 @@ class Silence:
 
     def take(self, batch: JobChanges) -> None:
         """What came of a JOB: with interval 0 each inference is the first after a load, and has the same count."""
-        for change in batch.changes:
+        for change in batch.each:
             if isinstance(change, SegmentRecords):
                 self._since_s = self._now_s()
                 name = change.name
@@ -191,9 +192,9 @@ class WatchView:
         """Say it."""
         self._tell(text)
 
-    def changed(self, changes: Sequence[JobChanges]) -> None:
+    def changed(self, applied: Sequence[Applied]) -> None:
         """Show what a batch meant, unless it is from before the watching."""
-        for batch in changes:
+        for batch in (each.batch for each in applied):
             if not is_job(batch.job):
                 self.board.take(batch)
                 for event in self.events.feed(replace(batch, state=None), self._now_s()):
@@ -207,7 +208,7 @@ class WatchView:
                 self._show_in_order(event)
                 if event["event"] == "inference" and event["figures"] != FigureState.PENDING:
                     self.beginnings.note_shown(event)
-            records = [change for change in batch.changes if isinstance(change, SegmentRecords)]
+            records = [change for change in batch.each if isinstance(change, SegmentRecords)]
             if any(change.name.kind is LogKind.AICORE and not change.unit.counters for change in records):
                 self._tell_once(NO_COUNTER_MAP)
 

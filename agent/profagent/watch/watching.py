@@ -32,6 +32,7 @@ from profagent.link.messages import (
     Started,
 )
 from profagent.store.counter_maps import CounterMaps, simulated_map
+from profagent.store.writer import Applied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
@@ -183,7 +184,7 @@ class Watching:
         self._directories.setdefault(job.name, job.directory)
         self._job(job.name)
 
-    async def listed(self, names: Collection[str]) -> Sequence[JobChanges]:  # noqa: ARG002 - the sink's interface
+    async def listed(self, names: Collection[str]) -> Sequence[Applied]:  # noqa: ARG002 - the sink's interface
         """Nothing is kept of JOBs that are gone."""
         return ()
 
@@ -210,7 +211,7 @@ class Watching:
         acknowledge: Callable[[Sequence[Acknowledgement]], Awaitable[None]],
         *,
         more: bool = False,  # noqa: ARG002 - the sink's interface
-    ) -> Sequence[JobChanges]:
+    ) -> Sequence[Applied]:
         """Decode events; everything is acknowledged, so that the board forgets it."""
         reached: dict[int, Acknowledgement] = {}
         for job, found in beginnings(events).items():
@@ -222,19 +223,20 @@ class Watching:
         changes += self._make_room()
         if reached:
             await acknowledge(list(reached.values()))
-        return changes
+        return [Applied(each) for each in changes]
 
-    async def committed(self) -> None:
+    async def committed(self) -> Sequence[Applied]:
         """Nothing is kept that could be."""
+        return ()
 
-    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[JobChanges]:
+    async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[Applied]:
         """Pass the state on, that of an ended JOB when all of it has come that will."""
         if state in ENDED_STATES and not caught_up and state != REMOVED:
             return ()
         job = self._jobs.get(name)
         is_whole = caught_up and state in ENDED_STATES and state != REMOVED
         changes = [*job.decoder.settle()] if job is not None and is_whole else []
-        return (JobChanges(name, self._directory(name), changes, state, caught_up),)
+        return (Applied(JobChanges(name, self._directory(name), changes, state, caught_up)),)
 
     async def sample_clock(self, channel: Channel) -> None:
         """Tell by how much the board's clock is ahead, where somebody wants to know."""

@@ -23,8 +23,9 @@ from profagent.link.messages import (
 )
 
 if TYPE_CHECKING:
-    from profagent.ingest.changes import Change, JobChanges
+    from profagent.ingest.changes import Change
     from profagent.record.capture import Sink
+    from profagent.store.writer import Applied
 
 JOB = "JOB" + "A" * 29
 # A host looks whether a board's clock is near its own.
@@ -119,6 +120,6 @@ class Sender:
         self.acknowledged += logs
 
 
-def changes_of(batches: Sequence[JobChanges]) -> list[Change]:
+def changes_of(applied: Sequence[Applied]) -> list[Change]:
     """All changes of some batches."""
-    return [change for batch in batches for change in batch.changes]
+    return [change for each in applied for change in each.batch.changes]

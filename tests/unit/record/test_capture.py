@@ -31,6 +31,7 @@ from profagent.link.messages import (
 from profagent.record.capture import Capture, FollowedStream
 from profagent.record.exposition import Exposition, Measured
 from profagent.record.recording import Step
+from profagent.store.writer import Applied
 from tests.encoders import aicpu_record, api_record, done_text
 from tests.unit.record.link import Nobody, board, job_status
 from tests.unit.record.test_recording import Kept, keeping
@@ -190,7 +191,7 @@ class Counted:
         self._measured = measured
 
     def feed(self, batch: JobChanges, _now_s: float) -> tuple[()]:
-        self._measured.changed([batch])
+        self._measured.changed([Applied(batch)])
         return ()
 
 
@@ -236,7 +237,7 @@ def test_a_latency_is_observed_when_its_call_comes_and_the_pace_with_it(measured
 
 def test_losses_are_those_that_the_ledger_has_now(measured: Measured) -> None:
     def tell(*changes: object) -> float | None:
-        measured.changed([JobChanges("JOBA", "", changes)])  # type: ignore[arg-type]
+        measured.changed([Applied(JobChanges("JOBA", "", changes))])  # type: ignore[arg-type]
         return value(measured, "losses", reason=LOSS)
 
     lost, noted = reasons.entry(LOSS, "x", count=3), reasons.entry(NOTE, "x", count=9)
@@ -252,7 +253,7 @@ def test_losses_are_those_that_the_ledger_has_now(measured: Measured) -> None:
 def test_a_metric_has_its_last_value(measured: Measured) -> None:
     names = SourceRows("00000001", "metric_name", [(0, "npu.temperature", "C")])
     rows = SourceRows("00000001", "metric", [(0, 0, 1_000, 40.0), (1, 0, 2_000, 41.5)])
-    measured.changed([JobChanges("METRICS-x", "", [names, rows])])
+    measured.changed([Applied(JobChanges("METRICS-x", "", [names, rows]))])
     assert value(measured, "metric", name="npu.temperature", unit="C") == 41.5
     assert value(measured, "records_total", kind="metric") == 2
 
@@ -261,7 +262,7 @@ def test_a_program_that_is_started_again_has_the_series_it_had(measured: Measure
     names = [(0, "program.my-app-17.rss", "B"), (1, "program.my-app-18.rss", "B"), (2, "daemon.rss", "B")]
     rows = [(0, 0, 1_000, 7.0), (1, 0, 2_000, 8.0), (2, 1, 2_000, 2.0), (3, 2, 2_000, 1.0)]
     changes = [SourceRows("00000001", "metric_name", names), SourceRows("00000001", "metric", rows)]
-    measured.changed([JobChanges("METRICS-x", "", changes)])
+    measured.changed([Applied(JobChanges("METRICS-x", "", changes))])
     assert value(measured, "metric", name="program.my-app.rss", unit="B") == 10.0
     assert value(measured, "metric", name="daemon.rss", unit="B") == 1.0
     assert value(measured, "metric", name="program.my-app-17.rss", unit="B") is None

@@ -24,6 +24,7 @@ from profagent.record.recording import Recording
 from profagent.record.view import RecordView
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
+from profagent.store.writer import Applied
 from profagent_wire.v1 import board_pb2 as wire
 from tests.fakes.malicious_board import GOOD, Script, Talk, announced, listed, malicious, welcome, whole
 from tests.fakes.malicious_board import job as told
@@ -60,16 +61,16 @@ class Viewed:
     def removed(self, number: int = 0, *entries: Entry) -> bool:
         """Tell it what a JOB's removal means; whether it stops."""
         ledger = tuple(LinkLedger(None, entry) for entry in entries)
-        self.view.changed(
-            [JobChanges(job_name(number), "/root", ledger), JobChanges(job_name(number), "/root", (), "removed")]
-        )
+        name = job_name(number)
+        batches = JobChanges(name, "/root", ledger), JobChanges(name, "/root", (), "removed")
+        self.view.changed([*map(Applied, batches)])
         return self.stop.is_set()
 
     def inference(self, pictures: int, load: int = 0, done: Done | None = DONE) -> bool:
         """Tell it of an inference; whether it stops."""
         name = parse_log_name(aicore_path(pictures))
         assert name is not None
-        self.view.changed([JobChanges(JOB, "/root", (InferenceTimed(name, load, done),))])
+        self.view.changed([Applied(JobChanges(JOB, "/root", (InferenceTimed(name, load, done),)))])
         return self.stop.is_set()
 
 

@@ -15,8 +15,19 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.errors import DiskFullError, ProtocolError, StoreError, UnreachableError
+from profagent.ingest.changes import LogReset, PlainLogs
 from profagent.ingest.mirror import JobMirror, SharedSync, digest_of
-from profagent.link.messages import Acknowledgement, Chunk, Clocks, Completed, FollowedLog, Received, Retention, Started
+from profagent.link.messages import (
+    Acknowledgement,
+    Chunk,
+    Clocks,
+    Completed,
+    FollowedLog,
+    LogEvent,
+    Received,
+    Retention,
+    Started,
+)
 from profagent.record.mirroring import OpenBatch
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording, Step
@@ -275,6 +286,34 @@ async def test_a_log_in_one_event_is_kept_as_one_in_several(tmp_path: Path, *, i
     assert kept_of[0][1][-1] == Acknowledgement(1 if is_snapshot else 2, 1, len(data), complete=True)
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_an_inference_that_comes_whole_is_decoded_with_others(is_cut: bool, tmp_path: Path) -> None:
+    files = {aicore_path(count): records(700 + count, 1400) for count in range(3)}
+    async with keeping(tmp_path) as kept:
+        events: list[Received] = []
+        for path, data in files.items():
+            for each, content in ((path, data), (f"{path}.done", aicore_done(len(data)))):
+                log, _ = await kept.sender.offer(each, snapshot=each != path)
+                at = replace(log, generation=1, offset=len(content))
+                pieces: list[LogEvent] = [Started(log.handle, 1, 0, "new", content, digest_of(content))]
+                if is_cut:
+                    begun, rest = Started(log.handle, 1, 0, "new", content[:20]), Chunk(log.handle, 1, 20, content[20:])
+                    pieces = [begun, rest, Completed(log.handle, 1, len(content), digest_of(content))]
+                events += [Received(JOB, at, piece) for piece in pieces]
+        changes = await kept.sender.happen(*events)
+        (plain,) = [change for change in changes if isinstance(change, PlainLogs)]
+        assert [group.aicore.path for group in plain.groups] == [*files]
+        assert not [change for change in changes if isinstance(change, LogReset)], "nothing is decoded by itself"
+        assert {each.handle for each in kept.sender.acknowledged if each.complete} == set(range(1, 7))
+        assert await kept.rows("SELECT count(*), sum(whole) FROM inference") == [(3, 3)]
+        for path, data in files.items():
+            assert (kept.job / path).read_bytes() == data
+        # What comes after is decoded by itself, from what is held of them.
+        await kept.sender.send(aicore_path(1), files[aicore_path(1)] + records(1, 2))
+        await kept.sender.send(f"{aicore_path(1)}.done", aicore_done(4 * 256), snapshot=True)
+        assert await kept.rows("SELECT count(*) FROM aicore") == [(8,)]
+
+
 async def test_a_whole_log_that_is_not_what_its_digest_says_is_refused(tmp_path: Path) -> None:
     async with keeping(tmp_path) as kept:
         log, _ = await kept.sender.offer(aicore_path())
@@ -362,7 +401,7 @@ class _Gone:
     async def listed(self, *names: str) -> tuple[list[tuple[Any, ...]], list[str]]:
         """The ledger, and the states that are told, when the board lists these JOBs."""
         async with keeping(self.root) as kept:
-            told = [batch.state for batch in await kept.recording.listed(names) if batch.state]
+            told = [each.batch.state for each in await kept.recording.listed(names) if each.batch.state]
             assert await kept.rows("SELECT state FROM job") == [("removed",)]
             return await kept.rows(self.LEDGER), told
 
@@ -422,7 +461,8 @@ async def test_a_job_that_went_before_it_could_be_followed_is_told(
     async with keeping(tmp_path) as kept:
         await kept.sender.send(aicore_path(), records(700), complete=complete)
         await kept.recording.change_state(JOB, told, caught_up=False)
-        (batch,) = [each for each in await kept.recording.change_state(JOB, "removed", caught_up=False) if each.state]
+        applied = await kept.recording.change_state(JOB, "removed", caught_up=False)
+        (batch,) = [each.batch for each in applied if each.batch.state]
         assert (batch.state, batch.caught_up) == ("removed", True)
         assert [row[1] for row in await kept.rows(_Gone.LEDGER)] == ([grade] if grade else [])
 

@@ -196,7 +196,7 @@ async def test_what_waits_together_shares_a_transaction_and_what_is_refused_fail
         first, second, third = sessions
         asked = (first.apply(said("first")), second.apply(said("second", broken)), third.apply(said("third")))
         found = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(each) for each in found] == [type(None), StoreError, type(None)]
+        assert [type(each) for each in found] == [list, StoreError, list]
         rows = await store.query("SELECT detail FROM ledger_entry ORDER BY detail")
         assert [detail for (detail,) in rows] == ["1", "2", "3", "first", "third"]
 

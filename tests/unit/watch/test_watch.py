@@ -22,6 +22,7 @@ from profagent.ingest.live_latency import KEPT_INFERENCES, InferenceTimes
 from profagent.link.credentials import Access
 from profagent.link.messages import JobStatus, Profiling
 from profagent.store.counter_maps import CounterMaps, simulated_map
+from profagent.store.writer import Applied
 from profagent.watch.layers import LayerQuery, ModelLayers, Sort
 from profagent.watch.model import KEPT_EVENTS, BoardModel, LinkState
 from profagent.watch.watch import NO_COUNTER_MAP, WatchOptions, WatchView, watch_all
@@ -71,7 +72,7 @@ class Viewed:
         self.changed([*self.decoder.begin(path, 1, 0), *self.decoder.append(path, 1, 0, records(700))])
 
     def changed(self, changes: Sequence[Change], state: str | None = None) -> None:
-        self.view.changed([JobChanges(JOB, "/root", changes, state)])
+        self.view.changed([Applied(JobChanges(JOB, "/root", changes, state))])
 
     @property
     def pictures(self) -> list[int]:

@@ -18,6 +18,7 @@ from profagent.link.boards_file import BoardNames
 from profagent.record.options import RecordOptions
 from profagent.record.record import BoardRecord
 from profagent.store.marks import add_mark
+from profagent.store.writer import Applied
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import Pace, Player
 from profagent.watch.screen.app import WatchApp
@@ -26,7 +27,6 @@ from profagent.watch.watch import WatchView, follow, kept_in, own_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from profagent.ingest.changes import JobChanges
     from profagent.ingest.live import Event
     from profagent.link.messages import Board
     from profagent.store.queries import SessionRow
@@ -53,14 +53,15 @@ class ScreenView(WatchView):
         self._model = model
         model.summary = self.events.summary
 
-    def changed(self, changes: Sequence[JobChanges]) -> None:
+    def changed(self, applied: Sequence[Applied]) -> None:
         """What came of one JOB is one batch: nobody is to see each file by itself."""
-        together = []
-        for _, neighbours in groupby(changes, key=lambda batch: (batch.job, batch.state)):
+        together: list[Applied] = []
+        batches = [each.batch for each in applied]
+        for _, neighbours in groupby(batches, key=lambda batch: (batch.job, batch.state)):
             first, *others = neighbours
             changed = [*first.changes, *(change for batch in others for change in batch.changes)]
-            together.append(replace(first, changes=changed) if others and first.state is None else first)
-            together += others if first.state is not None else ()
+            found = [replace(first, changes=changed)] if others and first.state is None else [first, *others]
+            together += map(Applied, found)
         super().changed(together)
 
     def linked(self, board: Board, role: str) -> None:
