@@ -11,10 +11,11 @@ from contextlib import closing
 from importlib import resources
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from profagent import limits
 from profagent.advise.advise import MEANS
 from profagent.advise.rules import SEVERITIES, own_rules
 from profagent.ascend.families import families as ascend_families
@@ -25,6 +26,7 @@ from profagent.ingest.reasons import REASONS
 from profagent.store import counters, marks
 from profagent.store.database import SCHEMA_VERSION
 from profagent.store.workspace import SESSION_FORMS
+from profagentd import limits as daemon_limits
 from profagentd import main as daemon
 from profagentd.config import DaemonConfig
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTICE = "<!-- `make docs` makes this page from {}. -->"
+# A heading, or a bound: its name, value and the text below it.
+_BOUND = re.compile(r'^(?:# (.+)|(\w+) = ([^\n]+)(?:\n"""([^"]+)""")?)$', re.MULTILINE)
 FORMS = ("perfetto", "speedscope", "parquet", "sqlite", "summary", "timeline")
 KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
 # Commands that a page explains, and their options whose meaning stands there or in their name.
@@ -181,6 +185,65 @@ def database_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def limits_page() -> str:
+    """Every bound from the modules that have them."""
+    waiting = _size(limits.QUEUED_MESSAGES * limits.LARGEST_CHUNK_BYTES)
+    batch, cache = _size(limits.LARGEST_BATCH_BYTES), _size(limits.CACHE_KIB << 10)
+    lines = [
+        NOTICE.format("agent/profagent/limits.py and daemon/profagentd/limits.py"),
+        "# Limits",
+        "",
+        "Each line says how much of something there may be, or for how long something is waited for, and behind the",
+        "colon what becomes of more. None is a setting; the name is that of the constant in the code.",
+        "",
+        f"Memory of a capture: up to {waiting} of messages from each board wait for the disk, a batch has up to",
+        f"{batch} of logs, and each connection to the database keeps up to {cache} of pages. What is remembered",
+        "of logs, models and inferences is bounded below. [What all of it takes](../internals/performance.md).",
+    ]
+    for title, module in (("host", limits), ("daemon", daemon_limits)):
+        lines += ["", f"## Of the {title}"]
+        for heading, bounds in read_bounds(Path(module.__file__ or "").read_text("utf-8")).items():
+            lines += ["", f"### {heading}", ""]
+            lines += [f"- {_amount(getattr(module, each.name), each)}: {each.effect}. `{each.name}`" for each in bounds]
+    return "\n".join(lines) + "\n"
+
+
+class Bound(NamedTuple):
+    """A bound as its module has it: the expression of its value, its unit, and what becomes of more."""
+
+    name: str
+    value: str
+    unit: str
+    effect: str
+
+
+def read_bounds(source: str) -> dict[str, list[Bound]]:
+    """Return the bounds of a module by their headings; end with a message for one without its text."""
+    found: dict[str, list[Bound]] = {}
+    for heading, name, value, text in _BOUND.findall(source):
+        unit, colon, effect = " ".join(text.split()).removesuffix(".").partition(": ")
+        if heading:
+            found[heading] = []
+        elif not colon or not found:
+            sys.exit(f"{name} has no heading above it, or no text 'UNIT: what becomes of more' below it")
+        else:
+            found[next(reversed(found))].append(Bound(name, value, unit, effect))
+    return found
+
+
+def _amount(value: float, bound: Bound) -> str:
+    if bound.unit.split()[0] == "bytes" and value % 1024 == 0 and "**" not in bound.value:
+        return f"{_size(int(value))}{bound.unit.removeprefix('bytes')}"
+    if bound.unit.startswith("of "):
+        return f"{value:.0%} {bound.unit}".replace("%", " %")
+    number = bound.value if "**" in bound.value else f"{value:,.12g}"
+    return f"{number} {bound.unit}"
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count % (1 << 20) == 0 else f"{count / 1024:g} KiB"
+
+
 def settings_page() -> str:
     """The daemon's arguments and keys from its parser and its configuration."""
     lines = [
@@ -313,7 +376,16 @@ def ascend_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     f"{page.__name__.removesuffix('_page')}.md": page
-    for page in (commands_page, ledger_page, database_page, settings_page, rules_page, options_page, ascend_page)
+    for page in (
+        commands_page,
+        ledger_page,
+        database_page,
+        settings_page,
+        limits_page,
+        rules_page,
+        options_page,
+        ascend_page,
+    )
 }
 
 

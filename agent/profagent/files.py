@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from profagent.errors import DiskFullError, ProfagentError, UsageError
+from profagent.limits import ROOM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -131,8 +132,6 @@ def write_all(handle: int, offset: int, data: bytes) -> None:
         written += os.pwrite(handle, data[written:], offset + written)
 
 
-# A batch in the mirror, its rows, and the database's log of both.
-ROOM_BYTES = 8 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PRIMARY_CODE = 0xFF
 

@@ -20,6 +20,7 @@ import grpc.aio
 
 from profagentd.errors import DaemonError, Fault, Refusal
 from profagentd.front import peer_of
+from profagentd.limits import WARNED_CONNECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
@@ -131,8 +132,6 @@ def _why(error: OSError | ValueError) -> str:
 
 # How often a stream looks whether its client's certificate has been revoked.
 LOOK_S = 2.0
-# Connections of which it is remembered that they were warned of.
-REMEMBERED = 256
 
 
 class AccessControl(grpc.aio.ServerInterceptor):
@@ -180,7 +179,7 @@ class AccessControl(grpc.aio.ServerInterceptor):
     def _warn(self, peer: str) -> None:
         if peer not in self._warned:
             _LOGGER.warning("%s is served without TLS, as --insecure has it: it may be anybody, and do anything", peer)
-        if len(self._warned) >= REMEMBERED:
+        if len(self._warned) >= WARNED_CONNECTIONS:
             self._warned.clear()
         self._warned.add(peer)
 

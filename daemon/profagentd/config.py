@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from profagentd.errors import DaemonError
+from profagentd.limits import MAX_CONSUMERS, MAX_DEPTH, MAX_HZ, MAX_SUBSCRIPTIONS
 from profagentd.retention.policy import Policy, Retain
 from profagentd.sources.files import is_remote
 
@@ -26,15 +27,11 @@ else:
 
 
 ARGUMENTS = "the arguments"
-MAX_DEPTH = 16
-MAX_CONSUMERS = 16
 POLICIES = tuple(policy.name.lower() for policy in Retain)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 # What the daemon writes itself.
 SPOOLS = ("ops", "marks", "metrics")
-MAX_HZ = 20
 LEAST_CAP_BYTES = 10**6
-MAX_SUBSCRIPTIONS = 64
 TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
 
 _UNIX = "unix:"

@@ -12,6 +12,16 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow.messages import text
+from profagentd.limits import (
+    CERTIFICATE_BYTES,
+    EXAMINED_ACL_JSON,
+    EXAMINED_ACL_JSON_BYTES,
+    EXAMINED_ENTRIES,
+    EXAMINED_MOUNTS,
+    EXAMINED_S,
+    EXAMINED_TEXT_BYTES,
+    NODE_BYTES,
+)
 from profagentd.loop import in_time
 from profagentd.retention.losses import space_of
 from profagentd.sources.acl_json import candidates, load_json
@@ -30,10 +40,6 @@ if TYPE_CHECKING:
     Work = Callable[[], wire.Examination]
 
 
-MODULES = PROCESSES = 16
-MOUNTS = 32
-NODE_BYTES = 8 << 10
-CERTIFICATE_BYTES = 64 << 10
 # The NPU's node goes by the first name, in manuals of 2025 by the second.
 NPU_NODES = ("svp_npu", "svp_nnn")
 NODES = (*NPU_NODES, "media-mem", "pm", "sys", "logmpp")
@@ -51,7 +57,7 @@ def npu(filesystem: Path) -> wire.Examination:
         has_device=(filesystem / "dev/svp_npu").exists(),
         has_other_device=(filesystem / "dev/pqp").exists(),
         has_other_libraries=(filesystem / "opt/lib/npu").exists(),
-        modules=signs[:MODULES],
+        modules=signs[:EXAMINED_ENTRIES],
     )
     return wire.Examination(npu=found)
 
@@ -59,7 +65,7 @@ def npu(filesystem: Path) -> wire.Examination:
 def processes(filesystem: Path) -> wire.Examination:
     """Who has the NPU open."""
     found, are_all_seen = npu_processes(filesystem / "proc")
-    known = [wire.NpuProcess(**vars(each)) for each in found[:PROCESSES]]
+    known = [wire.NpuProcess(**vars(each)) for each in found[:EXAMINED_ENTRIES]]
     return wire.Examination(processes=wire.ProcessFacts(with_npu=known, count=len(found), are_all_seen=are_all_seen))
 
 
@@ -80,7 +86,7 @@ def umap(filesystem: Path) -> wire.Examination:
 
 def mounts(filesystem: Path) -> wire.Examination:
     """Network file systems; only the kernel's list is read, so one that hangs does not matter."""
-    found = remote_mounts((filesystem / "proc/self/mountinfo").read_bytes())[:MOUNTS]
+    found = remote_mounts((filesystem / "proc/self/mountinfo").read_bytes())[:EXAMINED_MOUNTS]
     known = [wire.Mount(point=text(each.point), file_system=each.kind, source=text(each.source)) for each in found]
     return wire.Examination(remote_mounts=known)
 
@@ -125,9 +131,6 @@ def _beginning(path: Path, size: int = CERTIFICATE_BYTES) -> bytes:
         os.close(descriptor)
 
 
-_TEXT_LIMIT = 256
-
-
 def identify(configured: str = "", filesystem: Path = Path("/")) -> wire.Description:
     """What stays the same while the daemon runs, by the files under `filesystem` unless an identity is configured."""
     deployed = configured or _first_line(filesystem / "etc/profagent/board-id")
@@ -142,15 +145,12 @@ def identify(configured: str = "", filesystem: Path = Path("/")) -> wire.Descrip
 
 def _first_line(path: Path) -> str:
     try:
-        lines = _beginning(path, _TEXT_LIMIT).decode("utf-8", "replace").strip("\0\n ").splitlines()
+        lines = _beginning(path, EXAMINED_TEXT_BYTES).decode("utf-8", "replace").strip("\0\n ").splitlines()
     except OSError:
         return ""
     return lines[0].strip("\0 ") if lines else ""
 
 
-JOBS = UNREADABLE = 16
-ACL_FILES = 16
-ACL_BYTES = 64 << 10
 # Stands for a JOB that is yet to come, where its place decides which acl.json may be its program's.
 _ANY_JOB = b"any"
 
@@ -167,8 +167,8 @@ def root_facts(filesystem: Path, root: bytes, depth: int, jobs: Sequence[Place],
         found.error = error.strerror or str(error)
         return wire.Examination(roots=[found])
     found.total_bytes, found.free_bytes, found.has_inodes = space.total_bytes, space.free_bytes, space.has_inodes
-    found.newest.extend(map(_job_facts, jobs[:JOBS]))
-    for place in find_jobs(Place(root, b""), depth).unreadable[:UNREADABLE]:
+    found.newest.extend(map(_job_facts, jobs[:EXAMINED_ENTRIES]))
+    for place in find_jobs(Place(root, b""), depth).unreadable[:EXAMINED_ENTRIES]:
         found.unreadable.append(wire.UnreadableDirectory(path=text(place.directory), error=_why_not(place)))
     return wire.Examination(roots=[found])
 
@@ -178,9 +178,11 @@ def acl_facts(root: bytes, jobs: Sequence[Place], patterns: Sequence[str] = ()) 
     holders = {os.path.dirname(job.path): job for job in (Place(root, _ANY_JOB), *jobs)}
     files = {file.path: file for file in candidates(list(holders.values()), patterns)}
     found = wire.Examination()
-    for file in list(files.values())[:ACL_FILES]:
+    for file in list(files.values())[:EXAMINED_ACL_JSON]:
         data = file.data
-        found.acl_json.add(path=text(file.path), data=data[:ACL_BYTES], size=len(data), output=_output_state(data))
+        found.acl_json.add(
+            path=text(file.path), data=data[:EXAMINED_ACL_JSON_BYTES], size=len(data), output=_output_state(data)
+        )
     return found
 
 
@@ -219,8 +221,6 @@ def _output_state(data: bytes) -> wire.OutputState.ValueType:
     return wire.OUTPUT_STATE_DIRECTORY if stat.S_ISDIR(mode) else wire.OUTPUT_STATE_NOT_A_DIRECTORY
 
 
-# A source that has not told its facts by then is said not to answer.
-PATIENCE_S = 3.0
 # However often it is asked, the board is looked at no more often.
 KEEP_S = 2.0
 
@@ -237,7 +237,7 @@ class Examiner:
         clock: Clock,
         certificates: tuple[str, str] = ("", ""),
         filesystem: Path = Path("/"),
-        patience_s: float = PATIENCE_S,
+        patience_s: float = EXAMINED_S,
         lacking: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """`lacking`: metrics that the board does not give, and why."""

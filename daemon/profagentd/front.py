@@ -22,27 +22,25 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import unquote
 
+from profagentd.limits import (
+    ACCEPTED_TOGETHER,
+    BACKLOG,
+    BURST_BYTES,
+    BYTES_PER_S,
+    BYTES_PER_S_OF_ALL,
+    CONNECTIONS,
+    CONNECTIONS_OF_AN_ADDRESS,
+    FLOOD_S,
+    FRONT_READ_BYTES,
+    SILENT_S,
+    WAITING_BYTES,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOGGER = logging.getLogger(__name__)
 
-CONNECTIONS = 128
-CONNECTIONS_OF_AN_ADDRESS = 64
-# A connection that has said nothing after so long is closed.
-SILENT_S = 10.0
-# A host says so much at once, and so much in a second; all that say more than that share the last.
-BURST_BYTES = 256 << 10
-BYTES_PER_S = 1 << 20
-BYTES_PER_S_OF_ALL = 4 << 20
-# One that wants to say more than that for so long floods.
-FLOOD_S = 15.0
-READ_BYTES = 64 << 10
-# What the kernel keeps of a host that is read slowly.
-WAITING_BYTES = 64 << 10
-BACKLOG = 128
-# Connections that are accepted before anything else is done.
-ACCEPTED_TOGETHER = 32
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - names that a user gives
 # Without descriptors nothing is accepted for so long.
 ACCEPT_AGAIN_S = 1.0
@@ -318,7 +316,7 @@ class _Connection:
 
 
 # What is read is written at once, or copied.
-_BUFFER = memoryview(bytearray(READ_BYTES))
+_BUFFER = memoryview(bytearray(FRONT_READ_BYTES))
 
 
 class _End(asyncio.BufferedProtocol):

@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol, TypeVar
 
+from profagentd.limits import HANGING_S, ROOT_THREADS
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator
 
@@ -120,11 +122,7 @@ class Roots:
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# Threads of one root, at most; they are made when they are needed, and end when they have rested.
-THREADS = 2
 REST_S = 10.0
-# A root that has not answered for so long hangs.
-PATIENCE_S = 5.0
 
 
 def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
@@ -159,7 +157,7 @@ class NoAnswerError(OSError):
     """A root did not answer in time, or has not answered yet since then."""
 
 
-async def in_time(root: bytes, work: Callable[..., T], *arguments: Any, patience_s: float = PATIENCE_S) -> T:
+async def in_time(root: bytes, work: Callable[..., T], *arguments: Any, patience_s: float = HANGING_S) -> T:
     """What `work` gives or raises. NoAnswerError when that takes too long, and for whatever comes until it is over."""
     if is_late(root):
         raise NoAnswerError(errno.ETIMEDOUT, "it has not answered for long")
@@ -198,7 +196,7 @@ class _Pool:
         """Have it run."""
         with self._lock:
             self._pending += 1
-            is_short = self._threads < min(THREADS, self._pending)
+            is_short = self._threads < min(ROOT_THREADS, self._pending)
             self._threads += is_short
             self._queue.put(run)
         if is_short:

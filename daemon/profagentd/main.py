@@ -45,6 +45,7 @@ from pathlib import Path
 from profagentd import __version__
 from profagentd.config import LOG_LEVELS, POLICIES, DaemonConfig, examine
 from profagentd.errors import DaemonError
+from profagentd.limits import KEPT_BYTES
 from profagentd.loop import SystemClock
 from profagentd.simulate.network import load_network
 from profagentd.simulate.run import SimulationOptions, add_simulation_arguments, options_from
@@ -54,8 +55,6 @@ _EXAMPLE = "example: profagentd --root /opt/app/output --listen 127.0.0.1:50151"
 # certificate of any kind, so 1.3 is what remains.
 _TLS_1_2_SUITES = "ECDHE-PSK-AES128-CBC-SHA"
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-# Several messages of a stream, each of which is copied several times.
-KEPT_BYTES = 4 << 20
 
 
 def main(arguments: Sequence[str] | None = None, clock: Clock | None = None, filesystem: Path = Path("/")) -> int:

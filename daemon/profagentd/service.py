@@ -24,6 +24,7 @@ from profagentd.examine import Examiner, identify
 from profagentd.follow.registry import JobRegistry
 from profagentd.follow.server import Server, Servicer
 from profagentd.follow.watcher import Watch
+from profagentd.limits import DRAIN_S, FILE_THREADS
 from profagentd.loop import US_PER_S, Roots, until_first
 from profagentd.retention.losses import KeptLosses
 from profagentd.retention.reaper import Retention
@@ -43,10 +44,6 @@ _LOGGER = logging.getLogger(__name__)
 
 # How often a status that changed is told; a sign of life is told twice in the time that systemd waits for one.
 STATUS_S = 3.0
-# Threads for reading files and directories.
-THREADS = 4
-# How long clients are sent what there is for them once the daemon is to end.
-DRAIN_S = 5.0
 
 _RETENTION = frozenset(("retain", "retain_for", "min_free", "delete_undelivered"))
 _LIVE = frozenset(("roots", "roots_d", "acl_json", "log_level")) | _RETENTION
@@ -152,7 +149,7 @@ class Orders:
 
 async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> None:
     """Serve until SIGTERM or SIGINT; the board's files are below `filesystem`. Raises DaemonError when it cannot."""
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="files"))
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files"))
     stop = _asked_by(signal.SIGTERM, signal.SIGINT)
     with ExitStack() as cleanup:
         if orders.simulation:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.collect.board_run import LOCK, UNPREPARED_S
+from profagent.collect.board_run import LOCK
+from profagent.limits import UNPREPARED_S
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually
 from tests.integration.host import hurry, started

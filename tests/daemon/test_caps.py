@@ -13,8 +13,7 @@ import grpc.aio
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd import front
-from profagentd.follow import messages, server, session, table
+from profagentd import limits
 from tests.daemon.daemon_process import Daemon, make_job, running
 from tests.daemon.wire_client import Client, message, open_message
 from tests.daemon.wire_client import following as connected
@@ -80,7 +79,7 @@ def padded(size: int) -> bytes:
 
 async def test_a_client_has_eight_streams_and_no_more(daemon: Daemon) -> None:
     async with AsyncExitStack() as stack:
-        clients = [await opened(daemon.address, stack) for _ in range(server.STREAMS_OF_A_CLIENT)]
+        clients = [await opened(daemon.address, stack) for _ in range(limits.STREAMS_OF_A_CLIENT)]
         for client in clients:
             await client.until(lambda client=client: client.is_listed)  # type: ignore[misc]
         code, text = await refusal(await called(daemon.address, stack))
@@ -94,12 +93,12 @@ async def test_a_clients_message_is_of_256_kib_and_no_more(daemon: Daemon) -> No
     async with grpc.aio.insecure_channel(daemon.address) as channel:
         call: Raw = channel.stream_stream(FOLLOW)()
         await call.write(open_message().SerializeToString())
-        await call.write(padded(server.MAX_CLIENT_MESSAGE_BYTES))
+        await call.write(padded(limits.MAX_CLIENT_MESSAGE_BYTES))
         for _ in range(3):  # Welcome, the JOB, JobsListed
             assert await call.read()
-        await call.write(padded(server.MAX_CLIENT_MESSAGE_BYTES + 1))
+        await call.write(padded(limits.MAX_CLIENT_MESSAGE_BYTES + 1))
         assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert str(server.MAX_CLIENT_MESSAGE_BYTES) in await call.details()
+        assert str(limits.MAX_CLIENT_MESSAGE_BYTES) in await call.details()
 
 
 async def test_a_clients_name_can_stand_in_the_log(daemon: Daemon) -> None:
@@ -124,17 +123,17 @@ def test_the_page_about_the_wire_has_every_cap() -> None:
     rows = re.findall(r"^\| ([^|]+?) \| \*\*([\d,]+)(?: (KiB|MiB|/s))?\*\* \|", PAGE.read_text("utf-8"), re.MULTILINE)
     scale = {"": 1, "/s": 1, "KiB": KIB, "MiB": KIB * KIB}
     assert {name: int(number.replace(",", "")) * scale[unit] for name, number, unit in rows} == {
-        "a message of the server": server.MAX_MESSAGE_BYTES,
-        "a message of a client": server.MAX_CLIENT_MESSAGE_BYTES,
-        "a chunk's data": table.CHUNK_BYTES,
-        "entries of a message": session.PAGE_ENTRIES,
+        "a message of the server": limits.MAX_MESSAGE_BYTES,
+        "a message of a client": limits.MAX_CLIENT_MESSAGE_BYTES,
+        "a chunk's data": limits.CHUNK_BYTES,
+        "entries of a message": limits.PAGE_ENTRIES,
         "characters of a consumer's name": 64,
-        "characters of a client's name": messages.MAX_CLIENT_NAME,
+        "characters of a client's name": limits.MAX_CLIENT_NAME,
         "bytes of a log's path": 1024,
-        "logs of all streams, announced and not over": table.COMMON_LOGS,
-        "streams of a client": server.STREAMS_OF_A_CLIENT,
-        "streams": server.STREAMS,
-        "connections": front.CONNECTIONS,
-        "connections of an address (of IPv6, a /64 network)": front.CONNECTIONS_OF_AN_ADDRESS,
-        "calls of a connection at a time": server.STREAMS_OF_A_CONNECTION,
+        "logs of all streams, announced and not over": limits.COMMON_LOGS,
+        "streams of a client": limits.STREAMS_OF_A_CLIENT,
+        "streams": limits.STREAMS,
+        "connections": limits.CONNECTIONS,
+        "connections of an address (of IPv6, a /64 network)": limits.CONNECTIONS_OF_AN_ADDRESS,
+        "calls of a connection at a time": limits.STREAMS_OF_A_CONNECTION,
     }

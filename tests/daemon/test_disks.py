@@ -13,7 +13,8 @@ import grpc
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.loop import THREADS, NoAnswerError, in_time, is_late, on_disk
+from profagentd.limits import ROOT_THREADS
+from profagentd.loop import NoAnswerError, in_time, is_late, on_disk
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job, running
 from tests.daemon.wire_client import Client, connect, following
 from tests.fakes.hung_mount import hung_mount
@@ -48,9 +49,9 @@ def gate() -> Iterator[Gate]:
 
 
 async def test_a_root_that_hangs_holds_up_no_other(gate: Gate) -> None:
-    hanging = [asyncio.ensure_future(on_disk(b"/hung", gate.work)) for _ in range(3 * THREADS)]
+    hanging = [asyncio.ensure_future(on_disk(b"/hung", gate.work)) for _ in range(3 * ROOT_THREADS)]
     assert await asyncio.wait_for(on_disk(b"/other", os.path.basename, "/x"), SOON_S) == "x"
-    assert gate.most <= THREADS
+    assert gate.most <= ROOT_THREADS
     gate.event.set()
     assert await asyncio.gather(*hanging) == ["done"] * len(hanging)
 

@@ -15,7 +15,8 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagent_wire.v1.board_pb2_grpc import BoardStub
-from profagentd.examine import ACL_BYTES, KEEP_S, Examiner
+from profagentd.examine import KEEP_S, Examiner
+from profagentd.limits import EXAMINED_ACL_JSON_BYTES
 from tests.daemon.board_files import UMAP_SAMPLE, add_process, make_board, served, write
 from tests.daemon.clocks import FakeClock
 from tests.daemon.daemon_process import make_job
@@ -102,12 +103,15 @@ def test_metrics_that_a_board_lacks_are_told(board: Path, tmp_path: Path) -> Non
 def test_acl_json_comes_from_where_the_daemon_is_told(board: Path, tmp_path: Path) -> None:
     write(tmp_path / "output" / "acl.json", "{}")
     write(tmp_path / "apps" / "one.json", acl_json(tmp_path / "none"))
-    write(tmp_path / "apps" / "two.json", "x" * (ACL_BYTES + 5))
+    write(tmp_path / "apps" / "two.json", "x" * (EXAMINED_ACL_JSON_BYTES + 5))
     with served(board, tmp_path / "output", "--acl-json", tmp_path / "apps" / "*.json") as daemon:
         found = {Path(each.path).name: each for each in asked(daemon.address).acl_json}
     assert set(found) == {"one.json", "two.json"}
     assert found["one.json"].output == wire.OUTPUT_STATE_MISSING
-    assert (len(found["two.json"].data), found["two.json"].size) == (ACL_BYTES, ACL_BYTES + 5)
+    assert (len(found["two.json"].data), found["two.json"].size) == (
+        EXAMINED_ACL_JSON_BYTES,
+        EXAMINED_ACL_JSON_BYTES + 5,
+    )
 
 
 class Sources(Examiner):

@@ -10,8 +10,9 @@ import pytest
 
 from profagentd.follow.log import LossReason
 from profagentd.follow.registry import JobRegistry
+from profagentd.limits import LOSSES_LIMIT
 from profagentd.loop import Roots
-from profagentd.retention.losses import LOSSES_LIMIT, MERGE_S, TELL_S, KeptLoss, KeptLosses, Space, SpaceWatch
+from profagentd.retention.losses import MERGE_S, TELL_S, KeptLoss, KeptLosses, Space, SpaceWatch
 from profagentd.sources.files import Place
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job

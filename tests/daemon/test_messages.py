@@ -12,8 +12,8 @@ from profagentd.follow import messages
 from profagentd.follow.log import Chunk, Completed, Event, Log, Loss, LossReason, Started, StartReason
 from profagentd.follow.registry import Job, JobStateTracker
 from profagentd.follow.session import Following
-from profagentd.follow.table import CHUNK_BYTES as LARGE_BYTES
-from profagentd.follow.table import PIECE_BYTES as SMALL_BYTES
+from profagentd.limits import CHUNK_BYTES as LARGE_BYTES
+from profagentd.limits import PIECE_BYTES as SMALL_BYTES
 from profagentd.sources.files import Place
 from profagentd.sources.source import LogKind
 from profagentd.sources.state import JobState

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from profagentd.sources.acl_json import FRESH_US, LARGEST_BYTES, AclConfig, NotUsable, find_profiling, parse_acl_config
+from profagentd.limits import LARGEST_ACL_JSON_BYTES
+from profagentd.sources.acl_json import FRESH_US, AclConfig, NotUsable, find_profiling, parse_acl_config
 from profagentd.sources.files import Place
 
 JOB = "JOB" + "A" * 29
@@ -110,7 +111,7 @@ def test_no_link_is_followed_and_nothing_but_a_small_file_is_read(project: Proje
     (project.holder / "src").mkdir()
     written(project.holder / "src/acl.json", project.holder)
     with (project.holder / "src/acl.json").open("a") as file:
-        file.write(" " * LARGEST_BYTES)
+        file.write(" " * LARGEST_ACL_JSON_BYTES)
     assert project.found() is None
     assert project.found(str(project.root / "app/acl.json")) is None
 

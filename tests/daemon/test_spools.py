@@ -20,6 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from profagentd.config import DaemonConfig
+from profagentd.limits import MOST_NAMES_OF_USER, MOST_PASSED_OF_USER, MOST_WAITING
 from profagentd.loop import SystemClock
 from profagentd.spools import intake as intake_module
 from profagentd.spools import keeper as keeper_module
@@ -275,7 +276,7 @@ def test_a_fifo_that_cannot_be_opened_again_holds_up_no_other_and_is_tried_later
 def test_who_connects_and_sends_nothing_takes_no_descriptors_for_good(intake: Intake, tmp_path: Path) -> None:
     with ExitStack() as stack:
         silent = []
-        for _ in range(intake_module.MOST_WAITING + 1):
+        for _ in range(MOST_WAITING + 1):
             connection = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
             connection.settimeout(5)
             connection.connect(str(tmp_path / "run" / "socket"))
@@ -395,8 +396,8 @@ def test_pipes_and_names_of_a_user_are_bounded_and_a_name_without_a_pipe_gives_w
 ) -> None:
     monkeypatch.setattr(intake_module, "NAMES_PER_S_OF_USER", 1e6)
     with ExitStack() as stack:
-        pipes = [stack.enter_context(pipe_ends()) for _ in range(intake_module.MOST_PASSED_OF_USER + 1)]
-        names = [b"n%d" % number for number in range(intake_module.MOST_NAMES_OF_USER)]
+        pipes = [stack.enter_context(pipe_ends()) for _ in range(MOST_PASSED_OF_USER + 1)]
+        names = [b"n%d" % number for number in range(MOST_NAMES_OF_USER)]
         said = [passed(tmp_path, name, pipe.read) for name, pipe in zip(names, pipes[: len(names)])]
         assert said == [b"ok"] * len(names)
         assert b"8 names" in passed(tmp_path, b"more", pipes[-1].read)
@@ -405,7 +406,7 @@ def test_pipes_and_names_of_a_user_are_bounded_and_a_name_without_a_pipe_gives_w
         assert b"16 pipes" in passed(tmp_path, b"n0", pipes[-1].read)
         os.write(pipes[3].write, RECORD)
         os.close(pipes[3].write)
-        until(lambda: len(intake._passed) == intake_module.MOST_PASSED_OF_USER - 1)
+        until(lambda: len(intake._passed) == MOST_PASSED_OF_USER - 1)
         assert passed(tmp_path, b"more", pipes[-1].read) == b"ok"
         assert [*(tmp_path / "spool").glob("OPS-n3-*/end")]
         assert held(tmp_path / "spool", "OPS-n3-") == RECORD
@@ -414,10 +415,10 @@ def test_pipes_and_names_of_a_user_are_bounded_and_a_name_without_a_pipe_gives_w
 
 def test_new_names_come_no_faster_than_a_few_a_minute(intake: Intake, tmp_path: Path) -> None:
     said = []
-    for number in range(intake_module.MOST_NAMES_OF_USER + 1):
+    for number in range(MOST_NAMES_OF_USER + 1):
         with pipe_ends() as pipe:
             said.append(passed(tmp_path, b"n%d" % number, pipe.read))
-    assert said[:-1] == [b"ok"] * intake_module.MOST_NAMES_OF_USER
+    assert said[:-1] == [b"ok"] * MOST_NAMES_OF_USER
     assert b"too often" in said[-1]
 
 
@@ -433,7 +434,7 @@ def test_what_its_giver_may_not_read_is_refused(intake: Intake, tmp_path: Path) 
 
 
 def test_the_last_mark_comes_of_those_beyond_the_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake_module, "BURST_BYTES", 4 * RECORD_BYTES)
+    monkeypatch.setattr(intake_module, "INTAKE_BURST_BYTES", 4 * RECORD_BYTES)
     (tmp_path / "spool").mkdir()
     spool = partial(Spool, str(tmp_path / "spool"))
     subject = Intake(str(tmp_path / "run"), [], spool, now_s=lambda: 0.0)
@@ -460,7 +461,7 @@ def test_a_mark_s_text_may_look_like_a_mark(intake: Intake, tmp_path: Path) -> N
 def test_what_a_program_writes_beyond_its_allowance_is_one_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(intake_module, "BURST_BYTES", 4 * RECORD_BYTES)
+    monkeypatch.setattr(intake_module, "INTAKE_BURST_BYTES", 4 * RECORD_BYTES)
     now_s = [0.0]
     spool = str(tmp_path / "spool")
     (tmp_path / "spool").mkdir()

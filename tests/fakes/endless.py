@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from profagent.formats.model_info import MOST_LAYERS
+from profagent.limits import MOST_LAYERS
 from profagent_wire.v1 import board_pb2 as wire
 from tests.encoders import aicore_record, api_record, done_text, layer_item
 from tests.fakes.malicious_board import (

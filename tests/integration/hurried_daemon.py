@@ -32,7 +32,8 @@ def hurry() -> None:
     client.RETRY_AFTER_S = 0.2
     times = int(os.environ.get("LINK_TIMES", "1"))
     server._OPTIONS = faster(server._OPTIONS, times)
-    client.HEARTBEAT_S, client.SILENCE_S = client.HEARTBEAT_S / times, client.SILENCE_S / times
+    for name in ("HEARTBEAT_S", "SILENCE_S"):
+        setattr(client, name, getattr(client, name) / times)
 
 
 def hurried(*arguments: Any) -> None:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from profagent.link import channel, session
-from profagentd.follow import client, server
+from profagent.limits import LONGEST_HEARTBEAT_S, SILENT_HEARTBEATS
+from profagent.link import channel
+from profagentd.follow import server
+from profagentd.limits import SILENCE_S
 from tests.faults.proxy import FaultProxy
 from tests.integration.board import running
 from tests.integration.host import hurry, started
@@ -34,7 +36,7 @@ def test_each_end_pings_often_enough() -> None:
     for options in (channel._OPTIONS, server._OPTIONS):
         times_ms = dict(options)
         assert times_ms["grpc.keepalive_time_ms"] + times_ms["grpc.keepalive_timeout_ms"] < 1000 * FOUND_S
-    assert max(session.SILENT_HEARTBEATS * session.LONGEST_HEARTBEAT_S, client.SILENCE_S) <= FOUND_S
+    assert max(SILENT_HEARTBEATS * LONGEST_HEARTBEAT_S, SILENCE_S) <= FOUND_S
 
 
 async def test_both_ends_find_out_in_time_and_come_together_again(

@@ -13,7 +13,8 @@ from profagentd.follow.log import FileEvent
 from profagentd.follow.reading import read_batch
 from profagentd.follow.registry import Job, JobStateTracker
 from profagentd.follow.session import FollowSession
-from profagentd.follow.table import CHUNK_BYTES, PIECE_BYTES, Quota
+from profagentd.follow.table import Quota
+from profagentd.limits import CHUNK_BYTES, PIECE_BYTES
 from profagentd.loop import US_PER_S, Moment
 from profagentd.retention.policy import AckTracker, Policy, Retain, plan
 from profagentd.retention.reaper import Look as Stock

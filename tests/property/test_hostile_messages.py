@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profagent.errors import ProtocolError
-from profagent.link.logs import LARGEST_LOGS
+from profagent.limits import LARGEST_LOGS
 from profagent.link.messages import Holding, LogsAnnounced, Open
 from profagent.link.session import LinkSession
 from profagent.link.translate import from_wire

@@ -19,11 +19,11 @@ from profagent.advise.rules import SEVERITIES, Need
 from profagent.cli.provenance import likely_counters, provenance_of
 from profagent.formats.countermap import LARGEST_RATIO, RATIOS, bound_by, mean_ratios
 from profagent.formats.records import US_PER_MS
+from profagent.limits import LONGEST_QUERY_S, READERS
 from profagent.stats.figures import UNITS, UNKNOWN, Column, left_out
 from profagent.stats.stats import JobRows, records_of, split
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
-from profagent.store.series import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from profagent.store.queries import SessionRow
     from profagent.store.series import RecordSeries
 
-# So long a query of a rule may take; SQLite asks after so many of its own steps.
-LONGEST_QUERY_S = 30.0
 STEPS_BETWEEN_LOOKS = 100_000
 # Behind it stands what a rule judges by; before it, what it shows.
 _CONDITION = re.compile(r"\b(?:WHERE|HAVING)\b", re.IGNORECASE)

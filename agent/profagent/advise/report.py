@@ -8,6 +8,7 @@ from profagent.cli.provenance import SIMULATED_MARK
 from profagent.cli.running import terminal_columns
 from profagent.cli.table import UNKNOWN, Cell, Column, counted, fitted_lines
 from profagent.formats.records import US_PER_MS
+from profagent.limits import SHOWN_EVIDENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from profagent.advise.advise import Advice, Finding
     from profagent.advise.rules import Language
 
-SHOWN_ROWS = 5
 _DECIMALS = 3
 GAIN = "gain_us"
 WHOLE = 100.0
@@ -109,8 +109,8 @@ def _finding_lines(finding: Finding, language: Language) -> Iterator[str]:
     columns, rows = evidence_table(finding)
     width = terminal_columns()
     yield from fitted_lines(columns, rows, width and width - len(_INDENT))
-    if len(finding.evidence) > SHOWN_ROWS:
-        yield f"… {len(finding.evidence) - SHOWN_ROWS} more rows: --json has all"
+    if len(finding.evidence) > SHOWN_EVIDENCE:
+        yield f"… {len(finding.evidence) - SHOWN_EVIDENCE} more rows: --json has all"
 
 
 def gain_text(finding: Finding, language: Language) -> str:
@@ -124,7 +124,7 @@ def gain_text(finding: Finding, language: Language) -> str:
 
 def evidence_table(finding: Finding) -> tuple[list[Column], list[list[Cell]]]:
     """Its first rows."""
-    rows = finding.evidence[:SHOWN_ROWS]
+    rows = finding.evidence[:SHOWN_EVIDENCE]
     names = [name for name in rows[0] if name != GAIN or finding.gain_us is not None]
     is_number = {name: any(isinstance(row[name], float) for row in rows) for name in names}
     columns = [Column(name, _DECIMALS if is_number[name] else None) for name in names]

@@ -14,6 +14,14 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import ResultError
+from profagent.limits import (
+    ALWAYS_UNPACKED_BYTES,
+    FILE_PIECE_BYTES,
+    LONGEST_HEADER_BYTES,
+    MOST_ENTRIES,
+    MOST_FOLDERS,
+    MOST_UNPACKED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,18 +35,8 @@ _STREAMS: tuple[tuple[bytes, Callable[[Path], Any]], ...] = (
     (b"\xfd7zXZ\0", lzma.open),
     (b"BZh", bz2.open),
 )
-MOST_ENTRIES = 20_000
-MOST_FOLDERS = 64
-# An archive in an archive in an archive.
-MOST_ARCHIVES = 3
-# Text of profilers packs to a twentieth; what packs to less than a hundredth is made to fill a disk.
-MOST_TIMES = 100
-ALWAYS_ALLOWED_BYTES = 256 << 20
-PIECE_BYTES = 1 << 20
 # In the flags of a zip's member.
 _ENCRYPTED = 1
-# A longer name, or more about a member, is in no real archive; tarfile would read it into memory.
-LONGEST_HEADER_BYTES = 1 << 20
 _LONG_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME)
 _DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError)
 UNPACK_BY_HAND = "unpack it by hand, then import the folder"
@@ -51,7 +49,7 @@ class Limits:
         """Half of what is free where `folder` is: what is unpacked becomes rows there, too."""
         self._archive = archive
         self._entries = MOST_ENTRIES
-        self._by_size = max(ALWAYS_ALLOWED_BYTES, archive.stat().st_size * MOST_TIMES)
+        self._by_size = max(ALWAYS_UNPACKED_BYTES, archive.stat().st_size * MOST_UNPACKED)
         self._by_disk = shutil.disk_usage(folder).free // 2
 
     @property
@@ -72,7 +70,7 @@ class Limits:
         self._by_size -= count
         self._by_disk -= count
         if self._by_size < 0:
-            self._refuse(f"{name}: it unpacks to more than {MOST_TIMES} times its size")
+            self._refuse(f"{name}: it unpacks to more than {MOST_UNPACKED} times its size")
         if self._by_disk < 0:
             hint = f"free some room, name a workspace on another disk with --workspace DIR, or {UNPACK_BY_HAND}"
             self._refuse(f"{name}: it unpacks to more than half of what the workspace's disk has free", hint)
@@ -183,6 +181,6 @@ def _inside(archive: Path, folder: Path, name: str) -> Path:
 
 def _write(file: Path, name: str, data: IO[bytes], limits: Limits) -> None:
     with file.open("wb") as out:
-        while piece := data.read(min(PIECE_BYTES, limits.bytes_left + 1)):
+        while piece := data.read(min(FILE_PIECE_BYTES, limits.bytes_left + 1)):
             out.write(piece)
             limits.take_bytes(len(piece), name)

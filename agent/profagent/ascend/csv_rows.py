@@ -20,6 +20,7 @@ from profagent.errors import ResultError
 from profagent.formats.cells import text_of
 from profagent.formats.records import AI_CPU
 from profagent.ingest import reasons
+from profagent.limits import CSV_PIECE_BYTES, CSV_ROWS_PER_BLOCK, LONGEST_CELL_BYTES, LONGEST_CSV_LINE_BYTES
 from profagent.store.database import LARGEST_INTEGER
 
 if TYPE_CHECKING:
@@ -31,11 +32,6 @@ if TYPE_CHECKING:
     from profagent.ascend.draft import Draft
     from profagent.ingest.changes import Entry
 
-ROWS_PER_BLOCK = 1_000
-# A call stack or the names of fused operators may be long.
-LONGEST_CELL = 16 << 20
-LONGEST_LINE = 2 * LONGEST_CELL
-PIECE_BYTES = 256 << 10
 BYTE_ORDER_MARK = "\ufeff"
 _SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
 
@@ -78,8 +74,8 @@ class _Lines(FileIO):
             end = max(read.rfind(b"\n"), read.rfind(b"\r"))
             self.line_bytes = self.line_bytes + len(read) if end < 0 else len(read) - end - 1
             self.is_ended = not self.line_bytes
-            if self.line_bytes > LONGEST_LINE:
-                raise _LongLineError(f"it has more than {LONGEST_LINE >> 20} MiB")
+            if self.line_bytes > LONGEST_CSV_LINE_BYTES:
+                raise _LongLineError(f"it has more than {LONGEST_CSV_LINE_BYTES >> 20} MiB")
             buffer[: len(read)] = read
             return len(read)
         return 0
@@ -109,7 +105,7 @@ def _first_row(text: TextIOWrapper) -> tuple[Row | None, int]:
 
 def _opened(lines: _Lines) -> TextIOWrapper:
     # Bytes that are not UTF-8 take no other row with them.
-    return TextIOWrapper(BufferedReader(lines, PIECE_BYTES), "utf-8", "surrogateescape", newline="")
+    return TextIOWrapper(BufferedReader(lines, CSV_PIECE_BYTES), "utf-8", "surrogateescape", newline="")
 
 
 def _sheet_of(row: Row) -> Sheet:
@@ -129,8 +125,8 @@ class _Damage(NamedTuple):
 class Rows:
     """The rows of a CSV file behind its first, without empty lines.
 
-    An iteration gives lists of about ROWS_PER_BLOCK, each with the number of the line behind it, and reads on behind
-    what is no CSV. Behind it `damages` has what is not read, or not as it was.
+    An iteration gives lists of about CSV_ROWS_PER_BLOCK, each with the number of the line behind it, and reads on
+    behind what is no CSV. Behind it `damages` has what is not read, or not as it was.
     """
 
     def __init__(self, file: Path) -> None:
@@ -139,7 +135,7 @@ class Rows:
 
     def __iter__(self) -> Iterator[tuple[list[Row], int]]:
         """Read the file from its beginning."""
-        csv.field_size_limit(LONGEST_CELL)
+        csv.field_size_limit(LONGEST_CELL_BYTES)
         with _opened(self.lines) as text:
             # It was read before.
             _, before = _first_row(text)
@@ -150,7 +146,7 @@ class Rows:
                 begin = reader.line_num
                 try:
                     # What came before a damage is in the list.
-                    rows.extend(islice(reader, ROWS_PER_BLOCK))
+                    rows.extend(islice(reader, CSV_ROWS_PER_BLOCK))
                     is_more = bool(rows)
                 except csv.Error as error:
                     is_more = not isinstance(error, _LongLineError)

@@ -15,6 +15,7 @@ from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families, places
 from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
 from profagent.ascend.texts import ODD_VALUES, UNKNOWN_NS, encoded
 from profagent.errors import ResultError
+from profagent.limits import BLOCK_BYTES, LONGEST_ROW_BYTES, OTHERS_BUSY_MS, ROWS_PER_BLOCK, ROWS_PER_FETCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 
     from profagent.ascend.draft import Draft
 
-ROWS_PER_BLOCK = 5_000
-# Memory holds so many rows at least, however large they are, and a row no more than it may.
-ROWS_PER_FETCH = 16
-LONGEST_ROW_BYTES = 4 << 20
-BLOCK_BYTES = 16 << 20
-BUSY_MS = 2_000
 MAGIC = b"SQLite format 3\0"
 # In its header: how it is written.
 WAL_PLACE, WAL_MODE = 18, b"\x02"
@@ -151,7 +146,7 @@ def _opened(file: Path) -> sqlite3.Connection:
     # Its schema is somebody else's work: no function that can do harm is called by it.
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW_BYTES)
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    connection.execute(f"PRAGMA busy_timeout = {OTHERS_BUSY_MS}")
     connection.execute("BEGIN")
     return connection
 

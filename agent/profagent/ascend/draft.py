@@ -33,6 +33,7 @@ from profagent.formats.inference_times import share_within
 from profagent.formats.names import display_text
 from profagent.formats.records import FIRST_WALL_US, NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
 from profagent.ingest import reasons
+from profagent.limits import ROWS_PER_STATEMENT
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, refused
 from profagent.store.drafts import COUNTED, DRAFT, STORE, last_numbers, new_draft, take_over
 from profagent.store.rows import path_from_sql, path_to_sql
@@ -57,8 +58,6 @@ _ADD_FIGURE = (
 ALL_STEPS = "all steps"
 _OUTSIDE = frozenset({"Data Aug Bound"})
 _KERNEL = ("record", "segment", "sequence", "layer_index", "ticks", "ticks_before")
-# A statement with many rows takes half of the time of as many statements.
-ROWS_PER_STATEMENT = 50
 
 
 class Draft:

@@ -36,6 +36,7 @@ from profagent.errors import ProfagentError, ResultError, UsageError
 from profagent.files import to_the_end
 from profagent.formats.names import display_text
 from profagent.ingest import reasons
+from profagent.limits import MOST_IMPORTING_PROCESSES, MOST_NAMED
 from profagent.store.database import refused
 from profagent.store.drafts import take_over_file
 from profagent.store.page_reader import end_with_parent
@@ -48,10 +49,7 @@ if TYPE_CHECKING:
 
 # Below so many bytes a process of its own costs more than it saves.
 WORTH_A_PROCESS_BYTES = 32 << 20
-MOST_PROCESSES = 8
 CONTENT_LABEL = "content"
-# So many families of a source are named in its line.
-_MOST_NAMED = 3
 _LEDGER = "SELECT grade, sum(count) FROM ledger_entry WHERE session = ? GROUP BY grade"
 _OF_RAW = "{path} has raw slices only, which no public tool reads"
 # By the tool that has written raw slices: what makes results of them.
@@ -184,7 +182,7 @@ def drafts_of(found: Sequence[Source], scratch: Path, board: str, store: Path) -
     if is_alone:
         yield map(_drafted, asked)
         return
-    with _processes(min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(found))) as pool:
+    with _processes(min(len(os.sched_getaffinity(0)), MOST_IMPORTING_PROCESSES, len(found))) as pool:
         futures = [pool.submit(_drafted, each) for each in asked]
         yield (_waited_for(future, each) for future, each in zip(futures, asked, strict=True))
 
@@ -259,8 +257,8 @@ def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Tak
 
 
 def _what(families: Sequence[str]) -> str:
-    more = len(families) - _MOST_NAMED
-    return ", ".join(families[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(families) - MOST_NAMED
+    return ", ".join(families[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _times_us(draft: Draft, source: Source, begun_us: int) -> tuple[int, int]:

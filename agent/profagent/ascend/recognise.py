@@ -17,6 +17,7 @@ from profagent.ascend.database import has_known_table, is_database
 from profagent.ascend.families import families
 from profagent.ascend.timeline import is_timeline
 from profagent.errors import ResultError
+from profagent.limits import BEGINNING_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from profagent.ascend.families import Family
     from profagent.ingest.changes import Entry
 
-BEGINNING_BYTES = 256 << 10
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 RESULTS = "ASCEND_PROFILER_OUTPUT"
 EXPORTED = "mindstudio_profiler_output"

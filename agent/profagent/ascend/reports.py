@@ -11,6 +11,7 @@ from profagent.ascend.families import families
 from profagent.ascend.texts import encoded
 from profagent.errors import ResultError
 from profagent.ingest import reasons
+from profagent.limits import LARGEST_REPORT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from profagent.ascend.draft import Draft
 
-LARGEST_BYTES = 256 << 20
 # What may stand between two reports that were joined.
 _BEGIN = re.compile(r"[^\s,\0\ufeff]")
 HEADER = ("step", "kind", "operator", "figures")
@@ -29,8 +29,8 @@ def import_report(draft: Draft, log: int, file: Path) -> None:
 
     Raises ResultError where it is no JSON, after what came before.
     """
-    if file.stat().st_size > LARGEST_BYTES:
-        raise ResultError(file, 1, f"it has more than {LARGEST_BYTES >> 20} MiB, which no report has")
+    if file.stat().st_size > LARGEST_REPORT_BYTES:
+        raise ResultError(file, 1, f"it has more than {LARGEST_REPORT_BYTES >> 20} MiB, which no report has")
     data = file.read_bytes()
     try:
         text = data.decode("utf-8-sig")

@@ -24,7 +24,7 @@ UNKNOWN_NS = -1
 # What values that no known file has come to.
 ODD_VALUES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 # A float holds every integer up to it.
-LARGEST_EXACT = 1 << 53
+EXACT_BELOW = 1 << 53
 _THOUSANDTHS = re.compile(r"(?:(?:[1-8]\d{15}|\d{1,15})\.\d{3},)*(?:[1-8]\d{15}|\d{1,15})\.\d{3}")
 _FLOATS: Final = msgspec.json.Decoder(list[float])
 _FLOATS_OR_NULL: Final = msgspec.json.Decoder(list[float | None])
@@ -122,7 +122,7 @@ def event_times_ns(values: Sequence[Any]) -> list[int]:
         return times_ns(values, NS_PER_US)
     if kinds <= {int, float}:
         found = np.array(values, np.float64) * NS_PER_US
-        if (np.abs(found) < (LARGEST_INTEGER if kinds == {float} else LARGEST_EXACT)).all():
+        if (np.abs(found) < (LARGEST_INTEGER if kinds == {float} else EXACT_BELOW)).all():
             exact: list[int] = np.rint(found).astype(np.int64).tolist()
             return exact
     return [_ns(value) for value in values]

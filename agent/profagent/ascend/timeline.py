@@ -18,6 +18,7 @@ from profagent.ascend.kernels import WITH_TASKS, Called, Kernels
 from profagent.ascend.texts import Nuls, decoded_events, event_times_ns
 from profagent.errors import ResultError
 from profagent.ingest import reasons
+from profagent.limits import LONGEST_EVENT_BYTES, LONGEST_OPENING_BYTES, TIMELINE_PIECE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +27,9 @@ if TYPE_CHECKING:
     from profagent.ascend.draft import Draft
     from profagent.ingest.changes import Entry
 
-PIECE_BYTES = 1 << 20
 _BETWEEN = b" \t\r\n,"
 # Files that were joined keep the mark of their encoding.
 _BETWEEN_ARRAYS = _BETWEEN + BOM_UTF8
-# No event comes near it: what is longer is no timeline.
-LONGEST_EVENT_BYTES = 64 << 20
-# So much of an object may stand before its events.
-LONGEST_OPENING_BYTES = 64 << 10
 _ARRAY = re.compile(rb'\s*(?:\[|\{(?:.{0,65536}?,)??\s*"traceEvents"\s*:\s*\[)', re.DOTALL)
 # Of further events in an object that has had some.
 _ARRAY_AGAIN = re.compile(rb',\s*"traceEvents"\s*:\s*\[')
@@ -121,7 +117,7 @@ class _Text:
 
     def read(self) -> None:
         """Hold a further piece."""
-        more = self._data.read(PIECE_BYTES)
+        more = self._data.read(TIMELINE_PIECE_BYTES)
         self.is_whole = not more
         self.held += self.nuls.without(more, self.place.offset + len(self.held), b" ")
 
@@ -137,9 +133,9 @@ class _Text:
 class Pieces:
     """The events of a file, in whatever arrays stand in it one behind another.
 
-    An iteration gives whole events as they stand there, a JSON array of about PIECE_BYTES at a time, and decoded. It
-    raises ResultError at what is damaged, after what came before. Behind it `arrays` counts them, `members` are the
-    names of what objects have beside their events, and `nuls` the NUL bytes.
+    An iteration gives whole events as they stand there, a JSON array of about TIMELINE_PIECE_BYTES at a time, and
+    decoded. It raises ResultError at what is damaged, after what came before. Behind it `arrays` counts them, `members`
+    are the names of what objects have beside their events, and `nuls` the NUL bytes.
     """
 
     def __init__(self, file: Path) -> None:

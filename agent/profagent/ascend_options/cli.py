@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from profagent.ascend_options import making
-from profagent.ascend_options.documents import ATLAS, LARGEST_BYTES, SS928, check_documents
+from profagent.ascend_options.documents import ATLAS, SS928, check_documents
 from profagent.cli import options
 from profagent.cli.running import tell
 from profagent.cli.table import json_text, printable
 from profagent.doctor.finding import finding_lines, section_fields, section_lines
 from profagent.errors import UsageError
+from profagent.limits import LARGEST_OPTIONS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -130,9 +131,9 @@ def _data(name: str) -> bytes:
     """At most a little more than is read. Raises UsageError."""
     try:
         if name == "-":
-            return sys.stdin.buffer.read(LARGEST_BYTES + 1)
+            return sys.stdin.buffer.read(LARGEST_OPTIONS_BYTES + 1)
         with Path(name).open("rb") as file:
-            return file.read(LARGEST_BYTES + 1)
+            return file.read(LARGEST_OPTIONS_BYTES + 1)
     except OSError as error:
         raise UsageError(
             f"cannot read {name}: {error.strerror}", hint="name a file, or - for standard input"

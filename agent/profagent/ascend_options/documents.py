@@ -21,6 +21,7 @@ from profagent.doctor.finding import Mark, Section, bad, unknown
 from profagent.errors import FormatError, UsageError
 from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX, interval_of
+from profagent.limits import LARGEST_OPTIONS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,10 +33,9 @@ if TYPE_CHECKING:
     from profagent.doctor.finding import Finding
 
 SS928, ATLAS = "ss928", "atlas"
-LARGEST_BYTES = 1 << 20
 # A fact: the options stand in a file, which holds no functions.
 DOCUMENT = "(document)"
-LONGEST_LINE = 100
+LINE_COLUMNS = 100
 # What an SS928's acl.json has and no other's.
 _SS928_KEYS = {"interval", "acl_api", "aacpu", "aac_metrics"}
 _NO = {"", "off", "no", "false", "0", "none", "null", "disable", "disabled"}
@@ -85,11 +85,11 @@ def call_text(name: str, given: Mapping[str, object]) -> str:
     """A call with these arguments, on several lines where one is too long."""
     arguments = [f"{key}={shown(value)}" for key, value in given.items()]
     line = f"{name}({', '.join(arguments)})"
-    return line if len(line) <= LONGEST_LINE else "\n".join([f"{name}(", *(f"    {each}," for each in arguments), ")"])
+    return line if len(line) <= LINE_COLUMNS else "\n".join([f"{name}(", *(f"    {each}," for each in arguments), ")"])
 
 
 def _text(name: str, data: bytes) -> str:
-    if len(data) > LARGEST_BYTES:
+    if len(data) > LARGEST_OPTIONS_BYTES:
         raise UsageError(f"{name} has more than 1 MiB", hint=_HINT)
     try:
         return data.decode("utf-8").replace("\r\n", "\n")

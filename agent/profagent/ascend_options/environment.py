@@ -7,13 +7,12 @@ import shlex
 from typing import NamedTuple
 
 from profagent.ascend_options.rules import Expression
+from profagent.limits import MOST_QUOTED_LINES
 
 MODE, OPTIONS = "PROFILING_MODE", "PROFILING_OPTIONS"
 _ASSIGNED = re.compile(rf"[ \t]*(export[ \t]+|ENV[ \t]+)?({MODE}|{OPTIONS})=(.*)")
 _PYTHON = re.compile(r"^\s*(?:import|from|def|class)\s", re.MULTILINE)
 _SHELL = re.compile(r"^#!|^[ \t]*export[ \t]", re.MULTILINE)
-# A quoted text goes on over so many lines at most.
-_LONGEST_LINES = 100
 
 
 class Environment(NamedTuple):
@@ -45,7 +44,7 @@ def read_environment(text: str) -> Environment | None:
     texts = {}
     for place, line in enumerate(lines):
         if found := _ASSIGNED.match(line):
-            texts[found[2]] = _whole(found[3], lines[place + 1 : place + _LONGEST_LINES]) if is_shell else found[3]
+            texts[found[2]] = _whole(found[3], lines[place + 1 : place + MOST_QUOTED_LINES]) if is_shell else found[3]
     values = {name: _of_shell(each) if is_shell else _unquoted(each.strip()) for name, each in texts.items()}
     return Environment(values, {name: each.strip() for name, each in texts.items()}, is_shell) if texts else None
 

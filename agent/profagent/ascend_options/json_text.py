@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from profagent.ascend_options.rules import Expression
 from profagent.doctor.finding import Finding, bad, unknown
+from profagent.limits import SHOWN_AFTER, SHOWN_BEFORE
 
 # A part of the text that a script computes stands between these.
 OPENING, CLOSING = "⟨", "⟩"
-SHOWN_BEFORE, SHOWN_AFTER = 12, 24
 _QUOTE = "[\"'“”‘’]"
 # Of Chinese keyboards, too.
 BEHIND_NAME = "[:=：]"

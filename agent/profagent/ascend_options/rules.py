@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
+from profagent.limits import MOST_STEPS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,9 +20,7 @@ ALIKE = 0.75
 # A fact: there are more options, as in `Profiler(**arguments)`.
 MORE = "(more)"
 HANDLER = "tensorboard_trace_handler"
-LONGEST_CUSTOM = 8
-# A longer list of steps nobody wants written for him.
-LONGEST_STEPS = 1000
+CUSTOM_REGISTERS = 8
 REGISTERS = range(1, 0x6F)
 # What the vendor's page forbids in a path.
 _CONTROL = re.compile(r"[\n\f\r\b\t\v\x7f]")
@@ -158,9 +158,9 @@ def _metrics(key: Key, value: object) -> Problem | None:
     if value == "" or not isinstance(value, str) or not value.startswith(_CUSTOM):
         return None if value == "" else _choice(key, value)
     words = value.removeprefix(_CUSTOM).split(",")
-    if len(words) <= LONGEST_CUSTOM and all(_register(word) in REGISTERS for word in words):
+    if len(words) <= CUSTOM_REGISTERS and all(_register(word) in REGISTERS for word in words):
         return None
-    return Problem(f"must have up to {LONGEST_CUSTOM} registers, from 0x1 to 0x6e")
+    return Problem(f"must have up to {CUSTOM_REGISTERS} registers, from 0x1 to 0x6e")
 
 
 def _register(word: str) -> int:
@@ -250,7 +250,7 @@ def _steps(_key: Key, value: object) -> Problem | None:
     if not known or not isinstance(value, list) or not value:
         return None if value is None else Problem(wanted)
     first, last = min(value), max(value)
-    if last - first >= LONGEST_STEPS:
+    if last - first >= MOST_STEPS:
         return Problem(wanted)
     consecutive = list(range(first, last + 1))
     return None if value == consecutive else Problem(wanted, consecutive)

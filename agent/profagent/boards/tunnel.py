@@ -16,6 +16,7 @@ from profagent.deploy.daemon_tree import chosen_version
 from profagent.deploy.survey import check_room, survey
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
+from profagent.limits import DAEMON_END_S, DAEMON_START_S, KEPT_LINES, STDIN_TIMEOUT_S
 from profagent.link.boards_file import BoardsFile
 from profagent.link.credentials import DEFAULT_PORT, KnownBoard, full_address, host_of, is_local
 from profagent.link.session import delay_s
@@ -32,12 +33,7 @@ if TYPE_CHECKING:
     from profagent.ssh.remote import Program, Remote
 
 
-# The daemon ends when it has heard nothing for so long; this host speaks several times meanwhile.
-STDIN_TIMEOUT_S = 20.0
 _SPEAK_S = STDIN_TIMEOUT_S / 5
-_START_S = 60.0
-_END_S = 15.0
-_KEPT_LINES = 20
 _SERVING = b" serving "
 # Standard input is held by the host. Its end before the word `go`, and later the daemon's, have the directory removed.
 # What is still being unpacked into it ends with the link, too, so removing may need another try.
@@ -75,7 +71,7 @@ async def temporary_daemon(
             # Whoever unpacks late, when the directory is removed already, must not make it again.
             await remote.unpack(tree.tar(), f"{folder}/tree", must_exist=True)
             program.stdin.write(b"go\n")
-            async with asyncio.timeout(_START_S):
+            async with asyncio.timeout(DAEMON_START_S):
                 line = await _expect(program, _SERVING, remote.host)
             async with program.kept_awake(_SPEAK_S):
                 ended = asyncio.create_task(_last_words(program))
@@ -119,7 +115,7 @@ async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
 async def _last_words(program: Program) -> str:
     """What it complains of, the last lines, once it has ended."""
     lines = (await program.complaint()).strip().splitlines()
-    return "\n".join(lines[-_KEPT_LINES:])
+    return "\n".join(lines[-KEPT_LINES:])
 
 
 async def _let_go(program: Program) -> None:
@@ -127,7 +123,7 @@ async def _let_go(program: Program) -> None:
     with suppress(OSError):
         program.stdin.write_eof()
     with suppress(TimeoutError, UnreachableError):
-        async with asyncio.timeout(_END_S):
+        async with asyncio.timeout(DAEMON_END_S):
             await program.rest()
             await program.wait()
 

@@ -21,6 +21,7 @@ from profagent.files import write_atomically
 from profagent.formats.countermap import MAPPED_NAMES, SDK_NOT_SAID
 from profagent.formats.records import ticks_to_us
 from profagent.ingest.local import JobRecords
+from profagent.limits import MOST_NAMED, MOST_PAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,8 +39,6 @@ NAME_AND_TIME = "name and time"
 
 # So much of the smaller of the two must find its like, or the two are not of one inference.
 LEAST_SHARE = 0.5
-# Rows times records that are compared: a layer table has thousands of layers, not more.
-MOST_PAIRS = 10_000_000
 # Beyond the rounding of a time: the vendor's own arithmetic.
 SLACK = 1e-6
 
@@ -261,7 +260,6 @@ def _table(finding: Finding, fit: Fit, source: str) -> tomlkit.items.Table:
 
 COLUMNS = tuple(map(Column, ("counter", "verdict", "where", "rows", "agree", "rivals", "what would settle it")))
 *_, NOT_SAID = SDK_NOT_SAID
-SHOWN_RIVALS = 3
 
 
 @click.command("calibrate")
@@ -318,7 +316,7 @@ def _print_calibration(learnt: Calibration) -> None:
 
 def _row(finding: Finding) -> tuple[Cell, ...]:
     where = fit_text(finding.fit) if finding.fit else "-"
-    shown = ", ".join(map(fit_text, finding.rivals[:SHOWN_RIVALS]))
-    rivals = shown + (f" and {more} more" if (more := len(finding.rivals) - SHOWN_RIVALS) > 0 else "")
+    shown = ", ".join(map(fit_text, finding.rivals[:MOST_NAMED]))
+    rivals = shown + (f" and {more} more" if (more := len(finding.rivals) - MOST_NAMED) > 0 else "")
     agreeing = finding.fit.agreeing if finding.fit else "-"
     return (finding.counter, finding.verdict.value, where, finding.rows, agreeing, rivals or "-", finding.advice or "-")

@@ -13,6 +13,7 @@ import numpy as np
 
 from profagent.formats.countermap import COUNTERS_END, COUNTERS_START
 from profagent.formats.records import CYCLES_PER_TICK
+from profagent.limits import LARGEST_FITTED_RATIO, LARGEST_LAYER_BYTES, LONGEST_TICKS, SCREEN_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +31,6 @@ _FORMS = [
     *((scale, "none", scale) for scale in _PLAIN),
 ]
 TICKS_OFFSET = 0x04
-# Rows that are looked at first; what survives is looked at in all.
-SCREEN_ROWS = 48
 # Beyond the rounding: the arithmetic of both sides.
 SLACK = 1e-9
 
@@ -154,15 +153,10 @@ SEPARABLE = 1e-3
 CERTAINTY = float(np.log(1e9))
 # Rows that differ in what is read; of fewer, a number that is a part of the counter may have been all of it.
 FEWEST_ROWS = 10
-# A ratio is no more than 1, but for the rounding of times.
-LARGEST_RATIO = 1.05
 # Scales that need no explanation.
 PLAIN_SCALES = (1.0, 0.01)
 # What is counted as whole bytes, or bursts of them.
 LEAST_BYTES_SCALE = 0.01
-# What a layer may come to: its ticks, 1 s at 700 MHz, and its bytes.
-LONGEST_TICKS = 7e6
-LARGEST_BYTES = 2.0**32
 
 
 class Verdict(StrEnum):
@@ -254,16 +248,16 @@ def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
 def _has_room(counter: str, fit: Fit) -> bool:
     """Whether its type can hold whatever a layer comes to."""
     if counter.endswith("_bytes"):
-        return fit.limit * fit.scale >= LARGEST_BYTES
+        return fit.limit * fit.scale >= LARGEST_LAYER_BYTES
     over = {"none": 1.0, "ticks": LONGEST_TICKS, "cycles": LONGEST_TICKS * CYCLES_PER_TICK}[fit.denominator]
-    return fit.limit * fit.scale > LARGEST_RATIO * over
+    return fit.limit * fit.scale > LARGEST_FITTED_RATIO * over
 
 
 def _is_possible(counter: str, fit: Fit, records: npt.NDArray[np.uint8]) -> bool:
     """Whether every record that there is can have it: bytes are counted whole, and a ratio is not above 1."""
     if counter.endswith("_bytes"):
         return fit.denominator == "none" and fit.scale >= LEAST_BYTES_SCALE
-    return bool((values_of(fit, records) <= LARGEST_RATIO).all())
+    return bool((values_of(fit, records) <= LARGEST_FITTED_RATIO).all())
 
 
 def _is_same(one: Fit, other: Fit, records: npt.NDArray[np.uint8]) -> bool:

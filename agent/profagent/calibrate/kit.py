@@ -39,6 +39,7 @@ from profagent.formats.model_info import TAG_BYTES, iter_items
 from profagent.formats.names import SIMULATED_MARKER, LogKind, LogName, display_text, is_job_name, parse_log_name
 from profagent.importing.target import directory_named
 from profagent.ingest.local import list_job
+from profagent.limits import KIT_INFERENCES, LARGEST_KIT_BYTES
 from profagent.store.database import reading
 from profagent.store.queries import find_session, jobs_of
 from profagent.store.sessions import require_records
@@ -188,10 +189,6 @@ def _text(name: bytes) -> str:
 
 FORMAT = "profagent evidence 1"
 MANIFEST = "manifest.json"
-# Of each model and number of pictures; one settles the tick, some more its numbering and that they agree.
-FIRST_INFERENCES = 20
-# Of all files together, before they are packed; an issue tracker takes about as much.
-MOST_BYTES = 20 << 20
 _OF_MODELS = (LogKind.INFO_JSON, *_INFO)
 _COLUMNS = (Column("name in the archive"), Column("bytes"))
 
@@ -266,7 +263,7 @@ def choose(sizes: Mapping[str, int], wanted: set[tuple[int, ...]]) -> set[str]:
     names = {path: parse_log_name(path) for path in sorted(sizes)}
     groups = [[path] for path, name in names.items() if path == SIMULATED_MARKER or (name and name.kind in _OF_MODELS)]
     chosen: set[str] = set()
-    room = MOST_BYTES
+    room = LARGEST_KIT_BYTES
     for paths in (*groups, *_inferences(names, wanted)):
         size = sum(sizes[path] for path in paths)
         if size <= room:
@@ -286,7 +283,7 @@ def _inferences(names: Mapping[str, LogName | None], wanted: set[tuple[int, ...]
     for key in sorted(groups, key=lambda key: key.current_pic_count):
         model = key._replace(current_pic_count=0)
         is_wanted = (key.model_id, key.batch_num, key.input_pic_num, key.current_pic_count) in wanted
-        if is_wanted or ranks[model] < FIRST_INFERENCES:
+        if is_wanted or ranks[model] < KIT_INFERENCES:
             order.append((not is_wanted, ranks[model], key.current_pic_count, groups[key]))
         ranks[model] += 1
     yield from (paths for *_, paths in sorted(order))

@@ -14,6 +14,7 @@ import numpy as np
 from profagent.errors import FormatError, UsageError
 from profagent.formats.countermap import MAPPED_NAMES, MAPPED_RATIOS
 from profagent.formats.names import display_text
+from profagent.limits import LARGEST_EXPONENT, LARGEST_FRACTION, LARGEST_VENDOR_TABLE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-LARGEST_BYTES = 16 << 20
 NAME, TIME, SHARE = "layer name", "time(us)", "time ratio"
 TITLES = dict(
     zip(
@@ -35,10 +35,7 @@ TITLES = dict(
 )
 TOTAL = "total"
 NOT_KNOWN = ("", "n/a", "-", "nan", "none")
-# No fraction of a layer's time is so far above 1, and of all ratios of a net some percentage is.
-LARGEST_FRACTION = 1.5
 PERCENT = 100.0
-LARGEST_EXPONENT = 100
 # Digits that a number in a file of floats surely has.
 FLOAT_DIGITS = 14
 # The manual's name of an op_summary ends in model id, batch, pictures, pictures before, miss rate and frequency.
@@ -85,10 +82,10 @@ def read_vendor_table(path: Path) -> bytes:
     hint = "name the vendor's table of one inference"
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
+            data = file.read(LARGEST_VENDOR_TABLE_BYTES + 1)
     except OSError as error:
         raise UsageError(f"cannot read {display_text(str(path))}: {error.strerror}", hint=hint) from error
-    if len(data) > LARGEST_BYTES:
+    if len(data) > LARGEST_VENDOR_TABLE_BYTES:
         raise UsageError(f"{display_text(str(path))} is too large for an op_summary", hint=hint)
     parse_vendor_table(data, str(path))
     return data

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, add_completion_class
 
 from profagent.errors import ProfagentError
+from profagent.limits import COMPLETION_S, MOST_WORDS
 from profagent.link.boards_file import BoardNames, BoardsFile
 from profagent.store.workspace import BASELINE, LAST, Workspace, session_query
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     import click
 
-# A word waits for it: a database that is busy for longer gives nothing.
-PATIENCE_S = 0.2
-MOST_WORDS = 500
 
 # A word, and what it is.
 Word = tuple[str, str]
@@ -104,7 +102,7 @@ def _of_workspace(context: click.Context, query: str, *values: object) -> Iterat
 
 def _rows(context: click.Context, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
     database = Workspace.at(context.params.get("workspace")).database.absolute()
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=COMPLETION_S)) as connection:
         yield from connection.execute(f"{query} LIMIT {MOST_WORDS}", values)
 
 

@@ -12,6 +12,7 @@ from profagent.cli.running import tell
 from profagent.cli.table import printable
 from profagent.errors import IncompleteError, UnsupportedBoardError
 from profagent.ingest import reasons
+from profagent.limits import MOST_INCOMPLETE_LINES
 from profagent.store.coverage import why_incomplete
 from profagent.store.database import reading
 from profagent.store.queries import find_session
@@ -19,9 +20,6 @@ from profagent.store.queries import find_session
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
-
-# More incomplete sessions than these are named in one line.
-MOST_LINES = 3
 
 
 def exit_code_of(summary: Mapping[str, Any], *, waits_for_records: bool = True) -> int:
@@ -48,7 +46,7 @@ async def tell_incomplete(database: Path, sessions: Iterable[int | None]) -> boo
             number = (await find_session(connection, each)).session
             if found := await why_incomplete(connection, number):
                 why[number] = found
-    if len(why) > MOST_LINES:
+    if len(why) > MOST_INCOMPLETE_LINES:
         tell(f"INCOMPLETE: sessions {', '.join(map(str, sorted(why)))}: `profagent sessions` says why")
     else:
         for number, found in why.items():

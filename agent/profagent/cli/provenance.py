@@ -10,6 +10,7 @@ from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
 from profagent.ingest.decoder import is_job
 from profagent.ingest.reasons import SEQUENCE_GAP
+from profagent.limits import MOST_NAMED
 from profagent.link.boards_file import BoardNames
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
@@ -94,7 +95,6 @@ _GAPS = {
 _AT = "%H:%M:%S UTC"
 # Shorter gaps, as that of connecting, are in the sum alone; of the others so many are named.
 NAMED_GAP_US = 500_000
-MOST_NAMED_GAPS = 3
 
 
 def coverage_line(coverage: Mapping[str, Any] | None) -> str | None:
@@ -103,7 +103,7 @@ def coverage_line(coverage: Mapping[str, Any] | None) -> str | None:
         return None
     gaps = named_gaps(coverage)
     # Those of the board are told rather than those of one JOB, and long ones rather than short ones.
-    first = sorted(gaps, key=lambda gap: (gap["job"] is not None, gap["from_us"] - gap["to_us"]))[:MOST_NAMED_GAPS]
+    first = sorted(gaps, key=lambda gap: (gap["job"] is not None, gap["from_us"] - gap["to_us"]))[:MOST_NAMED]
     named = [_gap_text(gap) for gap in gaps if gap in first]
     if more := len(gaps) - len(named) + coverage["more_gaps"]:
         named.append(counted(more, "more gap"))

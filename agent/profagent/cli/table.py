@@ -19,6 +19,7 @@ import click
 import msgspec
 
 from profagent.formats.cells import cell_of
+from profagent.limits import ROWS_PER_PIECE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -288,7 +289,6 @@ def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool])
     return GAP.join(padded).rstrip()
 
 
-ROWS_PER_PIECE = 500
 NEEDS_QUOTES = re.compile(r'[,"]')
 # In a document of JSON these stand only within texts. In UTF-8: DEL and C1, marks and separators that turn text around.
 _STEERING = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")

@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING, TypeVar
 from profagent.cli.running import retrying
 from profagent.collect.explain import LOST
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
+from profagent.limits import (
+    ABANDONED_S,
+    GRACE_S,
+    KEPT_COMPLAINT_BYTES,
+    KEPT_OUTPUT_BYTES,
+    PIPE_PIECE_BYTES,
+    UNPREPARED_S,
+)
 from profagent.link.session import delay_s
 from profagent.ssh.connection import connect
 from profagent.ssh.remote import Ran, connected, safely, shell_text
@@ -30,18 +38,12 @@ T = TypeVar("T")
 # One device, one profiling task (manual, constraints of use): one lock for root's runs, in the first of these
 # directories that can be written, and one for each other user's, in /tmp.
 LOCK, LOCKS = "profagent-collect.lock", "/var/run /dev"
-# Before the program is started the keeper leaves after so long without a word of the host; afterwards it ends the
-# program after so long, for nobody would empty the board's disk.
-UNPREPARED_S, ABANDONED_S = 60, 900
-GRACE_S = 10
 _PACKAGE = "profagent.collect"
 # Of each stream of the program's output so much is kept at most, beside the piece that grows.
-OUTPUT_BYTES, PIECE_READS = 16 << 20, 1024
+PIECE_READS = 1024
 # The follower's exit status, and the keeper's of an acl.json that cannot be written.
 GONE, NOT_KEPT = 7, 9
 _BEAT_S = 5.0
-_READ_BYTES = 1 << 16
-_KEPT_BYTES = 8192
 # What the keeper says is read until it is ready, and not to the pipe's end, which some shells keep open. Where the link
 # is gone nobody reads on.
 _MINDER = """safely={safely}
@@ -230,12 +232,12 @@ class BoardRun:
         pipe = program.stderr if is_stderr else program.stdout
         while True:
             with connected(host):
-                piece = await pipe.read(_READ_BYTES)
+                piece = await pipe.read(PIPE_PIECE_BYTES)
             if not piece:
                 return
             self._shown[is_stderr] += len(piece)
             if is_stderr:
-                self._complaint = (self._complaint + piece)[-_KEPT_BYTES:]
+                self._complaint = (self._complaint + piece)[-KEPT_COMPLAINT_BYTES:]
             self._show(piece, is_stderr)
 
 
@@ -244,7 +246,7 @@ def keeper(place: Place) -> str:
 
     A line of standard input tells it that somebody prepares the run; the end of them, however early, has it leave.
     """
-    limits = (UNPREPARED_S, ABANDONED_S, GRACE_S, OUTPUT_BYTES, PIECE_READS)
+    limits = (UNPREPARED_S, ABANDONED_S, GRACE_S, KEPT_OUTPUT_BYTES, PIECE_READS)
     arguments = ("keeper.sh", LOCK, LOCKS, place.own, _who(), *map(str, limits))
     # Its text comes once: Dropbear takes 9,000 letters.
     script = f'sh -c "$safely"{shlex.quote(shell_text(_PACKAGE, "keeper.sh"))} {shlex.join(arguments)}'

@@ -15,6 +15,7 @@ from profagent.collect.project import OWN
 from profagent.doctor.board import plain_path
 from profagent.doctor.finding import Mark
 from profagent.errors import ProfagentError, UsageError
+from profagent.limits import LARGEST_PROGRAM_BYTES
 from profagent.link.messages import Profiling
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from profagent.collect.board_run import RunEnd
     from profagent.ssh.remote import Remote
 
-LARGEST_BYTES = 8 << 20
 """A program is looked at up to here."""
 _ACL_JSON = re.compile(rb"[\x21-\x7e]{0,200}\.json(?![\x21-\x7e])")
 
@@ -64,9 +64,9 @@ class Main:
 
 
 def read_main(data: bytes) -> Main:
-    """By its first LARGEST_BYTES."""
+    """By its first LARGEST_PROGRAM_BYTES."""
     paths = dict.fromkeys(found.decode("ascii") for found in _ACL_JSON.findall(data))
-    digest = hashlib.sha256(data).hexdigest() if len(data) < LARGEST_BYTES else ""
+    digest = hashlib.sha256(data).hexdigest() if len(data) < LARGEST_PROGRAM_BYTES else ""
     return Main(b"svp_acl_prof_init\0" in data, tuple(paths), digest)
 
 
@@ -141,7 +141,7 @@ def _remarks(place: Place, asked: Profiler, path: str, data: bytes | None) -> li
 
 async def _main(remote: Remote, place: Place) -> Main:
     name = shlex.quote(place.main)
-    head = f"dd if={name} bs=1024 count={LARGEST_BYTES // 1024} 2>/dev/null"
+    head = f"dd if={name} bs=1024 count={LARGEST_PROGRAM_BYTES // 1024} 2>/dev/null"
     ran = await remote.run(f"[ -f {name} ] || exit 3; [ -x {name} ] || exit 4; {head}")
     if ran.status == 3:
         raise UsageError(

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 from profagent.errors import ProfagentError, UsageError
 from profagent.formats.names import is_job_name
+from profagent.limits import GIT_S, LONGEST_MODEL_NAME, MOST_MODELS
 from profagent.ssh.remote import safely
 
 if TYPE_CHECKING:
@@ -213,11 +214,7 @@ def _lines(names: Iterable[str]) -> bytes:
 
 
 _LABEL_DIGITS = 16
-_GIT_S = 10.0
-# Of a project with many models, which of them ran is not known.
-_MOST_MODELS = 8
 _ODD = re.compile(r"[^A-Za-z0-9_.-]")
-_LONGEST_NAME = 50
 
 
 async def project_labels(project: Path | None, main: str, digest: str = "") -> dict[str, str]:
@@ -234,10 +231,10 @@ async def project_labels(project: Path | None, main: str, digest: str = "") -> d
 
 
 def _digests(project: Path, main: str) -> dict[str, str]:
-    models = sorted(project.rglob("*.om"))[: _MOST_MODELS + 1]
-    files = {f"model.{_ODD.sub('_', model.stem)[:_LONGEST_NAME]}": model for model in models}
+    models = sorted(project.rglob("*.om"))[: MOST_MODELS + 1]
+    files = {f"model.{_ODD.sub('_', model.stem)[:LONGEST_MODEL_NAME]}": model for model in models}
     program = {} if main.startswith("/") else {"main": project / main}
-    wanted = {**program, **(files if len(models) <= _MOST_MODELS else {})}
+    wanted = {**program, **(files if len(models) <= MOST_MODELS else {})}
     found: dict[str, str] = {}
     for label, file in wanted.items():
         with suppress(OSError), file.open("rb") as opened:
@@ -249,7 +246,7 @@ def _revision(project: Path) -> str:
     """Empty without git, or where the project is in no repository."""
     command = ["git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        ended = subprocess.run(command, capture_output=True, timeout=_GIT_S, check=False)  # noqa: S603 - the user's git
+        ended = subprocess.run(command, capture_output=True, timeout=GIT_S, check=False)  # noqa: S603 - the user's git
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return ended.stdout.decode("ascii", "replace").strip()

@@ -21,6 +21,7 @@ from profagent.errors import ProfagentError, UnreachableError
 from profagent.export.export import export_summary, export_timeline
 from profagent.export.merged import Operand, export_trace
 from profagent.export.perfetto import PerfettoTrace
+from profagent.limits import DEMO_START_S, DEMO_STOP_S, ENDING_S
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
 from profagent.report.report import write_report
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from profagent.ingest.live import Event
 
 
-START_TIMEOUT_S, STOP_TIMEOUT_S = 30.0, 10.0
-# A board that cannot be reached is given so long to be gone.
-ENDING_S = 2.0
 T = TypeVar("T")
 
 
@@ -102,7 +100,7 @@ async def simulated_board(options: DemoOptions) -> AsyncIterator[tuple[str, asyn
     try:
         line = b""
         with suppress(TimeoutError):
-            line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT_S)
+            line = await asyncio.wait_for(process.stdout.readline(), DEMO_START_S)
         address = line.decode().rpartition(" serving ")[2].strip()
         if not address:
             raise _board_failed("did not start")
@@ -111,7 +109,7 @@ async def simulated_board(options: DemoOptions) -> AsyncIterator[tuple[str, asyn
         with suppress(ProcessLookupError):
             process.terminate()
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+            await asyncio.wait_for(process.wait(), DEMO_STOP_S)
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()

@@ -23,6 +23,7 @@ from profagent.deploy.units import Layout, install_request, installed_init, name
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.files import finished
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
+from profagent.limits import DAEMON_ANSWER_S, MOST_DEATHS
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import connected
 from profagent.link.credentials import CA, Access, KnownBoard, default_keys
@@ -38,11 +39,7 @@ if TYPE_CHECKING:
     from profagent.ssh.remote import Program, Remote
 
 
-# An interpreter on a small board takes its time.
-LIMIT_S = 90.0
 _BETWEEN_S = 1.0
-# One that ended once may have been started again meanwhile.
-DEAD = 3
 _BEAT_S = LOST_S / 12
 Files = dict[str, tuple[bytes, int]]
 
@@ -246,7 +243,7 @@ class Deployment:
             else:
                 local = await stack.enter_async_context(self.remote.forward(settings.own_address))
                 access = Access(known={entry.name: KnownBoard(entry.name, local, entry.uuid)})
-            until = asyncio.get_running_loop().time() + LIMIT_S
+            until = asyncio.get_running_loop().time() + DAEMON_ANSWER_S
             found_dead = 0
             while True:
                 try:
@@ -256,7 +253,7 @@ class Deployment:
                     raise
                 except UnreachableError:
                     found_dead = 0 if await self._is_active() else found_dead + 1
-                    if found_dead == DEAD or asyncio.get_running_loop().time() > until:
+                    if found_dead == MOST_DEATHS or asyncio.get_running_loop().time() > until:
                         raise
                 await asyncio.sleep(_BETWEEN_S)
 

@@ -13,12 +13,13 @@ from profagent.cli.provenance import provenance_of
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
 from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported
 from profagent.errors import UsageError
+from profagent.limits import READERS
 from profagent.link.boards_file import BoardNames
 from profagent.stats.figures import UNITS
 from profagent.stats.stats import records_of
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
-from profagent.store.series import READERS, call_series
+from profagent.store.series import call_series
 from profagent.store.sessions import NO_BOARD
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 from profagent.cli.provenance import doubt_line, likely_counters, sampling_line
 from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, counted, fitted_lines, markdown, printable, toned
 from profagent.formats.countermap import bound_mark
+from profagent.limits import MOST_LACKING, MOST_MARKDOWN_ROWS, MOST_NAMED_CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,10 +35,6 @@ LESS = ("p", "change(us)", "BASE(us)", "NEW(us)")
 BOUNDS = (Column("BASE bound"), Column("NEW bound"))
 OTHER_KINDS = ("moved", "retyped", "renamed", "fused", "split", "inserted", "removed")
 FAILED = "FAILED"
-# Forges take 65,536 characters in a comment: so many layers of all models are in Markdown, and in a condition's line.
-MOST_ROWS, MOST_NAMED = 100, 20
-# Of layers that inferences lack, so many are named.
-MOST_LACKING = 5
 # The column that says slower or faster.
 WHAT = 1
 SIMULATED = "*** simulated: figures are invented ***"
@@ -108,9 +105,9 @@ def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: st
         return f"cannot tell {condition.text}: {undecided}"
     if not failing:
         return f"passed {condition.text}"
-    largest = nlargest(MOST_NAMED, failing, key=lambda change: abs(change.difference))
+    largest = nlargest(MOST_NAMED_CHANGES, failing, key=lambda change: abs(change.difference))
     found = ", ".join(f"{change.name} {_change_text(change)}" for change in largest)
-    rest = f", and {len(failing) - MOST_NAMED:,} smaller changes" if len(failing) > MOST_NAMED else ""
+    rest = f", and {len(failing) - MOST_NAMED_CHANGES:,} smaller changes" if len(failing) > MOST_NAMED_CHANGES else ""
     return f"{FAILED} {condition.text}: {found}{rest}"
 
 
@@ -254,7 +251,7 @@ def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[
         if rows := _layer_rows(found, model):
             yield ""
             if as_markdown:
-                yield from _markdown_table(columns, rows, max(1, MOST_ROWS // len(found.models)))
+                yield from _markdown_table(columns, rows, max(1, MOST_MARKDOWN_ROWS // len(found.models)))
             else:
                 yield from fitted_lines(columns, rows, width, less=LESS, tones=[_tone(row) for row in rows])
 

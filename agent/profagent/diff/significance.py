@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from profagent.limits import MOST_COMPARED, REMEMBERED_DEALS
 from profagent.stats.figures import MAD_TO_SIGMA, mad
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 # Of five and five rows one deal of 126 parts the runs as they are: fewer could never be below 3 %.
 FEWEST_ROWS = 5
-# More rows than these are averaged in blocks; successive rows that are alike, as long as so many averages are left.
-MOST_ROWS = 200
 FEWEST_BLOCKS = 10
 DEALS = 2_000
 SEED = 20_260
@@ -34,7 +33,7 @@ LAST_DIGIT = 1e-12
 FEWEST_SUCCESSIVE = 8
 # A column's own estimate counts as much as that of all together when it is of so many blocks.
 SHRINKING_BLOCKS = 10
-MOST_ALIKE = 0.95
+ALIKE_CEILING = 0.95
 
 
 def differences(base: Columns, new: Columns, *, has_total: bool = False) -> NDArray[np.float64] | None:
@@ -72,7 +71,7 @@ def _in_blocks(values: Columns, length: int) -> Columns:
 
 
 def _permuted(base: Columns, new: Columns, widening: Columns) -> NDArray[np.float64]:
-    base, new = _clipped(*(_in_blocks(rows, -(-len(rows) // MOST_ROWS)) for rows in (base, new)))
+    base, new = _clipped(*(_in_blocks(rows, -(-len(rows) // MOST_COMPARED)) for rows in (base, new)))
     rows = np.concatenate([base, new])
     # The mean of equal values may be off by their last digit: that is no difference.
     is_equal = np.ptp(rows, axis=0) <= LAST_DIGIT * np.abs(rows).max(axis=0)
@@ -84,7 +83,7 @@ def _permuted(base: Columns, new: Columns, widening: Columns) -> NDArray[np.floa
     return p
 
 
-@lru_cache(maxsize=4)
+@lru_cache(REMEMBERED_DEALS)
 def _deals(base: int, new: int) -> NDArray[np.bool_]:
     """Which rows each deal gives to the base, shape (deals, rows)."""
     order = np.random.default_rng(SEED).random((DEALS, base + new)).argsort(axis=1)
@@ -178,6 +177,6 @@ def _by_neighbours(ranked: Columns, errors: float = 0.0) -> float:
     centred = ranked - ranked.mean(axis=0)
     alike = float(((centred[1:] * centred[:-1]).sum(axis=0) / (centred**2).sum(axis=0)).mean())
     # Of so few rows the share is found too small, by this much.
-    share = min(max(alike + (1 + 3 * alike) / len(ranked), 0.0), MOST_ALIKE)
-    share = min(share + errors * math.sqrt((1 - share**2) / len(ranked)), MOST_ALIKE)
+    share = min(max(alike + (1 + 3 * alike) / len(ranked), 0.0), ALIKE_CEILING)
+    share = min(share + errors * math.sqrt((1 - share**2) / len(ranked)), ALIKE_CEILING)
     return (1 + share) / (1 - share)

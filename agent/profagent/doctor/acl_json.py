@@ -12,13 +12,12 @@ from profagent.doctor.finding import Finding, Mark, Section, bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX, interval_of
+from profagent.limits import LARGEST_ACL_JSON_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-# The runtime reads about so much.
-LARGEST_BYTES = 10 << 20
 METRICS = "ArithmeticUtilization"
 PROFILER_KEYS = ("switch", "output", "interval", "acl_api", "aicpu", "aacpu", "aic_metrics", "aac_metrics")
 # Item: the key that libraries read, the value that records, and the manual's spelling of the key.
@@ -46,7 +45,7 @@ def acl_json_section(
     known. `roots`: where the daemon looks for JOBs, None if that is not known.
     """
     size = len(data) if size is None else size
-    if size > LARGEST_BYTES:
+    if size > LARGEST_ACL_JSON_BYTES:
         why = f"{size} bytes: the runtime reads no more than about 10 MiB, svp_acl_init fails"
         return Section(path, (bad("acl-json", why, _MEND),))
     if size > len(data):

@@ -26,6 +26,7 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.files import content
 from profagent.formats.names import display_text
 from profagent.ingest.local import JobRecords
+from profagent.limits import RESOLVE_S
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import clock_difference, connected
 from profagent.link.credentials import host_of
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 # As the daemon looks for it: beside the JOB, and one level above.
 USUAL_NAMES = ("acl.json", "src/acl.json")
-RESOLVE_S = 10.0
 _MEANING = {Mark.GOOD: "ok", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
 
 

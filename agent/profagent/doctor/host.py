@@ -18,6 +18,7 @@ from profagent import __version__
 from profagent.doctor.board import given
 from profagent.doctor.finding import bad, good, unknown
 from profagent.errors import StoreError, UnreachableError, UsageError
+from profagent.limits import ASK_S, LONGEST_CHECK_S, MOST_OFFSET_US
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import connected
 from profagent.link.credentials import CERT, Certificate, Credentials, default_keys, full_address
@@ -36,19 +37,13 @@ if TYPE_CHECKING:
     from profagent.link.translate import Examination
     from profagent.store.workspace import Workspace
 
-# Boards are joined, and certificates valid, by their clocks; programs of one board need none.
-MOST_OFFSET_US = 1_000_000
 # So long before its end a certificate should be renewed.
 RENEW_BEFORE = timedelta(days=14)
 _DAY = "%Y-%m-%d"
 
 
-# How long another board is waited for, of which no more is asked than who it is.
-ASK_S = 10.0
 # An hour of a large model at 15 inferences a second, its rows included, takes some gigabytes; this is its beginning.
 LEAST_FREE_BYTES = 1_000_000_000
-# A large database is not looked at to its end.
-LONGEST_CHECK_S = 10.0
 STEPS_BETWEEN_LOOKS = 10_000
 _RENEW_HOST = "have another one issued: profagent keys revoke NAME; profagent keys issue host NAME"
 _RENEW_BOARD = (

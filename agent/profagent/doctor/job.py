@@ -14,8 +14,10 @@ from profagent.cli.table import counted
 from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
+from profagent.formats.countermap import LAYERS_SHARE, SLACK_US
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
+from profagent.limits import EXAMINED_INFERENCES, LARGEST_EXAMINED_LOG_BYTES, MOST_NETS, MOST_NUMBERED_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,15 +29,9 @@ if TYPE_CHECKING:
     from profagent.ingest.local import JobRecords
 
 
-# How far the sum of an inference's layers may be over the time that its `.done` gives it.
-MOST_SHARE, SLACK_US = 1.02, 2.0
 # Below that share the NPU idled, or ticks are longer than is believed.
 LEAST_SHARE = 0.25
-# Inferences that are looked at, evenly spread, and the largest log of one.
-INFERENCES = 200
-LARGEST_LOG_BYTES, LARGEST_DONE_BYTES = 16 << 20, 1 << 16
-# Of one inference whose numbering is looked at.
-MOST_NETS, MOST_RECORDS = 8, 10_000
+LARGEST_DONE_BYTES = 1 << 16
 _BUILD = (
     "build the model with atc … --online_model_type=2 (0, 1, 4 and 5 lack the bit 2; 3, 6 and 7 have it),"
     " and load it after profiling is on"
@@ -122,13 +118,13 @@ class Inference:
 def inferences_of(job: JobRecords) -> Iterator[Inference]:
     """Those that have a `.done`: of a model that was loaded again the part that it is about, the last."""
     logs = job.inferences
-    for path, name in logs[:: max(1, -(-len(logs) // INFERENCES))]:
+    for path, name in logs[:: max(1, -(-len(logs) // EXAMINED_INFERENCES))]:
         try:
             done = parse_done(job.read(f"{path}.done", LARGEST_DONE_BYTES) or b"", LogKind.AICORE, path)
         except FormatError:
             continue
-        data = job.read(path, LARGEST_LOG_BYTES + 1) or b""
-        if 0 < done.file_len <= len(data) <= LARGEST_LOG_BYTES:
+        data = job.read(path, LARGEST_EXAMINED_LOG_BYTES + 1) or b""
+        if 0 < done.file_len <= len(data) <= LARGEST_EXAMINED_LOG_BYTES:
             records = view_records(data[-done.file_len :], AICORE_DTYPE)
             cpu_us = _cpu_us(job, path, done)
             # Between several nets the CPU may have been at work, recorded or not.
@@ -143,7 +139,7 @@ def _nets(job: JobRecords, name: LogName, done: Done, records: Records) -> Itera
     join, sizes = job.join(name), _batch_sizes(name, done)
     for net in np.unique(records["net"])[:MOST_NETS].tolist():
         is_batch = None if join is None else join.batch_layers(net)
-        if is_batch is not None and sizes and len(is_batch) * sum(sizes) <= MOST_RECORDS:
+        if is_batch is not None and sizes and len(is_batch) * sum(sizes) <= MOST_NUMBERED_RECORDS:
             sequence = records["sequence"][records["net"] == net].tolist()
             yield Net(tuple(sequence), is_batch, sizes)
 
@@ -153,7 +149,7 @@ def _batch_sizes(name: LogName, done: Done) -> tuple[int, ...]:
     batch, pictures = name.batch_num or 0, name.input_pic_num or 0
     if done.online_batch_num:
         return done.online_batch_num
-    if not 0 < batch <= MOST_RECORDS or pictures > MOST_RECORDS:
+    if not 0 < batch <= MOST_NUMBERED_RECORDS or pictures > MOST_NUMBERED_RECORDS:
         return ()
     full, rest = divmod(pictures, batch)
     return (batch,) * full + ((rest,) if rest else ())
@@ -163,7 +159,7 @@ def _cpu_us(job: JobRecords, path: str, done: Done) -> int:
     cpu_log = job.cpu_log(path)
     if cpu_log is None:
         return 0
-    records = view_records(job.read(cpu_log, LARGEST_LOG_BYTES) or b"", AICPU_DTYPE)
+    records = view_records(job.read(cpu_log, LARGEST_EXAMINED_LOG_BYTES) or b"", AICPU_DTYPE)
     spans = set(zip(records["segment_start_us"].tolist(), records["segment_end_us"].tolist(), strict=True))
     return sum(end - start for start, end in spans if done.start_us <= start <= end <= done.end_us)
 
@@ -232,7 +228,7 @@ _SEND = "send it, for what depends on it is not read right: profagent kit -o evi
 
 # An alternative is refuted when more than this share of the votes is against it, and more than one: one record of one
 # inference may be disturbed.
-MOST_AGAINST = 0.2
+REFUTING_SHARE = 0.2
 # Below, whole microseconds say little.
 LEAST_US = 50
 
@@ -258,7 +254,7 @@ def job_facts(job: JobRecords, about: str) -> Section:
 
 def fact_finding(fact: str, found: Votes) -> Finding:
     """What the votes make of a fact."""
-    alternatives, most_against = FACTS[fact], max(1, MOST_AGAINST * len(found.votes))
+    alternatives, most_against = FACTS[fact], max(1, REFUTING_SHARE * len(found.votes))
     possible = [name for name in alternatives if sum(name not in vote for vote in found.votes) <= most_against]
     if len(possible) == len(alternatives):
         return unknown(fact, f"cannot tell: {found.seen}")
@@ -281,7 +277,7 @@ def tick_votes(inferences: Sequence[Inference], frequency_mhz: int | None) -> Vo
     votes = []
     for each in usable:
         took = {name: each.ticks * us for name, us in unit_us.items()}
-        allowed = {name for name, us in took.items() if us <= each.window_us * MOST_SHARE + SLACK_US}
+        allowed = {name for name, us in took.items() if us <= each.window_us * LAYERS_SHARE + SLACK_US}
         likely = {name for name in allowed if took[name] >= LEAST_SHARE * each.window_us}
         is_sure = likely and len(allowed) < len(took) and not each.may_have_cpu_part
         votes.append(likely if is_sure else allowed)

@@ -16,6 +16,7 @@ from profagent.export.tables import acl_statistic_rows, inference_tables, mean_t
 from profagent.export.trace import CallEvents, TaskEvents, trace_pieces
 from profagent.files import make_directory, write_atomically, written_atomically
 from profagent.formats.records import shown_mhz
+from profagent.limits import LONGEST_STEM_BYTES
 from profagent.store.database import reading
 from profagent.store.queries import Scope, call_logs, calls, earliest_call_us, find_session, jobs_of, layers_of
 from profagent.store.selection import Choice, InferenceRow, Selection
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 METADATA_FILE = "metadata.json"
 UNKNOWN_FIELD = "NA"
 AGGREGATE = "aggregate"
-# File systems allow 255; the rest is for `.2`, `.3`… and the extension.
-LONGEST_STEM_BYTES = 240
 DIGEST_HEX = 10
 _REFUSED_CHARACTERS = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 NO_CHOICE = Choice()

@@ -23,6 +23,7 @@ from profagent.export.blocks import (
 )
 from profagent.formats.countermap import MAPPED_RATIOS
 from profagent.formats.records import CYCLES_PER_TICK
+from profagent.limits import LATEST_US
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 # A `.done` has whole µs: neighbours may seem to overlap by less than one.
 SLACK_NS = 1000
 PMU = "PMU"
-# No clock shows more; a word of a file may.
-LATEST_US = 2.0**53
 
 
 class _Segment:

@@ -16,6 +16,7 @@ import numpy as np
 
 from profagent.export.blocks import FLOW, NO_ARGS, NS_PER_US, Instants, Slices
 from profagent.files import written_atomically
+from profagent.limits import LARGEST_PART_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from profagent.export.blocks import Block, Counters, Flow, Label, Values
     from profagent.export.tracks import Tracks
 
-LARGEST_PART_BYTES = 100_000_000
 BEGINNING = b'{"traceEvents":['
 SEPARATOR = b",\n"
 _encode = msgspec.json.Encoder().encode

@@ -14,13 +14,14 @@ from profagent.cli.exit_codes import exit_code_of_written
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.table import counted, json_text
 from profagent.errors import IncompleteError, UsageError
-from profagent.export.json_trace import LARGEST_PART_BYTES, JsonTrace
+from profagent.export.json_trace import JsonTrace
 from profagent.export.merged import Operand, export_trace
 from profagent.export.perfetto import PerfettoTrace
 from profagent.export.session_trace import Wanted
 from profagent.export.speedscope import SpeedscopeFile
 from profagent.formats.names import display_text
 from profagent.importing.target import directory_named, named_target
+from profagent.limits import LARGEST_PART_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,6 +13,7 @@ from profagent.errors import UsageError
 from profagent.export.told import session_to_export
 from profagent.files import make_directory, written_atomically
 from profagent.formats.countermap import COUNTER_NAMES
+from profagent.limits import ROWS_PER_GROUP
 from profagent.store.database import fetched, fetched_one, pages, reading
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ VIEWS = (
     "ascend_files",
     "ascend_values",
 )
-# Rows that are compressed together, and of which as many are in memory.
-ROWS_PER_GROUP = 100_000
 US_PER_S = 1_000_000
 # Columns of the views, by what they hold; others are texts. Times may have fractions.
 _WHOLE = frozenset(

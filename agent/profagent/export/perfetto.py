@@ -17,6 +17,7 @@ from profagent.export import protobuf as pb
 from profagent.export.blocks import Instants, Series, Slices
 from profagent.export.protobuf import WIDE_BYTES, wide_varints
 from profagent.files import written_atomically
+from profagent.limits import MOST_INTERNED_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from profagent.export.tracks import Tracks
 
 NS_PER_US = 1000
-# Of a sequence; names that come later are written out.
-MOST_NAMES = 4096
 # Perfetto takes a zero for the end of a slice's counters: those behind it would be 0 as well.
 ALMOST_ZERO = 5e-324
 REALTIME, BOOTTIME = 1, 6
@@ -55,7 +54,7 @@ class _Sequence:
         """The number of a text among those of a kind (a field of InternedData); 0 where it has none."""
         found = self._names.get((kind, text))
         if found is None:
-            if len(self._names) >= MOST_NAMES:
+            if len(self._names) >= MOST_INTERNED_NAMES:
                 return 0
             found = self._names[kind, text] = len(self._names) + 1
             self._new.append(pb.block(kind, pb.number(1, found) + pb.text(2, text)))

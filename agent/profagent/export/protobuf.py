@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from profagent.limits import REMEMBERED_NUMBERS, REMEMBERED_TAGS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,7 +31,7 @@ WIDE_BYTES = 9
 _SHIFTS = np.arange(WIDE_BYTES, dtype=np.uint64) * np.uint64(7)
 
 
-@lru_cache(4096)
+@lru_cache(REMEMBERED_NUMBERS)
 def varint(number: int) -> bytes:
     """A whole number that is not negative."""
     found = bytearray()
@@ -40,13 +42,13 @@ def varint(number: int) -> bytes:
     return bytes(found)
 
 
-@lru_cache(256)
+@lru_cache(REMEMBERED_TAGS)
 def tag(field: int, wire: int) -> bytes:
     """What stands before a field's value."""
     return varint(field << 3 | wire)
 
 
-@lru_cache(4096)
+@lru_cache(REMEMBERED_NUMBERS)
 def number(field: int, value: int) -> bytes:
     """A field of a whole number; one below zero as an int64 is."""
     return tag(field, VARINT) + varint(value & 0xFFFF_FFFF_FFFF_FFFF)

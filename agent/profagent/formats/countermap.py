@@ -233,7 +233,7 @@ SHARES: dict[str, tuple[str, str | None]] = {
 }
 RATES = {f"{name} rate": name for name in _BYTES}
 # How far an inference's layers may be over the time of its `.done`, in whole microseconds (format page 3.1).
-MOST_SHARE, SLACK_US = 1.02, 2.0
+LAYERS_SHARE, SLACK_US = 1.02, 2.0
 TICKS = "ticks <= .done"
 
 

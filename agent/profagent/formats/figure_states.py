@@ -26,10 +26,11 @@ from enum import Enum, StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from profagent.limits import REMEMBERED_PARTS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REMEMBERED_PARTS = 256
 # Why nothing more is to come.
 JOB_ENDED = "the JOB has ended, and no .done vouches for them"
 CAPTURE_ENDED = "the capture ended before they had all come"

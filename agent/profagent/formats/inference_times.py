@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from profagent.limits import MOST_OVERLAPPING
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 NOT_IN_ANY_LAYER = "not in any layer"
 # The ids of the calls that run an inference or wait for one (format page 3.3).
 EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE = 2, 3, 4
-# Calls of one model overlap where several threads run it; of more at a time the later ones are not looked at.
-MOST_OVERLAPPING = 8
 # Begin and end are whole microseconds each, so that layers may take so much more than the time that holds them.
 ROUNDING_US = 2.0
 

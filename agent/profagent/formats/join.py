@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profagent.formats.names import LogKind
+from profagent.limits import REMEMBERED_SEGMENTS, REMEMBERED_SEQUENCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 UNKNOWN_LAYER = -1
 # One more than a record's sequence number can be.
 SEQUENCE_SPAN = 2**32
-# The layers of so many sequence numbers are remembered, of so many segments of a model.
-REMEMBERED_SEQUENCES = 4096
-REMEMBERED_SEGMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from profagent.errors import FormatError
+from profagent.limits import MOST_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,8 +103,6 @@ SEGMENT_ID = 0x14B
 LAYER_TYPE = 0x152
 PROF_LAYER_ID = 0x157
 OUTPUT_INDEX = 0x15B
-# A layer takes 9 bytes of a file at least, and some hundred in memory.
-MOST_LAYERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)

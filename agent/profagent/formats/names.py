@@ -10,6 +10,8 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from profagent.limits import REMEMBERED_NAMES
+
 JOB_NAME = re.compile(r"JOB[A-Z]{29}")
 COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # The only device that the runtime records.
@@ -21,8 +23,6 @@ U16_MAX = 2**16 - 1
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 U64_DIGITS = 20
-# A log's name is asked for at each of its steps.
-REMEMBERED_NAMES = 4096
 # Where os.fsdecode hides the bytes 0x80 to 0xFF that are not UTF-8.
 ESCAPED_BYTES = range(0xDC80, 0xDD00)
 

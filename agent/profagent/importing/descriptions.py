@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.ascend.recognise import FACTS
 from profagent.ascend.texts import ODD_VALUES
 from profagent.formats.names import display_text
-from profagent.store.sessions import LONGEST_VALUE
+from profagent.limits import LARGEST_METADATA_BYTES, LONGEST_LABEL, LONGEST_LABEL_KEY, MOST_LABELS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _METADATA = "profiler_metadata.json"
-# More is no label: metadata may be 100 MiB, and labels stand in one cell of a table.
-_LARGEST_BYTES = 64 << 10
-_MOST_LABELS = 64
-_LONGEST_KEY = 64
 
 
 class Described(NamedTuple):
@@ -33,7 +29,7 @@ def described(folder: Path) -> Described:
     files = set()
     for file in (*sorted(folder.glob(FACTS)), folder / _METADATA):
         found = {display_text(key): _text(value) for key, value in _entries(file).items()}
-        known = dict([each for each in found.items() if _is_label(*each)][:_MOST_LABELS])
+        known = dict([each for each in found.items() if _is_label(*each)][:MOST_LABELS])
         labels |= known
         if found and known == found:
             files.add(file)
@@ -43,7 +39,7 @@ def described(folder: Path) -> Described:
 def _entries(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as data:
-            document = json.loads(data.read(_LARGEST_BYTES))
+            document = json.loads(data.read(LARGEST_METADATA_BYTES))
         if file.name == _METADATA:
             return {f"metadata.{key}": value for key, value in document.items()}
         parameters = document.get("profiler_parameters", {}).items()
@@ -57,4 +53,4 @@ def _text(value: Any) -> str:
 
 
 def _is_label(key: str, value: str) -> bool:
-    return len(key) <= _LONGEST_KEY and len(value) <= LONGEST_VALUE
+    return len(key) <= LONGEST_LABEL_KEY and len(value) <= LONGEST_LABEL

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.ascend.archive import MOST_ARCHIVES, NAMES, UNPACK_BY_HAND, Limits, unpack
+from profagent.ascend.archive import NAMES, UNPACK_BY_HAND, Limits, unpack
 from profagent.ascend.recognise import (
     DESCRIPTIONS,
     FACTS,
@@ -36,6 +36,7 @@ from profagent.importing.descriptions import described
 from profagent.ingest import reasons
 from profagent.ingest.decoder import source_named
 from profagent.ingest.local import OUTPUT_FOLDERS
+from profagent.limits import MOST_ARCHIVES, MOST_NAMED, REMEMBERED_RESULTS
 from profagent.store.workspace import is_workspace
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
     from profagent.ascend.recognise import Found
     from profagent.ingest.changes import Entry
 
-_REMEMBERED_FOLDERS = 64
-# So many paths are named in an entry of the ledger.
-_MOST_NAMED = 3
 _TABLES = (".csv", ".json", ".db")
 
 
@@ -131,7 +129,7 @@ class Walk:
         self.failed: list[Failed] = []
         self.passed: list[Passed] = []
         self._scratch, self._own = scratch, own.resolve()
-        self._look = lru_cache(_REMEMBERED_FOLDERS)(recognised)
+        self._look = lru_cache(REMEMBERED_RESULTS)(recognised)
         self._seen: set[Path] = set()
         self._first: dict[str, Path] = {}  # by name of a JOB, where its first copy is
         self._described: set[Path] = set()  # files that are labels of a JOB
@@ -354,6 +352,6 @@ def _files_below(folder: Path, but: Collection[Path] = ()) -> Iterator[Path]:
 
 def _entry(passed: Sequence[Passed]) -> Entry:
     # The database holds text; a name need not be any.
-    names = ", ".join(display_text(each.path.name) for each in passed[:_MOST_NAMED])
-    more = ", …" if len(passed) > _MOST_NAMED else ""
+    names = ", ".join(display_text(each.path.name) for each in passed[:MOST_NAMED])
+    more = ", …" if len(passed) > MOST_NAMED else ""
     return reasons.entry(reasons.NOT_TAKEN, f"{passed_text(passed)}: {names}{more}", count=len(passed))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from profagent.limits import MOST_RUNS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 # Threads of a process write in another order than they take their numbers, by a few places.
 RACE = 64
-# Runs of one process in a segment; beyond them those in the middle are joined, so that a segment stays small to tell.
-MOST_RUNS = 4 * RACE
 
 
 class Run(NamedTuple):

@@ -12,6 +12,7 @@ from profagent.ingest import reasons
 from profagent.ingest.changes import SourceRows
 from profagent.ingest.mark_numbers import Life
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
+from profagent.limits import LARGEST_MARK_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,6 @@ RECORD_BYTES = 256
 _MAGIC, _VERSION = 0x4B52414D, 1
 _TEXT_BYTES = 208
 _LARGEST = 2**63
-# More than a program numbers in centuries; any user of a board may write any number.
-_LARGEST_NUMBER = 2**48
 _FIELDS = np.dtype(
     [
         ("magic", "<u4"),
@@ -88,7 +87,7 @@ def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         & (found["text_bytes"].astype(int) + found["attribute_bytes"] <= _TEXT_BYTES)
         & (found["begin_ns"] < _LARGEST)
         & (found["end_ns"] < _LARGEST)
-        & (found["number"] < _LARGEST_NUMBER)
+        & (found["number"] < LARGEST_MARK_NUMBER)
     )
     return found, good
 

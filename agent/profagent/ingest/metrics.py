@@ -7,8 +7,8 @@ import re
 from typing import NamedTuple
 
 from profagent.ingest.spools import Rows, SpoolDecoder, rows_of, table
+from profagent.limits import LARGEST_TIME_US
 
-LARGEST_TIME_US = 2**62
 # A line that a full disk cut goes on with the next one. Of most such lines no number can be read.
 _SWEEP = re.compile(r"s \d+ \d+=")
 

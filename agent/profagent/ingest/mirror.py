@@ -32,6 +32,7 @@ from profagent.files import (
     write_all,
 )
 from profagent.ingest.decoder import LARGEST_CONTENT_BYTES
+from profagent.limits import FILE_PIECE_BYTES, OPEN_FILES, REMEMBERED_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,11 +84,6 @@ def _explained(what: str, error: OSError) -> ProfagentError:
 
 
 DIGEST_BYTES = 16
-# A file beyond that is opened again; several JOBs together stay below the usual 1,024 of a process.
-OPEN_FILES = 32
-READ_BYTES = 1 << 20
-# Beyond that it is looked again whether a folder is a link.
-REMEMBERED_FOLDERS = 1024
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -281,7 +277,7 @@ class JobMirror:
             if handle is None:
                 return None
             try:
-                while left and (block := os.read(handle, min(left, READ_BYTES))):
+                while left and (block := os.read(handle, min(left, FILE_PIECE_BYTES))):
                     digest.update(block)
                     left -= len(block)
             finally:

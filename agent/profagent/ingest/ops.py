@@ -9,7 +9,7 @@ import numpy as np
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
 
 DESCRIPTOR_BYTES = 256
-LONGEST_NAME = 32
+NAME_BYTES = 32
 _FIELDS = np.dtype(
     {
         "names": [
@@ -46,7 +46,7 @@ class OperatorEvent(NamedTuple):
 def decode(data: bytes) -> tuple[list[OperatorEvent], int]:
     """The operators of whole descriptors, and how many descriptors cannot be such: a length above 32 bytes."""
     found = np.frombuffer(data, _FIELDS, count=len(data) // DESCRIPTOR_BYTES)
-    good = (found["type_bytes"] <= LONGEST_NAME) & (found["name_bytes"] <= LONGEST_NAME)
+    good = (found["type_bytes"] <= NAME_BYTES) & (found["name_bytes"] <= NAME_BYTES)
     rows = found[good]
     events = [
         OperatorEvent(model, _text(kind, kind_bytes), _text(name, name_bytes), start, end, duration, sequence)

@@ -11,11 +11,11 @@ import click
 from profagent.cli import options
 from profagent.cli.table import Column, json_text, table_lines
 from profagent.keys.keys import DAYS, Entry, Keys, Made
+from profagent.limits import MOST_DAYS
 from profagent.link.credentials import REVOKED, ROLES, VIEWER, Certificate, default_keys
 
 TITLES = ("kind", "name", "role", "until", "state", "fingerprint (SHA-256)", "addresses")
 COLUMNS = tuple(Column(title) for title in TITLES)
-MOST_DAYS = 20 * 365
 
 
 keys_folder = click.option(

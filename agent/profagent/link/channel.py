@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError, UsageError
+from profagent.limits import CALL_TIMEOUT_S, LARGEST_MESSAGE_BYTES, PING_MS, PING_TIMEOUT_MS
 from profagent.link.credentials import BY_ADDRESS, Certificate
 from profagent.link.handshake import proven_certificate
 from profagent.link.messages import Welcome
@@ -70,12 +71,7 @@ async def clock_difference(channel: Channel, now_us: Callable[[], int]) -> Clock
 
 M = TypeVar("M")
 
-CALL_TIMEOUT_S = 10.0
 UPGRADE = "upgrade profagent on both ends"
-LARGEST_MESSAGE_BYTES = 4 << 20
-# A half-open link is found within the sum of both, and by heartbeats before; the daemon allows a ping each 5 s.
-PING_MS = 10_000
-PING_TIMEOUT_MS = 4_000
 _OPTIONS = (
     ("grpc.keepalive_time_ms", PING_MS),
     ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),

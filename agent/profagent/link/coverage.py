@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from profagent.limits import MOST_ENDED_INTERVALS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 # A JOB that is behind for less than this is not: each stream begins with looking at what is there.
 BEHIND_US = 1_000_000
-# Intervals that ended and were not taken: a watch that keeps nothing takes none.
-MOST_ENDED = 10_000
 
 
 class Standing(Enum):
@@ -48,7 +48,7 @@ class Coverage:
     """
 
     def __init__(self, now_us: int) -> None:
-        self._ended: deque[Interval] = deque(maxlen=MOST_ENDED)  # and not taken yet
+        self._ended: deque[Interval] = deque(maxlen=MOST_ENDED_INTERVALS)  # and not taken yet
         # The interval of the board that goes on: how it is followed now, since when, and why.
         self.board = Interval("", now_us, now_us, Standing.CONNECTING)
         self._behind: dict[str, int] = {}  # JOBs, and since when
@@ -88,14 +88,14 @@ class Coverage:
     def take(self, now_us: int) -> list[Interval]:
         """Return the intervals that are new or longer since the last call. One that goes on keeps its `from_us`."""
         now_us = now_us if self._ended_us is None else self._ended_us
-        taken, self._ended = self._ended, deque(maxlen=MOST_ENDED)
+        taken, self._ended = self._ended, deque(maxlen=MOST_ENDED_INTERVALS)
         jobs = (Interval(job, since, now_us, Standing.BEHIND) for job, since in self._behind.items())
         going_on = [_until(self.board, now_us), *(each for each in jobs if _lasts(each))]
         return [*taken, *going_on]
 
     def put_back(self, intervals: Sequence[Interval]) -> None:
         """Take back intervals that could not be stored; they are given again."""
-        self._ended = deque([*intervals, *self._ended], MOST_ENDED)
+        self._ended = deque([*intervals, *self._ended], MOST_ENDED_INTERVALS)
 
     def _close(self, interval: Interval, at_us: int) -> None:
         ended = _until(interval, at_us)

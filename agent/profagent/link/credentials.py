@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from profagent.errors import RefusedError, UsageError
+from profagent.limits import LONGEST_IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,6 @@ ROLES = ("viewer", "operator")
 VIEWER = ROLES[0]
 # Another one, in a board's: whose it is, where that was known when it was issued.
 IDENTITY_URI = "profagent:board:"
-LONGEST_TEXT = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _common_name(name: x509.Name) -> str:
 
 def _shown(text: str) -> str:
     """A text of somebody else's certificate, fit for a terminal."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:LONGEST_TEXT])
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:LONGEST_IDENTITY])
 
 
 _FORGET = "or, if the board was set up anew, `profagent boards remove {name}` and add it again"
@@ -199,7 +199,7 @@ def revoked_fingerprints(text: str, source: object) -> frozenset[str]:
     return frozenset(found)
 
 
-DEFAULT_PORT, LARGEST_PORT = 50151, 65535
+DEFAULT_PORT, LAST_PORT = 50151, 65535
 
 # The files of a host's key folder.
 CA, CERT, KEY, REVOKED = "ca.pem", "host.pem", "host.key", "revoked.txt"
@@ -370,10 +370,10 @@ def checked_address(address: str) -> str:
     """As `full_address`, of what can be reached. Raises UsageError for a port that none can have."""
     full = full_address(address)
     port = full.rpartition(":")[2]
-    if not full.startswith("unix:") and not (port.isascii() and port.isdecimal() and 0 < int(port) <= LARGEST_PORT):
+    if not full.startswith("unix:") and not (port.isascii() and port.isdecimal() and 0 < int(port) <= LAST_PORT):
         raise UsageError(
             f"{address}: {port or 'nothing'} is no port",
-            hint=f"write HOST:PORT with a port from 1 to {LARGEST_PORT}; an IPv6 host stands in brackets",
+            hint=f"write HOST:PORT with a port from 1 to {LAST_PORT}; an IPv6 host stands in brackets",
         )
     return full
 

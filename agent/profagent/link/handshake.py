@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 
 from profagent.errors import RefusedError, UnreachableError
+from profagent.limits import HANDSHAKE_ATTEMPTS, HANDSHAKE_TIMEOUT_S
 from profagent.link.credentials import CERT, REVOKED, Certificate, host_of
 
 if TYPE_CHECKING:
@@ -111,9 +112,6 @@ def no_tls(address: str) -> RefusedError:
     )
 
 
-TIMEOUT_S = 10.0
-# A board that ends a connection for another reason does so once; one that does not take a certificate, each time.
-ATTEMPTS = 2
 # What OpenSSL calls an answer that is no TLS.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
 
@@ -135,8 +133,8 @@ async def proven_certificate(
     context = await asyncio.to_thread(credentials.context)
     address = board.place
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            for _ in range(ATTEMPTS):
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+            for _ in range(HANDSHAKE_ATTEMPTS):
                 async with _connection(board, context) as (reader, shown):
                     certificate = _read(address, shown)
                     if certificate.fingerprint in credentials.revoked:
@@ -153,7 +151,7 @@ async def proven_certificate(
     except (ValueError, OverflowError) as error:
         raise UnreachableError.at(address, f"that is no address: {error}") from error
     except TimeoutError as error:
-        raise UnreachableError.at(address, f"no answer for {TIMEOUT_S:.0f} s") from error
+        raise UnreachableError.at(address, f"no answer for {HANDSHAKE_TIMEOUT_S:.0f} s") from error
     except OSError as error:
         raise _not_connected(address, error) from error
 
@@ -174,7 +172,7 @@ async def _explained(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        async with asyncio.timeout(TIMEOUT_S), _connection(board, context) as (_, shown):
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S), _connection(board, context) as (_, shown):
             certificate = _read(address, shown)
     except (OSError, TimeoutError) as failed:
         return UnreachableError.at(address, f"{error.verify_message}, and then {failed}")

@@ -13,21 +13,20 @@ from msgspec.structs import replace
 
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text, is_collection_name
+from profagent.limits import (
+    LARGEST_CHUNK_BYTES,
+    LARGEST_JOBS,
+    LARGEST_KEPT_LOSSES,
+    LARGEST_LOGS,
+    LONGEST_PATH_BYTES,
+    LONGEST_SHOWN_BYTES,
+)
 from profagent.link.messages import Chunk, Completed, FollowedLog, Loss, Received, Removed, Started
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from profagent.link.messages import AnnouncedLog, Holding, JobStatus, LogEvent
-
-# Hours of JOBs of some seconds each; of each something is kept in memory.
-LARGEST_JOBS = 20_000
-LARGEST_LOGS = 4096
-LARGEST_PATH_BYTES = 1024
-LARGEST_CHUNK_BYTES = 256 << 10
-# A daemon keeps 1,000, and may come by others while a stream lasts.
-LARGEST_KEPT_LOSSES = 5_000
-LONGEST_SHOWN_BYTES = 256
 
 
 def refuse(what: str) -> Never:
@@ -68,7 +67,7 @@ class LogTable:
         job = jobs.get(log.job)
         if job is None or log.handle == 0 or log.handle in self._logs:
             refuse(f"log handle {log.handle} was announced twice, or for a JOB that is not followed, or is none")
-        if len(log.path) > LARGEST_PATH_BYTES:
+        if len(log.path) > LONGEST_PATH_BYTES:
             refuse(f"it announced a path of {len(log.path)} bytes")
         if len(self._logs) >= LARGEST_LOGS:
             refuse(f"it announced more than {LARGEST_LOGS:,} logs at a time")

@@ -13,6 +13,19 @@ from msgspec.structs import replace
 
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.formats.names import display_text
+from profagent.limits import (
+    ENTRIES_PER_MESSAGE,
+    LARGEST_BATCH_BYTES,
+    LARGEST_BATCH_EVENTS,
+    LEAVE_BEHIND_S,
+    LONGEST_DELAY_S,
+    LONGEST_GOODBYE,
+    LONGEST_HEARTBEAT_S,
+    MOST_BREACHES,
+    QUIET_HEARTBEATS,
+    SILENT_HEARTBEATS,
+    SLOWEST_DELAY_S,
+)
 from profagent.link import messages as m
 from profagent.link.coverage import Standing
 from profagent.link.logs import LogTable, check_job, refuse
@@ -23,40 +36,29 @@ if TYPE_CHECKING:
 
     from profagent.errors import DiskFullError, ProfagentError, UnsupportedBoardError
 
-LARGEST_BATCH_BYTES = 4 << 20
-LARGEST_BATCH_EVENTS = 5_000
-ENTRIES_PER_MESSAGE = 1_000
-# Streams, one after the other, that end by breaking the protocol before anything of them was taken.
-MOST_BREACHES = 5
 # A full disk is looked at so often.
 ROOM_S = 2.0
 # Behind by more than a second or two of full rate; and not any more.
 LAGGING_BYTES = 16 << 20
 CAUGHT_UP_BYTES = 1 << 20
-LONGEST_REASON = 200
 US_PER_S = 1_000_000
 # Proof of life: how often each side gives it until the board says otherwise, and how many may be missing. With the
 # longest a half-open link is still found within its 15 s.
-HEARTBEAT_S, SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 4.0, 1.0, 5.0
-SILENT_HEARTBEATS = 3
-# A board that has not spoken for so many is silent: that is told, and the time counts as not covered.
-QUIET_HEARTBEATS = 1.5
+HEARTBEAT_S, SHORTEST_HEARTBEAT_S = 4.0, 1.0
 # At the end of a capture the board has so long to say that everything has come; less, where something is known not to
 # have come, which is only what is on its way.
-ANSWER_S, LEAVE_BEHIND_S = 3.0, 0.25
+ANSWER_S = 3.0
 # What a daemon that answers Sync names in its description.
 SYNC = "sync"
 # The wait before an attempt is drawn between 0 and this, doubled at each: many hosts do not return together.
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.25, 30.0
+FIRST_DELAY_S = 0.25
 # 0.25 s doubled this often is above the longest wait.
-LARGEST_EXPONENT = 7
-# A credential that was refused does not mend itself; nor is a daemon waited for longer, whatever it says.
-SLOWEST_DELAY_S = 60.0
+LAST_DOUBLING = 7
 
 
 def delay_s(attempt: int, uniform: Callable[[float, float], float]) -> float:
     """Seconds before attempt number `attempt` (0: the first after a failure), drawn by `uniform(low, high)`."""
-    return uniform(0.0, min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt, LARGEST_EXPONENT)))
+    return uniform(0.0, min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt, LAST_DOUBLING)))
 
 
 class State(Enum):
@@ -385,7 +387,7 @@ class LinkSession:
         # What is told once is not told again to the next stream.
         self.flush()
         self._attempt = 0
-        said = display_text(goodbye.reason[:LONGEST_REASON])
+        said = display_text(goodbye.reason[:LONGEST_GOODBYE])
         error = UnreachableError(f"the daemon at {self._address} says goodbye: {said}", hint="it is waited for")
         wait_s = min(goodbye.retry_after_us / US_PER_S, SLOWEST_DELAY_S) + self._uniform(0.0, FIRST_DELAY_S)
         self._unlink(error, wait_s, now)

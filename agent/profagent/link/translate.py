@@ -14,15 +14,20 @@ from msgspec.structs import asdict, replace
 
 from profagent.errors import ProtocolError
 from profagent.formats.names import display_text
+from profagent.limits import (
+    LARGEST_AMOUNT,
+    LARGEST_ENTRIES,
+    LARGEST_EXAMINED_BYTES,
+    LARGEST_TIME_US,
+    LONGEST_LIST,
+    LONGEST_TEXT,
+)
 from profagent.link import messages as m
 from profagent.link.logs import refuse
 from profagent_wire.v1 import board_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-
-LARGEST_FILE_BYTES = 64 << 10
 
 
 def _words(enum: Any, between: str = "-") -> dict[int, str]:
@@ -149,11 +154,13 @@ class Examination(Struct, frozen=True):
 def examination_from_wire(said: pb.Examination) -> Examination:
     """A board's answer."""
     nodes = (
-        UmapNode(_text(each.name), _text(each.error), each.text[:LARGEST_FILE_BYTES])
+        UmapNode(_text(each.name), _text(each.error), each.text[:LARGEST_EXAMINED_BYTES])
         for each in said.umap[:LONGEST_LIST]
     )
     files = (
-        AclFile(_text(each.path), each.data[:LARGEST_FILE_BYTES], _number(each, "size"), _OUTPUTS.get(each.output, ""))
+        AclFile(
+            _text(each.path), each.data[:LARGEST_EXAMINED_BYTES], _number(each, "size"), _OUTPUTS.get(each.output, "")
+        )
         for each in said.acl_json[:LONGEST_LIST]
     )
     examination: Examination = _facts(Examination, said, omitting=("umap", "acl_json"))
@@ -185,16 +192,13 @@ def _element(hint: Any, value: Any) -> Any:
     if get_origin(hint) is tuple:
         return tuple(_element(None, getattr(value, field.name)) for field in value.DESCRIPTOR.fields)
     if hint is bytes:
-        return value[:LARGEST_FILE_BYTES]
+        return value[:LARGEST_EXAMINED_BYTES]
     return _text(value) if isinstance(value, str) else value
 
 
 # The bounds of numbers. What a board says goes into the database, whose integer has 63 bits, and into sums and
 # differences there, which must have no more.
 LARGEST_NUMBER = 2**63 - 1
-LARGEST_TIME_US = 2**62
-# More than any board's disk holds, of bytes, logs, inferences or generations.
-LARGEST_AMOUNT = 2**48
 _AMOUNTS = frozenset(
     ("offset", "size", "sent", "bytes", "lag_bytes", "lost_bytes", "generation", "inferences", "lost_logs")
 )
@@ -223,9 +227,6 @@ def _number(said: Any, name: str) -> int:
 
 T = TypeVar("T")
 
-LONGEST_TEXT = 1000
-LONGEST_LIST = 64
-LARGEST_ENTRIES = 1000
 
 _STATES, _REASONS, _POLICIES, _ROLES = map(_words, (pb.JobState, pb.StartReason, pb.RetentionPolicy, pb.Role))
 

@@ -30,6 +30,7 @@ from profagent.cli.table import counted, json_text, printable
 from profagent.diff.diff import parse_condition
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
+from profagent.limits import COMMAND_S, SYSTEMCTL_S, WEBHOOK_S
 from profagent.nightly.night import Night, example, read_settings, report_lines
 from profagent.nightly.page import PastBoard, junit_of, past_nights, write_beside
 from profagent.nightly.run import NightRun, measure
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
 MANAGERS = ("user", "system")
 NAMES = ("profagent-nightly.service", "profagent-nightly.timer")
-SYSTEMCTL_S = 60.0
-WEBHOOK_S, COMMAND_S = 30.0, 120.0
 _LINK = re.compile(r"<a [^>]*>(.*?)</a>")
 
 

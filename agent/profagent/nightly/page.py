@@ -12,6 +12,7 @@ from profagent import __version__
 from profagent.cli.table import counted, printable
 from profagent.diff.report import junit_xml
 from profagent.files import write_atomically
+from profagent.limits import MOST_PREDECESSORS
 from profagent.nightly.night import Verdict, junit_cases, report_lines
 from profagent.report.report import style
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from profagent.nightly.night import Night, Outcome, Reports
 
-# Nights before that a page names.
-MOST_PREDECESSORS = 60
 # The class of the report's style that colours a verdict.
 _TONES = {
     Verdict.SLOWER.word: "high",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from profagent.cli.options import duration_s
 from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.errors import UNKNOWN_NAME, IncompleteError, ProfagentError, UnreachableError
+from profagent.limits import EXPORT_S, LONGEST_OUTPUT_LINE_BYTES, LONGEST_WAIT_S, NIGHT_ENDING_S
 from profagent.nightly.night import Compared, Outcome, Slower, Verdict
 from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
     from profagent.store.workspace import Workspace
 
 PROGRAM = (sys.executable, "-c", "from profagent.cli.main import main; main()")
-# One that is told to end has so long for its summary; an export that takes longer than that is given up.
-ENDING_S, EXPORT_S = 60.0, 1800.0
-# A board that is away is tried again so often at least before its time is over.
-LONGEST_WAIT_S = 900.0
-LONGEST_LINE_BYTES = 1 << 20
 LAST_GOOD = "the last good night"
 
 
@@ -61,7 +57,7 @@ async def run_command(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        limit=LONGEST_LINE_BYTES,
+        limit=LONGEST_OUTPUT_LINE_BYTES,
         # A terminal's Ctrl-C is for us: a command that hears it from both would leave at once.
         start_new_session=True,
     )
@@ -88,7 +84,7 @@ async def _end(process: asyncio.subprocess.Process, limit_s: float, stop: asynci
         was_ended = not ending.done()
         if was_ended:
             process.send_signal(signal.SIGINT)
-            await asyncio.wait({ending}, timeout=ENDING_S)
+            await asyncio.wait({ending}, timeout=NIGHT_ENDING_S)
         if not ending.done():
             process.kill()
         await ending

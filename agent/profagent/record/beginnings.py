@@ -9,6 +9,7 @@ from cachetools import LRUCache
 
 from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
 from profagent.ingest.decoder import DECODERS, decoder_of
+from profagent.limits import AWAY_S, GONE_S, REMEMBERED_SHOWN_INFERENCES, REMEMBERED_SHOWN_MODELS, STRADDLING_INFERENCES
 from profagent.link.messages import JOB_SOURCE, QUIET
 
 if TYPE_CHECKING:
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
     from profagent.link.messages import JobStatus, Profiling
     from profagent.store.writer import Applied
 
-# Models of a JOB, those of which an inference was shown last.
-REMEMBERED_MODELS = 1_000
-# Inferences of a model that were shown, the last ones.
-REMEMBERED_INFERENCES = 100_000
-# More than can be under way at a time.
-STRADDLING_INFERENCES = 1_000
 _Model = tuple[str, int | None, int | None, int | None]
 
 
@@ -53,7 +48,7 @@ class Beginnings:
         may_go_on = not job.is_job and job.state == QUIET
         if listed and job.has_ended and not may_go_on:
             return False
-        self._shown[job.name] = LRUCache(REMEMBERED_MODELS)
+        self._shown[job.name] = LRUCache(REMEMBERED_SHOWN_MODELS)
         if listed and not self._from_start:
             self._in_past.add(job.name)
         return True
@@ -74,7 +69,7 @@ class Beginnings:
     def passes_over(self, job: str, name: LogName) -> bool:
         """Whether a log is from before the beginning, or of an inference that began before."""
         straddling = self._straddling.setdefault(job, LRUCache(STRADDLING_INFERENCES))
-        passed = self._passed.setdefault(job, LRUCache(REMEMBERED_MODELS))
+        passed = self._passed.setdefault(job, LRUCache(REMEMBERED_SHOWN_MODELS))
         if name.inference is None or name.kind is LogKind.CONT:
             return self.is_in_past(job)
         model = _model_of(name)
@@ -116,7 +111,7 @@ class Beginnings:
         """An inference was shown; pictures count from 0 again when a model is loaded again."""
         model = (event["model"], event["model_id"], event["device_id"], event["stream_id"])
         of_job = self._shown[event["job"]]
-        shown = of_job[model] = of_job.get(model) or LRUCache(REMEMBERED_INFERENCES)
+        shown = of_job[model] = of_job.get(model) or LRUCache(REMEMBERED_SHOWN_INFERENCES)
         if event["current_pic_count"] in shown:
             shown.clear()  # the model was loaded again
         shown[event["current_pic_count"]] = None
@@ -129,8 +124,6 @@ def _model_of(name: LogName) -> _Model:
 
 # When the program is gone: what has come and rests for so long is all that comes.
 REST_S = 3.0
-# Without a byte for so long, something is wrong; a link that is away is waited for longer.
-SILENCE_S, AWAY_S = 30.0, 600.0
 # So often the board is asked whether somebody still writes.
 GROWTH_S = 10.0
 _LOOK_S = 0.1
@@ -223,7 +216,7 @@ class MadeJobs:
             if has_all and (have_come or all(job.is_over for job in jobs)):
                 self.growing |= {*await written()}
                 return not self.growing
-            if quiet_s > (SILENCE_S if self._is_linked.is_set() else AWAY_S):
+            if quiet_s > (GONE_S if self._is_linked.is_set() else AWAY_S):
                 tell(f"nothing has come for {quiet_s:.0f} s: what is missing stays on the board")
                 return False
             await asyncio.sleep(_LOOK_S)

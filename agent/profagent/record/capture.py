@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from profagent import __version__
 from profagent.errors import DiskFullError, ProfagentError, UnreachableError
+from profagent.limits import ENTRIES_PER_MESSAGE, LEAVE_S, QUEUED_MESSAGES, QUIET_HEARTBEATS, SILENT_HEARTBEATS
 from profagent.link.channel import connected
 from profagent.link.coverage import Coverage, Standing
 from profagent.link.credentials import BY_ADDRESS
@@ -27,15 +28,7 @@ from profagent.link.messages import (
     Unlinked,
     Welcome,
 )
-from profagent.link.session import (
-    ANSWER_S,
-    ENTRIES_PER_MESSAGE,
-    QUIET_HEARTBEATS,
-    SILENT_HEARTBEATS,
-    US_PER_S,
-    LinkSession,
-    State,
-)
+from profagent.link.session import ANSWER_S, US_PER_S, LinkSession, State
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -57,10 +50,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Messages that wait between the link and the disk; each is at most 256 KiB of a log.
-QUEUED_MESSAGES = 32
-# The board ends the stream within so long.
-LEAVE_S = 1.0
 # How often a board that is silent is looked at.
 SILENCE_LOOK_S = 0.25
 CLOCK_INTERVAL_S = 60.0

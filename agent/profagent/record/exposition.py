@@ -29,6 +29,7 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_latency import LatencyWindow
+from profagent.limits import EXPOSED_LOGS, EXPOSED_MODELS
 from profagent.link.coverage import Standing
 from profagent.link.credentials import host_of
 from profagent.link.session import State
@@ -49,12 +50,8 @@ if TYPE_CHECKING:
 US_PER_S = 1_000_000
 # From half a millisecond to some ten seconds, each a sixth above the one before: so exact a quantile is.
 BUCKETS_S = tuple(round(0.0005 * 10 ** (step / 15), 6) for step in range(65))
-# Logs of metrics whose names are known: a board writes one at a time, and begins another now and then.
-REMEMBERED_LOGS = 16
 # A program's metrics have its process's number, with which each start would begin other series.
 _PROCESS = re.compile(r"(program\..+)-\d+(?=\.[a-z_]+$)")
-# Models of which the last inferences are known, for their pace.
-REMEMBERED_MODELS = 64
 
 
 class Exposition:
@@ -169,8 +166,8 @@ class Measured:
         self._observer, self._to, self._board = observer, exposition, board
         self._ahead_us, self._has_link = 0, False
         self._events = LiveEvents(with_layers=True)
-        self._names: LRUCache[tuple[str, str], dict[int, tuple[str, str]]] = LRUCache(REMEMBERED_LOGS)
-        self._windows: LRUCache[str, LatencyWindow] = LRUCache(REMEMBERED_MODELS)
+        self._names: LRUCache[tuple[str, str], dict[int, tuple[str, str]]] = LRUCache(EXPOSED_LOGS)
+        self._windows: LRUCache[str, LatencyWindow] = LRUCache(EXPOSED_MODELS)
         self._paced: set[str] = set()  # models whose pace may be another one now
         self._losses: dict[object, list[tuple[str, int]]] = {}
         self._link_losses: dict[str, int] = {}

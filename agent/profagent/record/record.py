@@ -24,6 +24,7 @@ from profagent.errors import (
 )
 from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
+from profagent.limits import MEASURING_AT_END_S, MEASURING_S, MEASURING_SHARE, MOST_JOB_LINES
 from profagent.link.channel import connected
 from profagent.link.coverage import Standing
 from profagent.link.credentials import own_consumer
@@ -49,15 +50,9 @@ if TYPE_CHECKING:
 GATHER_S = 0.1
 TELL_KEPT_S = 5.0
 KEEP_COVERAGE_S = 5.0
-# The board looks for 5 s at most how much a JOB holds. A capture that is stopped does not wait for so long.
-PATIENCE_S, PATIENCE_AT_END_S = 8.0, 1.5
 # Less than this is copied before anybody has read that it will be.
 LEAST_BYTES = 1 << 20
-# JOBs that are named at the end of a capture which has not all of them.
-MOST_LINES = 10
 MEASURE_S = 1.0
-# Of the time, for looking how much of a JOB is here: it has a row for each file.
-MOST_SHARE = 0.05
 BYTES_PER_MB = 1e6
 
 
@@ -372,10 +367,10 @@ class BoardRecord:
     def _tell_first(self, lines: Iterable[str]) -> None:
         """Tell the first of such lines, and how many others there are: a board may have any number of JOBs."""
         told = list(lines)
-        for line in told[:MOST_LINES]:
+        for line in told[:MOST_JOB_LINES]:
             self._tell(line)
-        if len(told) > MOST_LINES:
-            self._tell(f"the same of {len(told) - MOST_LINES:,} other JOBs: `profagent ledger` lists them")
+        if len(told) > MOST_JOB_LINES:
+            self._tell(f"the same of {len(told) - MOST_JOB_LINES:,} other JOBs: `profagent ledger` lists them")
 
     async def _left(self, jobs: Sequence[JobStatus]) -> dict[str, int | None]:
         """Return by JOB how many inferences the board has that are not here; None where that is not known.
@@ -386,7 +381,10 @@ class BoardRecord:
         held: dict[str, JobMeasure | None] = {}
         if left and not self._options.from_now:
             with suppress(UnreachableError, TimeoutError):
-                async with asyncio.timeout(PATIENCE_AT_END_S), connected(self.address, self._options.access) as channel:
+                async with (
+                    asyncio.timeout(MEASURING_AT_END_S),
+                    connected(self.address, self._options.access) as channel,
+                ):
                     for name in left:
                         held[name] = await channel.measure(name)
         for name, measure in held.items():
@@ -423,7 +421,7 @@ class BoardRecord:
         """Show how much of what JOBs held has come, until all of it has."""
         took_s = 0.0
         while self._backlog.is_shown:
-            await asyncio.sleep(max(MEASURE_S, took_s / MOST_SHARE))
+            await asyncio.sleep(max(MEASURE_S, took_s / MEASURING_SHARE))
             begun_s = time.monotonic()
             come = {job.name for job in self._view.jobs if job.caught_up}
             for job, held in [*self._held.items()]:
@@ -439,7 +437,7 @@ class BoardRecord:
     async def _measure(self, job: str) -> JobMeasure | None:
         """How much a JOB holds now; None where the board does not tell."""
         try:
-            async with asyncio.timeout(PATIENCE_S), connected(self.address, self._options.access) as channel:
+            async with asyncio.timeout(MEASURING_S), connected(self.address, self._options.access) as channel:
                 return await channel.measure(job)
         except (UnreachableError, TimeoutError):
             return None

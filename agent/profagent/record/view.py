@@ -10,6 +10,7 @@ from profagent.cli.running import LinkRemarks, remarks
 from profagent.cli.table import counted
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger, PlainLogs
+from profagent.limits import MOST_SHOWN_LOSSES
 from profagent.link.messages import REMOVED
 from profagent.record.beginnings import Beginnings
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 NO_JOB = "no open JOB yet: waiting for a program that records"
 # What a recording tells of.
 _SHOWN = (KeptLoss, LinkLedger, InferenceTimed, PlainLogs)
-# A daemon keeps no more.
-MOST_LOSSES = 1_000
 
 
 class RecordView:
@@ -89,7 +88,9 @@ class RecordView:
 
     def _know(self, job: str, change: Change) -> None:
         match change:
-            case KeptLoss() if self._kept_losses.get(change.number) != change and len(self._kept_losses) < MOST_LOSSES:
+            case KeptLoss() if (
+                self._kept_losses.get(change.number) != change and len(self._kept_losses) < MOST_SHOWN_LOSSES
+            ):
                 self._kept_losses[change.number] = change
                 self._tell(kept_loss_line(change.fields))
             case LinkLedger(entry=Entry(grade=reasons.LOSS, reason=reasons.REMOVED_OPEN)) if job in self._seen:

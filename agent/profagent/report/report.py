@@ -23,6 +23,7 @@ from profagent.diff.report import changes_text, diff_document
 from profagent.files import write_atomically
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.ingest.reasons import REASONS, SEQUENCE_GAP
+from profagent.limits import MOST_EVIDENCE, MOST_LEDGER_ROWS, MOST_POINTS, READERS, SPREAD_LAYERS
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS
@@ -31,7 +32,6 @@ from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
 from profagent.store.sampling import sampling_of
-from profagent.store.series import READERS
 from profagent.store.sessions import NO_BOARD, is_cleared
 
 if TYPE_CHECKING:
@@ -47,12 +47,7 @@ if TYPE_CHECKING:
     from profagent.store.queries import SessionRow
 
 BINS = 40
-MOST_POINTS = 600
-# Layers whose spread is drawn: those that take the most time.
-SPREAD_LAYERS = 15
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-MOST_EVIDENCE = 50
-MOST_LEDGER = 200
 _SESSION = "SELECT * FROM sessions WHERE session = ?"
 # Nearly every file has records that the runtime left out: they are one row together.
 _LEDGER_ROWS = f"""
@@ -140,7 +135,7 @@ async def gather(
 async def _about(connection: aiosqlite.Connection, session: SessionRow, job: int | None) -> dict[str, Any]:
     """The session's row and its ledger; losses and sampling are those of the JOB where one was chosen."""
     (row,) = await fetched_named(connection, _SESSION, (session.session,))
-    chosen = {"session": session.session, "most": MOST_LEDGER}
+    chosen = {"session": session.session, "most": MOST_LEDGER_ROWS}
     ledger = await fetched_named(connection, _LEDGER, chosen)
     (ledger_rows,) = await fetched_one(connection, _ALL_LEDGER, chosen)
     sampling = await sampling_of(connection, session.session, job)

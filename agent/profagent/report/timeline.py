@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profagent.formats.records import ticks_to_us
+from profagent.limits import MOST_DRAWN_EVENTS, MOST_DRAWN_INFERENCES, MOST_DRAWN_LAYERS, POINTS_OF_METRIC
 from profagent.stats.figures import UNITS, UNKNOWN
 from profagent.store.database import fetched, fetched_one
 from profagent.store.placed import chosen_spans, placed_pages
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from profagent.store.placed import Page, SpanRow
     from profagent.store.queries import LayerRow, Scope
 
-# What a page holds of each; with more it gets slow, and larger than 3 MB.
-MOST_INFERENCES = 2_000
-MOST_LAYERS = 12_000
-MOST_EVENTS = 3_000
-POINTS_OF_METRIC = 300
 US_PER_DAY = 86_400_000_000
 FAR_US = 30 * US_PER_DAY
 UNIT_NAMES = dict(zip(UNITS, ("NPU", "CPU"), strict=True))
@@ -125,12 +121,12 @@ class Timeline:
             return
         records = await _records_of_one(connection)
         about = f"{scope.job.name}: " if is_many else ""
-        await Selection.of(connection, scope, Choice(spread=MOST_INFERENCES))
+        await Selection.of(connection, scope, Choice(spread=MOST_DRAWN_INFERENCES))
         spans = await chosen_spans(connection)
         models = len({span.model for span in spans})
         for span in spans:
             self._inference(span)
-        detailed = max(1, MOST_LAYERS // max(records, 1) // models)
+        detailed = max(1, MOST_DRAWN_LAYERS // max(records, 1) // models)
         await Selection.of(connection, scope, Choice(spread=detailed))
         layers = dict[int, "Mapping[int, LayerRow]"]()
         shown = 0
@@ -144,8 +140,10 @@ class Timeline:
             self.rules.append(
                 f"{about}segments and layers of {shown:,} of {total:,} inferences, evenly taken from each model"
             )
-        if total > MOST_INFERENCES * models:
-            self.rules.append(f"{about}{MOST_INFERENCES:,} inferences of each model, evenly taken, of {total:,} in all")
+        if total > MOST_DRAWN_INFERENCES * models:
+            self.rules.append(
+                f"{about}{MOST_DRAWN_INFERENCES:,} inferences of each model, evenly taken, of {total:,} in all"
+            )
 
     def _inference(self, span: SpanRow) -> None:
         if span.start_us is not None and span.end_us is not None:
@@ -171,12 +169,12 @@ class Timeline:
         self._detailed += [(min(times), max(times)) for times in wholes.values()]
 
     async def _events(self, connection: aiosqlite.Connection, session: int, view: str, what: str, query: str) -> None:
-        rows = await fetched(connection, query, (session, MOST_EVENTS))
+        rows = await fetched(connection, query, (session, MOST_DRAWN_EVENTS))
         self._spans += [(lane, start, duration, name) for lane, name, start, duration in rows]
-        if len(rows) == MOST_EVENTS:
+        if len(rows) == MOST_DRAWN_EVENTS:
             (total,) = await fetched_one(connection, f"SELECT count(*) FROM {view} WHERE session = ?", (session,))  # noqa: S608 - a view of ours
-            if total > MOST_EVENTS:
-                self.rules.append(f"the {MOST_EVENTS:,} longest of {total:,} {what}")
+            if total > MOST_DRAWN_EVENTS:
+                self.rules.append(f"the {MOST_DRAWN_EVENTS:,} longest of {total:,} {what}")
 
     async def _read_metrics(self, connection: aiosqlite.Connection, session: int) -> None:
         most = 0

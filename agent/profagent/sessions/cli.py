@@ -27,6 +27,7 @@ from profagent.cli.table import Cell, Column, counted, fitted_lines, json_text, 
 from profagent.errors import UsageError
 from profagent.importing.target import target_options
 from profagent.ingest.reasons import REASONS
+from profagent.limits import SHOWN_LEDGER_ENTRIES
 from profagent.link.boards_file import BoardNames
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, disk_bytes
 from profagent.store.coverage import coverage_of
@@ -141,14 +142,11 @@ def _state(session: Mapping[str, Any]) -> str:
     return "complete" if session["complete"] else "INCOMPLETE"
 
 
-SHOWN_ENTRIES = 10
-
-
 @click.command("ledger", cls=options.SessionCommand)
 @asynchronous
 @target_options
 @click.option("--grade", type=click.Choice(["loss", "note"]), help="Only losses, or only notes.")
-@click.option("--all", "is_all", is_flag=True, help=f"List every entry, not {SHOWN_ENTRIES} of a reason.")
+@click.option("--all", "is_all", is_flag=True, help=f"List every entry, not {SHOWN_LEDGER_ENTRIES} of a reason.")
 @options.as_json
 async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bool) -> None:
     """Show each loss and each note of a session: which file, which bytes, what it means and what to do.
@@ -166,7 +164,7 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
         click.echo(json_text(entries))
         return
     click.echo(printable(session_title(session._asdict())))
-    for line in _by_reason(entries, len(entries) if is_all else SHOWN_ENTRIES):
+    for line in _by_reason(entries, len(entries) if is_all else SHOWN_LEDGER_ENTRIES):
         click.echo(toned(line))
     if not entries:
         click.echo(f"the ledger has no {grade or 'entry'}")

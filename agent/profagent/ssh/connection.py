@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import asyncssh
 
 from profagent.errors import ProfagentError, RefusedError, UsageError
+from profagent.limits import ALIVE_S, CONNECT_S, LONGEST_ANSWER_BYTES, MOST_PROMPTS, SSH_CLOSE_S
 from profagent.ssh.remote import Remote, connecting
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 
 _TERMINAL = "/dev/tty"
-_LONGEST_LINE = 1024
 _LOCAL_FLAGS = 3
 
 
@@ -112,7 +112,7 @@ async def _line(terminal: int) -> str | None:
         await typed.wait()
     finally:
         loop.remove_reader(terminal)
-    line = os.read(terminal, _LONGEST_LINE)
+    line = os.read(terminal, LONGEST_ANSWER_BYTES)
     return line.decode("utf-8", "surrogateescape").rstrip("\r\n") if line else None
 
 
@@ -130,7 +130,7 @@ async def _from_program(program: str, prompt: str) -> str | None:
 
 _URL = re.compile(r"ssh://(?:(?P<user>[^@/]+)@)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d{1,5}))?/?")
 _PLAIN = re.compile(r"(?:(?P<user>.+)@)?(?P<host>[^@\s/-][^@\s/]*)(?P<port>(?!))?")
-_MOST_PORT = 65535
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Target:
     def parse(cls, text: str) -> Self:
         """What a command line names. Raises UsageError."""
         match = (_URL if text.startswith("ssh://") else _PLAIN).fullmatch(text)
-        if match is None or int(match["port"] or 0) > _MOST_PORT:
+        if match is None or int(match["port"] or 0) > _LAST_PORT:
             raise UsageError(
                 f"{text!r} is nobody to log in to",
                 hint="write USER@HOST, ssh://USER@HOST:PORT, or a Host of ~/.ssh/config",
@@ -158,11 +158,6 @@ _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 
 
 _FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
-_MOST_PROMPTS = 3
-_CLOSE_S = 3.0
-# Where ConnectTimeout and ServerAliveInterval say nothing; people who are asked have no limit but asyncssh's own.
-_CONNECT_S = 15.0
-_ALIVE_S = 5.0
 
 
 @asynccontextmanager
@@ -229,8 +224,8 @@ class _Login(asyncssh.SSHClient):
                     client_factory=lambda: self,
                     known_hosts=self._match,
                     passphrase=_passphrases(self._asker) if self._asker else None,
-                    connect_timeout=None if self._asker else self.options.connect_timeout or _CONNECT_S,
-                    keepalive_interval=self.options.keepalive_interval or _ALIVE_S,
+                    connect_timeout=None if self._asker else self.options.connect_timeout or CONNECT_S,
+                    keepalive_interval=self.options.keepalive_interval or ALIVE_S,
                 )
             except asyncssh.HostKeyNotVerifiable as error:
                 if not self._is_reached:
@@ -309,7 +304,7 @@ class _Login(asyncssh.SSHClient):
         return answers
 
     async def _secret(self, prompt: str) -> str | None:
-        if self._asker is None or self._prompts == _MOST_PROMPTS:
+        if self._asker is None or self._prompts == MOST_PROMPTS:
             return None
         self._prompts += 1
         return await self._asker.secret(prompt)
@@ -355,7 +350,7 @@ async def _close(connection: asyncssh.SSHClientConnection) -> None:
     """End a connection in good order, or after a while in any: a dead link takes no farewell."""
     connection.close()
     try:
-        async with asyncio.timeout(_CLOSE_S):
+        async with asyncio.timeout(SSH_CLOSE_S):
             await connection.wait_closed()
     except TimeoutError:
         connection.abort()

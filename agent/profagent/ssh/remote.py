@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 import asyncssh
 
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
+from profagent.limits import ALIVE_ANSWER_S, LARGEST_OUTPUT_BYTES, PIPE_PIECE_BYTES, PROGRAM_END_S, SHOWN_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -92,12 +93,6 @@ def lost(where: str, error: BaseException) -> UnreachableError:
     )
 
 
-_ANSWER_S = 10.0
-_SHOWN_LETTERS = 60
-# A command's output beyond this is nothing that was asked for.
-LARGEST_OUTPUT_BYTES = 16 << 20
-_READ_BYTES = 64 << 10
-_END_S = 3.0
 # GNU tar's last line, whatever was wrong.
 _TAR_FAILED = "tar: Exiting with failure status due to previous errors"
 
@@ -228,7 +223,7 @@ class Program:
             self.stdin.write_eof()
         self._process.close()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_END_S):
+            async with asyncio.timeout(PROGRAM_END_S):
                 await self._process.wait_closed()
 
 
@@ -281,7 +276,7 @@ class Remote:
         async def counted() -> AsyncIterator[bytes]:
             sent = 0
             # On a thread: files may be large.
-            while piece := await asyncio.to_thread(tar.read, _READ_BYTES):
+            while piece := await asyncio.to_thread(tar.read, PIPE_PIECE_BYTES):
                 yield piece
                 sent += len(piece)
                 on_progress(sent)
@@ -366,7 +361,7 @@ class Remote:
             reader, writer = await self._opened(remote_address)
             try:
                 writer.write(greeting)
-                async with asyncio.timeout(_ANSWER_S):
+                async with asyncio.timeout(ALIVE_ANSWER_S):
                     return await reader.readexactly(size)
             except (asyncio.IncompleteReadError, TimeoutError) as error:
                 return getattr(error, "partial", b"")
@@ -408,7 +403,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _short(command: str) -> str:
-    return command if len(command) <= _SHOWN_LETTERS else f"{command[:_SHOWN_LETTERS]}…"
+    return command if len(command) <= SHOWN_LETTERS else f"{command[:SHOWN_LETTERS]}…"
 
 
 async def _feed(program: Program, pieces: AsyncIterator[bytes]) -> None:
@@ -426,7 +421,7 @@ async def _feed(program: Program, pieces: AsyncIterator[bytes]) -> None:
 async def _read(pipe: asyncssh.SSHReader[bytes]) -> bytes:
     """All that comes. Raises ProfagentError beyond LARGEST_OUTPUT_BYTES."""
     content = bytearray()
-    while piece := await pipe.read(_READ_BYTES):
+    while piece := await pipe.read(PIPE_PIECE_BYTES):
         content += piece
         if len(content) > LARGEST_OUTPUT_BYTES:
             raise ProfagentError(

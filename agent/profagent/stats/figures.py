@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.inference_times import completed, lacks_records, latency_of, layer_times, record_counts
+from profagent.limits import LARGEST_COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +29,7 @@ FEWEST_INFERENCES = 10
 # Warm-up: so many standard deviations of the later half above its median, and at least so much of it.
 NOISE_FACTOR = 4.0
 WARM_UP_FLOOR = 0.02
-LARGEST_SHARE = 4
-# Of smaller numbers it is quicker to count all that there may be than to sort.
-LARGEST_COUNTED = 1 << 20
+WARM_UP_DIVISOR = 4
 
 
 class Figures(NamedTuple):
@@ -69,7 +68,7 @@ def warm_up(times: NDArray[np.float64]) -> int:
     rest = times[len(times) // 2 :]
     usual = float(np.median(rest))
     limit = usual + max(NOISE_FACTOR * MAD_TO_SIGMA * mad(rest), WARM_UP_FLOOR * usual)
-    leading = times[: len(times) // LARGEST_SHARE] > limit
+    leading = times[: len(times) // WARM_UP_DIVISOR] > limit
     return len(leading) if leading.all() else int(leading.argmin())
 
 

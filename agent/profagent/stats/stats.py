@@ -25,10 +25,11 @@ from profagent.formats.inference_times import (
     share_within,
 )
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, is_on_ai_cpu, ticks_to_us
+from profagent.limits import READERS
 from profagent.stats.figures import UNITS, UNKNOWN, Column, Figures, JobRecords, LeftOut, figures_of, left_out
 from profagent.store.database import pages, readings
 from profagent.store.queries import Scope, find_session, jobs_of, layers_of
-from profagent.store.series import READERS, CallSeries, call_series, read_series
+from profagent.store.series import CallSeries, call_series, read_series
 from profagent.store.sessions import figures_of_session, is_cleared, left_out_of, require_records
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 
 from profagent.formats.countermap import (
     LARGEST_RATIO,
+    LAYERS_SHARE,
     MAPPED_NAMES,
-    MOST_SHARE,
     PART_SLACK,
     RATES,
     SHARES,
@@ -21,6 +21,7 @@ from profagent.formats.countermap import (
     merged,
 )
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
+from profagent.limits import COUNTERS_PER_BATCH
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, transaction
 from profagent.store.rows import path_from_sql
 
@@ -46,7 +47,6 @@ CREATE TABLE IF NOT EXISTS counter_bound (
     bytes_per_tick REAL NOT NULL
 );
 """
-ROWS_PER_BATCH = 20_000
 # The database may round a record's rate another way.
 ROUNDING = 1 + 1e-9
 RECORD = AICORE_DTYPE.itemsize
@@ -154,7 +154,7 @@ async def _slow_inferences(connection: aiosqlite.Connection, job: int) -> dict[i
     """By session, how many inferences have layers that take longer than they did."""
     tallies: dict[int, Tally] = {}
     for session, pictures, path, share, window_us in await fetched(connection, _INFERENCES, (job,)):
-        is_odd = share > MOST_SHARE + SLACK_US / window_us
+        is_odd = share > LAYERS_SHARE + SLACK_US / window_us
         one = Tally(1, 1, Place(pictures, path, 0), share) if is_odd else Tally(1)
         tallies[session] = merged(tallies.get(session, Tally()), one)
     return tallies
@@ -206,14 +206,14 @@ def _pages(connection: sqlite3.Connection, session: int, bytes_of: _BytesOf) -> 
     waiting: list[_Page] = []
     for board, job, stored_path, part, first_record in connection.execute(_PARTS, (session,)).fetchall():
         last, end = part * RECORDS_PER_PART - 1, (part + 1) * RECORDS_PER_PART
-        while page := connection.execute(_ROWS, (last, end, ROWS_PER_BATCH)).fetchall():
+        while page := connection.execute(_ROWS, (last, end, COUNTERS_PER_BATCH)).fetchall():
             table = np.array(page, np.int64)
             numbers = table[:, 0] + (first_record - part * RECORDS_PER_PART)
             start, count = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1
             data = bytes_of(board, job, path_from_sql(stored_path), start * RECORD, count * RECORD)
             waiting.append((table[:, 0], *_found(table, numbers - start, data, count)))
             last = page[-1][0]
-            if sum(len(keys) for keys, _, _ in waiting) >= ROWS_PER_BATCH:
+            if sum(len(keys) for keys, _, _ in waiting) >= COUNTERS_PER_BATCH:
                 yield _joined(waiting)
                 waiting = []
     if waiting:

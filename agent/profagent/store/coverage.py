@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from profagent.ingest import reasons
+from profagent.limits import MOST_GAPS, MOST_REASONS
 from profagent.link.coverage import Standing
 from profagent.store.database import fetched, fetched_one
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from profagent.link.coverage import Interval
 
-# Gaps of a session and reasons against it that are listed; those that last longest, and those that were noted first.
-MOST_GAPS, MOST_REASONS = 20, 20
 # Between two runs of `record` that went on with one session: no row says so, it follows from those of the runs.
 NOT_RUN = "not-run"
 NOT_ENDED = "it has not ended: `record` runs, was killed, or could not write its end"

@@ -19,21 +19,16 @@ from msgspec import Struct
 from profagent.errors import DiskFullError, StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full_database, make_private_folder
 from profagent.formats.names import SIMULATED_MARKER
+from profagent.limits import BUSY_TIMEOUT_MS, CACHE_KIB, MOST_BEGINNINGS, ROWS_PER_PAGE, VARIABLES_PER_QUERY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 SCHEMA_VERSION = 2
 FILE_NAME = "profagent.db"
-# Captures of several boards, each in a process of its own, take turns in writing.
-BUSY_TIMEOUT_MS = 60_000
-CACHE_KIB = 32_768
 READER_SETTINGS = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size = -{CACHE_KIB};"
 # Of a new database. Batches append: with larger pages, fewer of them go to the disk and through the cache.
 PAGE_BYTES = 16_384
-# SQLite's own limit of variables in a statement is above.
-VARIABLES_PER_QUERY = 10_000
-ROWS_PER_PAGE = 5_000
 # A record's key is its part's number times this, plus its own number in the part.
 RECORDS_PER_PART = 1 << 24
 LARGEST_INTEGER = 2**63 - 1
@@ -41,8 +36,6 @@ LARGEST_INTEGER = 2**63 - 1
 KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
 # The views of sources beside JOBs, by what a row of each is called.
 VIEWS = {"ops": "op_events", "ranges": "ranges", "samples": "metrics"}
-# A writer commits a few times a second; readers begin within some milliseconds.
-MOST_BEGINNINGS = 100
 
 Row = tuple[Any, ...]
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from profagent.files import PRIVATE_FILE
 from profagent.ingest.decoder import schemas
-from profagent.store.database import BUSY_TIMEOUT_MS, CACHE_KIB, PAGE_BYTES
+from profagent.limits import BUSY_TIMEOUT_MS, CACHE_KIB
+from profagent.store.database import PAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

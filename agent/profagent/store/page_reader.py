@@ -19,6 +19,7 @@ from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from profagent.errors import StoreError
+from profagent.limits import MOST_READING_PROCESSES, PAGES_AHEAD
 from profagent.store.database import READER_SETTINGS, data_version, fetched_one, inode_of, read_only, readings
 from profagent.store.placed import FIRST_INFERENCES, PagePlan, fetched_page, plan_page, read_page
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 # Of the logs. A process takes half a second to start, in which 100,000 records of 256 bytes are read.
 WORTH_PROCESSES_BYTES = 64 << 20
-# More would wait for what this process does with the pages.
-MOST_PROCESSES = 2
-PAGES_AHEAD = 4
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BYTES = """
 SELECT ifnull(sum(offset), 0) FROM log WHERE log IN (SELECT g.log FROM temp.chosen JOIN segment g USING (inference))
@@ -90,7 +88,7 @@ class PageReader:
         if PageReader._is_one_with_processes or await self._state() != self._seen:
             return
         (size,) = await fetched_one(self.connection, _BYTES)
-        processes = min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
+        processes = min(len(os.sched_getaffinity(0)), MOST_READING_PROCESSES)
         if processes > 1 and size >= WORTH_PROCESSES_BYTES:
             PageReader._is_one_with_processes = True
             # Forking a process that has threads is not safe.

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.countermap import MAPPED_RATIOS
-from profagent.store.database import ROWS_PER_PAGE, fetched, fetched_one, pages
+from profagent.limits import INFERENCES_PER_PAGE, RECORDS_PER_PAGE, ROWS_PER_PAGE
+from profagent.store.database import fetched, fetched_one, pages
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 
     from profagent.store.database import Row
 
-# What a page should hold, and how many inferences the first one does.
-RECORDS_PER_PAGE = 10_000
-FIRST_INFERENCES, MOST_INFERENCES = 20, 2_000
+FIRST_INFERENCES = 20
 
 
 class SpanRow(NamedTuple):
@@ -107,7 +106,7 @@ class PagePlan(NamedTuple):
         """
         if 2 / 3 <= records / RECORDS_PER_PAGE <= 3 / 2:
             return len(self.spans)
-        return max(1, min(RECORDS_PER_PAGE * len(self.spans) // max(1, records), MOST_INFERENCES))
+        return max(1, min(RECORDS_PER_PAGE * len(self.spans) // max(1, records), INFERENCES_PER_PAGE))
 
     def page(self, rows: Iterable[Iterable[list[Row]]]) -> Page:
         """The page, of what its queries give, some rows at a time."""

@@ -30,6 +30,7 @@ from profagent.formats.sampling import (
 )
 from profagent.ingest import reasons
 from profagent.ingest.reasons import RING_CALLS, ring_entry
+from profagent.limits import MOST_SAMPLING_NOTES, NAMED_PICTURES
 from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
     from profagent.ingest.changes import Entry
 
-# Of each reason, model and session; one more entry counts the rest, and the view `sample_gaps` has each of them.
-MOST_NOTES = 1_000
-NAMED_PICTURES = 4
 _OF_SESSION = (
     "SELECT job, model FROM session_job JOIN model m USING (job) WHERE session = ?1 AND (?2 IS NULL OR job = ?2) AND"
     " (EXISTS (SELECT 1 FROM sampling g WHERE g.model = m.model AND g.session = ?1)"
@@ -311,20 +309,20 @@ def _of_gaps(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> It
         gap = gap_of(inferences, figures.interval)
         if gap is not None and gap.late_by:
             late += 1
-            if late <= MOST_NOTES:
+            if late <= MOST_SAMPLING_NOTES:
                 detail = f"{name}: the sample at picture {count} came {gap.late_by} inferences late"
                 yield reasons.entry(reasons.SAMPLE_LATE, detail)
         if gap is not None and gap.never_came:
             missing += 1
-            if missing <= MOST_NOTES:
+            if missing <= MOST_SAMPLING_NOTES:
                 missing_named += gap.never_came
                 is_whole = inferences * samples.pictures == count - before
                 step = figures.interval * samples.pictures
                 which = _missed(before, gap.never_came, step) if is_whole else _missed_between(before, count)
                 yield reasons.entry(reasons.SAMPLE_NEVER_CAME, f"{name}: {which}", count=gap.never_came)
-    if (rest := late - MOST_NOTES) > 0:
+    if (rest := late - MOST_SAMPLING_NOTES) > 0:
         yield reasons.entry(reasons.SAMPLE_LATE, f"{model}: {rest} more samples came late", count=rest)
-    if missing > MOST_NOTES:
+    if missing > MOST_SAMPLING_NOTES:
         rest = (figures.never_came or 0) - missing_named
         detail = f"{model}: {rest} more samples that were due never came"
         yield reasons.entry(reasons.SAMPLE_NEVER_CAME, detail, count=rest)

@@ -21,6 +21,7 @@ from profagent.formats.inference_times import (
     Spans,
     whole_spans,
 )
+from profagent.limits import ROWS_PER_READ, SAMPLED_FILES, SAMPLED_RECORDS
 from profagent.store.database import KNOWN, RECORDS_PER_PART, fetched, fetched_one
 
 if TYPE_CHECKING:
@@ -32,13 +33,6 @@ if TYPE_CHECKING:
     from profagent.store.database import Row
     from profagent.store.queries import Scope
 
-
-# Connections that read a JOB's records side by side, each some of them.
-READERS = 2
-ROWS_PER_READ = 500_000
-# Counters are read of so many files of a model, evenly taken, and of so many records of each.
-SAMPLED_FILES = 100
-SAMPLED_RECORDS = 10_000
 
 _INFERENCES = """
 SELECT inference, m.model, m.name, device_id, batch_num, input_pic_num, current_pic_count, start_us, end_us

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import PEAK_MEMORY_RATE
+from profagent.limits import LONGEST_LABEL
 from profagent.link.boards_file import BoardNames
 from profagent.store.coverage import take_up_again
 from profagent.store.database import RECORDS_PER_PART, fetched, join_job, transaction
@@ -166,7 +167,6 @@ async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tu
 
 
 LABEL_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-LONGEST_VALUE = 256
 FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or source=record|watch|import|collect"
 # What a session is to have.
 Condition = Callable[[Mapping[str, Any]], bool]
@@ -221,11 +221,11 @@ def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
 
 def _label(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
-    if not separator or not LABEL_KEY.fullmatch(key) or not value.isprintable() or len(value) > LONGEST_VALUE:
+    if not separator or not LABEL_KEY.fullmatch(key) or not value.isprintable() or len(value) > LONGEST_LABEL:
         raise UsageError(
             f"{text!r} is no label",
             hint="write it as KEY=VALUE; a key is 1 to 64 of A-Z a-z 0-9 . _ -,"
-            f" a value up to {LONGEST_VALUE} printable characters",
+            f" a value up to {LONGEST_LABEL} printable characters",
         )
     return key, value
 

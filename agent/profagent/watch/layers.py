@@ -11,6 +11,7 @@ import numpy as np
 from profagent.formats.countermap import COUNTER_NAMES, RATIOS, bound_of
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Parts, completed, time_in_inference
 from profagent.ingest.live_latency import KEPT_INFERENCES, LatencyWindow
+from profagent.limits import KEPT_COUNTERS, MOST_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from profagent.ingest.live_inference import LayerTimes
     from profagent.ingest.live_latency import InferenceTimes
 
-# Times of layers that are kept: of a model with very many layers those of fewer inferences.
-MOST_TIMES = 2_000_000
-# Inferences whose counters are kept: what bounds a layer is a mean over these.
-KEPT_COUNTERS = 32
 TREND_POINTS = 12
 
 

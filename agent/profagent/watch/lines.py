@@ -11,15 +11,13 @@ from profagent.formats.figure_states import FigureState
 from profagent.formats.inference_times import LatencyFrom
 from profagent.formats.names import LogKind, model_text
 from profagent.formats.records import US_PER_MS
+from profagent.limits import LONGEST_NAME_IN_LINE, SHOWN_SPANS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from profagent.ingest.live import Event
 
-LONGEST_NAME = 24
-# Of a line of the board, those with the most time.
-SHOWN_SPANS = 6
 # Stands before a latency that is from the first begin to the last end: the call that ran it took longer.
 AT_LEAST = "≥"
 ON_CPU = " (cpu)"
@@ -111,7 +109,7 @@ def _bound(layer: Mapping[str, Any], event: Event) -> str:
 def _short(layer_name: str | None) -> str:
     """A layer's name for a line that has several; of fused ones the first, and how many there are more."""
     first, *others = (layer_name or UNKNOWN).split("+")
-    name = first if len(first) <= LONGEST_NAME else first[: LONGEST_NAME - 1] + "…"
+    name = first if len(first) <= LONGEST_NAME_IN_LINE else first[: LONGEST_NAME_IN_LINE - 1] + "…"
     return f"{name}+{len(others)}" if others else name
 
 

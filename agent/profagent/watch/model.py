@@ -15,6 +15,7 @@ from cachetools import LRUCache
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import model_text
 from profagent.formats.records import api_name
+from profagent.limits import KEPT_CALLS, KEPT_EVENTS, KEPT_METRICS, KEPT_MODELS, KEPT_SPANS, KEPT_VALUES
 from profagent.watch.layers import ModelLayers
 
 if TYPE_CHECKING:
@@ -23,12 +24,8 @@ if TYPE_CHECKING:
     from profagent.ingest.live import Event
     from profagent.link.messages import Board
 
-KEPT_MODELS, KEPT_CALLS, KEPT_METRICS, KEPT_SPANS = 16, 64, 200, 100
-KEPT_EVENTS = 300
 # What a paused screen passes over.
 PAUSED = frozenset({"inference", "latency", "calls", "board"})
-# Values of a metric, times of a call or of a span.
-KEPT_VALUES = 120
 US_PER_S = 1_000_000
 
 

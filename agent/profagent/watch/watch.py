@@ -24,6 +24,7 @@ from profagent.ingest.changes import SegmentRecords
 from profagent.ingest.decoder import DECODERS, is_job
 from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_job import PATIENCE_S
+from profagent.limits import HELD_INFERENCES, HOLD_S, REMEMBERED_FIRST_SEEN, SILENCE_S
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import OPEN, QUIET
 from profagent.record.beginnings import Beginnings
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from profagent.store.workspace import Workspace
     from profagent.store.writer import Applied
 
-# After so long without an inference something is said.
-SILENCE_S = 5.0
-# Models of all JOBs of which the first inference that was seen is remembered.
-REMEMBERED_MODELS = 1_000
 INTERVAL_ZERO = (
     "no inference for some seconds. If the program goes on, its interval is 0, the runtime's default: only the first"
     ' inference after a load is recorded. Set "interval" in its acl.json, and start it again'
@@ -64,7 +61,7 @@ class Silence:
         self._since_s = now_s()
         self._going_on: frozenset[str] = frozenset()
         self._counts: LRUCache[tuple[str, str | None, int | None, int | None, int | None], int | None]
-        self._counts = LRUCache(REMEMBERED_MODELS)
+        self._counts = LRUCache(REMEMBERED_FIRST_SEEN)
         self._sampled: set[str] = set()  # JOBs whose interval is not 0
         self._remarked: set[bool] = set()
 
@@ -106,9 +103,6 @@ class Silence:
 
 # So often a line tells of metrics, subscriptions and spans.
 BOARD_EACH_S = 2.0
-# Under a steady load a JOB may never have caught up for a moment.
-HOLD_S = 1.0
-HELD_INFERENCES = 10_000
 NO_COUNTER_MAP = (
     "no counter map: PMU columns are missing, because no public source says which word of a record is which counter;"
     " name one with --counter-map FILE"

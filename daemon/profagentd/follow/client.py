@@ -16,8 +16,8 @@ from profagentd.errors import Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.log import OVER
 from profagentd.follow.reading import read_batch
-from profagentd.follow.session import ROOM_S, FollowSession
-from profagentd.follow.table import SURE_LOGS
+from profagentd.follow.session import FollowSession
+from profagentd.limits import LEAVE_S, ROOM_S, SILENCE_S, SURE_LOGS, TURN_LOGS
 from profagentd.loop import US_PER_S, NoAnswerError, in_time, moment, until_first
 
 if TYPE_CHECKING:
@@ -35,13 +35,8 @@ T = TypeVar("T")
 
 # Each side speaks at least so often; three times of silence end a stream, which finds a half-open link within 15 s.
 HEARTBEAT_S = 4.0
-SILENCE_S = 3 * HEARTBEAT_S
 # When a client that was said goodbye to may come back.
 RETRY_AFTER_S = 2.0
-# A client is heard for so long after the goodbye: what is on its way to it may be lost when the stream ends under it.
-LEAVE_S = 2.0
-# Logs that have their turn in one go.
-TURN_LOGS = 128
 # A Sync waits for a search for JOBs that is under way; its end wakes nobody.
 SYNC_LOOK_S = 0.02
 # Released handles are told so often, or when there are so many, room is short, or others are announced.

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.follow.log import FileEvent
+from profagentd.limits import PARENTS_LIMIT
 from profagentd.sources.walk import directories_of
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 # The first event after a rest goes on after this; while more arrive, they are gathered for longer.
 FIRST_S, GATHER_S = 0.01, 0.08
-# Directories that are watched only because JOBs may appear in them, at most.
-PARENTS_LIMIT = 4096
 
 
 class InotifyEvent(NamedTuple):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import DIGEST_BYTES, Chunk, Completed, Event, Loss, Removed, Started
-from profagentd.follow.session import PAGE_ENTRIES
-from profagentd.follow.table import CHUNK_BYTES
+from profagentd.limits import CHUNK_BYTES, LARGEST_HELD, MAX_CLIENT_NAME, PAGE_ENTRIES
 from profagentd.loop import US_PER_S
 from profagentd.retention.policy import Retain
 
@@ -31,9 +30,6 @@ PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 0
 # What this daemon has beyond version 1.0 (board.proto, Description.capabilities).
 CAPABILITIES = ("sync",)
-MAX_CLIENT_NAME = 256
-# Generations count up from what a client names: the wire's numbers have one bit more.
-LARGEST_HELD = 2**63 - 1
 
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 

@@ -18,7 +18,7 @@ from profagentd.follow.log import (
     StartReason,
     unread_loss,
 )
-from profagentd.follow.table import CHUNK_BYTES
+from profagentd.limits import CHUNK_BYTES, COMPARE_BYTES
 from profagentd.sources.files import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint, meaning_of
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ STABLE_S = 0.3
 REREAD_S = 0.02
 # A log whose directory is not there is looked for again after this, unless it is told as gone.
 MISSED_S = 1.0
-# So much is compared in one go before other logs have their turn.
-COMPARE_BYTES = 4 * 1024 * 1024
 
 
 class Step(NamedTuple):

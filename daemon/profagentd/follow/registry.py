@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable, Optional, Protocol
 
+from profagentd.limits import KNOW_ALL_S, SURVEY_NAMES, SURVEY_SHARE
 from profagentd.loop import Clock, NoAnswerError, in_time, moment
 from profagentd.sources import source_of
 from profagentd.sources.files import JobGone, OpenJob
@@ -28,11 +29,6 @@ _LOGGER = logging.getLogger(__name__)
 TICK_S = 0.5
 # After a standstill of so long, what has happened meanwhile is heard before time counts.
 STANDSTILL_S = 1.0
-# How long a client is kept waiting for the states of JOBs that were just found.
-KNOW_ALL_S = 2.0
-# Names that a survey looks at in one go; surveys of one JOB take at most this share of the time.
-SURVEY_NAMES = 2000
-SURVEY_SHARE = 0.1
 # A JOB whose logs are complete is finished after so long without a change (format page 1).
 FINISHED_AFTER_S = 2.0
 # How often it is looked whether a process still has the NPU open.

@@ -26,7 +26,23 @@ from profagentd.errors import DaemonError, Fault, Refusal
 from profagentd.follow import messages
 from profagentd.follow.client import STOPPING, ClientStream
 from profagentd.follow.table import Quota
-from profagentd.front import CONNECTIONS, Front, peer_of
+from profagentd.front import Front, peer_of
+from profagentd.limits import (
+    CONNECTIONS,
+    HANDSHAKE_MS,
+    KEEPALIVE_TIMEOUT_MS,
+    MAX_CLIENT_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_READ_BYTES,
+    MEASURE_S,
+    MIN_PING_INTERVAL_MS,
+    READ_BYTES,
+    STOP_S,
+    STREAMS,
+    STREAMS_OF_A_CLIENT,
+    STREAMS_OF_A_CONNECTION,
+    WINDOW_BYTES,
+)
 from profagentd.loop import NoAnswerError, in_time, moment, until_first
 from profagentd.sources.files import JobGone
 from profagentd.sources.walk import Measure, measure
@@ -43,13 +59,6 @@ if TYPE_CHECKING:
     from profagentd.retention.reaper import Retention
 
     _Handler = grpc.RpcMethodHandler[Any, Any]
-
-
-# Follow streams at a time, in all and of one client.
-STREAMS = 64
-STREAMS_OF_A_CLIENT = 8
-# A JOB's files are counted for so long.
-MEASURE_S = 4.0
 
 
 def address_of(peer: str) -> str:
@@ -293,22 +302,8 @@ class CheckedMessages(grpc.aio.ServerInterceptor):
         )
 
 
-MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-# 1,000 entries of a client's messages take 50 KB.
-MAX_CLIENT_MESSAGE_BYTES = 256 * 1024
-STREAMS_OF_A_CONNECTION = 32
-# A connection that has not said what it speaks after so long is closed.
-HANDSHAKE_MS = 10_000
-WINDOW_BYTES = 64 * 1024
-# Each connection holds a buffer for what it reads next; clients say little.
-READ_BYTES = 1024
-MAX_READ_BYTES = 16 * 1024
 # Both sides ping each 10 s, also when nothing is called; gRPC cuts off who pings more often than it was told to expect.
 KEEPALIVE_MS = 10_000
-KEEPALIVE_TIMEOUT_MS = 4_000
-MIN_PING_INTERVAL_MS = 5_000
-# Clients that do not leave by themselves are cut off after this.
-STOP_S = 2.0
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_CLIENT_MESSAGE_BYTES),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import OVER, FileEvent, Loss, LossReason, Turn, unread_loss
 from profagentd.follow.reading import MISSED_S, ReadTask, Step
-from profagentd.follow.table import SURE_LOGS, LogTable
+from profagentd.follow.table import LogTable
+from profagentd.limits import NAMES_LIMIT, NAMES_OF_ONE, NAMES_TOGETHER, ODD_LIMIT, PAGE_ENTRIES, ROOM_S, SURE_LOGS
 from profagentd.loop import is_late
 from profagentd.sources.state import JobState
 from profagentd.sources.walk import Page, Sighting, Walk, look
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
     from profagentd.follow.table import Quota
     from profagentd.loop import Moment
     from profagentd.sources.files import Fingerprint, Place
-
-# Entries of one message, at most.
-PAGE_ENTRIES = 1000
-# Names of one JOB that are remembered, at most: beyond that all of it is walked again.
-NAMES_LIMIT = 10_000
-# A name brings others with it that must be announced before: tables of layers, the other unit's data.
-NAMES_OF_ONE = 8
-ROOM_S, NAMES_TOGETHER = 0.25, 512  # names wait so long for room for so many
-ODD_LIMIT = 1000  # names that are not files
 
 
 @dataclass(frozen=True)

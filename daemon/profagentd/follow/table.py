@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import ASKED, OVER, FileEvent, Log, Turn
+from profagentd.limits import CHUNK_BYTES, COMMON_LOGS, IDLE_S, LARGE_READS, PIECE_BYTES, SURE_LOGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,17 +18,8 @@ if TYPE_CHECKING:
     from profagentd.follow.reading import Step
     from profagentd.sources.walk import Sighting
 
-# Logs of all streams that are announced and not over, and those that each stream may have anyway.
-COMMON_LOGS = 3072
-SURE_LOGS = 64
 # Logs that wait until about the same time have their turns together.
 SLOT_S = 0.1
-# An incomplete log that did not change for so long gives way when others wait.
-IDLE_S = 1.0
-# One look gives what one message takes; with more than so many streams each reads but a piece at a time.
-CHUNK_BYTES = 256 * 1024
-PIECE_BYTES = 64 * 1024
-LARGE_READS = 4
 
 
 class Quota:

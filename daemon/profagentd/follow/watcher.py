@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.follow.inotify import InotifyWatcher
 from profagentd.follow.log import FileEvent
-from profagentd.follow.session import NAMES_LIMIT
+from profagentd.limits import LOOKING_SHARE, NAMES_LIMIT, READY_S, SEARCH_SHARE
 from profagentd.loop import Clock, on_disk, until_first
 from profagentd.sources.acl_json import find_profiling
 from profagentd.sources.files import Place, is_remote, open_directory
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# Looking takes at most this share of a core, and a round never begins sooner after another than MIN_PAUSE_S.
-SHARE = 0.1
 MIN_PAUSE_S = 0.03
 # A JOB that did not change for so long is looked at in turn with others like it, one in each round.
 RESTING_S = 60.0
@@ -37,10 +35,6 @@ SLACK_NS = 50_000_000
 # How often JOBs are looked for everywhere: as a safety net beside events, and where there are none.
 SEARCH_S = 5.0
 SEARCH_UNNOTICED_S = 0.5
-# Looking for JOBs takes at most this share of the time.
-SEARCH_SHARE = 0.05
-# Clients are kept waiting for the first search so long; a root that hangs is searched when it answers.
-READY_S = 5.0
 
 
 @dataclass
@@ -185,7 +179,7 @@ class ScanRounds:
                 cpu_s += await self._look(place)
             if not self._scans:
                 self._wake.clear()
-            await self._clock.sleep(max(MIN_PAUSE_S, cpu_s * len(self._sharers) / SHARE - cpu_s))
+            await self._clock.sleep(max(MIN_PAUSE_S, cpu_s * len(self._sharers) / LOOKING_SHARE - cpu_s))
 
     def _due(self) -> list[Place]:
         now = self._clock.monotonic()

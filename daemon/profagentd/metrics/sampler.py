@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
+from profagentd.limits import SWEEP_S
+
 if TYPE_CHECKING:
     from profagentd.metrics.collectors import Collector, Sample
 
 
 _log = logging.getLogger(__name__)
 
-# A sweep that takes longer has a collector that hangs.
-PATIENCE_S = 2.0
 RETRY_S = 60.0
 
 
@@ -43,7 +43,7 @@ class Sampler:
         self._works: queue.SimpleQueue[Callable[[], bool]] | None = None  # of the thread that calls them
 
     def sweep(self) -> Sweep:
-        """Call every collector that is due. Blocks for PATIENCE_S at most for each that hangs."""
+        """Call every collector that is due. Blocks for SWEEP_S at most for each that hangs."""
         result = Sweep(time.time_ns() // 1000, [], {})
         due = [name for name in self._collectors if self._is_due(name)]
         while due:
@@ -73,14 +73,14 @@ class Sampler:
             return True
 
         self._hand_over(work)
-        is_over.wait(PATIENCE_S)
+        is_over.wait(SWEEP_S)
         with lock:
             if len(done) == len(names):
                 return []
             is_abandoned, self._works = True, None
             hung = names[len(done)]
             self._hanging.add(hung)
-            self._judge(hung, f"it did not answer within {PATIENCE_S:g} s", result)
+            self._judge(hung, f"it did not answer within {SWEEP_S:g} s", result)
         return names[len(done) + 1 :]
 
     def _hand_over(self, work: Callable[[], bool]) -> None:

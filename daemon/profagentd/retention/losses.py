@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Callable
 
 from profagentd.follow.log import LossReason
+from profagentd.limits import LOSSES_LIMIT, SEGMENTS_LIMIT
 from profagentd.loop import US_PER_S, Clock, on_disk
 from profagentd.sources.files import open_directory, write_whole
 from profagentd.sources.state import JobState
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# The newest that are kept.
-LOSSES_LIMIT = 1000
 FILE_NAME = "losses.jsonl"
 _ID_BITS = 63
 
@@ -144,10 +143,6 @@ class KeptLosses:
             listener()
 
 
-# So many segments of spools are known to be delivered: far more than caps leave.
-SEGMENTS_LIMIT = 10_000
-
-
 class SpoolLosses:
     """What spools give up at their cap: a loss, unless somebody has it. All calls come from the loop."""
 
@@ -182,8 +177,8 @@ TELL_S = 10.0
 # One that comes back so soon is the same.
 MERGE_S = 60.0
 # Blocks that ext4 keeps back from the superuser as well, at most: a share, and bytes.
-_KEPT_BACK_SHARE = 0.02
-_KEPT_BACK_BYTES = 16 * 1024 * 1024
+_RESERVED_SHARE = 0.02
+_RESERVED_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -198,7 +193,7 @@ class Space:
 
     def is_full(self, *, for_superuser: bool) -> bool:
         """Whether not a block, or not a file, more can be written."""
-        kept_back = min(_KEPT_BACK_SHARE * self.total_bytes, _KEPT_BACK_BYTES)
+        kept_back = min(_RESERVED_SHARE * self.total_bytes, _RESERVED_BYTES)
         has_reserve = for_superuser and self.superuser_free_bytes > max(kept_back, self.block_bytes)
         return not self.has_inodes or (self.free_bytes < self.block_bytes and not has_reserve)
 

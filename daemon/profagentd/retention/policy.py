@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, TypeVar
 
+from profagentd.limits import JOBS_LIMIT, SPARE_RECORDS
 from profagentd.loop import on_disk
 from profagentd.sources.files import write_whole
 from profagentd.sources.source import Part
@@ -29,12 +30,8 @@ _T = TypeVar("_T")
 _Records = dict[bytes, bytes]
 
 DIRECTORY_NAME = "delivered"
-# JOBs that are remembered; those that were written to earliest go first.
-JOBS_LIMIT = 1000
 DIGEST_BYTES = 8
 RECORD_BYTES = 2 * DIGEST_BYTES
-# A JOB's file of records is written anew when it has this many more than twice as many as there are logs.
-SPARE_RECORDS = 10_000
 _SEEN = struct.Struct("<QQq")
 # Whose delivery counts where nobody is named: whoever's.
 _ANYONE = ""

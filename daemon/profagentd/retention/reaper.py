@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable
 
+from profagentd.limits import LOGS_LIMIT, REAPING_SHARE
 from profagentd.loop import Clock, on_disk, until_first
 from profagentd.retention.losses import SpaceWatch, SpoolLosses
 from profagentd.retention.policy import AckTracker, JobFacts, Policy, Retain, Stored, is_over, plan
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 # The number of CAP_DAC_OVERRIDE (capabilities(7)).
 _DAC_OVERRIDE = 1
-# Logs of one JOB that are weighed in one go, oldest first.
-LOGS_LIMIT = 10_000
 # What was written so lately may be written still.
 SETTLE_NS = 500_000_000
 
@@ -187,7 +186,6 @@ _LOGGER = logging.getLogger(__name__)
 
 # How often it is looked whether something may go; looking and deleting take at most this share of the time.
 LOOK_S = 0.25
-SHARE = 0.1
 # How often deliveries are kept.
 KEEP_S = 0.25
 # Whether a JOB is over is asked at most so often.
@@ -288,7 +286,7 @@ class Retention:
                 for job in open_to_us:
                     await self._look_at(job)
             used_s = self._clock.monotonic() - begun
-            await self._clock.sleep(max(LOOK_S, used_s * (1 / SHARE - 1)))
+            await self._clock.sleep(max(LOOK_S, used_s * (1 / REAPING_SHARE - 1)))
 
     async def _look_at(self, job: Job) -> None:
         """Delete what is delivered of a JOB of which there is news, and once more when it is over."""

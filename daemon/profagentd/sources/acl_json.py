@@ -12,6 +12,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from profagentd.limits import LARGEST_ACL_JSON_BYTES, MOST_ACL_JSON
 from profagentd.sources.files import Place, open_directory
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# The runtime reads about 10 MiB; a real one has a few hundred bytes.
-LARGEST_BYTES = 1 << 20
-# Files that the configured patterns may name.
-MOST_FILES = 64
 # Below the directory that holds the JOB, and below the one above it.
 USUAL_NAMES = (b"acl.json", b"src/acl.json")
 # The program reads the file, and makes its JOB at once. One that is found so soon was told what the file says now.
@@ -62,7 +59,7 @@ class Profiling:
 
 
 class File(NamedTuple):
-    """A file as it was read: at most LARGEST_BYTES; `changed_us` by the wall clock."""
+    """A file as it was read: at most LARGEST_ACL_JSON_BYTES; `changed_us` by the wall clock."""
 
     path: bytes
     data: bytes
@@ -109,7 +106,7 @@ def candidates(places: Sequence[Place], patterns: Sequence[str] = ()) -> Iterato
     if not patterns:
         yield from itertools.chain.from_iterable(map(_usual, places))
     named = itertools.chain.from_iterable(glob.iglob(pattern) for pattern in patterns)
-    for path in itertools.islice(named, MOST_FILES):
+    for path in itertools.islice(named, MOST_ACL_JSON):
         yield from _read(os.fsencode(path), path)
 
 
@@ -139,10 +136,10 @@ def _read(path: bytes, name: str, directory: int | None = None) -> Iterator[File
         return
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_BYTES:
-            yield File(path, file.read(LARGEST_BYTES), status.st_mtime_ns // 1000)
+        if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_ACL_JSON_BYTES:
+            yield File(path, file.read(LARGEST_ACL_JSON_BYTES), status.st_mtime_ns // 1000)
         else:
-            _LOGGER.info("%s is passed over: no file of at most %d bytes", os.fsdecode(path), LARGEST_BYTES)
+            _LOGGER.info("%s is passed over: no file of at most %d bytes", os.fsdecode(path), LARGEST_ACL_JSON_BYTES)
 
 
 def parse_acl_config(data: bytes) -> AclConfig:

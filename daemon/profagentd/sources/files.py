@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, final
 
+from profagentd.limits import MOST_ENDS
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -26,8 +28,6 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DRAFT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _END_BYTES = 4096
-# So many ends wait to be taken, at most.
-_ENDS = 16
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
@@ -238,7 +238,7 @@ class OpenJob:
             return None
         try:
             data, seen = os.pread(descriptor, _END_BYTES, 0), fingerprint(status)
-            if len(data) == seen.size and len(self._ends) < _ENDS and fingerprint(os.fstat(descriptor)) == seen:
+            if len(data) == seen.size and len(self._ends) < MOST_ENDS and fingerprint(os.fstat(descriptor)) == seen:
                 self._ends[end] = SmallFile(seen, data)
             return source.end_length(path, data)
         except OSError:

@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from profagentd.limits import REMEMBERED_NAMES
 from profagentd.sources.files import Gone, NotAFile, OpenJob, Unreadable
 from profagentd.sources.source import DATA, SNAPSHOT, LogKind, Part, Source
 
@@ -28,8 +29,6 @@ _CALLS = (b"acl_api", b"aclmodule")
 _OTHER_UNIT = {b"core": b"cpu", b"cpu": b"core", b"CORE": b"CPU", b"CPU": b"CORE"}
 _CONTINUATION = re.compile(rb"cont\.\d+\..*\d", re.DOTALL)
 _API_NAME = re.compile(rb"(?:acl_api|aclmodule)\.\d+\.(.*\.\d+)", re.IGNORECASE | re.DOTALL)
-# Each name is asked about several times within a moment.
-_REMEMBERED = 512
 _DIGITS = 20
 _EVERY_DONE = frozenset((b"file_len", b"start_time", b"end_time"))
 _UNIT_DONE = _EVERY_DONE | {b"cache_hit", b"cache_mis"}
@@ -52,7 +51,7 @@ def _base_name(path: bytes) -> bytes:
     return path.rpartition(b"/")[2]
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED_NAMES)
 def kind_of(path: bytes) -> LogKind:
     """The kind of the log at `path` inside a JOB directory; what is not known to grow is a snapshot."""
     return DATA if _DATA_NAME.fullmatch(_base_name(path)) else SNAPSHOT
@@ -71,7 +70,7 @@ def ended_by(path: bytes) -> bytes | None:
     return data if kind_of(data) is DATA else None
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED_NAMES)
 def group_of(path: bytes) -> tuple[bytes, ...]:
     """The files of one inference, or of one log, that at `path` among them: data of both units, then their `.done`s.
 
@@ -108,7 +107,7 @@ def tables_of(path: bytes) -> tuple[bytes, ...]:
     return b"simulated", b"info.json." + device, own + b".net.info", own + b".layer.info"
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(REMEMBERED_NAMES)
 def done_length(data_path: bytes, text: bytes) -> int | None:
     """The bytes that a whole `.done` of the data log at `data_path` tells of: all expected keys, each with an integer.
 

@@ -31,32 +31,32 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Callable, NamedTuple
 
+from profagentd.limits import (
+    INTAKE_BURST_BYTES,
+    INTAKE_BYTES_PER_S,
+    INTAKE_READ_BYTES,
+    MOST_KEPT,
+    MOST_NAMES,
+    MOST_NAMES_OF_USER,
+    MOST_PASSED,
+    MOST_PASSED_OF_USER,
+    MOST_WAITING,
+    NAMES_PER_S,
+    NAMES_PER_S_OF_USER,
+    PIECE_RECORDS,
+    PIPE_BYTES,
+)
 from profagentd.spools.spool import Spool, is_good_name
 
 _log = logging.getLogger(__name__)
 
 RECORD_BYTES = 256
 LOST = b"\xff" * RECORD_BYTES  # neither a mark nor a descriptor
-PIPE_BYTES = 1 << 20
-READ_BYTES = 1 << 20
-PIECE_RECORDS = 256  # what goes into one segment together
 # Between two reads, so that not every write of a program wakes this thread: a pipe holds 4096 records meanwhile, and
 # 256 of them where the kernel gives no larger one.
 REST_S = 0.005
 # After a turn in which more came than is taken: whoever floods a pipe does not take the processor with it.
 LONG_REST_S = 0.05
-MOST_PASSED, MOST_PASSED_OF_USER = 64, 16
-# Spools of names that programs pass with a pipe; one that no pipe fills gives way.
-MOST_NAMES, MOST_NAMES_OF_USER = 16, 8
-# A user gives so many new names in a second beyond those, and all users together: each is a collection of its own.
-NAMES_PER_S, NAMES_PER_S_OF_USER = 1 / 15, 1 / 60
-# A FIFO takes so much at once, and so much a second (16,384 records), and the pipes of a user together do; those of all
-# users take twice as much.
-BURST_BYTES, BYTES_PER_S = 16 << 20, 4 << 20
-# Of so many who number marks, the last one that is not taken is kept: by its number the host knows of all before it.
-MOST_KEPT = 256
-# Connections that have sent nothing yet; the oldest goes first.
-MOST_WAITING = 16
 # A FIFO that could not be opened again, for want of descriptors, is tried so often.
 OPEN_AGAIN_S = 1.0
 _MARK = re.compile(rb"MARK\x01[\x00-\x03]")  # magic, version, kind
@@ -102,7 +102,7 @@ class _User:
     """What one user may pass, or all of them together."""
 
     def __init__(self, share: int, names: int, names_per_s: float) -> None:
-        self.bytes = _Allowance(share * BURST_BYTES, share * BYTES_PER_S)
+        self.bytes = _Allowance(share * INTAKE_BURST_BYTES, share * INTAKE_BYTES_PER_S)
         self.names = _Allowance(names, names_per_s)
 
 
@@ -259,7 +259,7 @@ class Intake:
         """The spool of a name; of a name that a user gives for the first time, a place for it. Raises _RefusedError."""
         key = kind, name
         if key not in self._spools:
-            allowances = [_Allowance(BURST_BYTES, BYTES_PER_S)]
+            allowances = [_Allowance(INTAKE_BURST_BYTES, INTAKE_BYTES_PER_S)]
             if user is not None:
                 self._take_name(user)
                 allowances = [self._all_users.bytes, self._users[user].bytes]
@@ -290,7 +290,7 @@ class Intake:
 
     def _read(self, pipe: _Pipe) -> None:
         try:
-            data = os.read(pipe.descriptor, READ_BYTES)
+            data = os.read(pipe.descriptor, INTAKE_READ_BYTES)
         except BlockingIOError:
             return
         except OSError as error:
@@ -329,7 +329,7 @@ class Intake:
             return True
         if not pipe.filled.is_refused:
             pipe.filled.is_refused = True
-            rate = f"{BYTES_PER_S >> 20} MB a second"
+            rate = f"{INTAKE_BYTES_PER_S >> 20} MB a second"
             _log.warning("a program writes more to %s than %s: the rest is lost", pipe.fifo or "its pipe", rate)
         self.lost_bytes += size
         self._rest_s = LONG_REST_S

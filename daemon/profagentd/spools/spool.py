@@ -23,14 +23,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Callable, NamedTuple
 
+from profagentd.limits import CAP_BYTES, MOST_COLLECTIONS, SEGMENT_BYTES, SEGMENTS_OF_CAP
 from profagentd.sources.files import write_whole
 
-SEGMENT_BYTES = 4 << 20
-CAP_BYTES = 64 << 20
-# Collections of a kind: beyond them the oldest that has ended goes, however small it is.
-MOST_COLLECTIONS = 256
-# A cap holds at least so many segments: the oldest can go while the newest is written.
-SEGMENTS_OF_CAP = 4
 DONE = ".done"
 END = "end"
 KILLED = b"killed\n"

@@ -80,7 +80,7 @@ def test_a_damaged_timeline_says_where_and_keeps_what_stands_before(
     text, said = DAMAGES[name]
     file = tmp_path / "x.json"
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    monkeypatch.setattr(timelines, "PIECE_BYTES", size)
+    monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", size)
     read: list[object] = []
     with pytest.raises(ResultError, match=re.escape(said)):
         read.extend(event for events, _ in Pieces(file) for event in json.loads(events))
@@ -92,7 +92,7 @@ def test_what_stands_behind_the_events_is_no_damage(tail: str, tmp_path: Path, m
     text = f"[{_ONE},{_ONE}]{tail}" if not tail.strip() else f'{{"traceEvents": [{_ONE},{_ONE}]{tail}'
     file = write(tmp_path / "x.json", text + " " * 99)
     for size in (20, 1 << 20):
-        monkeypatch.setattr(timelines, "PIECE_BYTES", size)
+        monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", size)
         assert [event for events, _ in Pieces(file) for event in json.loads(events)] == [json.loads(_ONE)] * 2
 
 
@@ -142,8 +142,8 @@ def test_a_mark_mixed_line_ends_and_empty_lines_change_nothing(tmp_path: Path, w
 def test_a_line_without_end_is_not_read_to_its_end(
     tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_rows, "LONGEST_LINE", 1 << 20)
-    monkeypatch.setattr(csv_rows, "PIECE_BYTES", 1 << 10)
+    monkeypatch.setattr(csv_rows, "LONGEST_CSV_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(csv_rows, "CSV_PIECE_BYTES", 1 << 10)
     file = summary(tmp_path / "x.csv", OP_SUMMARY, kernel(), "x" * (2 << 20))
     (one,) = taken(workspace, file)
     assert (one.error, one.rows, one.losses) == (None, 1, 1)
@@ -220,7 +220,7 @@ def test_arrays_that_stand_behind_the_first_are_read(
     inputs = [write(tmp_path / f"msprof_{number}.json", text) for number in range(2)]
     assert [(one.error, one.kernels) for one in taken(workspace, inputs[0])] == [(None, 2)]
     assert rows(workspace, "SELECT reason, first FROM ledger") == entries
-    monkeypatch.setattr(timelines, "PIECE_BYTES", 7)
+    monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", 7)
     assert [(one.error, one.kernels) for one in taken(workspace, inputs[1])] == [(None, 2)]
 
 
@@ -344,7 +344,7 @@ def test_an_odd_row_of_a_database_takes_no_other_with_it(
 def test_a_database_that_another_writes_is_an_error_and_nothing_is_made_beside_it(
     tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_MS", 10)
+    monkeypatch.setattr(database, "OTHERS_BUSY_MS", 10)
     file = files.database(tmp_path / "in" / "msprof_1.db")
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("BEGIN EXCLUSIVE")

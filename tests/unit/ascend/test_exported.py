@@ -116,7 +116,7 @@ def _wanted(events: list[dict[str, Any]]) -> set[tuple[str, int, int, str]]:
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A timeline in many blocks, names last."""
-    monkeypatch.setattr(timelines, "PIECE_BYTES", 500)
+    monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", 500)
     taken(tmp_path / "workspace", timeline(tmp_path / "msprof_1.json", [*SHOWN, WAIT, KERNEL, *OTHERS, *NAMES]))
     return tmp_path / "workspace"
 
@@ -265,7 +265,7 @@ async def _unplaced(workspace: Path, session: int) -> int:
 
 
 def test_memory_does_not_grow_with_the_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timelines, "PIECE_BYTES", 16 << 10)
+    monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", 16 << 10)
 
     async def gathered(workspace: Path) -> int:
         async with reading(workspace / "profagent.db") as connection:

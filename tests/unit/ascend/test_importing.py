@@ -332,7 +332,7 @@ def test_slices_and_devices_of_a_run_have_all_of_their_kernels(tmp_path: Path, w
 def test_events_are_the_same_in_pieces_of_any_size(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = files.TIMELINES["msprof"] * 3
     file = write(tmp_path / "x.json", json.dumps(events, indent=1))
-    monkeypatch.setattr(timelines, "PIECE_BYTES", size)
+    monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", size)
     assert [event for text, _ in Pieces(file) for event in json.loads(text)] == events
 
 

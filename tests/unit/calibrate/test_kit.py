@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from profagent.calibrate.kit import FIRST_INFERENCES, MANIFEST, choose, gather
+from profagent.calibrate.kit import MANIFEST, choose, gather
 from profagent.cli.main import run
 from profagent.doctor.job import job_facts
 from profagent.formats.names import parse_log_name
 from profagent.ingest.local import JobRecords
+from profagent.limits import KIT_INFERENCES
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
 from tests.integration.board import SAMPLES
@@ -162,5 +163,5 @@ def test_the_first_inferences_of_each_model_and_those_of_the_vendors_tables() ->
     others = {"data/acl_api.0.m.0": 64, "data/cont.0.m.0.1.1.0": 7, "notes.txt": 5}
     wanted = {*MODEL, "simulated"}
     for model in ("m", "n"):
-        wanted |= {path for each in [*range(FIRST_INFERENCES), 55] for path in inference(each, 256, model)}
+        wanted |= {path for each in [*range(KIT_INFERENCES), 55] for path in inference(each, 256, model)}
     assert choose(MODEL | {"simulated": 9} | many | others, {(0, 1, 1, 55)}) == wanted

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from profagent.calibrate.cli import match_rows
 from profagent.calibrate.fitting import Evidence, Finding, Verdict, find_counters, values_of
-from profagent.calibrate.kit import FIRST_INFERENCES, MOST_BYTES, command
+from profagent.calibrate.kit import command
 from profagent.calibrate.vendor_table import Rounded, VendorTable, parse_vendor_table
 from profagent.errors import FormatError
+from profagent.limits import KIT_INFERENCES, LARGEST_KIT_BYTES
 from tests.fakes.counted_job import CountedJob, Place, counted_job, evidence_of, records_elsewhere
 
 MAPS = 5
@@ -240,5 +241,5 @@ def test_the_pages_tell_true_options_and_limits() -> None:
         (kit,) = re.findall(r"^profagent kit -o .*?\n(?=tar)", page, re.MULTILINE | re.DOTALL)
         assert set(re.findall(r" (--?[a-z][a-z-]*)", kit)) <= options
         assert "--anonymous" in page
-        assert f" {FIRST_INFERENCES} " in page
-        assert f"{MOST_BYTES >> 20} MiB" in page
+        assert f" {KIT_INFERENCES} " in page
+        assert f"{LARGEST_KIT_BYTES >> 20} MiB" in page

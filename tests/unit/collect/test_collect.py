@@ -17,10 +17,11 @@ from profagent.aclconfig.edit import DEFAULTS, Profiler, edited_acl_json, has_du
 from profagent.collect.cli import login, plain_name, read_ini
 from profagent.collect.collecting import Collected
 from profagent.collect.explain import Aftermath, causes, failure
-from profagent.collect.look import LARGEST_BYTES, Main, Place, read_main
+from profagent.collect.look import Main, Place, read_main
 from profagent.collect.project import Entry, difference, is_plain_name, project_labels
 from profagent.doctor.acl_json import acl_json_section
 from profagent.errors import UsageError
+from profagent.limits import LARGEST_PROGRAM_BYTES
 from profagent.ssh.connection import Target
 from profagent.store.sessions import labels_of
 
@@ -315,7 +316,7 @@ def test_calls_and_paths_stand_in_the_file() -> None:
     data = b"\x7fELF\0svp_acl_prof_init\0x\0svp_acl_prof_init_late\0../src/acl.json\0 other.json \0acl.jsonx\0"
     main = read_main(data)
     assert main == Main(True, ("../src/acl.json", "other.json"), hashlib.sha256(data).hexdigest())
-    assert read_main(b"#!/bin/sh\n".ljust(LARGEST_BYTES)) == Main(False, ())
+    assert read_main(b"#!/bin/sh\n".ljust(LARGEST_PROGRAM_BYTES)) == Main(False, ())
 
 
 # What a script is told of a collect

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from profagent.diff.comparing import Change, Floor, Match, ModelDiff, Scope, align, compare
 from profagent.diff.diff import Condition, parse_condition
 from profagent.diff.runs import LayerName
-from profagent.diff.significance import MOST_ROWS, differences, different_rows
+from profagent.diff.significance import differences, different_rows
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.inference_times import LatencyFrom
+from profagent.limits import MOST_COMPARED
 from profagent.stats.figures import Figures, figures_of
 from tests.unit.diff.noisy_runs import independent, run
 
@@ -279,7 +280,7 @@ def test_a_spike_does_not_hide_a_change() -> None:
 
 def test_many_rows_are_averaged_in_blocks_and_answers_are_the_same_each_time() -> None:
     rng = np.random.default_rng(11)
-    base, new = rng.standard_normal((2, 20 * MOST_ROWS + 3, 2))
+    base, new = rng.standard_normal((2, 20 * MOST_COMPARED + 3, 2))
     new[:, 1] += 0.2
     assert _p(base, new)[0] > 0.05
     assert _p(base, new)[1] < 0.01

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from profagent.cli.table import (
-    ROWS_PER_PIECE,
     Column,
     fitted_lines,
     json_text,
@@ -29,6 +28,7 @@ from profagent.export.export import (
     task_time_name,
     unique_name,
 )
+from profagent.limits import ROWS_PER_PIECE
 from tests.unit.export.rows import inference_row
 
 COLUMNS = (Column("Name"), Column("Time(us)", 3), Column("Bytes", 0))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from profagent.ingest import ops
-from profagent.ingest.mark_numbers import MOST_RUNS
 from profagent.ingest.marks import Mark, MarkKind, decode
 from profagent.ingest.metrics import MetricSample
 from profagent.ingest.metrics import decode as decode_metrics
 from profagent.ingest.ops import decode as decode_ops
+from profagent.limits import MOST_RUNS
 from profagent_app.marks import Kind, MarkWriter
 from profagentd.metrics.collectors import Sample
 from profagentd.metrics.sampler import Lines, Sweep

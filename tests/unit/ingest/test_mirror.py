@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from profagent import files as disk
 from profagent.errors import FormatError, ProtocolError, StoreError
 from profagent.files import disk_full, has_room, is_full, is_full_database
 from profagent.ingest.mirror import JobMirror
 from profagent.ingest.reasons import checked_path
+from profagent.limits import ROOM_BYTES
 from tests.fakes.open_files import open_below
 
 LOG = "data/aicore.0.m.3.0.1.1.0"
@@ -210,7 +210,7 @@ def test_room_is_asked_for_by_taking_it(tmp_path: Path, monkeypatch: pytest.Monk
     taken: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "posix_fallocate", lambda _, *place: taken.append(place))
     assert has_room(tmp_path)
-    assert taken == [(0, disk.ROOM_BYTES)]
+    assert taken == [(0, ROOM_BYTES)]
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(os, "posix_fallocate", _no_space)
     assert not has_room(tmp_path)

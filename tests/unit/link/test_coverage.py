@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from profagent.link.coverage import MOST_ENDED, Coverage, Interval, Standing
+from profagent.limits import MOST_ENDED_INTERVALS
+from profagent.link.coverage import Coverage, Interval, Standing
 
 S = 1_000_000
 JOB = "JOB" + "A" * 29
@@ -63,8 +64,8 @@ def test_a_clock_that_is_set_back_makes_no_interval_negative() -> None:
 
 def test_intervals_that_nobody_takes_are_not_kept_without_end() -> None:
     coverage = Coverage(0)
-    for second in range(1, MOST_ENDED + 3):
+    for second in range(1, MOST_ENDED_INTERVALS + 3):
         coverage.stand((Standing.COVERED, Standing.AWAY)[second % 2], second * S)
-    taken = coverage.take(2 * MOST_ENDED * S)
-    assert (len(taken), taken[0].from_us) == (MOST_ENDED + 1, 2 * S), "the newest, and the one that goes on"
+    taken = coverage.take(2 * MOST_ENDED_INTERVALS * S)
+    assert (len(taken), taken[0].from_us) == (MOST_ENDED_INTERVALS + 1, 2 * S), "the newest, and the one that goes on"
     assert coverage.lasted_us(Standing.CONNECTING, 0) == S, "sums are of all of them"

@@ -9,8 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.errors import DiskFullError, ProtocolError, RefusedError, UnreachableError, UnsupportedBoardError
+from profagent.limits import (
+    LARGEST_BATCH_EVENTS,
+    LARGEST_CHUNK_BYTES,
+    LARGEST_KEPT_LOSSES,
+    LARGEST_LOGS,
+    LEAVE_BEHIND_S,
+    LONGEST_DELAY_S,
+)
 from profagent.link.coverage import Standing
-from profagent.link.logs import LARGEST_CHUNK_BYTES, LARGEST_KEPT_LOSSES, LARGEST_LOGS
 from profagent.link.messages import (
     Announced,
     Arrived,
@@ -41,16 +48,7 @@ from profagent.link.messages import (
     Unlinked,
     Welcome,
 )
-from profagent.link.session import (
-    ANSWER_S,
-    LAGGING_BYTES,
-    LARGEST_BATCH_EVENTS,
-    LEAVE_BEHIND_S,
-    LONGEST_DELAY_S,
-    ROOM_S,
-    LinkSession,
-    State,
-)
+from profagent.link.session import ANSWER_S, LAGGING_BYTES, ROOM_S, LinkSession, State
 from tests.unit.link.board import (
     BOARD,
     JOB,

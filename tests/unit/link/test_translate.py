@@ -9,13 +9,9 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
 from profagent.errors import ProtocolError
+from profagent.limits import LARGEST_AMOUNT, LARGEST_EXAMINED_BYTES, LARGEST_TIME_US, LONGEST_LIST, LONGEST_TEXT
 from profagent.link import messages as m
 from profagent.link.translate import (
-    LARGEST_AMOUNT,
-    LARGEST_FILE_BYTES,
-    LARGEST_TIME_US,
-    LONGEST_LIST,
-    LONGEST_TEXT,
     AclFile,
     DaemonFacts,
     Examination,
@@ -258,14 +254,14 @@ def test_why_something_is_not_known() -> None:
 def test_no_text_steers_a_terminal_and_nothing_is_longer_than_borne() -> None:
     said = pb.Examination(
         unknown=[pb.UnknownFacts(source="\x1b[2J" + "x" * 5000)] * 500,
-        umap=[pb.UmapNode(name="svp_npu", text="y" * (LARGEST_FILE_BYTES + 1))],
-        acl_json=[pb.AclJson(data=b"z" * (LARGEST_FILE_BYTES + 1))],
+        umap=[pb.UmapNode(name="svp_npu", text="y" * (LARGEST_EXAMINED_BYTES + 1))],
+        acl_json=[pb.AclJson(data=b"z" * (LARGEST_EXAMINED_BYTES + 1))],
         npu=pb.NpuFacts(modules=["\x07"] * 500),
     )
     found = examination_from_wire(said)
     assert len(found.unknown) == LONGEST_LIST
     assert found.unknown[0][0].startswith("\\x1b[2Jx")
     assert len(found.unknown[0][0]) <= LONGEST_TEXT + 3
-    assert len(found.umap[0].text) == len(found.acl_json[0].data) == LARGEST_FILE_BYTES
+    assert len(found.umap[0].text) == len(found.acl_json[0].data) == LARGEST_EXAMINED_BYTES
     assert found.npu is not None
     assert found.npu.modules == ("\\x07",) * LONGEST_LIST

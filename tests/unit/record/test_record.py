@@ -188,7 +188,7 @@ async def test_what_does_not_come_is_told(
     made: MadeJobs, jobs: list[JobStatus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beginnings, "REST_S", 0.0)
-    monkeypatch.setattr(beginnings, "SILENCE_S", 0.02)
+    monkeypatch.setattr(beginnings, "GONE_S", 0.02)
     made.jobs_changed(jobs)
     whole, lines = await settled(made, MADE_JOB)
     assert not whole
@@ -196,13 +196,13 @@ async def test_what_does_not_come_is_told(
 
 
 async def test_a_link_that_is_away_is_waited_for(made: MadeJobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beginnings, "SILENCE_S", 0.0)
+    monkeypatch.setattr(beginnings, "GONE_S", 0.0)
     made.jobs_changed([status(caught_up=False)])
     made.unlinked()
     waiting = asyncio.create_task(settled(made, MADE_JOB))
     await asyncio.sleep(0.05)
     assert not waiting.done()
-    monkeypatch.setattr(beginnings, "SILENCE_S", 60.0)
+    monkeypatch.setattr(beginnings, "GONE_S", 60.0)
     made.linked()
     made.jobs_changed([status("finished")])
     assert await waiting == (True, [])

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profagent.report.report import MOST_LEDGER, page
+from profagent.limits import MOST_LEDGER_ROWS
+from profagent.report.report import page
 from profagent.report.timeline import thinned
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, mark, spooled
@@ -243,7 +244,7 @@ def test_losses_and_samples_are_those_of_the_caveats_and_the_ledger_says_that_it
     session = builder.session()
     jobs = [builder.job(session, name=f"JOB{number:029}") for number in range(2)]
     builder.ledger(session, "loss", "torn-record", 5, jobs[1])
-    for _ in range(MOST_LEDGER):
+    for _ in range(MOST_LEDGER_ROWS):
         builder.ledger(session, "note", "no-layer", 1, jobs[0])
         builder.ledger(session, "note", "sequence-gap", 2, jobs[0])
     builder.close()
@@ -261,7 +262,11 @@ def test_losses_and_samples_are_those_of_the_caveats_and_the_ledger_says_that_it
     assert "loss: none" in shown["0"]["caveats"]
     assert "loss: torn-record x 5" in shown["1"]["caveats"]
     about = shown[""]["session"]
-    assert (len(about["ledger"]), about["ledger_rows"], about["sampled"]) == (MOST_LEDGER, MOST_LEDGER + 2, "N/A")
+    assert (len(about["ledger"]), about["ledger_rows"], about["sampled"]) == (
+        MOST_LEDGER_ROWS,
+        MOST_LEDGER_ROWS + 2,
+        "N/A",
+    )
 
 
 def test_what_the_runtime_left_out_is_one_row_of_the_ledger(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from profagent.ingest.changes import (
     ProfilingKnown,
 )
 from profagent.ingest.reasons import INTERVAL_MISMATCH, RING_CALLS, SAMPLE_LATE, SAMPLE_NEVER_CAME
-from profagent.store.sampling import MOST_NOTES, most_calls_between, sampling_of
+from profagent.limits import MOST_SAMPLING_NOTES
+from profagent.store.sampling import most_calls_between, sampling_of
 from tests.unit.store.conftest import opened
 from tests.unit.store.rows import CALLS, JOB, Rows, aicore, calls, name_of
 
@@ -151,9 +152,9 @@ def test_notes_follow_what_comes_later_and_are_written_once(rows: Rows) -> None:
 
 def test_very_many_notes_are_told_together(rows: Rows) -> None:
     rows.apply(ProfilingKnown(2, "x"))
-    rows.apply(*(LogAdvanced(path(5 * number), 1, 0) for number in range(MOST_NOTES + 4)))
+    rows.apply(*(LogAdvanced(path(5 * number), 1, 0) for number in range(MOST_SAMPLING_NOTES + 4)))
     notes = noted(rows)
-    assert len(notes) == 2 * MOST_NOTES + 2
+    assert len(notes) == 2 * MOST_SAMPLING_NOTES + 2
     assert notes[-2:] == [
         (SAMPLE_LATE, "m.0: 3 more samples came late", 3),
         (SAMPLE_NEVER_CAME, "m.0: 3 more samples that were due never came", 3),

@@ -11,11 +11,12 @@ import pytest
 
 from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
+from profagent.limits import READERS, RECORDS_PER_PAGE
 from profagent.store.database import reading, readings
-from profagent.store.placed import RECORDS_PER_PAGE, PagePlan, SpanRow
+from profagent.store.placed import PagePlan, SpanRow
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.selection import ByPosition, Choice, InferenceRow, Selection
-from profagent.store.series import READERS, JobSeries, RecordSeries, call_series, own_durations, read_series
+from profagent.store.series import JobSeries, RecordSeries, call_series, own_durations, read_series
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:

@@ -19,12 +19,13 @@ from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.live_inference import LayerTimes, RecordColumns
 from profagent.ingest.live_latency import KEPT_INFERENCES, InferenceTimes
+from profagent.limits import KEPT_EVENTS
 from profagent.link.credentials import Access
 from profagent.link.messages import JobStatus, Profiling
 from profagent.store.counter_maps import CounterMaps, simulated_map
 from profagent.store.writer import Applied
 from profagent.watch.layers import LayerQuery, ModelLayers, Sort
-from profagent.watch.model import KEPT_EVENTS, BoardModel, LinkState
+from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.watch import NO_COUNTER_MAP, WatchOptions, WatchView, watch_all
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text
 from tests.unit.record.link import JOB, board

@@ -18,6 +18,7 @@ from profagent.ingest.changes import (
     SegmentRecords,
     SourceRows,
 )
+from profagent.limits import SILENCE_S
 from profagent.link.messages import Chunk, FollowedLog, JobStatus, Profiling, Received
 from profagent.record.beginnings import Beginnings
 from profagent.store.counter_maps import BUILT_IN
@@ -25,7 +26,7 @@ from profagent.watch import watching
 from profagent.watch.lines import line_of
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.screen import paint
-from profagent.watch.watch import INTERVAL_ZERO, SILENCE_S, Silence
+from profagent.watch.watch import INTERVAL_ZERO, Silence
 from profagent.watch.watching import FORGOTTEN, REMEMBERED_JOBS, Watching
 from tests.encoders import api_record
 from tests.unit.record.link import BOARD_US, JOB, Sender, board, job_status

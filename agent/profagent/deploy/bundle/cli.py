@@ -31,6 +31,7 @@ from profagent.deploy.units import SERVICE_FILES
 from profagent.deploy.wheels import fetch_wheels
 from profagent.errors import ProfagentError
 from profagent.files import write_atomically
+from profagent.limits import DOWNLOAD_S, FILE_PIECE_BYTES, TRIAL_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from profagent.deploy.daemon_tree import DaemonTree
 
 
-PATIENCE_S = 60.0
-_READ_BYTES = 1 << 20
 _KINDS = (".tar.gz", ".tgz", ".tar.xz")
 
 
@@ -68,8 +67,8 @@ def fetch_standalone(
     """
     hashed = hashlib.sha256()
     try:
-        with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer, target.open("wb") as file:  # noqa: S310 - of the list
-            while piece := answer.read(_READ_BYTES):
+        with urllib.request.urlopen(address, timeout=DOWNLOAD_S) as answer, target.open("wb") as file:  # noqa: S310 - of the list
+            while piece := answer.read(FILE_PIECE_BYTES):
                 hashed.update(piece)
                 file.write(piece)
                 shown(file.tell(), int(answer.headers.get("Content-Length") or 0))
@@ -97,7 +96,6 @@ def unpack_archive(archive: Path, directory: Path) -> None:
         raise ProfagentError(f"{archive}: {error}", hint=hint) from error
 
 
-_START_S = 120.0
 # The wheels, the tree with its bytecode, the trial, the packing.
 STEPS = 4
 
@@ -169,7 +167,7 @@ def _tried(tree: DaemonTree, scratch: Path) -> float:
     for _ in range(2):
         begin = time.monotonic()
         ran = subprocess.run(  # noqa: S603 - what was made just now
-            [scratch / "tree" / LAUNCHER, "--version"], capture_output=True, timeout=_START_S, check=False
+            [scratch / "tree" / LAUNCHER, "--version"], capture_output=True, timeout=TRIAL_S, check=False
         )
         taken_s = time.monotonic() - begin
         if ran.returncode != 0:

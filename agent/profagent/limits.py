@@ -1,0 +1,455 @@
+"""The bounds of the agent: how much of something there may be, and for how long something is waited for.
+
+The text below a bound has its unit and, behind a colon, what becomes of more. A comment is the title of the bounds
+below it. `make docs` makes docs/reference/limits.md of them, and fails for a bound without its text.
+"""
+
+from __future__ import annotations
+
+# What a board may say
+LARGEST_JOBS = 20_000
+"""JOBs of a board: the link ends, for the board breaks the protocol."""
+LARGEST_LOGS = 4096
+"""logs announced at a time: the link ends, for the board breaks the protocol."""
+LONGEST_PATH_BYTES = 1024
+"""bytes of a log's path: the link ends; a path in a directory that is imported is left out, with an entry in the
+ledger."""
+LONGEST_NAME_BYTES = 255
+"""bytes of each name in a path: the path is refused, as no file system has longer ones."""
+LARGEST_CHUNK_BYTES = 256 << 10
+"""bytes of a log in one message: the link ends, for the board breaks the protocol."""
+LARGEST_KEPT_LOSSES = 5_000
+"""losses that a board keeps: the link ends, for the board breaks the protocol; a daemon keeps 1,000."""
+LARGEST_ENTRIES = 1000
+"""entries of one message: the link ends, for the board breaks the protocol."""
+LARGEST_MESSAGE_BYTES = 4 << 20
+"""bytes of a message: gRPC refuses the message, and the call ends."""
+MOST_BREACHES = 5
+"""streams in succession that break the protocol at once: the board is given up."""
+LARGEST_EXAMINED_BYTES = 64 << 10
+"""bytes of each file that `doctor` sees: the rest is left out."""
+LONGEST_LIST = 64
+"""values of a list of facts: the rest is left out."""
+LONGEST_TEXT = 1000
+"""characters of a text: the rest is left out."""
+LONGEST_GOODBYE = 200
+"""characters of the reason for a goodbye: the rest is left out."""
+LONGEST_SHOWN_BYTES = 256
+"""bytes of a path in a message about a breach: the rest is left out."""
+LONGEST_IDENTITY = 253
+"""characters of a name in a certificate: the rest is left out."""
+LARGEST_TIME_US = 2**62
+"""µs of a time or duration: the link ends; a sample of metrics is counted as damaged, as sums of two must stay integers
+of the database."""
+LARGEST_AMOUNT = 2**48
+"""bytes, logs, inferences or generations: the link ends, as no board's disk holds as many."""
+LARGEST_MARK_NUMBER = 2**48
+"""marks of a program: the mark is taken for damaged, as no program numbers as many in centuries."""
+
+# Waiting for a board
+CALL_TIMEOUT_S = 10.0
+"""s for a call's answer: the link ends, and is tried again."""
+HANDSHAKE_TIMEOUT_S = 10.0
+"""s for TCP and TLS to be connected: the board counts as unreachable."""
+HANDSHAKE_ATTEMPTS = 2
+"""connections that end during the handshake: the board counts as refusing the certificate."""
+PING_MS = 10_000
+"""ms without a word: the connection is probed; a daemon allows a probe every 5 s."""
+PING_TIMEOUT_MS = 4_000
+"""ms for the answer to a probe: the connection counts as lost."""
+SILENT_HEARTBEATS = 3
+"""heartbeats without a word: the link ends, and is tried again."""
+QUIET_HEARTBEATS = 1.5
+"""heartbeats without a word: the time counts as not covered."""
+LONGEST_HEARTBEAT_S = 5.0
+"""s between two heartbeats: a board that asks for more gets this, so that a half-open link is found within 15 s."""
+LONGEST_DELAY_S = 30.0
+"""s between two attempts to connect: the wait is not doubled any more."""
+SLOWEST_DELAY_S = 60.0
+"""s that a refusal or a daemon's own wish delays an attempt: the next attempt is made anyway."""
+LEAVE_BEHIND_S = 0.25
+"""s for the same where something is known not to have come: the capture ends, and its session is incomplete."""
+LEAVE_S = 1.0
+"""s for the board to end the stream: the host ends it."""
+MEASURING_S = 8.0
+"""s for the board to say how much a JOB holds: the progress has no total."""
+MEASURING_AT_END_S = 1.5
+"""s for the same in a capture that is stopped: the warning has no size."""
+GONE_S = 30.0
+"""s without a byte of a JOB whose program has ended: the capture ends."""
+AWAY_S = 600.0
+"""s for the link of such a JOB to come back: the capture ends."""
+
+# Recording
+QUEUED_MESSAGES = 32
+"""messages of a board between link and disk: the link is read no further until the disk has caught up."""
+LARGEST_BATCH_BYTES = 4 << 20
+"""bytes of logs in one batch: the next batch begins."""
+LARGEST_BATCH_EVENTS = 5_000
+"""events in one batch: the next batch begins."""
+ENTRIES_PER_MESSAGE = 1_000
+"""logs in one message to the board: the next message begins."""
+MOST_ENDED_INTERVALS = 10_000
+"""intervals of coverage that wait to be stored: the oldest is forgotten; `watch` stores none."""
+REMEMBERED_SHOWN_MODELS = 1_000
+"""models of a JOB whose inferences are counted by `--inferences`, `--every` or `--schedule`: the one that ran least
+recently is forgotten, and an inference of it that comes later counts as new."""
+REMEMBERED_SHOWN_INFERENCES = 100_000
+"""inferences of such a model: the oldest is forgotten, and a part of it that comes later counts as new."""
+STRADDLING_INFERENCES = 1_000
+"""inferences under way when a capture begins: the oldest is forgotten, and may be shown in part."""
+MOST_SHOWN_LOSSES = 1_000
+"""losses kept by a board that are compared with those already told: further ones are not told on the terminal; the
+ledger has them."""
+EXPOSED_LOGS = 16
+"""logs of metrics whose names `--metrics-listen` knows: the oldest is forgotten; a board writes one at a time."""
+EXPOSED_MODELS = 64
+"""models whose pace `--metrics-listen` shows: the one that ran least recently is left out."""
+MOST_JOB_LINES = 10
+"""JOBs named at the end of a capture that lacks some of them: the rest is counted; `profagent ledger` lists them."""
+MEASURING_SHARE = 0.05
+"""of a capture's time for looking how much of a JOB is here: the next look waits."""
+
+# Mirror and decoding
+OPEN_FILES = 32
+"""files of a JOB open at a time: the one used least recently is closed, and opened again when it goes on."""
+REMEMBERED_FOLDERS = 1024
+"""folders of a mirror that are known to be no links: all are looked at again."""
+FILE_PIECE_BYTES = 1 << 20
+"""bytes read of a file at a time: the next piece is read."""
+MOST_LAYERS = 20_000
+"""layers of a model: its table counts as damaged, and its records have no names."""
+REMEMBERED_PARTS = 256
+"""combinations of a log's facts whose state is known: it is worked out again."""
+REMEMBERED_NAMES = 4096
+"""names of logs that are parsed: a name is parsed again."""
+REMEMBERED_PATHS = 8192
+"""paths that are checked: a path is checked again."""
+REMEMBERED_SEQUENCES = 4096
+"""sequence numbers of a segment whose layers are known: the layer is searched again."""
+REMEMBERED_SEGMENTS = 64
+"""segments of a model for which this is so: the layer is searched again."""
+MOST_OVERLAPPING = 8
+"""calls of a model that overlap: later ones are not looked at, and an inference may have no latency."""
+MOST_RUNS = 256
+"""runs of a program's numbers in a segment of marks: those in the middle are joined, and losses between them told as
+one."""
+
+# The database
+BUSY_TIMEOUT_MS = 60_000
+"""ms for another process to finish writing: the command ends with 'the database is locked'."""
+CACHE_KIB = 32_768
+"""KiB of pages in memory, of each connection: pages are read again."""
+MOST_BEGINNINGS = 100
+"""attempts of several connections to begin on one state: the command ends, as others write without a pause."""
+VARIABLES_PER_QUERY = 10_000
+"""values in one query: the next query begins; SQLite allows 32,766."""
+ROWS_PER_PAGE = 5_000
+"""rows fetched at a time: the next page is fetched."""
+COUNTERS_PER_BATCH = 20_000
+"""records in one batch of `redecode`: the next batch begins."""
+MOST_SAMPLING_NOTES = 1_000
+"""gaps in the sampled inferences of a model, in the ledger of a session: one more entry counts the rest; the view
+`sample_gaps` has each."""
+NAMED_PICTURES = 4
+"""inferences named in the entry of a gap: the rest is counted."""
+LONGEST_LABEL = 256
+"""characters of a label's value: `label` refuses it; an import leaves it out."""
+RECORDS_PER_PAGE = 10_000
+"""records of the inferences that an export reads at a time: the next page has fewer inferences."""
+MOST_READING_PROCESSES = 2
+"""processes that read pages for an export: more would wait for the one that writes."""
+PAGES_AHEAD = 4
+"""pages read before they are written: reading waits."""
+READERS = 2
+"""connections that read a JOB side by side: each reads a larger part."""
+ROWS_PER_READ = 500_000
+"""records in one row of a reading: the next row begins."""
+SAMPLED_FILES = 100
+"""files of a model whose counters are read: of more, as many are taken evenly."""
+SAMPLED_RECORDS = 10_000
+"""records of each whose counters are read: the rest is left out."""
+MOST_GAPS = 20
+"""gaps of a session's coverage that are listed: the longest stay."""
+MOST_REASONS = 20
+"""reasons listed for which a session is incomplete: those that were noted first stay."""
+INFERENCES_PER_PAGE = 2_000
+"""inferences that an export reads at a time: the next page begins."""
+
+# Watching
+SILENCE_S = 5.0
+"""s without an inference: `watch` says so, and why it may be."""
+REMEMBERED_FIRST_SEEN = 1_000
+"""models whose inferences are compared, to find an interval of 0: the one that ran least recently is forgotten, and
+begins anew."""
+HOLD_S = 1.0
+"""s that lines of a JOB wait for it to have caught up: they are printed."""
+HELD_INFERENCES = 10_000
+"""inferences that wait so: all are printed."""
+KEPT_MODELS = 16
+"""models on the screen: the one that ran least recently goes."""
+KEPT_CALLS = 64
+"""calls on the screen: the one that was made least recently goes."""
+KEPT_METRICS = 200
+"""metrics on the screen: the one that came least recently goes."""
+KEPT_SPANS = 100
+"""names of spans on the screen: the one that came least recently goes."""
+KEPT_EVENTS = 300
+"""messages on the screen: the oldest goes."""
+KEPT_VALUES = 120
+"""values of a metric, call or span that its chart shows: the oldest goes."""
+MOST_TIMES = 2_000_000
+"""times of a model's layers: fewer inferences are in its figures."""
+KEPT_COUNTERS = 32
+"""inferences whose counters are known: the oldest goes, and what bounds a layer is a mean over these."""
+LONGEST_NAME_IN_LINE = 24
+"""characters of a name in a line: the rest is left out."""
+SHOWN_SPANS = 6
+"""spans in a line: those with less time are left out."""
+
+# Results of other tools
+MOST_ENTRIES = 20_000
+"""entries of an archive: the archive is refused."""
+MOST_FOLDERS = 64
+"""folders nested in an archive: the archive is refused."""
+MOST_ARCHIVES = 3
+"""archives nested in one another: further ones are not unpacked."""
+MOST_UNPACKED = 100
+"""times its size that an archive unpacks to: the archive is refused; text of profilers packs to a twentieth."""
+ALWAYS_UNPACKED_BYTES = 256 << 20
+"""bytes that a small archive may unpack to nevertheless: the archive is refused."""
+LONGEST_HEADER_BYTES = 1 << 20
+"""bytes of a name in a tar archive: the archive is refused; `tarfile` would read it into memory."""
+CSV_ROWS_PER_BLOCK = 1_000
+"""rows of CSV read at a time: the next block is read."""
+LONGEST_CELL_BYTES = 16 << 20
+"""bytes of a cell of CSV: the file is refused, with its line."""
+LONGEST_CSV_LINE_BYTES = 2 * LONGEST_CELL_BYTES
+"""bytes of a line of CSV: the file is refused, with its line."""
+CSV_PIECE_BYTES = 256 << 10
+"""bytes of CSV read at a time: the next piece is read."""
+ROWS_PER_BLOCK = 5_000
+"""rows of another tool's database read at a time: the next block is read."""
+ROWS_PER_FETCH = 16
+"""rows in memory before their size is known: the size of the block is looked at."""
+BLOCK_BYTES = 16 << 20
+"""bytes of such a block: the block ends with fewer rows."""
+LONGEST_ROW_BYTES = 4 << 20
+"""bytes of a row: the database is refused."""
+OTHERS_BUSY_MS = 2_000
+"""ms for another tool to finish writing: the database is refused, as it is in use."""
+ROWS_PER_STATEMENT = 50
+"""rows in one statement: the next statement begins."""
+MOST_IMPORTING_PROCESSES = 8
+"""processes that read results side by side: sources wait."""
+MOST_NAMED = 3
+"""names in a line that lists some: the rest is counted."""
+BEGINNING_BYTES = 256 << 10
+"""bytes of a file by which it is recognised: the rest is not looked at."""
+LARGEST_REPORT_BYTES = 256 << 20
+"""bytes of a report: the file is refused."""
+TIMELINE_PIECE_BYTES = 1 << 20
+"""bytes of a timeline read at a time: the next piece is read."""
+LONGEST_EVENT_BYTES = 64 << 20
+"""bytes of an event: the file is no timeline, or damaged."""
+LONGEST_OPENING_BYTES = 64 << 10
+"""bytes before the events of a timeline: the file is no timeline."""
+REMEMBERED_RESULTS = 64
+"""folders of results that are recognised: a folder is looked at again."""
+LARGEST_METADATA_BYTES = 64 << 10
+"""bytes of a Profiler's metadata that are read: its labels are left out."""
+MOST_LABELS = 64
+"""labels of an imported session: the rest is left out."""
+LONGEST_LABEL_KEY = 64
+"""characters of the name of a label that is imported: the label is left out."""
+
+# Reports, comparisons and exports
+LONGEST_QUERY_S = 30.0
+"""s for a query of a rule of `advise`: the rule is left out, and named."""
+SHOWN_EVIDENCE = 5
+"""rows of evidence below a finding: the rest is counted."""
+MOST_EVIDENCE = 50
+"""rows of evidence of a finding in a report: the rest is left out."""
+MOST_LEDGER_ROWS = 200
+"""entries of the ledger in a report: the rest is counted."""
+MOST_POINTS = 600
+"""points of a course in a report: the lowest and highest of each span of time stay."""
+SPREAD_LAYERS = 15
+"""layers whose spread a report draws: those with less time are left out."""
+MOST_DRAWN_INFERENCES = 2_000
+"""inferences of a model in a report's timeline: as many are taken evenly, and the page says so."""
+MOST_DRAWN_LAYERS = 12_000
+"""layers of inferences in a report's timeline: fewer inferences show their layers, and the page says so."""
+MOST_DRAWN_EVENTS = 3_000
+"""calls, spans or subscriptions in a report's timeline: the longest stay, and the page says so."""
+POINTS_OF_METRIC = 300
+"""points of a metric in a report's timeline: the lowest and highest of each span of time stay, and the page says so."""
+MOST_LACKING = 5
+"""layers named that inferences lack: those that fewer lack are left out."""
+MOST_COMPARED = 200
+"""inferences of a run that are compared one by one: more are averaged in blocks."""
+LARGEST_COUNTED = 1 << 20
+"""ticks of a layer up to which times are counted, not sorted: they are sorted, which takes longer."""
+SHOWN_LEDGER_ENTRIES = 10
+"""entries of a reason that `ledger` lists: the rest is counted; `--all` lists them."""
+MOST_INCOMPLETE_LINES = 3
+"""incomplete sessions with a line of their own: they are named in one line."""
+COMPLETION_S = 0.2
+"""s for a busy database when a shell completes a word: no word is offered."""
+MOST_WORDS = 500
+"""words offered to a shell: the rest is left out."""
+ROWS_PER_PIECE = 500
+"""rows of JSON or CSV written at a time: the next piece is written."""
+LONGEST_STEM_BYTES = 240
+"""bytes of an exported file's name before its extension: the middle is cut, and a digest tells it from others."""
+LARGEST_PART_BYTES = 100_000_000
+"""bytes of a part of a trace, unless `--part-size` says otherwise: the next part begins."""
+ROWS_PER_GROUP = 100_000
+"""rows compressed together: the next group begins."""
+MOST_INTERNED_NAMES = 4096
+"""names that a trace refers to by number: further names are written out."""
+LATEST_US = 2.0**53
+"""µs since 1970 or since the start that a trace shows: the time is left out, as a float holds no larger one exactly."""
+MOST_PREDECESSORS = 60
+"""nights before that a page names: older ones are left out."""
+LONGEST_WAIT_S = 900.0
+"""s between two attempts at a board: the wait is not doubled any more."""
+LONGEST_OUTPUT_LINE_BYTES = 1 << 20
+"""bytes of a line that a command of the night prints: the command fails."""
+SYSTEMCTL_S = 60.0
+"""s for `systemctl`: `nightly init --timer` ends with an error."""
+REMEMBERED_NUMBERS = 4096
+"""numbers, and numbers of a field, whose bytes in a Perfetto trace are known: they are made again."""
+REMEMBERED_TAGS = 256
+"""fields whose first bytes in a Perfetto trace are known: they are made again."""
+REMEMBERED_DEALS = 4
+"""pairs of numbers of inferences whose permutations are known: they are drawn again, the same."""
+MOST_MARKDOWN_ROWS = 100
+"""rows of a comparison that is written as Markdown: those with smaller changes are left out."""
+MOST_NAMED_CHANGES = 20
+"""changes named for which `--fail-if` fails: the rest is counted."""
+WEBHOOK_S = 30.0
+"""s for a webhook to take the night's summary: the night says that it was not sent."""
+COMMAND_S = 120.0
+"""s for the command that is told of a night: it is ended, and the night says so."""
+NIGHT_ENDING_S = 60.0
+"""s for a command of the night to end when it is asked to: it is killed."""
+EXPORT_S = 1800.0
+"""s for a command of the night that is no capture: it is ended, and its result is a problem of the night."""
+
+# Other hosts: SSH, installing, running programs
+CONNECT_S = 15.0
+"""s for a login without questions, unless ConnectTimeout says otherwise: the board counts as unreachable."""
+ALIVE_S = 5.0
+"""s without a word, unless ServerAliveInterval says otherwise: the connection is probed."""
+SSH_CLOSE_S = 3.0
+"""s for a login to end: it is cut off."""
+MOST_PROMPTS = 3
+"""questions for a password: the login fails."""
+LONGEST_ANSWER_BYTES = 1024
+"""bytes of an answer that is typed: the rest is left out."""
+ALIVE_ANSWER_S = 10.0
+"""s for the first bytes of a forwarded connection: it counts as one that says nothing."""
+PROGRAM_END_S = 3.0
+"""s for a program on the board to end: it is left alone."""
+LARGEST_OUTPUT_BYTES = 16 << 20
+"""bytes that a command on the board prints: the command fails, as a few were expected."""
+PIPE_PIECE_BYTES = 64 << 10
+"""bytes read of a pipe at a time: the next piece is read."""
+SHOWN_LETTERS = 60
+"""characters of a command in a message: the rest is left out."""
+STDIN_TIMEOUT_S = 20.0
+"""s without a word of the host: a temporary daemon ends."""
+DAEMON_START_S = 60.0
+"""s for a temporary daemon to start: the command ends with what it printed."""
+DAEMON_END_S = 15.0
+"""s for a temporary daemon to end: it is left alone; it ends without a word of the host."""
+KEPT_LINES = 20
+"""lines of a temporary daemon's output that an error shows: the oldest is left out."""
+DAEMON_ANSWER_S = 90.0
+"""s for a daemon that was installed to answer: `deploy` goes back to what was there."""
+MOST_DEATHS = 3
+"""looks in succession that find no daemon running: `deploy` goes back to what was there."""
+DOWNLOAD_S = 60.0
+"""s without a byte of a download: `bundle` ends with an error."""
+TRIAL_S = 120.0
+"""s for a new bundle to start on this host: `bundle` ends with an error."""
+UNPREPARED_S = 60
+"""s without a word of the host before the program starts: the keeper on the board ends."""
+ABANDONED_S = 900
+"""s without a word of the host afterwards: the keeper ends the program, for nobody would empty the board's disk."""
+GRACE_S = 10
+"""s for the program to end when it is asked to: it is killed."""
+KEPT_OUTPUT_BYTES = 16 << 20
+"""bytes of each stream of the program's output on the board: the oldest is left out."""
+KEPT_COMPLAINT_BYTES = 8192
+"""bytes of what the keeper prints to its standard error: the oldest is left out."""
+LARGEST_PROGRAM_BYTES = 8 << 20
+"""bytes of a program that are looked at: its digest is not known."""
+GIT_S = 10.0
+"""s for `git describe`: the session has no label of the revision."""
+MOST_MODELS = 8
+"""models in a project: no model is a label, as which of them ran is not known."""
+LONGEST_MODEL_NAME = 50
+"""characters of a model's name in a label: the rest is left out."""
+ENDING_S = 2.0
+"""s for a demo's board that was lost to be gone: the demo ends with the error of the link, not of the board."""
+DEMO_START_S = 30.0
+"""s for the board of a demo to start: the demo ends with an error."""
+DEMO_STOP_S = 10.0
+"""s for the board of a demo to end: it is killed."""
+
+# Checks, calibration, options
+RESOLVE_S = 10.0
+"""s for the name server: the check of the name fails."""
+ASK_S = 10.0
+"""s for another board to say who it is: its identity is unknown."""
+LONGEST_CHECK_S = 10.0
+"""s for SQLite to check the database: the check ends, and its result is unknown."""
+MOST_OFFSET_US = 1_000_000
+"""µs between the clocks of board and host: `doctor` warns."""
+LARGEST_ACL_JSON_BYTES = 10 << 20
+"""bytes of an acl.json: `doctor` says that the runtime reads no larger one."""
+EXAMINED_INFERENCES = 200
+"""inferences of a JOB that `doctor` looks at: of more, as many are taken evenly."""
+MOST_PAIRS = 10_000_000
+"""rows of a vendor's table times records of an inference: table and inference count as different; a model has thousands
+of layers."""
+LONGEST_TICKS = 7e6
+"""ticks of a layer, 1 s at 700 MHz: a fit that needs more is refused."""
+LARGEST_LAYER_BYTES = 2.0**32
+"""bytes that a layer moves: a fit that needs more is refused."""
+SCREEN_ROWS = 48
+"""rows that are looked at first: what fits these is looked at in all."""
+LARGEST_KIT_BYTES = 20 << 20
+"""bytes of all files of a kit, before they are packed: further inferences are left out."""
+KIT_INFERENCES = 20
+"""inferences of a model and batch in a kit: further ones are left out."""
+LARGEST_VENDOR_TABLE_BYTES = 16 << 20
+"""bytes of a vendor's table: the file is refused."""
+LARGEST_EXPONENT = 100
+"""decimal digits before or behind the point of a number: the cell counts as no number."""
+LARGEST_OPTIONS_BYTES = 1 << 20
+"""bytes of a document with options: the document is refused."""
+MOST_QUOTED_LINES = 100
+"""lines of a quoted text in a shell script: the text counts as ending there."""
+MOST_STEPS = 1000
+"""steps from the first to the last of a list: a list with a gap is not corrected."""
+MOST_DAYS = 20 * 365
+"""days that a certificate may hold: `keys` refuses it."""
+ROOM_BYTES = 8 << 20
+"""bytes that must be free after a disk was full: the capture waits until they are."""
+LARGEST_FITTED_RATIO = 1.05
+"""of the whole that a fitted ratio comes to: a fit that needs more is refused."""
+LARGEST_FRACTION = 1.5
+"""of the whole that a ratio in a vendor's table comes to: the table's ratios count as percentages."""
+LARGEST_EXAMINED_LOG_BYTES = 16 << 20
+"""bytes of a log that `doctor` looks at: the inference is left out."""
+MOST_NETS = 8
+"""models of one inference whose numbering `doctor` looks at: further ones are left out."""
+MOST_NUMBERED_RECORDS = 10_000
+"""records of a run whose numbering `doctor` looks at: the run is left out."""
+SHOWN_BEFORE = 12
+"""characters shown before a mistake in a JSON text: the rest is left out."""
+SHOWN_AFTER = 24
+"""characters shown behind it: the rest is left out."""
