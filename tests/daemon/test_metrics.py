@@ -169,7 +169,7 @@ def test_one_that_fails_is_told_once_and_tried_later(board: Path) -> None:
 
 
 def test_one_that_hangs_stops_no_other_and_comes_back(board: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(sampler, "SWEEP_S", 0.05)
     now, answer, asked = [0.0], threading.Event(), []
 
     def hanging(_board: Path) -> list[Sample]:

@@ -111,7 +111,7 @@ def test_an_archive_beyond_a_limit_is_an_error_of_one_line_and_leaves_nothing(
     what: str, make: Callable[[Path, dict[str, bytes]], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content, said = LIMITS[what]
-    monkeypatch.setattr(archive, "ALWAYS_ALLOWED_BYTES", 3000)
+    monkeypatch.setattr(archive, "ALWAYS_UNPACKED_BYTES", 3000)
     monkeypatch.setattr(archive, "MOST_ENTRIES", 40)
     if what == "bytes by the disk":
         monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(9000, 5000, 4000))

@@ -203,7 +203,7 @@ def workspace(recorded: Path, tmp_path: Path) -> Workspace:
 def test_a_session_becomes_what_an_import_with_the_map_gives(
     workspace: Workspace, expected: Dump, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counters, "ROWS_PER_BATCH", 5)
+    monkeypatch.setattr(counters, "COUNTERS_PER_BATCH", 5)
     assert dump(workspace.database)["op_records"] != expected["op_records"]
     done = asyncio.run(redecode_session(workspace, 1, MAPS))
     assert (done["counter_map_before"], done["rows"]) == ("guess", len(expected["op_records"]))
