@@ -9,6 +9,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from profagent.importing.importing import import_job
 from tests.fakes.dumps import Dump, assert_same, dump, write_files
+from tests.fakes.ways import Way, going
 from tests.property.played_board import Command, Player, Told
 from tests.property.streamed_board import JOB
 from tests.property.written_jobs import WrittenJob, jobs, loaded_again, recorded, simulated
@@ -52,6 +54,7 @@ ACTS = st.one_of(
     is_known=st.booleans(),
     pace=st.tuples(SMALL, MESSAGES, st.booleans()),
     is_imported=st.sampled_from([False, False, True]),
+    way=st.sampled_from([Way.TOGETHER, Way.TOGETHER, Way.ONE_BY_ONE]),
 )
 def test_what_is_final_is_as_in_the_import_of_the_whole(
     job: WrittenJob,
@@ -61,9 +64,10 @@ def test_what_is_final_is_as_in_the_import_of_the_whole(
     is_known: bool,
     pace: tuple[int, int, bool],
     is_imported: bool,
+    way: Way,
 ) -> None:
     """What is left of the JOB comes over the link, or it `is_imported` into the workspace."""
-    play(job, command, acts, pace, is_scanned=is_scanned, is_known=is_known, is_imported=is_imported)
+    play(job, command, acts, pace, is_scanned=is_scanned, is_known=is_known, is_imported=is_imported, way=way)
 
 
 # Orders in which figures were wrong once, or would be if one rule was not there.
@@ -132,12 +136,14 @@ def play(
     is_scanned: bool = False,
     is_known: bool = True,
     is_imported: bool = False,
+    way: Way = Way.TOGETHER,
 ) -> None:
     """The acts happen, then the program goes on to its end at this pace; all the while figures are right."""
-    with tempfile.TemporaryDirectory(dir=FOLDER) as name:
-        folder = Path(name)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=FOLDER)))
         directory = write_files(folder / "whole" / JOB, job.files)
         database = asyncio.run(import_job(directory)).database
+        stack.enter_context(going(way))
         player = Player(folder, job, Told.of(database), command, is_scanned=is_scanned, is_known=is_known)
         try:
             for act, argument in acts:

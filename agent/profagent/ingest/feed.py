@@ -18,7 +18,7 @@ from msgspec import Struct
 from profagent.errors import FormatError
 from profagent.formats.board_files import I63_MAX, parse_done
 from profagent.formats.join import Joined, layers_of
-from profagent.formats.names import SIMULATED_MARKER, LogKind, LogName, display_text, parse_log_name
+from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, display_text, parse_log_name
 from profagent.formats.records import RECORD_BYTES, Progress, read_unit
 from profagent.ingest.changes import PlainLogs, files_of
 from profagent.ingest.datalog import oddities
@@ -87,9 +87,11 @@ def group_of(name: LogName, files: Sequence[WholeFile]) -> Group | None:
 
 
 def _is_plain(data: WholeFile, done: WholeFile, kind: LogKind) -> bool:
-    """Return True if a unit's data is as long as its `.done` says, and both are named in plain text."""
+    """Return True if a unit's data is as long as its own `.done` says, and both are named in plain text."""
     size = len(data.data)
     if (data.generation, done.generation) != (1, 1) or display_text(data.path) != data.path:
+        return False
+    if done.path != data.path + DONE_SUFFIX:
         return False
     if not 0 < size <= LARGEST_FILE_BYTES or size % RECORD_BYTES[kind] or len(done.data) > LARGEST_FILE_BYTES:
         return False

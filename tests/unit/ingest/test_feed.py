@@ -94,6 +94,7 @@ def test_whole_files_with_their_dones_are_a_group(paths: Sequence[str]) -> None:
     assert [file.done is not None for file in group.files] == [path.endswith(".done") for path in paths]
 
 
+NO_TEXT = "data/aicore.0.\udcff.3.0.1.1.0"
 LARGE = LARGEST_FILE_BYTES + 256
 
 
@@ -109,9 +110,13 @@ LARGE = LARGEST_FILE_BYTES + 256
         [whole(PLAIN, generation=2), whole(PLAIN + ".done")],
         [whole(PLAIN), whole(PLAIN + ".done", generation=2)],
         [*map(whole, NPU_FILES), whole(ON_CPU), whole(ON_CPU + ".done", done_text(file_len=128))],
-        [whole("data/aicore.0.\udcff.3.0.1.1.0", SMALL_JOB[PLAIN]), whole(PLAIN + ".done")],
+        [whole(NO_TEXT, SMALL_JOB[PLAIN]), whole(NO_TEXT + ".done", SMALL_JOB[PLAIN + ".done"])],
+        [whole("data/AAcore.0.m.3.0.1.1.0", SMALL_JOB[PLAIN]), whole(PLAIN + ".done")],
     ],
-    ids=["torn", "empty", "loads", "no .done", "odd .done", "large", "again", ".done again", "odd aicpu", "no text"],
+    ids=[
+        *("torn", "empty", "loads", "no .done", "odd .done", "large", "again", ".done again", "odd aicpu", "no text"),
+        "another's .done",
+    ],
 )
 def test_what_is_odd_about_a_file_leaves_its_inference_to_the_general_way(files: list[WholeFile]) -> None:
     assert made(files) is None
