@@ -17,7 +17,7 @@ from profagent.errors import FormatError
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK, NANOSECOND_CLOCK_MHZ, ticks_to_us
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
     from numpy.typing import NDArray
@@ -156,10 +156,19 @@ LARGEST_RATIO = 1.01
 
 
 def mean_ratios(ratios: NDArray[np.float64], ticks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means weighted by time of ratios, shape (records, ratios); NaN where one is not known."""
-    total = ticks.sum()
-    means: NDArray[np.float64] = ticks @ ratios / total if total else np.full(ratios.shape[1], np.nan)
-    return means
+    """Return means weighted by time of ratios, shape (records, ratios); NaN where one is not known."""
+    (means,) = means_of_groups(ratios, ticks, np.zeros(len(ticks), np.intp), 1)
+    return means  # type: ignore[no-any-return]
+
+
+def means_of_groups(
+    ratios: NDArray[np.float64], ticks: NDArray[np.float64], group: NDArray[np.integer], groups: int
+) -> NDArray[np.float64]:
+    """Return `mean_ratios` of each of several groups of records, shape (groups, ratios), by each record's group."""
+    total = np.bincount(group, ticks, groups)
+    sums = [np.bincount(group, ticks * column, groups) for column in ratios.T]
+    total[total == 0] = np.nan
+    return np.stack(sums, axis=1) / total[:, np.newaxis]
 
 
 def bound_mark(likely: Collection[str]) -> str:
@@ -167,7 +176,7 @@ def bound_mark(likely: Collection[str]) -> str:
     return "?" if any(name in RATIOS for name in likely) else ""
 
 
-def bound_by(ratios: NDArray[np.float64]) -> str | None:
+def bound_by(ratios: NDArray[np.float64] | Sequence[float]) -> str | None:
     """A word for the MAPPED_RATIOS, fractions of the time; what stands behind them is of other devices.
 
     None where one is not known or cannot be. `cube` and `vector`: the unit is used well; `Dstr`, `DLD`, `WLD`: that
@@ -175,21 +184,22 @@ def bound_by(ratios: NDArray[np.float64]) -> str | None:
     the transfer that takes most of the time where Memory Bound is above 1, or what else does: `mac`, `vec`, or
     transforming (`Dtrans`).
     """
-    ratios = ratios[: len(MAPPED_RATIOS)]
-    if np.isnan(ratios).any() or ratios.min() < 0 or ratios.max() > LARGEST_RATIO:
+    # Of so few numbers Python's own are faster.
+    mapped = list(map(float, ratios[: len(MAPPED_RATIOS)]))
+    if not all(0 <= ratio <= LARGEST_RATIO for ratio in mapped):
         return None
-    mac_busy, mac_ppen, _, vec_ppen = ratios[:4]
+    mac_busy, mac_ppen, _, vec_ppen = mapped[:4]
     if mac_ppen > CUBE_IS_FINE:
         return "cube"
-    excess, suspect = max((ratios[place] - threshold, name) for name, place, threshold in SUSPECTS)
+    excess, suspect = max((mapped[place] - threshold, name) for name, place, threshold in SUSPECTS)
     if excess > 0:
         return suspect
     if not mac_busy and vec_ppen > VECTOR_IS_FINE:
         return "vector"
-    return "unexplained" if ratios.max() < UNEXPLAINED else _largest_of(ratios)
+    return "unexplained" if max(mapped) < UNEXPLAINED else _largest_of(mapped)
 
 
-def largest_pipe(ratios: NDArray[np.float64]) -> str | None:
+def largest_pipe(ratios: NDArray[np.float64] | Sequence[float]) -> str | None:
     """Which pipe of another Ascend device takes most of the time: `mac`, `vec`, `Dstr`, `Dtrans`, `DLD` or `scalar`.
 
     `unexplained`: none takes a half. None where none is known: thresholds of SS928 say nothing about it.
@@ -203,7 +213,7 @@ def largest_pipe(ratios: NDArray[np.float64]) -> str | None:
     return "unexplained" if most < UNEXPLAINED else name
 
 
-def bound_of(ratios: NDArray[np.float64], us_per_tick: float | None) -> str | None:
+def bound_of(ratios: NDArray[np.float64] | Sequence[float], us_per_tick: float | None) -> str | None:
     """What bounds a layer; of what another tool told, which pipe takes most of its time."""
     is_told = us_per_tick == ticks_to_us(1, NANOSECOND_CLOCK_MHZ)
     return largest_pipe(ratios) if is_told else bound_by(ratios)
@@ -212,7 +222,7 @@ def bound_of(ratios: NDArray[np.float64], us_per_tick: float | None) -> str | No
 _PIPES = ("mac", "vec", "Dstr", "Dtrans", "DLD", "scalar")
 
 
-def _largest_of(ratios: NDArray[np.float64]) -> str:
+def _largest_of(ratios: Sequence[float]) -> str:
     mac_busy, _, vec_busy, vec_ppen, dstr, dtrans, dld, wld = ratios
     most, transfer = max((dstr, "Dstr"), (dld, "DLD"), (wld, "WLD"))
     if most > max(mac_busy, vec_ppen):

@@ -22,6 +22,7 @@ from profagent.formats.figure_states import (
     log_part,
     state_of,
 )
+from profagent.formats.inference_layers import RecordColumns
 from profagent.formats.names import DEVICE_INFO, SIMULATED_MARKER, LogKind, parse_log_name
 from profagent.formats.records import ticks_to_us
 from profagent.ingest.changes import (
@@ -34,7 +35,7 @@ from profagent.ingest.changes import (
     LogRemoved,
     LogReset,
 )
-from profagent.ingest.live_inference import OpenInference, RecordColumns
+from profagent.ingest.live_inference import OpenInference
 from profagent.ingest.live_latency import InferenceTimes, ModelCalls
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from profagent.formats.inference_layers import LayerTimes
     from profagent.formats.inference_times import LatencyFrom
     from profagent.formats.model_info import LayerTable
-    from profagent.ingest.live_inference import LayerTimes
     from profagent.ingest.live_latency import InferenceTimes
 
 TREND_POINTS = 12

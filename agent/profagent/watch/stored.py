@@ -14,6 +14,7 @@ from profagent.errors import UsageError
 from profagent.files import content
 from profagent.formats.board_files import Done
 from profagent.formats.countermap import RATIOS
+from profagent.formats.inference_layers import RecordColumns
 from profagent.formats.model_info import Layer, LayerTable, Run
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, parse_log_name
 from profagent.formats.records import API_DTYPE, NANOSECOND_CLOCK_MHZ
@@ -28,7 +29,7 @@ from profagent.ingest.changes import (
     SourceRows,
 )
 from profagent.ingest.decode import JobDecoder
-from profagent.ingest.live_inference import RecordColumns, ToldInference
+from profagent.ingest.live_inference import ToldInference
 from profagent.ingest.mirror import digest_of
 from profagent.store.counter_maps import simulated_map
 from profagent.store.database import fetched, fetched_one, pages

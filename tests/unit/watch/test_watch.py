@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from profagent.errors import ProtocolError, UnreachableError
 from profagent.formats.countermap import MAPPED_NAMES
+from profagent.formats.inference_layers import LayerTimes, RecordColumns
 from profagent.formats.model_info import LayerTable
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
-from profagent.ingest.live_inference import LayerTimes, RecordColumns
 from profagent.ingest.live_latency import KEPT_INFERENCES, InferenceTimes
 from profagent.limits import KEPT_EVENTS
 from profagent.link.credentials import Access

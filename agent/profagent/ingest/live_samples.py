@@ -1,0 +1,137 @@
+"""Which samples of models have come while somebody watches, and what was due between them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from profagent.formats.names import LogKind, parse_log_name
+from profagent.formats.sampling import LOADS, NOT_LISTED, Figures, SampleTally, figures_of, sum_of
+from profagent.ingest.changes import LogAdvanced, LogAnnounced, Redecoded, SegmentRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from profagent.formats.names import LogName
+    from profagent.ingest.changes import Change
+
+# Files of one model come at most so far out of their order: those of a JOB that stands come in a directory's.
+REMEMBERED_SAMPLES = 100_000
+# Models that are still compared; of those that were not heard of for longest the figures stay.
+REMEMBERED_MODELS = 256
+_OF_SAMPLES = (LogKind.AICORE, LogKind.AICPU)
+# The name and id of a model.
+Model = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Samples:
+    tally: SampleTally = field(default_factory=SampleTally)
+    counts: list[int] = field(default_factory=list)
+    forgotten: int = -1
+    is_loaded_again: bool = False
+    # Samples that were passed over on purpose, of which nothing comes: they are seen with the next that does.
+    passed_over: deque[int] = field(default_factory=deque)
+    # It came before all that its JOB held had been told: a file between two others may be told later.
+    is_unsure: bool = False
+
+    def see(self, count: int, pictures: int) -> None:
+        """A sample after `count` pictures, one time or several."""
+        while self.passed_over and self.passed_over[0] < count:
+            self._see(self.passed_over.popleft(), pictures)
+        self._see(count, pictures)
+
+    def _see(self, count: int, pictures: int) -> None:
+        place = bisect_left(self.counts, count)
+        if count <= self.forgotten or self.counts[place : place + 1] == [count]:
+            return
+        before = self.counts[place - 1] if place else None
+        after = self.counts[place] if place < len(self.counts) else None
+        self.tally.insert(before, count, after, pictures)
+        self.counts.insert(place, count)
+        if len(self.counts) > REMEMBERED_SAMPLES:
+            self.forgotten = self.counts.pop(0)
+
+    def figures(self, interval: int | None) -> Figures:
+        """As SampleTally's; of a model that was loaded again it is not known what was due."""
+        why = NOT_LISTED if self.is_unsure else LOADS if self.is_loaded_again else None
+        if why is not None:
+            return figures_of(self.tally.sampled, None, interval, why=why)
+        return self.tally.figures(interval)
+
+
+class LiveSamples:
+    """The samples that came since watching began."""
+
+    def __init__(self) -> None:
+        self._models: OrderedDict[tuple[str, Model], _Samples] = OrderedDict()
+        self._forgotten: list[Figures] = []  # their sum, once there is one
+        self._intervals: dict[str, int | None] = {}
+        self._listed: set[str] = set()
+
+    def tell(self, job: str, interval: int | None) -> None:
+        """The interval of the JOB's acl.json."""
+        self._intervals[job] = interval
+
+    def list(self, job: str) -> None:
+        """Every file of the JOB has been told: from now on, what lies between two samples is known."""
+        self._listed.add(job)
+        for (of, _), samples in self._models.items():
+            samples.is_unsure &= of != job
+
+    def pass_over(self, job: str, model: Model, counts: Iterable[int]) -> None:
+        """These samples of a model, by rising picture count, were passed over on purpose: nothing of them will come."""
+        self._models.setdefault((job, model), _Samples()).passed_over.extend(counts)
+
+    def unlist(self) -> None:
+        """The link is lost: files that come are told in any order; what is known stays until then."""
+        self._listed.clear()
+
+    def take(self, job: str, change: Change) -> None:
+        """Know of a file that came or is announced, or that a model was loaded again and counts anew."""
+        if isinstance(change, LogAdvanced | LogAnnounced):
+            name = parse_log_name(change.path)
+            if name is not None and name.kind in _OF_SAMPLES and name.inference is not None:
+                self.see(job, _model(name), name.inference.current_pic_count, name.inference.input_pic_num)
+        elif isinstance(change, Redecoded | SegmentRecords):
+            records = change.records if isinstance(change, Redecoded) else change
+            if records is not None and records.unit.after.loads[0] > 1:
+                self.load_again(job, _model(records.name))
+
+    def see(self, job: str, model: Model, count: int, pictures: int) -> None:
+        """Know of a sample of a model after `count` pictures, each inference having so many."""
+        samples = self._of(job, model)
+        samples.is_unsure |= job not in self._listed
+        samples.see(count, pictures)
+
+    def load_again(self, job: str, model: Model) -> None:
+        """Know that a model was loaded again, and counts anew."""
+        self._of(job, model).is_loaded_again = True
+
+    def of_model(self, job: str, model: Model) -> dict[str, Any]:
+        """`sampled` and `due` of one model so far."""
+        figures = self._figures(job, self._of(job, model))
+        return {"sampled": figures.sampled, "due": figures.due}
+
+    def in_all(self) -> dict[str, Any]:
+        """The figures of all models together."""
+        known = (self._figures(job, samples) for (job, _), samples in self._models.items())
+        return sum_of([*self._forgotten, *known]).fields()
+
+    def _figures(self, job: str, samples: _Samples) -> Figures:
+        return samples.figures(self._intervals.get(job))
+
+    def _of(self, job: str, model: Model) -> _Samples:
+        key = job, model
+        samples = self._models.setdefault(key, _Samples())
+        self._models.move_to_end(key)
+        if len(self._models) > REMEMBERED_MODELS:
+            (other, _), forgotten = self._models.popitem(last=False)
+            self._forgotten = [sum_of([*self._forgotten, self._figures(other, forgotten)])]
+        return samples
+
+
+def _model(name: LogName) -> Model:
+    return name.model or "", name.model_id or 0
