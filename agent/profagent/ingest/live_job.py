@@ -152,7 +152,7 @@ class LiveJob:
         calls = self._calls.get(_model(name))
         if calls is None:
             return found
-        found = calls.find(found)
+        (found,) = calls.find([found])
         return found._replace(is_awaited=not self._ended and found.call_end_us != found.call_end_us)
 
     def await_call(self, name: LogName, times: InferenceTimes) -> None:

@@ -77,10 +77,11 @@ class ModelCalls:
             waits = records["api"] != EXECUTE_ASYNC  # a call that only begins an inference proves nothing
             self._latest_begin_us = max(self._latest_begin_us, int(records["begin_us"][waits].max(initial=0)))
 
-    def find(self, inference: InferenceTimes) -> InferenceTimes:
-        """An inference with its call, if that is here."""
+    def find(self, inferences: Sequence[InferenceTimes]) -> Sequence[InferenceTimes]:
+        """Return inferences with their calls, as far as these are here."""
         # Most calls come later than what they ran.
-        return self._with_calls([inference])[0] if inference.end_us <= self._latest_end_us else inference
+        has_later = any(each.end_us <= self._latest_end_us for each in inferences)
+        return self._with_calls(inferences) if has_later else inferences
 
     def wait(self, inference: InferenceTimes) -> None:
         """Let an inference wait for its call."""

@@ -53,10 +53,10 @@ class _Answer(asyncio.Future[T]):
         return was_cancelled and super().cancel(msg)
 
 
-class Writing(aiosqlite.Connection):
-    """The connection that writes. A batch is written by one function on its thread.
+class Running(aiosqlite.Connection):
+    """A connection on whose thread one function can do what takes many statements.
 
-    Each change of threads takes 0.1 ms of a processor, and a batch has dozens of statements.
+    Each change of threads takes 0.1 ms of a processor.
     """
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
@@ -67,6 +67,10 @@ class Writing(aiosqlite.Connection):
         # A task that waits for the library's own, and can be left to itself, would take three turns of the loop more.
         self._tx.put_nowait((answer, partial(function, self._conn)))
         return await answer
+
+
+class Writing(Running):
+    """The connection that writes: a batch by one function."""
 
 
 class Part(Struct, frozen=True):
@@ -111,7 +115,7 @@ async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = 
 
 
 @asynccontextmanager
-async def reading(file: Path) -> AsyncIterator[aiosqlite.Connection]:
+async def reading(file: Path) -> AsyncIterator[Running]:
     """A read-only connection that sees one state of the database all along.
 
     Raises StoreError when the file cannot be opened or read, or has another schema version.
@@ -121,9 +125,9 @@ async def reading(file: Path) -> AsyncIterator[aiosqlite.Connection]:
 
 
 @asynccontextmanager
-async def readings(file: Path, count: int) -> AsyncIterator[list[aiosqlite.Connection]]:
+async def readings(file: Path, count: int) -> AsyncIterator[list[Running]]:
     """Read-only connections that see one and the same state, to be used side by side. Errors as `reading`."""
-    connections: list[aiosqlite.Connection] = []
+    connections: list[Running] = []
     try:
         connections = await _begun(file, count)
         (version,) = await fetched_one(connections[0], "PRAGMA user_version")
@@ -249,13 +253,13 @@ def _unusable(file: Path, error: Exception) -> StoreError:
     )
 
 
-async def _begun(file: Path, count: int) -> list[aiosqlite.Connection]:
+async def _begun(file: Path, count: int) -> list[Running]:
     """Connections that have begun a transaction on one and the same state.
 
     They are opened anew where another process wrote, or put another file there, between the first and the last.
     """
     for _ in range(MOST_BEGINNINGS):
-        connections: list[aiosqlite.Connection] = []
+        connections: list[Running] = []
         try:
             inode = inode_of(file)
             for _ in range(count):
@@ -283,8 +287,8 @@ async def _opened(kind: type[C], file: Path | str, **options: Any) -> C:
     return connection
 
 
-async def _reader(uri: str) -> aiosqlite.Connection:
-    connection = await _opened(aiosqlite.Connection, uri, uri=True)
+async def _reader(uri: str) -> Running:
+    connection = await _opened(Running, uri, uri=True)
     try:
         await connection.executescript(READER_SETTINGS)
     except BaseException:

@@ -1,0 +1,467 @@
+"""Events of inferences, as lines, the screen and Prometheus tell them: composed from columns, wherever these are from.
+
+Times of layers are sums over an inference's records in the order of its log, so that the same records give the same
+figures to the last bit. An inference is told once; its call, which comes later, is told behind it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from cachetools import LRUCache
+
+from profagent.formats.countermap import bound_of, means_of_groups
+from profagent.formats.figure_states import FigureState
+from profagent.formats.inference_layers import LayerTimes, rounded
+from profagent.formats.inference_times import Parts
+from profagent.formats.names import LogKind, display_text
+from profagent.formats.records import api_name, ticks_to_us
+from profagent.ingest.changes import ApiRecords, KeptLoss, LinkLedger
+from profagent.ingest.live_latency import InferenceTimes, ModelCalls
+from profagent.ingest.live_samples import LiveSamples
+from profagent.ingest.reasons import SEQUENCE_GAP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from profagent.formats.inference_layers import RecordColumns
+    from profagent.formats.model_info import LayerTable, Run
+    from profagent.ingest.changes import Change, Entry, JobChanges
+    from profagent.ingest.live_samples import Model
+    from profagent.store.columns import InferenceColumns, InferenceRow
+
+    Floats = NDArray[np.float64]
+
+Event = dict[str, Any]
+SLOWEST_LAYERS = 3
+# Times of layers that are worked out together, over inferences and layers.
+MOST_TIMES = 1_000_000
+# Models of which calls are remembered.
+REMEMBERED_MODELS = 1_000
+
+
+class SlowLayer(NamedTuple):
+    """A layer's place as in LayerTimes, how long it took, and `bound_by`, nothing without a counter map."""
+
+    place: int
+    us: float
+    bound: dict[str, str | None]
+
+
+class Figures(NamedTuple):
+    """Times of an inference in µs: of its recorded layers, of those on the CPU, of the slowest; how many there are."""
+
+    layers_us: float
+    aicpu_us: float
+    recorded: int
+    slowest: tuple[SlowLayer, ...]
+
+
+def figures_of(columns: InferenceColumns, slowest: int = SLOWEST_LAYERS) -> list[Figures | None]:
+    """Return the figures of each inference; None where they are not final."""
+    found: list[Figures | None] = [None] * len(columns.rows)
+    alike: dict[tuple[int, int | None], list[int]] = {}
+    for place, row in enumerate(columns.rows):
+        if row.figures == FigureState.FINAL:
+            alike.setdefault((row.model, row.frequency_mhz), []).append(place)
+    for (model, mhz), places in alike.items():
+        table = columns.tables.get(model)
+        model_times = _ModelTimes(columns, table, us_per_tick(mhz), slowest)
+        together = max(1, MOST_TIMES // model_times.width)
+        for begin in range(0, len(places), together):
+            some = places[begin : begin + together]
+            for place, figures in zip(some, model_times.figures(some), strict=True):
+                found[place] = figures
+    return found
+
+
+def us_per_tick(frequency_mhz: int | None) -> float | None:
+    """How long a tick is; None while the clock is not known."""
+    return None if frequency_mhz is None else ticks_to_us(1, frequency_mhz)
+
+
+class _ModelTimes:
+    """Works out the figures of inferences of one model, many at once."""
+
+    def __init__(
+        self, columns: InferenceColumns, table: LayerTable | None, us_per_tick: float | None, slowest: int
+    ) -> None:
+        self._columns, self._us_per_tick, self._slowest = columns, us_per_tick, slowest
+        # Which record is in which layer is asked as of one inference.
+        self._layers = LayerTimes(tuple(unit.records for unit in columns.units), us_per_tick, table)
+        self._known = self._layers.of_layers
+        self.width = 2 * ((self._known or 0) + 1)
+
+    def figures(self, places: Sequence[int]) -> Iterator[Figures]:
+        """Return the figures of inferences."""
+        columns = self._columns
+        row_of = np.full(len(columns.rows), -1)
+        row_of[places] = np.arange(len(places))
+        size = len(places) * self.width
+        times, has_record = np.zeros(size), np.zeros(size, np.bool_)
+        cells = []
+        for unit in columns.units:
+            at = row_of[unit.inference]
+            cell = np.where(at >= 0, at * self.width + self._layers.places(unit.records), -1)
+            durations = unit.records.durations_us(self._us_per_tick)
+            if durations is not None:
+                ours = cell >= 0
+                has_record[cell[ours]] = True
+                times += np.bincount(cell[ours], durations[ours], size)
+            cells.append(cell)
+        by_place = times.reshape(-1, self.width)
+        is_known = has_record.reshape(len(places), 2, -1)
+        if self._known is None:
+            recorded = sum(unit.counts(len(columns.rows))[places] for unit in columns.units)
+        else:
+            recorded = is_known[:, :, :-1].sum(axis=(1, 2))
+        totals = (
+            by_place.sum(axis=1).tolist(),
+            by_place[:, self.width // 2 :].sum(axis=1).tolist(),
+            np.asarray(recorded).tolist(),
+        )
+        return map(Figures, *totals, self._slow(np.where(has_record, times, -np.inf), cells[0]))
+
+    def _slow(self, times: Floats, aicore_cell: NDArray[np.int64]) -> list[tuple[SlowLayer, ...]]:
+        """Return the slowest layers of each inference, the earlier of two alike first."""
+        by_place = times.reshape(-1, self.width)
+        rows = np.arange(len(by_place))
+        slow_at = np.zeros((len(rows), self._slowest), np.int64)
+        slow_us = np.zeros((len(rows), self._slowest))
+        for number in range(self._slowest):
+            place = by_place.argmax(axis=1)
+            slow_at[:, number], slow_us[:, number] = place, by_place[rows, place]
+            by_place[rows, place] = -np.inf
+        is_there = slow_us > -np.inf  # an inference may have fewer
+        cells = np.where(is_there, rows[:, np.newaxis] * self.width + slow_at, times.size)
+        bounds = iter(self._bounds(cells.ravel(), times.size, aicore_cell))
+        slow = zip(slow_at.tolist(), slow_us.tolist(), is_there.sum(axis=1).tolist(), strict=True)
+        return [
+            tuple(map(SlowLayer, places, durations, islice(bounds, self._slowest)))[:number]
+            for places, durations, number in slow
+        ]
+
+    def _bounds(
+        self, cells: NDArray[np.int64], size: int, aicore_cell: NDArray[np.int64]
+    ) -> Iterable[dict[str, str | None]]:
+        """Return what bounds the layers of these cells, by the means of their ratios; `size` is no cell."""
+        records = self._columns.aicore.records
+        if not records.counters:
+            return repeat({})
+        group_of = np.full(size + 1, -1)
+        group_of[cells] = np.arange(len(cells))
+        group_of[size] = -1  # as the records of other inferences have it
+        group = group_of[aicore_cell]
+        (chosen,) = (group >= 0).nonzero()
+        means = means_of_groups(records.ratios(chosen), records.duration[chosen], group[chosen], len(cells))
+        is_aicore = (cells % self.width < self.width // 2).tolist()
+        return (
+            {"bound_by": bound_of(ratios, self._us_per_tick)} if is_ours else {}
+            for ratios, is_ours in zip(means.tolist(), is_aicore, strict=True)
+        )
+
+
+class Composer:
+    """Composes the events of a capture or a session. `with_records`: one for each record, else one for each inference.
+
+    `with_layers`: an inference has all of its `layers` and `times`, an event `latency` has the times of one whose call
+    came later, or comes no more, and calls come in columns.
+    """
+
+    def __init__(self, *, with_records: bool = False, with_layers: bool = False) -> None:
+        self.simulated = False
+        # Counters that the map in use calls likely, not certain.
+        self.likely: Sequence[str] = ()
+        self.samples = LiveSamples()
+        self.inferences = 0
+        self.records = dict.fromkeys(("aicore", "aicpu", "acl_api"), 0)
+        self.ledger = {"loss": 0, "note": 0}
+        # Records of short layers that the runtime left out: one line of the summary tells of them.
+        self.left_out = 0
+        self._with_records, self._with_layers = with_records, with_layers
+        self._number = 0  # of the inference that was told last
+        self._calls: LRUCache[tuple[str, Model], ModelCalls] = LRUCache(REMEMBERED_MODELS)
+
+    @property
+    def slowest(self) -> int:
+        """How many of the slowest layers an event names: none where all layers are there."""
+        return 0 if self._with_layers else SLOWEST_LAYERS
+
+    def expect_calls(self, job: str, model: Model) -> None:
+        """Know that there is a log of a model's calls: inferences wait for theirs."""
+        self._calls.setdefault((job, model), ModelCalls())
+
+    def ran(
+        self, columns: InferenceColumns, figures: Sequence[Figures | None], places: Sequence[int]
+    ) -> Iterator[Event]:
+        """Tell of the inferences at these places, whose figures `figures_of` gave."""
+        counts = {unit.records.unit: unit.counts(len(columns.rows)) for unit in columns.units}
+        for place in places:
+            row = columns.rows[place]
+            self.samples.see(row.job, _model(row), row.current_pic_count, row.input_pic_num)
+            if row.load:
+                self.samples.load_again(row.job, _model(row))
+        for place, times in zip(places, self._times(columns, places), strict=True):
+            row = columns.rows[place]
+            if row.figures != FigureState.PENDING:
+                self.inferences += 1
+                for unit, count in counts.items():
+                    self.records[unit] += int(count[place])
+                if self._with_records:
+                    yield from self._records(columns, place)
+            yield self._inference(columns, place, figures[place], times, counts)
+
+    def changed(self, batch: JobChanges) -> Iterator[Event]:
+        """Tell of calls, of the ledger and of a JOB's state."""
+        for change in batch.changes:
+            yield from self._change(batch.job, change)
+        yield from self._settled(batch.job, is_over=batch.caught_up)
+        if batch.state is not None:
+            yield self._event("job", batch.job, state=batch.state)
+
+    def summary(self) -> Event:
+        """What was shown in all."""
+        return {
+            "event": "summary",
+            "inferences": self.inferences,
+            "records": dict(self.records),
+            "sampling": self.samples.in_all(),
+            "ledger": dict(self.ledger),
+            "left_out_records": self.left_out,
+            "simulated": self.simulated,
+        }
+
+    def _times(self, columns: InferenceColumns, places: Sequence[int]) -> list[InferenceTimes]:
+        """Return when inferences ran, with their calls as far as these are here."""
+        found: list[InferenceTimes] = []
+        waiting: dict[tuple[str, Model], list[int]] = {}
+        begin_us, end_us = (column[places].tolist() for column in columns.whole)
+        for number, place in enumerate(places):
+            row = columns.rows[place]
+            ran_before = row.current_pic_count / max(row.input_pic_num, 1)
+            found.append(InferenceTimes(self._number + number + 1, ran_before, begin_us[number], end_us[number]))
+            if (key := (row.job, _model(row))) in self._calls:
+                waiting.setdefault(key, []).append(number)
+        self._number += len(places)
+        for key, numbers in waiting.items():
+            for number, times in zip(numbers, self._calls[key].find([found[each] for each in numbers]), strict=True):
+                found[number] = times._replace(is_awaited=np.isnan(times.call_end_us))
+        return found
+
+    def _inference(
+        self,
+        columns: InferenceColumns,
+        place: int,
+        figures: Figures | None,
+        times: InferenceTimes,
+        counts: Mapping[LogKind, NDArray[np.int64]],
+    ) -> Event:
+        row, table = columns.rows[place], columns.tables.get(columns.rows[place].model)
+        is_final = figures is not None
+        event = {
+            "event": "inference",
+            "job": row.job,
+            **_model_fields(row),
+            "start_us": row.start_us if is_final else None,
+            "end_us": row.end_us if is_final else None,
+            **(_UNKNOWN_TIMES if figures is None else _known_times(figures, times, table)),
+            "of_layers": None if table is None else len(table.runs),
+            "records": sum(int(count[place]) for count in counts.values()),
+            "figures": row.figures,
+            "why": row.why,
+            "ledger": self._entries(columns.entries.get(place, ())),
+            **self._doubts(has_counters=bool(columns.aicore.records.counters) and counts[LogKind.AICORE][place] > 0),
+        }
+        if self._with_layers:
+            of_place = tuple(unit.of(place) for unit in columns.units) if is_final else ()
+            event["layers"] = LayerTimes(of_place, us_per_tick(row.frequency_mhz), table)
+            event["times"] = times
+            if is_final and times.is_awaited:
+                self._calls[row.job, _model(row)].wait(times)
+        else:
+            event |= self.samples.of_model(row.job, _model(row))
+        event["simulated"] = self.simulated
+        return event
+
+    def _records(self, columns: InferenceColumns, place: int) -> Iterator[Event]:
+        """Tell of an inference's records one by one."""
+        row = columns.rows[place]
+        runs = columns.tables[row.model].runs if row.model in columns.tables else ()
+        for unit in columns.units:
+            yield from self._unit_records(row, unit.of(place), runs)
+
+    def _unit_records(self, row: InferenceRow, records: RecordColumns, runs: Sequence[Run]) -> Iterator[Event]:
+        tick_us = us_per_tick(row.frequency_mhz)
+        durations = records.durations_us(tick_us)
+        count = len(records.duration)
+        of_all = {"unit": records.unit.value, **_model_fields(row)}
+        shared = zip(
+            records.segment.tolist(),
+            records.sequence.tolist(),
+            records.layer_index.tolist(),
+            [None] * count if durations is None else durations.tolist(),
+            strict=True,
+        )
+        counters = [column.tolist() for column in records.counters.values()]
+        ratios = records.ratios(np.arange(count)).tolist() if counters else []
+        doubts = self._doubts(has_counters=bool(counters))
+        for number, (segment, sequence, layer, duration_us) in enumerate(shared):
+            run = runs[layer] if 0 <= layer < len(runs) else None
+            yield self._event(
+                "record",
+                row.job,
+                **of_all,
+                segment=segment,
+                sequence=sequence,
+                layer_name=run and run.name,
+                layer_type=run and run.type,
+                duration_us=rounded(duration_us),
+                **{name: rounded(column[number], 6) for name, column in zip(records.counters, counters, strict=True)},
+                **({"bound_by": bound_of(ratios[number], tick_us)} if ratios else {}),
+                **doubts,
+            )
+
+    def _change(self, job: str, change: Change) -> Iterator[Event]:
+        match change:
+            case ApiRecords():
+                yield from self._called(job, change)
+            case LinkLedger():
+                yield from self._entry(job, change.path, change.entry)
+            case KeptLoss():
+                self._count(change.entry)
+                yield {"event": "kept_loss", **change.fields, "simulated": self.simulated}
+
+    def _called(self, job: str, change: ApiRecords) -> Iterator[Event]:
+        model = display_text(change.name.model or ""), change.name.model_id or 0
+        self._calls.setdefault((job, model), ModelCalls()).take(change.records)
+        self.records["acl_api"] += len(change.records)
+        if self._with_layers:
+            yield self._event("calls", job, calls=change.records)
+        for record in change.records if self._with_records else ():
+            begin, end = int(record["begin_us"]), int(record["end_us"])
+            yield self._event(
+                "record",
+                job,
+                unit="acl_api",
+                model=model[0],
+                model_id=model[1],
+                name=api_name(int(record["api"])),
+                begin_us=begin or None,
+                end_us=end,
+                duration_us=end - begin if begin else None,
+                pid=int(record["pid"]),
+                tid=int(record["tid"]),
+            )
+
+    def _settled(self, job: str, *, is_over: bool) -> Iterator[Event]:
+        """Tell of inferences whose calls have come since, or come no more."""
+        for (of, (model, model_id)), calls in self._calls.items() if self._with_layers else ():
+            for times in calls.settle(is_over=is_over) if of == job else ():
+                latency_us, origin = times.latency
+                yield self._event(
+                    "latency",
+                    job,
+                    model=model,
+                    model_id=model_id,
+                    times=times,
+                    latency_us=rounded(latency_us),
+                    latency_from=origin,
+                )
+
+    def _entry(self, job: str, path: str | None, entry: Entry) -> Iterator[Event]:
+        """Tell of an entry of the ledger by itself; records that the runtime left out are only counted."""
+        self._count(entry)
+        if entry.reason != SEQUENCE_GAP:
+            yield self._event(
+                "ledger",
+                job,
+                log=None if path is None else display_text(path),
+                grade=entry.grade,
+                reason=entry.reason,
+                detail=entry.detail,
+                first=entry.first,
+                last=entry.last,
+                count=entry.count,
+            )
+
+    def _entries(self, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+        """Count what the ledger says of an inference, and return it by reason."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for entry in entries:
+            self._count(entry)
+            if entry.reason != SEQUENCE_GAP:
+                counts[entry.grade, entry.reason] += entry.count
+        return [{"grade": grade, "reason": reason, "count": count} for (grade, reason), count in counts.items()]
+
+    def _count(self, entry: Entry) -> None:
+        self.ledger[entry.grade] += entry.count
+        if entry.reason == SEQUENCE_GAP:
+            self.left_out += entry.count
+
+    def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:
+        """The counters that are not certain, where there are any and they are shown."""
+        return {"likely": list(self.likely)} if self.likely and has_counters else {}
+
+    def _event(self, kind: str, job: str, **fields: Any) -> Event:
+        return {"event": kind, "job": job, **fields, "simulated": self.simulated}
+
+
+_UNKNOWN_TIMES: Mapping[str, Any] = {
+    "latency_us": None,
+    "latency_from": None,
+    "layers_us": None,
+    "aicpu_us": None,
+    "slowest": [],
+    "recorded": None,
+}
+
+
+def _known_times(figures: Figures, times: InferenceTimes, table: LayerTable | None) -> dict[str, Any]:
+    """Return the times of an inference whose figures are final: its latency, its layers, and the slowest of these."""
+    latency_us, origin = times.latency
+    parts = Parts(figures.layers_us, latency_us)
+    runs = () if table is None else table.runs
+    slowest = []
+    for layer in figures.slowest:
+        is_cpu, index = divmod(layer.place, len(runs) + 1)
+        run, share = runs[index] if index < len(runs) else None, parts.share(layer.us)
+        slowest.append(
+            {
+                "layer_name": run and run.name,
+                "layer_type": run and run.type,
+                "unit": LogKind.AICPU.value if is_cpu else LogKind.AICORE.value,
+                "duration_us": rounded(layer.us),
+                "share": None if share is None else round(share / 100, 4),
+                **layer.bound,
+            }
+        )
+    return {
+        "latency_us": rounded(latency_us),
+        "latency_from": origin,
+        "layers_us": rounded(figures.layers_us),
+        "aicpu_us": rounded(figures.aicpu_us),
+        "slowest": slowest,
+        "recorded": figures.recorded,
+    }
+
+
+def _model_fields(row: InferenceRow) -> dict[str, Any]:
+    """Return what the names of an inference's files say."""
+    return {
+        "model": row.model_name,
+        "model_id": row.model_id,
+        "device_id": row.device_id,
+        "stream_id": row.stream_id,
+        "batch_num": row.batch_num,
+        "input_pic_num": row.input_pic_num,
+        "current_pic_count": row.current_pic_count,
+    }
+
+
+def _model(row: InferenceRow) -> Model:
+    return row.model_name, row.model_id
