@@ -165,7 +165,7 @@ def means_of_groups(
     ratios: NDArray[np.float64], ticks: NDArray[np.float64], group: NDArray[np.integer], groups: int
 ) -> NDArray[np.float64]:
     """Return `mean_ratios` of each of several groups of records, shape (groups, ratios), by each record's group."""
-    total = np.bincount(group, ticks, groups)
+    total = np.bincount(group, ticks, groups).astype(np.float64)  # without any record they are integers
     sums = [np.bincount(group, ticks * column, groups) for column in ratios.T]
     total[total == 0] = np.nan
     return np.stack(sums, axis=1) / total[:, np.newaxis]

@@ -10,14 +10,12 @@ from cachetools import LRUCache
 from profagent.formats.figure_states import FigureState, Verdict
 from profagent.formats.inference_layers import LayerTimes, RecordColumns, rounded
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import NANOSECOND_CLOCK_MHZ, api_name
+from profagent.formats.records import api_name
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
     Entry,
-    FrequencyKnown,
     KeptLoss,
-    LayersKnown,
     LinkLedger,
     LogAdvanced,
     Redecoded,
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change, JobChanges
-    from profagent.ingest.live_inference import ToldInference
 
 
 SHOWN_ENTRIES = 10_000
@@ -129,14 +126,6 @@ class LiveEvents:
                         yield self._record(name, job, inference.name, columns, row)
                 inference.shown_records = inference.records
             yield self._inference(name, job, inference, verdict)
-
-    def tell(self, told: ToldInference) -> Iterator[Event]:
-        """An inference that another tool told: all of it is here, and its figures are final."""
-        job = self._jobs.setdefault(told.job, LiveJob())
-        job.know(FrequencyKnown(NANOSECOND_CLOCK_MHZ), 0.0)
-        job.know(LayersKnown(told.name.model or "", told.name.model_id or 0, told.table), 0.0)
-        inference = OpenInference(told.name, 0.0, [told.records], done=told.done)
-        yield from self._tell(told.job, job, [(inference, Verdict(FigureState.FINAL))])
 
     def pass_over(self, batch: JobChanges, now_s: float) -> None:
         """Take changes that nobody is to see: they are not counted."""

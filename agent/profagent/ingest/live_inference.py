@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from heapq import nlargest
 from math import nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,22 +20,11 @@ if TYPE_CHECKING:
 
     from profagent.formats.board_files import Done
     from profagent.formats.figure_states import Verdict
-    from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Entry
     from profagent.ingest.live_latency import InferenceTimes
 
 SLOWEST_LAYERS = 3
-
-
-class ToldInference(NamedTuple):
-    """All that is known of an inference that another tool told: its kernels, and the table that names them."""
-
-    job: str
-    name: LogName
-    records: RecordColumns
-    table: LayerTable
-    done: Done
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ figures to the last bit. An inference is told once; its call, which comes later,
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -130,6 +131,8 @@ class _ModelTimes:
     def _slow(self, times: Floats, aicore_cell: NDArray[np.int64]) -> list[tuple[SlowLayer, ...]]:
         """Return the slowest layers of each inference, the earlier of two alike first."""
         by_place = times.reshape(-1, self.width)
+        if not self._slowest:
+            return [()] * len(by_place)
         rows = np.arange(len(by_place))
         slow_at = np.zeros((len(rows), self._slowest), np.int64)
         slow_us = np.zeros((len(rows), self._slowest))
@@ -250,7 +253,7 @@ class Composer:
         self._number += len(places)
         for key, numbers in waiting.items():
             for number, times in zip(numbers, self._calls[key].find([found[each] for each in numbers]), strict=True):
-                found[number] = times._replace(is_awaited=np.isnan(times.call_end_us))
+                found[number] = times._replace(is_awaited=math.isnan(times.call_end_us))
         return found
 
     def _inference(

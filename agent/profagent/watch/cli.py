@@ -101,6 +101,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     """
     is_screen = wants_screen(plain=plain or with_records or as_json)
     _check(boards, session=session, speed=speed, save=save, against=against, is_screen=is_screen)
+    if session is not None and maps.named is not None:
+        hint = f"`profagent redecode {session} --counter-map FILE` fills the session's columns anew"
+        raise UsageError("--counter-map goes with --board", hint=hint)
     place = Workspace.at(workspace)
     output = _Output(is_json=as_json, names_boards=len(boards) > 1)
     if session is not None:
@@ -108,7 +111,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
         async def replay_named(stop: asyncio.Event) -> None:
             number = await session_named(place, word)
-            replayed = Replayed(place, number, speed or 1.0, maps, with_records=with_records)
+            replayed = Replayed(place, number, speed or 1.0, with_records=with_records)
             await tell_incomplete(place.readable_database(), [number])
             await _replay(replayed, output, against, stop, is_screen=is_screen)
 

@@ -11,27 +11,24 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from profagent.cli.provenance import session_title
-from profagent.formats.records import FIRST_WALL_US
+from profagent.formats.records import FIRST_WALL_US, shown_mhz
 from profagent.ingest.decoder import is_job
-from profagent.ingest.live import LiveEvents
-from profagent.ingest.live_inference import ToldInference
-from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.database import fetched, reading
+from profagent.store.events import Composer
 from profagent.store.queries import find_session
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import require_records
 from profagent.watch.live_board import LiveBoard
-from profagent.watch.stored import StoredSession, first_start_us, jobs_of
-from profagent.watch.watch import BOARD_EACH_S, NO_COUNTER_MAP
+from profagent.watch.stored import Ran, StoredSession, called_models, first_start_us, jobs_of
+from profagent.watch.watch import BOARD_EACH_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import aiosqlite
 
-    from profagent.formats.countermap import CounterMap
     from profagent.ingest.changes import JobChanges
-    from profagent.ingest.live import Event
+    from profagent.store.events import Event
     from profagent.store.queries import SessionRow
     from profagent.store.workspace import Workspace
     from profagent.watch.stored import StoredJob
@@ -41,6 +38,9 @@ _PASSED_OVER = (
     "SELECT j.name, m.name, m.model_id, x.current_pic_count FROM sample x JOIN model m USING (model)"
     " JOIN job j USING (job)"
     " WHERE x.session = ? AND NOT x.kept ORDER BY x.model, x.current_pic_count"
+)
+NO_COUNTER_MAP = (
+    "no counter map: the session was recorded without one, so PMU columns are missing; `profagent redecode` fills them"
 )
 # Where nothing came for long, the replay waits so long and goes on.
 LONGEST_WAIT_S = 2.0
@@ -53,7 +53,6 @@ class Replayed:
     workspace: Workspace
     session: int
     speed: float = 1.0
-    maps: CounterMaps = BUILT_IN
     with_records: bool = False
 
 
@@ -108,11 +107,11 @@ class Pace:
 
 
 class Player:
-    """Gives the events of a session. `with_layers` as of LiveEvents."""
+    """Gives the events of a session. `with_layers` as of Composer."""
 
     def __init__(self, replayed: Replayed, *, with_layers: bool = False) -> None:
         self._replayed = replayed
-        self.events = LiveEvents(with_records=replayed.with_records, with_layers=with_layers)
+        self.events = Composer(with_records=replayed.with_records, with_layers=with_layers)
         self._board = LiveBoard(with_all=with_layers)
         self._board_each_us = (BOARD_EACH_S / 4 if with_layers else BOARD_EACH_S) * US_PER_S
         self._board_us = 0
@@ -132,18 +131,15 @@ class Player:
             found = await find_session(connection, replayed.session)
             await require_records(connection, found.session)
             jobs = await jobs_of(connection, found.session)
-            counter_map = replayed.maps.of(simulated=found.simulated, sdk=found.sdk_version)
-            is_told = any(job.is_told for job in jobs)
             await self._pass_over(connection, found.session)
             sampling = await sampling_of(connection, found.session)
-            self._know(found, jobs, None if is_told else counter_map)
+            self._know(found, jobs)
+            for called in await called_models(connection, found.session):
+                self.events.expect_calls(*called)
             begin(found)
-            if counter_map is None and not is_told:
+            if found.counter_map is None and any(shown_mhz(job.frequency_mhz) for job in jobs):
                 tell(NO_COUNTER_MAP)
-            has_ratios = found.counter_map is not None
-            session = StoredSession(
-                connection, replayed.workspace, found.session, jobs, counter_map, has_ratios=has_ratios
-            )
+            session = StoredSession(connection, found.session, jobs, self.events.slowest)
             # A ring of calls goes back further than the session.
             first_us = await first_start_us(connection, found.session)
             pace.begin(first_us)
@@ -170,25 +166,23 @@ class Player:
         for (job, name, model_id), of_model in groupby(rows, itemgetter(0, 1, 2)):
             self.events.samples.pass_over(job, (name, model_id), [count for *_, count in of_model])
 
-    def _know(self, found: SessionRow, jobs: Sequence[StoredJob], counter_map: CounterMap | None) -> None:
-        """What events say of samples and counters; without a map it is what the session says of its own."""
+    def _know(self, found: SessionRow, jobs: Sequence[StoredJob]) -> None:
+        """What events say of samples and counters."""
         for job in jobs:
             self.events.samples.tell(job.name, job.interval)
             self.events.samples.list(job.name)
         self.events.simulated = found.simulated
-        if counter_map is not None:
-            self.events.likely = counter_map.likely
-        elif any(job.is_told for job in jobs) and found.counter_map_likely:
+        if found.counter_map_likely:
             self.events.likely = found.counter_map_likely.split(",")
 
-    def _take(self, what: JobChanges | ToldInference, time_us: int | None, show: Callable[[Event], None]) -> None:
-        if isinstance(what, ToldInference):
-            for event in self.events.tell(what):
+    def _take(self, what: JobChanges | Ran, time_us: int | None, show: Callable[[Event], None]) -> None:
+        if isinstance(what, Ran):
+            for event in self.events.ran(*what):
                 show(event)
             return
         if not is_job(what.job):
             self._board.take(what)
-        for event in self.events.feed(what, 0.0):
+        for event in self.events.changed(what):
             show(event)
         if time_us is not None and time_us - self._board_us >= self._board_each_us:
             self._board_us = time_us

@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 from profagent.errors import UsageError
+from profagent.export.sqlite_file import export_sqlite
+from profagent.ingest.changes import FrequencyKnown, LogAnnounced, LogJudged
 from profagent.stats.stats import stats
 from profagent.store.marks import add_mark
 from profagent.store.workspace import Workspace, set_baseline
@@ -23,6 +26,9 @@ from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import LONGEST_WAIT_S, Pace, Player, Replayed, replay
 from profagent.watch.screen.run import play_into
 from tests.integration.host import profagent
+from tests.unit.store.conftest import opened
+from tests.unit.store.rows import aicore
+from tests.unit.watch.arriving_job import aicore_path
 from tests.unit.watch.conftest import INFERENCES
 from tools.draw_screen import MARKED_US, PERIOD_US, START_US
 
@@ -206,11 +212,36 @@ async def test_it_stands_still_while_it_is_paused() -> None:
     await reaching
 
 
-def test_a_session_without_its_mirror_is_refused(stored: Workspace, tmp_path: Path) -> None:
-    # With its write-ahead log, which nobody need have taken in yet.
-    shutil.copytree(stored.root, tmp_path / "only", ignore=shutil.ignore_patterns("mirror"))
-    with pytest.raises(UsageError, match="mirror"):
-        replayed(Workspace(tmp_path / "only"))
+@pytest.mark.parametrize("options", [{}, {"with_records": True}], ids=["inferences", "records"])
+def test_a_session_that_was_exported_as_a_database_is_replayed_without_its_mirror(
+    stored: Workspace, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    alone = Workspace(tmp_path / "alone")
+    asyncio.run(export_sqlite(stored.database, alone.database, 1))
+    assert [file.name for file in alone.root.iterdir()] == [alone.database.name]
+    assert replayed(alone, **options) == replayed(stored, **options)
+
+
+def test_inferences_that_were_all_open_at_once_are_told_as_the_rows_have_them(tmp_path: Path) -> None:
+    """Every log comes before any `.done`: more records are open than whoever watches remembers."""
+    paths, ticks = [aicore_path(count) for count in range(27)], [1] * 2_000
+    with opened(tmp_path) as rows:
+        rows.apply(FrequencyKnown(100), *(LogAnnounced(path) for path in paths))
+        for path in paths:
+            rows.apply(aicore(path, ticks))
+        workspace = Workspace(rows.file.parent)
+        waiting, _ = replayed(workspace)
+        whole = paths[1:]
+        rows.apply(*(LogJudged(path, 1, "") for path in whole))
+        shown, _ = replayed(workspace)
+        states = rows.query("SELECT current_pic_count, figures, why FROM inference ORDER BY inference")
+    assert {event["figures"] for event in waiting if event["event"] == "inference"} == {"pending"}
+    assert [waiting[-1]["inferences"], waiting[-1]["records"]["aicore"]] == [0, 0]
+    inferences = [event for event in shown if event["event"] == "inference"]
+    assert [(event["current_pic_count"], event["figures"], event["why"]) for event in inferences] == states
+    assert [event["figures"] for event in inferences] == ["pending", *["final"] * len(whole)]
+    assert (shown[-1]["inferences"], shown[-1]["records"]["aicore"]) == (len(whole), len(whole) * len(ticks))
+    assert shown[-1]["records"]["aicore"] > 50_000
 
 
 def test_lines_of_a_pipe_and_of_json(stored: Workspace) -> None:
@@ -243,12 +274,14 @@ def test_marks_are_kept_with_their_session(tmp_path: Path, stored: Workspace) ->
     assert rows == [(1, "the beginning"), (1, "lights on")]
 
 
+COUNTER_MAP = str(resources.files("profagent.formats").joinpath("maps/simulated.toml"))
 REFUSED: list[tuple[tuple[str, ...], str]] = [
     ((), "either boards or a session"),
     (("--board", "a", "1"), "either boards or a session"),
     (("--board", "a", "--board", "a"), "named twice"),
     (("--board", "a", "--speed", "2"), "--speed goes with a session"),
     (("1", "--save"), "--save goes with --board"),
+    (("1", "--counter-map", COUNTER_MAP), "--counter-map goes with --board"),
     (("1", "--against", "day"), "--against is for the screen"),
 ]
 
