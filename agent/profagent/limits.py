@@ -175,6 +175,12 @@ MOST_REASONS = 20
 """reasons listed for which a session is incomplete: those that were noted first stay."""
 INFERENCES_PER_PAGE = 2_000
 """inferences that an export reads at a time: the next page begins."""
+REMEMBERED_PLACED_LOGS = 4
+"""logs with several inferences whose records were looked for: they are looked for again."""
+REMEMBERED_TABLES = 256
+"""models whose table of layers is in memory: it is read again."""
+TIMES_TOGETHER = 1_000_000
+"""times of layers that are worked out together, over inferences and layers: fewer inferences at a time."""
 
 # Watching
 SILENCE_S = 5.0
@@ -202,6 +208,18 @@ MOST_TIMES = 2_000_000
 """times of a model's layers: fewer inferences are in its figures."""
 KEPT_COUNTERS = 32
 """inferences whose counters are known: the oldest goes, and what bounds a layer is a mean over these."""
+REMEMBERED_SAMPLES = 100_000
+"""sampled inferences of a model, to find those that never came: what comes behind older ones is not counted."""
+COMPARED_MODELS = 256
+"""models whose samples are compared: of the one that ran least recently the figures stay as they are."""
+CALLED_MODELS = 1_000
+"""models whose calls are remembered: of the one that ran least recently latencies are from the records."""
+REMEMBERED_CALLS_OF_MODEL = 8_192
+"""calls of a model: the oldest is forgotten."""
+MOST_WAITING = 8_192
+"""inferences of a model that wait for their call: the oldest waits no longer."""
+KEPT_INFERENCES = 240
+"""inferences of a model on the screen, and in the pace that Prometheus is told: the oldest goes."""
 LONGEST_NAME_IN_LINE = 24
 """characters of a name in a line: the rest is left out."""
 SHOWN_SPANS = 6

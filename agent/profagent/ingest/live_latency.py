@@ -18,6 +18,7 @@ from profagent.formats.inference_times import (
     pace_of,
 )
 from profagent.formats.records import API_DTYPE
+from profagent.limits import KEPT_INFERENCES, MOST_WAITING, REMEMBERED_CALLS_OF_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
     from profagent.formats.inference_times import Latency, Pace
 
-# Calls of a model that run inferences, those that came last; inferences that wait for theirs.
-KEPT_CALLS = MOST_WAITING = 8_192
-# Inferences of a model whose latency is in its figures.
-KEPT_INFERENCES = 240
 _RUN_INFERENCES = (EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE)
 UNKNOWN_US = float("nan")
 
@@ -71,7 +68,7 @@ class ModelCalls:
         """Take calls that came."""
         records = records[np.isin(records["api"], _RUN_INFERENCES)]
         if len(records):
-            self._records = np.concatenate([self._records, records])[-KEPT_CALLS:]
+            self._records = np.concatenate([self._records, records])[-REMEMBERED_CALLS_OF_MODEL:]
             self._calls, self._has_new = None, True
             self._latest_end_us = max(self._latest_end_us, int(records["end_us"].max()))
             waits = records["api"] != EXECUTE_ASYNC  # a call that only begins an inference proves nothing

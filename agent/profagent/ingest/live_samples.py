@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.formats.sampling import LOADS, NOT_LISTED, Figures, SampleTally, figures_of, sum_of
 from profagent.ingest.changes import LogAdvanced, LogAnnounced, Redecoded, SegmentRecords
+from profagent.limits import COMPARED_MODELS, REMEMBERED_SAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change
 
-# Files of one model come at most so far out of their order: those of a JOB that stands come in a directory's.
-REMEMBERED_SAMPLES = 100_000
-# Models that are still compared; of those that were not heard of for longest the figures stay.
-REMEMBERED_MODELS = 256
 _OF_SAMPLES = (LogKind.AICORE, LogKind.AICPU)
 # The name and id of a model.
 Model = tuple[str, int]
@@ -127,7 +124,7 @@ class LiveSamples:
         key = job, model
         samples = self._models.setdefault(key, _Samples())
         self._models.move_to_end(key)
-        if len(self._models) > REMEMBERED_MODELS:
+        if len(self._models) > COMPARED_MODELS:
             (other, _), forgotten = self._models.popitem(last=False)
             self._forgotten = [sum_of([*self._forgotten, self._figures(other, forgotten)])]
         return samples

@@ -21,6 +21,7 @@ from profagent.formats.inference_times import UNUSED, Spans, whole_spans
 from profagent.formats.model_info import LayerTable, Run
 from profagent.formats.names import DONE_SUFFIX, LogKind, parse_log_name
 from profagent.ingest.changes import Entry
+from profagent.limits import REMEMBERED_PLACED_LOGS, REMEMBERED_TABLES
 from profagent.store.database import RECORDS_PER_PART, fetched_of
 from profagent.store.rows import path_from_sql, path_to_sql
 
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
     from profagent.store.database import Row
 
     Floats = NDArray[np.float64]
-
-# Logs with several inferences of which the places of all segments are remembered.
-REMEMBERED_LOGS = 4
-# Models of which the tables of layers are remembered.
-REMEMBERED_TABLES = 256
 
 _INFERENCES = """
 SELECT i.inference, j.name, j.job, j.frequency_mhz, i.model, m.name, m.model_id, i.device_id, i.stream_id, i.batch_num,
@@ -145,7 +141,7 @@ class ColumnReader:
         # A model's table is one object: who watches knows by it that layers are the same.
         self._tables: LRUCache[int, LayerTable | None] = LRUCache(REMEMBERED_TABLES)
         # Of logs with several inferences, the first and last record of each segment.
-        self._places: LRUCache[int, dict[int, tuple[int, int]]] = LRUCache(REMEMBERED_LOGS)
+        self._places: LRUCache[int, dict[int, tuple[int, int]]] = LRUCache(REMEMBERED_PLACED_LOGS)
         # Those that records have, once there were any.
         self._counters: tuple[str, ...] | None = None
 

@@ -24,6 +24,7 @@ from profagent.ingest.changes import ApiRecords, KeptLoss, LinkLedger
 from profagent.ingest.live_latency import InferenceTimes, ModelCalls
 from profagent.ingest.live_samples import LiveSamples
 from profagent.ingest.reasons import SEQUENCE_GAP
+from profagent.limits import CALLED_MODELS, TIMES_TOGETHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,10 +41,6 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 SLOWEST_LAYERS = 3
-# Times of layers that are worked out together, over inferences and layers.
-MOST_TIMES = 1_000_000
-# Models of which calls are remembered.
-REMEMBERED_MODELS = 1_000
 
 
 class SlowLayer(NamedTuple):
@@ -73,7 +70,7 @@ def figures_of(columns: InferenceColumns, slowest: int = SLOWEST_LAYERS) -> list
     for (model, mhz), places in alike.items():
         table = columns.tables.get(model)
         model_times = _ModelTimes(columns, table, us_per_tick(mhz), slowest)
-        together = max(1, MOST_TIMES // model_times.width)
+        together = max(1, TIMES_TOGETHER // model_times.width)
         for begin in range(0, len(places), together):
             some = places[begin : begin + together]
             for place, figures in zip(some, model_times.figures(some), strict=True):
@@ -188,7 +185,7 @@ class Composer:
         self.left_out = 0
         self._with_records, self._with_layers = with_records, with_layers
         self._number = 0  # of the inference that was told last
-        self._calls: LRUCache[tuple[str, Model], ModelCalls] = LRUCache(REMEMBERED_MODELS)
+        self._calls: LRUCache[tuple[str, Model], ModelCalls] = LRUCache(CALLED_MODELS)
 
     @property
     def slowest(self) -> int:

@@ -10,8 +10,8 @@ import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES, RATIOS, bound_of
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Parts, completed, time_in_inference
-from profagent.ingest.live_latency import KEPT_INFERENCES, LatencyWindow
-from profagent.limits import KEPT_COUNTERS, MOST_TIMES
+from profagent.ingest.live_latency import LatencyWindow
+from profagent.limits import KEPT_COUNTERS, KEPT_INFERENCES, MOST_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

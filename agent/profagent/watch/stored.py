@@ -14,11 +14,12 @@ import numpy as np
 from profagent.formats.names import DONE_SUFFIX, parse_log_name
 from profagent.formats.records import API_DTYPE
 from profagent.ingest.changes import ApiRecords, Entry, JobChanges, KeptLoss, LinkLedger, SourceRows
+from profagent.limits import INFERENCES_PER_PAGE, RECORDS_PER_PAGE
 from profagent.store.columns import ColumnReader, InferenceColumns
 from profagent.store.database import fetched, pages
 from profagent.store.events import Figures, figures_of
 from profagent.store.marks import marks_of
-from profagent.store.placed import FIRST_INFERENCES, MOST_INFERENCES, RECORDS_PER_PAGE
+from profagent.store.placed import FIRST_INFERENCES
 from profagent.store.rows import path_from_sql
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class StoredSession:
                     for moment in self._entries_of(job, time_us):
                         yield moment
                 yield Moment(time_us, Ran(columns, figures, list(places)))
-            count = max(1, min(RECORDS_PER_PAGE * len(rows) // max(1, columns.records), MOST_INFERENCES))
+            count = max(1, min(RECORDS_PER_PAGE * len(rows) // max(1, columns.records), INFERENCES_PER_PAGE))
 
     def _read(
         self, reader: ColumnReader, inferences: Sequence[int], _: sqlite3.Connection

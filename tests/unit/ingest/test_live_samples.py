@@ -88,7 +88,7 @@ def test_only_the_newest_samples_are_remembered_and_older_ones_are_not_counted_t
 
 
 def test_figures_of_models_that_are_compared_no_longer_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.ingest.live_samples.REMEMBERED_MODELS", 2)
+    monkeypatch.setattr("profagent.ingest.live_samples.COMPARED_MODELS", 2)
     samples = seen()
     for model in "abcd":
         for count in (0, 20):

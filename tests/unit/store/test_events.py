@@ -53,7 +53,7 @@ def changes_of(directory: Path) -> list[Change]:
     listing = list_collection(directory)
     job = LocalJob(directory, listing, simulated_map() if listing.is_simulated else None)
     announced = [LogAnnounced(path) for path in listing.files if listing.grows(path)]
-    changes = [change for changes in job.changes() for change in changes]
+    changes = [change for changes, _ in job.batches() for change in changes]
     return [*announced, *sorted(changes, key=lambda change: isinstance(change, ApiRecords))]
 
 

@@ -18,8 +18,8 @@ from profagent.formats.model_info import LayerTable
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
-from profagent.ingest.live_latency import KEPT_INFERENCES, InferenceTimes
-from profagent.limits import KEPT_EVENTS
+from profagent.ingest.live_latency import InferenceTimes
+from profagent.limits import KEPT_EVENTS, KEPT_INFERENCES
 from profagent.link.credentials import Access
 from profagent.link.messages import JobStatus, Profiling
 from profagent.store.counter_maps import CounterMaps, simulated_map
