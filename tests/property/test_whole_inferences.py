@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import tempfile
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,6 +142,30 @@ async def recorded_in(folder: Path, *batches: list[Received], streams: int = 1) 
 
 
 async def _unheard(_: object) -> None: ...
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    job=jobs(),
+    damages=st.lists(DAMAGES, max_size=2),
+    cuts=st.lists(st.integers(0, 999), max_size=4),
+    streams=st.sampled_from([1, 1, 2]),
+)
+def test_a_recording_of_any_job_has_the_same_rows(
+    job: WrittenJob, damages: list[tuple[int, str, int]], cuts: list[int], streams: int
+) -> None:
+    files = job.files
+    for damage in damages:
+        files = damaged(files, *damage)
+    events = stream(files)
+    places = [0, *sorted(cut * len(events) // 1000 for cut in cuts), len(events)]
+    batches = [events[begin:end] for begin, end in pairwise(places)]
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        found = []
+        for way in (Way.TOGETHER, Way.ONE_BY_ONE):
+            with going(way):
+                found.append(asyncio.run(recorded_in(Path(name) / way.value, *batches, streams=streams)))
+    assert_same(*found)
 
 
 async def test_a_batch_that_is_cut_anywhere_has_the_same_rows(tmp_path: Path) -> None:
