@@ -7,6 +7,7 @@ descriptors grow.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import tempfile
@@ -29,6 +30,12 @@ MODEL = ("--model", "mobilenetv2", "--layers", "100")
 SPOOLS = ("--spools", "ops,marks,metrics", "--metrics-hz", "10", "--spool-cap", "16GB")
 JOB_S = 10.0
 SAMPLE_S = 1.0
+Inference = tuple[str, int, int]
+_FINAL = (
+    "SELECT model, current_pic_count, (SELECT count(*) FROM segment g JOIN aicore r USING (segment)"
+    " WHERE g.inference = i.inference) + (SELECT count(*) FROM segment g JOIN aicpu r USING (segment)"
+    " WHERE g.inference = i.inference) FROM inferences i WHERE job = ? AND figures = 'final'"
+)
 # A descriptor more or less is a connection that is just being made.
 DESCRIPTORS_SLACK = 8
 
@@ -93,6 +100,25 @@ class Victim:
         return f"a record that was killed now and then ended by itself, with {self._host.process.returncode}: {said}"
 
 
+class Watcher:
+    """A `watch` of everything, whose lines are compared with rows."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._final: dict[str, list[Inference]] = {}
+        self._read = 0
+
+    def final(self, job: str) -> list[Inference]:
+        """The inferences of a JOB that were shown as final: model, picture count, how many records."""
+        lines = list(self.host.out)
+        for event in map(json.loads, lines[self._read :]):
+            if event["event"] == "inference" and event["figures"] == "final":
+                shown = (event["model"], int(event["current_pic_count"]), event["records"])
+                self._final.setdefault(event["job"], []).append(shown)
+        self._read = len(lines)
+        return sorted(self._final.get(job, []))
+
+
 class Soak:
     """One run in a folder of its own."""
 
@@ -116,18 +142,27 @@ class Soak:
             where = ("--board", proxy.address, "--workspace", self._workspace)
             host = stack.enter_context(started("record", *where))
             host.err.until("recording")
-            watched = [Watched("daemon", daemon.process.pid), Watched("record", host.process.pid)]
+            watcher = Watcher(stack.enter_context(started("watch", "--json", "--from-start", "--board", proxy.address)))
+            watched = [
+                Watched("daemon", daemon.process.pid),
+                Watched("record", host.process.pid),
+                Watched("watch", watcher.host.process.pid),
+            ]
             victim = stack.enter_context(Victim(daemon.address, self._folder / "victim"))
             while self._elapsed_s < self._seconds:
-                self._job(proxy, victim, watched)
+                self._job(proxy, victim, watcher, watched)
             self._end(host, watched)
         return not self._failures
+
+    @property
+    def _database(self) -> Path:
+        return self._workspace / "profagent.db"
 
     @property
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._begun
 
-    def _job(self, proxy: FaultProxy, victim: Victim, watched: list[Watched]) -> None:
+    def _job(self, proxy: FaultProxy, victim: Victim, watcher: Watcher, watched: list[Watched]) -> None:
         """A simulated board runs one model while the link breaks; its JOB and its spools are compared."""
         arguments = ("--simulate", "--rate", str(RATE), *MODEL, "--seed", str(self._chance.randrange(1 << 30)))
         spools = (*SPOOLS, "--spool-dir", str(self._spools))
@@ -147,6 +182,7 @@ class Soak:
         for job in {*self._root.iterdir()} - known:
             self._compare(job, self._workspace)
             self._compare(job, victim.workspace)
+            self._is_shown(job.name, watcher)
         for spool in {*self._spools.iterdir()} - known_spools:
             self._is_mirrored(spool, self._workspace)
             self._is_mirrored(spool, victim.workspace)
@@ -192,11 +228,17 @@ class Soak:
         if link_ledger(database, name):
             self._failures.append(f"{name}: the ledger tells of {link_ledger(database, name)}")
 
+    def _is_shown(self, job: str, watcher: Watcher) -> None:
+        """Compare what was shown as final with the rows: each once."""
+        rows = [(model, int(count), records) for model, count, records in query(self._database, _FINAL, job)]
+        if not eventually(lambda: watcher.final(job) == sorted(rows), 60.0):
+            self._failures.append(f"{job}: {len(watcher.final(job))} lines are final, and {len(rows)} rows")
+
     def _end(self, host: Host, watched: list[Watched]) -> None:
         ended = host.interrupt()
         if ended.code:
             self._failures.append(f"record ended with {ended.code}: {ended.err[-500:]}")
-        database = self._workspace / "profagent.db"
+        database = self._database
         counts = {view: query(database, f"SELECT count(*) FROM {view}")[0][0] for view in VIEWS}
         ledger = query(database, "SELECT grade, reason, sum(count) FROM ledger_entry GROUP BY grade, reason")
         print(f"records: {counts}, in {query(database, 'SELECT count(*) FROM job')[0][0]} JOBs")
