@@ -25,7 +25,8 @@ from tests.integration.rows import imported_rows, link_ledger, query, rows_of
 from tests.soak.measures import MIB, SHORTEST_SPAN_S, Sample, sampled, trend, usual_descriptors
 
 RATE = 100
-MODEL = ("--model", "mobilenetv2", "--layers", "100")
+# One runs on the NPU alone, the other on the CPU too.
+MODELS = ("mobilenetv2", "resnet50")
 # What a cap takes is for tests of its own.
 SPOOLS = ("--spools", "ops,marks,metrics", "--metrics-hz", "10", "--spool-cap", "16GB")
 JOB_S = 10.0
@@ -164,7 +165,8 @@ class Soak:
 
     def _job(self, proxy: FaultProxy, victim: Victim, watcher: Watcher, watched: list[Watched]) -> None:
         """A simulated board runs one model while the link breaks; its JOB and its spools are compared."""
-        arguments = ("--simulate", "--rate", str(RATE), *MODEL, "--seed", str(self._chance.randrange(1 << 30)))
+        model = ("--model", self._chance.choice(MODELS), "--layers", "100")
+        arguments = ("--simulate", "--rate", str(RATE), *model, "--seed", str(self._chance.randrange(1 << 30)))
         spools = (*SPOOLS, "--spool-dir", str(self._spools))
         known, known_spools = {*self._root.iterdir()}, {*self._spools.iterdir()}
         until = min(self._elapsed_s + JOB_S, self._seconds)
