@@ -54,24 +54,30 @@ def stands(file: Path) -> bool:
 
 def opened(file: str, access: int) -> int | None:
     """A descriptor of a regular file; None where there is none."""
+    found = _opened(file, access)
+    return None if found is None else found[0]
+
+
+def _opened(file: str, access: int) -> tuple[int, int] | None:
     try:
         handle = os.open(file, access | _OPEN_FLAGS)
     except OSError as error:
         if error.errno in _NOT_OURS:
             return None
         raise
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle
+    found = os.fstat(handle)
+    if stat.S_ISREG(found.st_mode):
+        return handle, found.st_size
     os.close(handle)
     return None
 
 
-def required(file: str) -> int:
-    """A descriptor to read a regular file; OSError where there is none."""
-    handle = opened(file, os.O_RDONLY)
-    if handle is None:
+def required(file: str) -> tuple[int, int]:
+    """Return a descriptor to read a regular file, and the file's size. Raises OSError where there is none."""
+    found = _opened(file, os.O_RDONLY)
+    if found is None:
         raise FileNotFoundError(errno.ENOENT, "it is no regular file", file)
-    return handle
+    return found
 
 
 def content(file: str, size: int | None, start: int = 0) -> bytes | None:

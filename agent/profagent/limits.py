@@ -135,6 +135,24 @@ MOST_RUNS = 256
 """runs of a program's numbers in a segment of marks: those in the middle are joined, and losses between them told as
 one."""
 
+# Inferences that come whole, and directories that are imported
+LARGEST_PLAIN_BYTES = 4 << 20
+"""bytes of a log that is decoded together with other ones: the log is decoded by itself."""
+MOST_NEW_LOGS = 100_000
+"""logs that were announced and have not come yet: all of them are decoded one by one."""
+FILES_AHEAD = 1_000
+"""files that the kernel is asked to read before their turn: the next ones are when half of these were read."""
+BYTES_AHEAD = 32 << 20
+"""bytes of those files: the next ones are asked for later."""
+READ_TOGETHER_BYTES = 4 << 20
+"""bytes of an imported file read at a time: the next piece is read. A multiple of every record's size."""
+PARTS_PER_BATCH = 2_000
+"""inferences, and pieces of other files, in one batch of an import: the next batch begins."""
+LOGS_PER_PAGE = 1_000
+"""logs of which an import into a workspace asks at a time what is held: the next page begins."""
+LARGEST_LOCAL_DONE_BYTES = 4096
+"""bytes of a `.done` that is looked at to tell if its data is complete: the data counts as not complete."""
+
 # The database
 BUSY_TIMEOUT_MS = 60_000
 """ms for another process to finish writing: the command ends with 'the database is locked'."""

@@ -8,7 +8,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -21,7 +21,8 @@ from profagent.importing.descriptions import described
 from profagent.importing.job_folder import alone_in_job, job_database, new_database
 from profagent.ingest.changes import JobChanges, ProfilingKnown
 from profagent.ingest.decoder import decoder_of, source_named
-from profagent.ingest.local import CHUNK_BYTES, LocalJob, LocalStream, in_batches, list_collection
+from profagent.ingest.local import LocalJob, LocalStream, in_batches, list_collection
+from profagent.limits import LARGEST_BATCH_BYTES, LARGEST_BATCH_EVENTS, LARGEST_CHUNK_BYTES, LOGS_PER_PAGE
 from profagent.link.messages import (
     JOB_SOURCE,
     OPEN,
@@ -49,15 +50,10 @@ if TYPE_CHECKING:
     from profagent.record.recording import Recording, Step
     from profagent.store.workspace import Workspace
 
-T = TypeVar("T")
-
 # What profagentd takes as an identity, and what `record` calls a board that has none.
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}|address \S{1,255}")
-LOGS_PER_PAGE = 1_000
 # What of a summary grows when something comes.
 _AMOUNTS = ("bytes", "records", "events", "jobs")
-BATCH_BYTES = 4 << 20
-BATCH_EVENTS = 5_000
 
 
 async def import_into(
@@ -173,24 +169,26 @@ def _is_whole_done(path: str, file: Path) -> bool:
 
 def _begin_alike(one: Path, other: Path, size: int) -> bool:
     with one.open("rb") as first, other.open("rb") as second:
-        pieces = (min(CHUNK_BYTES, size - start) for start in range(0, size, CHUNK_BYTES))
+        pieces = (min(LARGEST_CHUNK_BYTES, size - start) for start in range(0, size, LARGEST_CHUNK_BYTES))
         return all(first.read(piece) == second.read(piece) for piece in pieces)
 
 
 async def _copy(
     recording: Recording, stream: LocalStream, listing: JobListing, stop: asyncio.Event, shown: Progress
 ) -> None:
+    files = len(listing.files)
     await recording.take([Received(stream.job, None, loss) for loss in stream.odd()], _unheard)
     for readings in in_batches(listing.readings, lambda reading: len(reading.paths), LOGS_PER_PAGE, LOGS_PER_PAGE):
         logs = [stream.log(path) for reading in readings for path in reading.paths]
         holdings = {holding.handle: holding for holding in await recording.holdings(logs)}
         events = (together for reading in readings for together in stream.together(reading, holdings))
-        batches = in_batches(events, _bytes, BATCH_BYTES, BATCH_EVENTS)
+        # What comes together has at most the four files of an inference.
+        batches = in_batches(events, _bytes, LARGEST_BATCH_BYTES, max(LARGEST_BATCH_EVENTS // 4, 1))
         while batch := await asyncio.to_thread(next, batches, None):
             received = [each for together in batch for each in together]
             await recording.take(received, _unheard)
             if (log := received[-1].log) is not None:
-                shown(log.handle, len(listing.files))
+                shown(log.handle, files)
             if stop.is_set():
                 raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
 
@@ -305,11 +303,11 @@ async def _fill(
         await session.apply([JobChanges(directory.name, address, (known,))])
     job = LocalJob(directory, listing, counter_map)
     with progress("import", "files") as shown:
-        done = 0
-        for changes, files in job.batches():
+        done, files = 0, len(listing.files)
+        for changes, read in job.batches():
             await session.apply([JobChanges(directory.name, address, changes)])
-            done += files
-            shown(done, len(listing.files))
+            done += read
+            shown(done, files)
     unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
     is_over = _is_ended(listing) if listing.source != JOB_SOURCE else not unsettled
     state = "finished" if is_over else "quiet"

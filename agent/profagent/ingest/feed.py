@@ -22,6 +22,7 @@ from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogN
 from profagent.formats.records import RECORD_BYTES, Progress, read_unit
 from profagent.ingest.changes import PlainLogs, files_of
 from profagent.ingest.datalog import oddities
+from profagent.limits import LARGEST_PLAIN_BYTES, MOST_NEW_LOGS
 from profagent.link.messages import Chunk, Completed, Received, Started
 
 if TYPE_CHECKING:
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Entry
     from profagent.ingest.states import Joins
     from profagent.link.messages import FollowedLog, LogEvent
-
-# A larger log costs so much more than its share of a batch's Python that it may take the general way.
-LARGEST_FILE_BYTES = 4 << 20
-# New logs that are remembered until they come. When there are more, all of them take the general way.
-MOST_NEW = 100_000
 
 # The files of an inference in the order in which they are read: each unit's data, then the `.done` that ends it.
 AICORE, AICORE_DONE, AICPU, AICPU_DONE = range(4)
@@ -93,7 +89,7 @@ def _is_plain(data: WholeFile, done: WholeFile, kind: LogKind) -> bool:
         return False
     if done.path != data.path + DONE_SUFFIX:
         return False
-    if not 0 < size <= LARGEST_FILE_BYTES or size % RECORD_BYTES[kind] or len(done.data) > LARGEST_FILE_BYTES:
+    if not 0 < size <= LARGEST_PLAIN_BYTES or size % RECORD_BYTES[kind] or len(done.data) > LARGEST_PLAIN_BYTES:
         return False
     try:
         done.done = parse_done(done.data, kind, done.path)
@@ -176,7 +172,7 @@ class Feed:
     A log is new if nothing of it was held when it was announced; handles are those of one stream.
     """
 
-    def __init__(self, most: int = MOST_NEW) -> None:
+    def __init__(self, most: int = MOST_NEW_LOGS) -> None:
         """`most` is how many new logs are remembered."""
         self._most = most
         self._new: dict[int, _Announced] = {}  # by handle, new logs of units of which no event has come

@@ -31,10 +31,18 @@ from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, SegmentRecords
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.decoder import decoder_of, is_job, small_file, source_named
-from profagent.ingest.feed import LARGEST_FILE_BYTES, WholeFile, group_of, reading_order
+from profagent.ingest.feed import WholeFile, group_of, reading_order
 from profagent.ingest.mirror import DIGEST_BYTES, digest_of
 from profagent.ingest.read_ahead import AheadReader
 from profagent.ingest.states import Joins, done_of
+from profagent.limits import (
+    LARGEST_BATCH_BYTES,
+    LARGEST_CHUNK_BYTES,
+    LARGEST_LOCAL_DONE_BYTES,
+    LARGEST_PLAIN_BYTES,
+    PARTS_PER_BATCH,
+    READ_TOGETHER_BYTES,
+)
 from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Holding, Loss, Received, Started
 
 if TYPE_CHECKING:
@@ -139,13 +147,6 @@ class JobRecords:
 
 # Folders that the vendor's commands, and ours, make inside a JOB.
 OUTPUT_FOLDERS = frozenset({"sqlite", "timeline", "summary", "trace", "log", "parquet", "exports"})
-CHUNK_BYTES = 256 << 10
-# For decoding alone; a multiple of every record's size, and all that is read of a small file.
-READ_BYTES = 4 << 20
-# What is decoded and written together: bytes, and groups or pieces of other files.
-BATCH_BYTES = 4 << 20
-BATCH_PARTS = 2_000
-LARGEST_DONE_BYTES = 4096
 # What the board's daemon takes as a log that grows, by its last component; anything else is a snapshot.
 _GROWING = re.compile(rb"(?i:(aicore|aacore|aicpu|aacpu|acl_api|aclmodule)\.[0-9]+\..*[0-9])", re.DOTALL)
 _KINDS = {
@@ -230,7 +231,7 @@ def list_job(directory: Path) -> JobListing:
 class LocalStream:
     """The logs of one JOB directory. Links are not followed, and only what its listing has is read."""
 
-    def __init__(self, directory: Path, listing: JobListing, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, directory: Path, listing: JobListing, chunk_bytes: int = LARGEST_CHUNK_BYTES) -> None:
         self._directory = directory
         self._chunk_bytes = chunk_bytes
         self.job = directory.name
@@ -251,7 +252,7 @@ class LocalStream:
         files: list[WholeFile] = []
         for path in reading.paths:
             try:
-                data = self._reader.read(self._places[path], LARGEST_FILE_BYTES)
+                data = self._reader.read(self._places[path], LARGEST_PLAIN_BYTES)
             except OSError:
                 return None
             if data is None:
@@ -287,7 +288,8 @@ class LocalStream:
         """What the host does not hold of a log."""
         path = os.fsdecode(log.path)
         try:
-            with open(required(f"{self._directory}/{path}"), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            handle, _ = required(f"{self._directory}/{path}")
+            with open(handle, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                 for event in self._of_file(log, path, holding, file):
                     yield Received(self.job, log, event)
         except OSError as error:
@@ -316,17 +318,18 @@ class LocalStream:
             return path + DONE_SUFFIX in self._listing.files
         kind = growing_kind(path)
         try:
-            text = content(f"{self._directory}/{path}{DONE_SUFFIX}", LARGEST_DONE_BYTES)
+            text = content(f"{self._directory}/{path}{DONE_SUFFIX}", LARGEST_LOCAL_DONE_BYTES)
         except OSError:
             return False
         return kind is not None and text is not None and is_whole_done(text, kind)
 
 
 class _Part(NamedTuple):
-    """Changes of a group, or of an event of any other file; its bytes, and how many files end with it."""
+    """A group that was read, or changes of an event of another file; its bytes, and how many files end with it."""
 
     size: int
     files: int
+    group: Group | None = None
     changes: Sequence[Change] = ()
 
 
@@ -336,7 +339,7 @@ class LocalJob:
     def __init__(self, directory: Path, listing: JobListing, counter_map: CounterMap | None = None) -> None:
         self._directory = directory
         self._readings = listing.readings
-        self._stream = LocalStream(directory, listing, READ_BYTES)
+        self._stream = LocalStream(directory, listing, READ_TOGETHER_BYTES)
         self._files = frozenset(listing.files)
         self._decoder = decoder_of(listing.source)(self, counter_map=counter_map)
         self._to_come = ""
@@ -357,8 +360,12 @@ class LocalJob:
 
         Raises UnsupportedBoardError.
         """
-        for parts in in_batches(self._parts(), lambda part: part.size, BATCH_BYTES, BATCH_PARTS):
-            yield [change for part in parts for change in part.changes], sum(part.files for part in parts)
+        for parts in in_batches(self._parts(), lambda part: part.size, LARGEST_BATCH_BYTES, PARTS_PER_BATCH):
+            changes = [change for part in parts for change in part.changes]
+            # Behind the changes of other files: among those is what names and times the records.
+            plain, odd = self._decoder.inferences([part.group for part in parts if part.group is not None])
+            changes += [change for group in odd for file in group.files for change in self._of_whole(file)]
+            yield [*changes, *plain], sum(part.files for part in parts)
 
     def end(self, unsettled: list[str], orphans: list[str]) -> list[Change]:
         """What is left to say when all files are read; the arguments come from the store."""
@@ -368,13 +375,12 @@ class LocalJob:
         for reading in self._readings:
             group = self._stream.group(reading)
             if group is not None:
-                changes = [change for file in group.files for change in self._of_whole(file)]
-                yield _Part(sum(len(file.data) for file in group.files), len(reading.paths), changes)
+                yield _Part(sum(len(file.data) for file in group.files), len(reading.paths), group)
             else:
                 for path in reading.paths:
                     yield from self._of_file(path)
         for loss in self._stream.odd():
-            yield _Part(0, 0, [LinkLedger(None, reasons.entry(loss.reason, loss.detail))])
+            yield _Part(0, 0, changes=[LinkLedger(None, reasons.entry(loss.reason, loss.detail))])
 
     def _of_whole(self, file: WholeFile) -> Iterable[Change]:
         self._to_come = "" if file.done else file.path + DONE_SUFFIX
@@ -388,7 +394,7 @@ class LocalJob:
         for received in self._stream.events(log, Holding(log.handle)):
             event = received.event
             changes = [*self._mean(path, event, is_small=log.snapshot)]
-            yield _Part(len(event.data) if isinstance(event, Chunk) else 0, 0, changes)
+            yield _Part(len(event.data) if isinstance(event, Chunk) else 0, 0, changes=changes)
         yield _Part(0, 1)
 
     def _mean(self, path: str, event: LogEvent, *, is_small: bool) -> Iterable[Change]:
@@ -434,7 +440,7 @@ def _goes_on(file: FileIO, log: FollowedLog, holding: Holding, digest: hashlib.b
     if size < holding.offset or (log.snapshot and holding.generation > 0 and size != holding.offset):
         return False
     left = holding.offset
-    while left and (data := file.read(min(left, CHUNK_BYTES))):
+    while left and (data := file.read(min(left, LARGEST_CHUNK_BYTES))):
         digest.update(data)
         left -= len(data)
     return left == 0 and (holding.offset == 0 or digest.digest() == holding.prefix_digest)

@@ -13,14 +13,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from profagent.files import required
+from profagent.limits import BYTES_AHEAD, FILES_AHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-# So many files, and so many of their bytes, are asked for at once. The next ones are when half of the files were read.
-FILES_AHEAD = 1_000
-BYTES_AHEAD = 32 << 20
 # The file system cannot tell what is in memory, as that of tmpfs, which is in memory itself.
 _CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
@@ -40,9 +38,8 @@ class AheadReader:
 
     def read(self, place: int, most: int) -> bytes | None:
         """Return the file at this place of `paths`; None if it has more than `most` bytes. Raises OSError."""
-        handle = required(f"{self._directory}/{self._paths[place]}")
+        handle, size = required(f"{self._directory}/{self._paths[place]}")
         try:
-            size = os.fstat(handle).st_size
             if size > most:
                 return None
             if size > len(self._buffer):
@@ -71,20 +68,19 @@ class AheadReader:
         end = min(place + self._files_ahead, len(self._paths))
         while place < end and left > 0:
             try:
-                handle = required(f"{self._directory}/{self._paths[place]}")
+                handle, size = required(f"{self._directory}/{self._paths[place]}")
             except OSError:
                 pass  # whoever reads it tells why
             else:
-                left -= self._ask_for(handle, left)
+                self._ask_for(handle, min(size, left))
+                left -= size
             place += 1
         self._asked = place
 
-    def _ask_for(self, handle: int, most: int) -> int:
+    def _ask_for(self, handle: int, size: int) -> None:
         try:
-            size = min(os.fstat(handle).st_size, most)
             self._is_cold = _read_from_memory(handle, memoryview(bytearray(min(size, 1)))) is None or self._is_cold
             os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
-            return size
         finally:
             os.close(handle)
 

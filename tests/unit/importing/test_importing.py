@@ -66,7 +66,7 @@ def test_an_import_that_fails_leaves_the_database_as_it_was(job: Path, monkeypat
 
 def test_no_figure_that_was_final_is_judged_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = write_job(tmp_path, SimulationOptions(model="yolov5s"), 3)
-    monkeypatch.setattr(local, "BATCH_PARTS", 1)
+    monkeypatch.setattr(local, "PARTS_PER_BATCH", 1)
     apply, seen = StoredSession.apply, dict[int, list[str]]()
 
     async def noted(self: StoredSession, changes: Sequence[JobChanges]) -> None:

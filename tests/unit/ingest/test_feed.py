@@ -11,7 +11,6 @@ import pytest
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.feed import (
-    LARGEST_FILE_BYTES,
     Arrival,
     Feed,
     Group,
@@ -23,6 +22,7 @@ from profagent.ingest.feed import (
 )
 from profagent.ingest.mirror import digest_of
 from profagent.ingest.states import Joins
+from profagent.limits import LARGEST_PLAIN_BYTES
 from profagent.link.messages import Chunk, Completed, FollowedLog, LogEvent, Loss, Received, Removed, Started
 from tests.encoders import aicore_record, aicpu_record, done_text
 from tests.fakes.small_job import ON_CPU, PLAIN, SMALL_JOB, aicore_done
@@ -95,7 +95,7 @@ def test_whole_files_with_their_dones_are_a_group(paths: Sequence[str]) -> None:
 
 
 NO_TEXT = "data/aicore.0.\udcff.3.0.1.1.0"
-LARGE = LARGEST_FILE_BYTES + 256
+LARGE = LARGEST_PLAIN_BYTES + 256
 
 
 @pytest.mark.parametrize(
