@@ -201,6 +201,14 @@ TIMES_TOGETHER = 1_000_000
 """times of layers that are worked out together, over inferences and layers: fewer inferences at a time."""
 
 # Watching
+LARGEST_DATABASE_IN_MEMORY_BYTES = 96 << 20
+"""bytes of the database of a watched board: the older half of its inferences is forgotten, open ones as well; what
+comes of those is not shown any more."""
+LARGEST_REMEMBERED_BYTES = 64 << 20
+"""bytes of a watched board's files that decoding may ask for again: those that were used longest ago are forgotten; if
+one goes on or gets a table of layers after that, it is not decoded again, with an entry in the ledger."""
+REMEMBERED_GROWING = 8_192
+"""files of a watched JOB that are on their way: the digest of the one that grew least recently is not checked."""
 SILENCE_S = 5.0
 """s without an inference: `watch` says so, and why it may be."""
 REMEMBERED_FIRST_SEEN = 1_000

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections import Counter, deque
 from contextlib import closing
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,11 +23,10 @@ from profagent.record.capture import Capture, FollowedStream
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
 from profagent.stats.stats import stats
-from profagent.store.counter_maps import BUILT_IN
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
+from profagent.watch.memory import MemoryWorkspace
 from profagent.watch.watch import WatchOptions, WatchView
-from profagent.watch.watching import Watching
 from profagentd.follow.log import FileEvent
 from profagentd.sources.state import JobState
 from tests.property.streamed_board import StreamedBoard
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from profagent.link.messages import Board, ClientMessage, JobStatus
-    from profagent.record.capture import Sink
     from profagent.store.writer import Applied
     from profagent_wire.v1 import board_pb2 as wire
     from tests.property.written_jobs import WrittenJob
@@ -299,19 +298,17 @@ class Process:
         self.nobody = Nobody()
         options = WatchOptions("board:1", from_start=command.is_from_start)
         self.view = WatchView(options, lines.take, lambda _: None, clock)
-        self.store: Store | None = None
-        self.recording: Recording | None = None
         self.saw_it_appear = False
-        if command.keeps:
-            workspace = Workspace(folder)
-            self.store = Store(workspace.database, durable=False)
-            source, is_new = ("watch", True) if command.shows else ("record", False)
-            chosen = RecordingOptions(lambda: 1, source=source, always_new=is_new)
-            self.recording = Recording(workspace, self.store, chosen)
-        sink: Sink = self.recording or Watching(BUILT_IN, self.view.beginnings)
+        source, is_new = ("watch", True) if command.shows else ("record", False)
+        chosen = RecordingOptions(lambda: 1, source=source, always_new=is_new)
+        workspace = Workspace(folder) if command.keeps else MemoryWorkspace()
+        self.store = Store(workspace.database if command.keeps else None, durable=False)
+        if not command.keeps:
+            chosen = replace(chosen, beginnings=self.view.beginnings, notes_past=False)
+        self.recording = Recording(workspace, self.store, chosen)
         self.capture = Capture(
             "board:1",
-            sink,
+            self.recording,
             self.view if command.shows else self.nobody,
             wants=self._wants,
             consumer="test",
@@ -568,7 +565,7 @@ class Player(Linked):
             return
         if self.talking is not None:
             self.let(self.talking.take(None))
-        if self.process.recording is not None and self.process.recording.is_begun:
+        if self.command.keeps and self.process.recording.is_begun:
             for job in self.process.nobody.jobs:
                 if not job.caught_up:
                     self.process.recording.note(job.name, Entry("note", STOPPED_EARLY, "as `record` does", first=1))
@@ -587,9 +584,8 @@ class Player(Linked):
 
     def _look(self) -> None:
         """Of rows that are final, all is as in the import."""
-        store = self.process.store
-        if store is not None and self._is_open:
-            kept = Told.of(store.file)
+        if self._is_open and (file := self.process.store.file) is not None:
+            kept = Told.of(file)
             self.check_rows(kept)
             self._check_still_final(kept)
 
@@ -673,13 +669,12 @@ class Player(Linked):
         self.processes += 1
         self.talking = None
         self._is_open = True
-        if self.process.store is not None:
-            self.runner.run(self.process.store.__aenter__())
+        self.runner.run(self.process.store.__aenter__())
         self._is_begun = False
 
     def _close(self) -> None:
         self.hang_up()
-        if self.process.store is not None and self._is_open:
+        if self._is_open:
             self.runner.run(self.process.store.__aexit__(None, None, None))
         self._is_open = False
 

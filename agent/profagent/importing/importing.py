@@ -84,7 +84,7 @@ async def import_into(
     address = display_text(str(directory if found is None else found.address))
     listing, about = await asyncio.to_thread(lambda: (list_collection(directory), described(directory.parent)))
     first = None if found is None else found.first
-    mirrored = workspace.job_mirror(board, directory.name).directory
+    mirrored = workspace.board_mirror(board) / directory.name
     await asyncio.to_thread(_require_no_loss, directory, listing, mirrored, address, first)
     with workspace.locked() if found is None else nullcontext():
         async with Store(workspace.database) as store:

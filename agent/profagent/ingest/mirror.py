@@ -169,6 +169,8 @@ class JobMirror:
     names of the board's logs cannot all be, or something else has one of them.
     """
 
+    forgets = False
+
     def __init__(self, directory: Path, *, incoming: Path, superseded: Path) -> None:
         self.directory = directory
         # As text: a Path for each file would cost more than writing it.
@@ -267,8 +269,9 @@ class JobMirror:
             for name in files
         ]
 
-    def prefix_digest(self, path: str, offset: int) -> bytes | None:
-        """Digest of the bytes up to `offset`; None when the mirror holds fewer."""
+    def prefix_digest(self, path: str, offset: int, *, told: bytes | None = None) -> bytes | None:
+        """Digest of the bytes up to `offset`; None when the mirror holds fewer, whatever was `told`."""
+        del told
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         left = offset
         with self._trying(f"cannot read {path} in the mirror"):

@@ -32,6 +32,7 @@ class Beginnings:
     def __init__(self, *, from_start: bool) -> None:
         self._from_start = from_start
         self._in_past: set[str] = set()
+        self._were_there: set[str] = set()
         self._returning: set[str] = set()
         self._shown: dict[str, LRUCache[_Model, LRUCache[int, None]]] = {}
         # How far each model's inferences were passed over.
@@ -51,7 +52,12 @@ class Beginnings:
         self._shown[job.name] = LRUCache(REMEMBERED_SHOWN_MODELS)
         if listed and not self._from_start:
             self._in_past.add(job.name)
+            self._were_there.add(job.name)
         return True
+
+    def was_there(self, job: str) -> bool:
+        """Return True for a JOB that is shown from now on: it was there when watching began."""
+        return job in self._were_there
 
     def link_is_new(self) -> None:
         """The link was lost and is back."""
@@ -89,7 +95,7 @@ class Beginnings:
         if source == JOB_SOURCE:
             name = parse_log_name(path)
             is_log = name is not None and (name.is_data or name.is_done or name.kind is LogKind.CONT)
-            return name is not None and is_log and self.passes_over(job, name)
+            return name is not None and is_log and (self.passes_over(job, name) or self.was_shown(job, name))
         if source not in DECODERS:
             return False  # its files may have any names
         if self.is_in_past(job):

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.errors import ProtocolError, UnsupportedBoardError
+from profagent.errors import ProtocolError, StoreError, UnsupportedBoardError
 from profagent.files import make_anew, opened, write_all
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.ingest.decoder import Decoder
     from profagent.ingest.feed import Arrival
+    from profagent.ingest.memory_mirror import MemoryMirror
     from profagent.ingest.mirror import JobMirror
     from profagent.link.messages import FollowedLog, Received
     from profagent.store.store import CommittedLog, HeldLog
@@ -38,7 +39,7 @@ REMEMBERED_JOBS = 16
 class OpenJob(NamedTuple):
     """One JOB's mirror and decoder."""
 
-    mirror: JobMirror
+    mirror: JobMirror | MemoryMirror
     decoder: Decoder
 
 
@@ -59,14 +60,17 @@ class OpenBatch:
     which costs a quarter of a file that is made anew.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._files = file, file.with_suffix(".batch2")
+    def __init__(self, file: Path | None) -> None:
+        """Without a file nothing is left to a later process."""
+        self._files = () if file is None else (file, file.with_suffix(".batch2"))
         self._names: set[tuple[str, bytes, bool]] = set()
 
     def begin(self, events: Iterable[Received], place: Callable[[str], tuple[str, str]]) -> None:
         """These events are about to be written; `place`: a JOB's directory and source. Raises StoreError."""
         self._files = self._files[::-1]
         self._names = {(each.job, each.log.path, each.log.snapshot) for each in events if each.log is not None}
+        if not self._files:
+            return
         by_job: dict[str, LeftLogs] = {}
         for job, path, is_snapshot in self._names:
             left = by_job.get(job)
@@ -199,7 +203,7 @@ class BoardMirrors:
                 continue
             if not log.snapshot:
                 mirror.take_back(path, known.generation)
-            digest = mirror.prefix_digest(path, known.offset)
+            digest = mirror.prefix_digest(path, known.offset, told=known.digest)
             if log.snapshot and digest != known.digest:
                 # It was rewritten and took its place, and the process died before its rows were: it comes again.
                 holdings.append(Holding(log.handle, known.generation))
@@ -281,6 +285,11 @@ class BoardMirrors:
                 changes.setdefault(job, []).extend(self._mean(log, received.event, reached))
             except UnsupportedBoardError as error:
                 changes[job].append(self._refuse(job, error))
+            except StoreError as error:
+                if not self._of(job).mirror.forgets:
+                    raise
+                entry = reasons.entry(reasons.TOO_LARGE, f"not decoded again: {error}")
+                changes[job].append(LinkLedger(checked_path(log.path), entry))
 
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
         """What is left to say of a JOB that has ended: of logs that nobody vouched for, of `.done` without data.
@@ -405,7 +414,7 @@ class BoardMirrors:
             # It stands as it was held: one that was removed is back.
             changes.append(LogAdvanced(path, event.generation, event.size, complete=True, digest=event.digest))
             changes += job.decoder.confirm(path)
-        _check_digest(job.mirror.prefix_digest(path, event.size), event.digest, log, path)
+        _check_digest(job.mirror.prefix_digest(path, event.size, told=event.digest), event.digest, log, path)
         return changes
 
     def _is_as_held(self, handle: int, event: Started | Completed) -> bool:

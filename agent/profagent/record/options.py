@@ -54,7 +54,9 @@ class RecordingOptions:
 
     `profiling` is what the JOBs' program was set to record, where this host knows that better than the board.
     `beginnings` knows what is from before the capture, and not taken; without it all is.
-    `keeping` chooses inferences. `hold` is called with the board's identity before anything of it is touched.
+    `notes_past`: the names of those are noted all the same, for how well a model was sampled.
+    `keeping` chooses inferences. `compared` is called with how many µs the board's clock is ahead.
+    `hold` is called with the board's identity before anything of it is touched.
     """
 
     now_us: Callable[[], int]
@@ -66,6 +68,8 @@ class RecordingOptions:
     profiling: Profiling | None = None
     keeping: Keeping | None = None
     beginnings: Beginnings | None = None
+    notes_past: bool = True
+    compared: Callable[[int], None] = lambda _: None
     hold: Callable[[str], None] = lambda _: None
 
     def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from profagent.cli.table import time_text
 from profagent.errors import FormatError, UnreachableError, UnsupportedBoardError
-from profagent.files import finished, has_room, to_the_end
+from profagent.files import finished, to_the_end
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
@@ -151,11 +151,12 @@ class Recording:
         """Store the clocks' difference, where one can be told."""
         found = await clock_difference(channel, self._options.now_us)
         if found is not None:
+            self._options.compared(found.offset_us)
             await self.session.add_clock_sample(found.host_us, found.offset_us, found.round_trip_us)
 
     async def has_room(self) -> bool:
         """Whether the workspace's disk has room for a batch."""
-        return await asyncio.to_thread(has_room, self._workspace.root)
+        return await asyncio.to_thread(self._workspace.has_room)
 
     def know_job(self, job: JobStatus) -> None:
         """Note where a JOB stands, whose data it has, and what it was to record."""
@@ -220,7 +221,8 @@ class Recording:
         new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
         holdings, lost = self._mirrors.compare(job, by_path, held)
         # A sample that is passed over did come: without its name it would be taken for one that did not.
-        return [*(LogAnnounced(path) for path in (*past, *new)), *lost], [*answers, *holdings]
+        told = (*past, *new) if self._options.notes_past else new
+        return [*(LogAnnounced(path) for path in told), *lost], [*answers, *holdings]
 
     async def _know_interval(self, job: str) -> None:
         """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""

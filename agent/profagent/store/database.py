@@ -115,6 +115,20 @@ async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = 
 
 
 @asynccontextmanager
+async def in_memory(scripts: Iterable[str] = ()) -> AsyncIterator[Running]:
+    """A database that goes with its connection, by which alone it can be read. `scripts` as of `writing`."""
+    connection = await _opened(Running, ":memory:")
+    try:
+        await _prepare(connection, Path(":memory:"), durable=False)
+        for script in scripts:
+            await connection.executescript(script)
+        yield connection
+    finally:
+        await connection.interrupt()
+        await connection.close()
+
+
+@asynccontextmanager
 async def reading(file: Path) -> AsyncIterator[Running]:
     """A read-only connection that sees one state of the database all along.
 

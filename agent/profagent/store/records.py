@@ -116,6 +116,7 @@ class RecordRows:
         self._numbers = numbers
         self._inferences: dict[tuple[FileKey, int], int] = {}
         self._touched: set[int] = set()  # inferences that are to be placed in time
+        self.keeps = True  # whether records themselves get rows
         self._new_parts: list[Row] = []
         self._new_inferences: dict[int, NewInference] = {}
         self._new_segments: list[Row] = []
@@ -353,7 +354,7 @@ class RecordRows:
         self._inferences = {key: number for key, number in self._inferences.items() if number not in gone}
 
     def _wait(self, table: str, names: tuple[str, ...], columns: Sequence[NDArray[Any]]) -> None:
-        if len(columns[0]):
+        if len(columns[0]) and self.keeps:
             self._records.setdefault((table, names), []).append(columns)
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from profagent.errors import SameBoardError
+from profagent.errors import SameBoardError, StoreError
 from profagent.files import finished
 from profagent.formats.figure_states import CAPTURE_ENDED
 from profagent.ingest import reasons
@@ -20,8 +21,9 @@ from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
 from profagent.store import counters, marks
 from profagent.store.coverage import write_coverage
-from profagent.store.database import fetched_of, reading, refused, transaction, writing
+from profagent.store.database import fetched_of, in_memory, reading, refused, transaction, writing
 from profagent.store.dropped_marks import reckon_dropped
+from profagent.store.room import make_room
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sampling_of, samplings_of
 from profagent.store.sessions import begin_session
@@ -29,14 +31,13 @@ from profagent.store.summary import has_recorded, session_summary
 from profagent.store.writer import settle_figures, write_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     import aiosqlite
 
     from profagent.ingest.changes import Entry, JobChanges
     from profagent.link.coverage import Interval
-    from profagent.store.database import Writing
+    from profagent.store.database import Running
     from profagent.store.sampling import ModelSampling
     from profagent.store.sessions import SessionStart
     from profagent.store.writer import Applied
@@ -134,11 +135,15 @@ class _Waiting:
 class Store:
     """The writing side of a database. Use as an asynchronous context manager; it owns its connection."""
 
-    def __init__(self, file: Path, *, durable: bool = True) -> None:
-        """`durable` False is for a database that is thrown away when its writing is interrupted."""
+    def __init__(self, file: Path | None, *, durable: bool = True) -> None:
+        """`durable` False is for a database that is thrown away when its writing is interrupted.
+
+        Without a file it is in memory, and bounded: it has what decides about figures, and records only of inferences
+        whose figures are not final. The oldest inferences go where there are too many.
+        """
         self.file, self._durable = file, durable
         self._opened = AsyncExitStack()
-        self._connection: Writing | None = None
+        self._connection: Running | None = None
         self._turn = asyncio.Lock()  # of those that write batches: others gather meanwhile
         self._waiting: list[_Waiting] = []
         # Where each board that a session was begun of was reached, by the board's identity.
@@ -147,7 +152,9 @@ class Store:
     async def __aenter__(self) -> Self:
         """Open the database; StoreError when that fails."""
         scripts = (*schemas(), counters.SCHEMA, marks.SCHEMA)
-        opening = writing(self.file, durable=self._durable, scripts=scripts)
+        opening = (
+            in_memory(scripts) if self.file is None else writing(self.file, durable=self._durable, scripts=scripts)
+        )
         self._connection = await self._opened.enter_async_context(opening)
         return self
 
@@ -184,7 +191,20 @@ class Store:
         try:
             return await self._connection.run(function)
         except sqlite3.Error as error:
-            raise refused(self.file, error) from error
+            raise self._refused(error) from error
+
+    def _refused(self, error: sqlite3.Error) -> StoreError:
+        return refused(self.file or Path(":memory:"), error)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Running]:
+        """Yield a connection to read what is committed. Raises StoreError."""
+        if self.file is None:
+            assert self._connection is not None, "used outside of its context"
+            yield self._connection
+        else:
+            async with reading(self.file) as connection:
+                yield connection
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a query of the writing side, or a statement outside of the records, in a transaction of its own."""
@@ -200,9 +220,9 @@ class Store:
         async with self._turn:
             if not asked.is_done:
                 together, self._waiting = self._waiting, []
-                await self.run(partial(_write_together, together=together))
+                await self.run(partial(_write_together, together=together, keeps_records=self.file is not None))
         if isinstance(asked.error, sqlite3.Error):
-            raise refused(self.file, asked.error) from asked.error
+            raise self._refused(asked.error) from asked.error
         if asked.error is not None:
             raise asked.error
         # As of its changes: the thread would keep them in memory.
@@ -212,22 +232,26 @@ class Store:
     async def note_counters(self, session: int, peak_bytes_per_s: float) -> None:
         """Have the ledger say what cannot be of the counters of a session's JOBs, as they are now."""
         for (job,) in await self.query("SELECT job FROM session_job WHERE session = ?", (session,)):
-            async with reading(self.file) as reader:
+            async with self.reading() as reader:
                 odd = await counters.implausible_counters(reader, job, peak_bytes_per_s)
             await self.run(partial(_write_findings, session=session, job=job, found=Findings({}, odd, None)))
 
 
-def _write_together(connection: sqlite3.Connection, together: Sequence[_Waiting]) -> None:
-    if not _is_written(connection, together):
+def _write_together(connection: sqlite3.Connection, together: Sequence[_Waiting], *, keeps_records: bool) -> None:
+    if not _is_written(connection, together, keeps_records=keeps_records):
         for each in together:
-            _is_written(connection, [each])
+            _is_written(connection, [each], keeps_records=keeps_records)
 
 
-def _is_written(connection: sqlite3.Connection, together: Sequence[_Waiting]) -> bool:
+def _is_written(connection: sqlite3.Connection, together: Sequence[_Waiting], *, keeps_records: bool) -> bool:
     try:
         with transaction(connection):
             for each in together:
-                each.applied = write_batches(connection, each.session, each.board, each.changes)
+                each.applied = write_batches(
+                    connection, each.session, each.board, each.changes, keeps_records=keeps_records
+                )
+            if not keeps_records:
+                make_room(connection)
     except Exception as error:  # noqa: BLE001 - it is raised to whoever asked for these changes
         if len(together) > 1:
             return False
@@ -362,17 +386,17 @@ class StoredSession:
 
     async def sampling(self) -> dict[str, Any]:
         """How well its JOBs were sampled, as of now."""
-        async with reading(self._store.file) as connection:
+        async with self._store.reading() as connection:
             return await sampling_of(connection, self.number)
 
     async def has_recorded(self) -> bool:
         """Return True if anything of a program came."""
-        async with reading(self._store.file) as connection:
+        async with self._store.reading() as connection:
             return await has_recorded(connection, self.number)
 
     async def summary(self) -> dict[str, Any]:
         """The session in figures, as of now."""
-        async with reading(self._store.file) as connection:
+        async with self._store.reading() as connection:
             return await session_summary(connection, self.number)
 
     async def _of_job(self, column: str, job: str) -> Any:
@@ -387,7 +411,7 @@ class StoredSession:
         """Write what follows from all of each JOB's rows. It reads them while others may write."""
         if not jobs:
             return
-        async with reading(self._store.file) as connection:
+        async with self._store.reading() as connection:
             found = {job: await _findings(connection, job, self._peak, has_ended=has_ended) for job in jobs}
         for job, each in found.items():
             await self._store.run(partial(_write_findings, session=self.number, job=job, found=each))

@@ -10,10 +10,10 @@ import sqlite3
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
-from profagent.files import PRIVATE_FILE, make_private_folder
+from profagent.files import PRIVATE_FILE, has_room, make_private_folder
 from profagent.ingest.mirror import JobMirror, SharedSync
 from profagent.store.database import FILE_NAME, fetched, reading, transaction, writing
 from profagent.store.queries import find_session
@@ -22,6 +22,7 @@ from profagent.store.sessions import LABEL_KEY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from profagent.ingest.memory_mirror import MemoryMirror
 
 VARIABLE = "PROFAGENT_WORKSPACE"
 # How a session is named on a command line.
@@ -46,6 +47,13 @@ def is_workspace(folder: Path) -> bool:
     return (folder / FILE_NAME).is_file() and any((folder / name).exists() for name in ("mirror", "incoming", "lock"))
 
 
+class Synced(Protocol):
+    """Makes durable what was written."""
+
+    async def sync(self) -> None:
+        """Return when all that was written before is durable. Raises StoreError, DiskFullError."""
+
+
 class Workspace:
     """Where things are in a workspace."""
 
@@ -53,7 +61,7 @@ class Workspace:
         self.root = root
         self.database = root / FILE_NAME
         # What was written into mirrors becomes durable by it, for all boards together.
-        self.synced = SharedSync(root)
+        self.synced: Synced = SharedSync(root)
 
     @classmethod
     def at(cls, root: Path | None) -> Self:
@@ -70,13 +78,17 @@ class Workspace:
         """The folder of what was set aside of a board's JOBs."""
         return self.root / "superseded" / self.board_mirror(identity).name
 
-    def job_mirror(self, identity: str, job: str) -> JobMirror:
+    def has_room(self) -> bool:
+        """Return True if the disk has room for a batch."""
+        return has_room(self.root)
+
+    def job_mirror(self, identity: str, job: str) -> JobMirror | MemoryMirror:
         """The mirror of one JOB."""
         board = self.board_mirror(identity)
         incoming = self.root / "incoming" / board.name / job
         return JobMirror(board / job, incoming=incoming, superseded=self.superseded(identity) / job)
 
-    def open_batch(self, identity: str) -> Path:
+    def open_batch(self, identity: str) -> Path | None:
         """The file that names what a board's batch at hand writes."""
         return self.root / "incoming" / f"{self.board_mirror(identity).name}.batch"
 

@@ -121,11 +121,13 @@ class Applied(Struct, frozen=True):
 class JobRows:
     """The rows of one JOB, for one batch of one session."""
 
-    def __init__(self, connection: sqlite3.Connection, session: int, job: int, numbers: Numbers) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, session: int, job: int, numbers: Numbers, *, keeps_records: bool = True
+    ) -> None:
         self._connection = connection
         self._session = session
         self._job = job
-        self._numbers = numbers
+        self._keeps_records = keeps_records
         self._logs = LogRows(connection, job, numbers)
         self._ledger = LedgerRows(connection, session, job)
         self._records = RecordRows(connection, session, job, numbers)
@@ -158,6 +160,7 @@ class JobRows:
         frequency_mhz, clock = self._clock("")
         models = [model for model, *_ in keys]
         states = self._plain_states(plain, models, clock)
+        self._records.keeps = self._keeps_records or any(state[1] != FigureState.FINAL for state in states)
         inferences: dict[int, int] = {}
         for kind, unit in plain.units.items():
             places = plain.places[kind].tolist()
@@ -248,16 +251,21 @@ class JobRows:
 
     def _add_segments(self, change: SegmentRecords) -> None:
         row = self._logs.row(change.path)
+        if not row.kept:
+            return  # a log that went for want of room in memory
         self._records.add(change.unit, [row])
         self._touch(row)
         if row.model is not None and change.unit.after.loads[0] > 1:
             self._logs.changed.add(row.model)
 
     def _add_calls(self, change: ApiRecords) -> None:
-        self._records.add_calls(self._logs.row(change.path), change)
+        if self._keeps_records:
+            self._records.add_calls(self._logs.row(change.path), change)
 
     def _add_rows(self, change: SourceRows) -> None:
         """Rows of a source's own table, whose names are code."""
+        if not self._keeps_records:
+            return
         log = self._logs.row(change.path)
         if change.anew:
             self._connection.execute(f"DELETE FROM {change.table} WHERE log = ?", (log.number,))  # noqa: S608
@@ -449,18 +457,31 @@ def _state(aicore: Has, aicpu: Has, clock: Has) -> State:
 
 
 def write_batches(
-    connection: sqlite3.Connection, session: int, board: int, batches: Sequence[JobChanges]
+    connection: sqlite3.Connection,
+    session: int,
+    board: int,
+    batches: Sequence[JobChanges],
+    *,
+    keeps_records: bool = True,
 ) -> list[Applied]:
-    """Write what a session of a board has in the transaction that is open."""
+    """Write what a session of a board has in the transaction that is open.
+
+    Where it does not keep records, it writes those alone that may have to be looked at again.
+    """
     numbers = Numbers.of(connection)
-    applied = [_write_batch(connection, session, board, numbers, batch) for batch in batches]
+    applied = [_write_batch(connection, session, board, numbers, batch, keeps_records) for batch in batches]
     if any(batch.job.startswith(COLLECTIONS) for batch in batches):
         reckon_dropped(connection, board)
     return applied
 
 
 def _write_batch(
-    connection: sqlite3.Connection, session: int, board: int, numbers: Numbers, batch: JobChanges
+    connection: sqlite3.Connection,
+    session: int,
+    board: int,
+    numbers: Numbers,
+    batch: JobChanges,
+    keeps_records: bool,
 ) -> Applied:
     if not batch.job:
         _write_board(LedgerRows(connection, session, None), board, batch.changes)
@@ -469,7 +490,7 @@ def _write_batch(
     parts: list[JobRows] = []
 
     def begun() -> JobRows:
-        parts.append(JobRows(connection, session, job, numbers))
+        parts.append(JobRows(connection, session, job, numbers, keeps_records=keeps_records))
         return parts[-1]
 
     plain = [change for change in batch.changes if isinstance(change, PlainLogs)]

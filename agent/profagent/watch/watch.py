@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import socket
 import time
@@ -20,7 +21,7 @@ from profagent.errors import FaultError, UnreachableError
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
-from profagent.ingest.changes import SegmentRecords
+from profagent.ingest.changes import ApiRecords, SegmentRecords
 from profagent.ingest.decoder import DECODERS, is_job
 from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_job import PATIENCE_S
@@ -29,10 +30,13 @@ from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import OPEN, QUIET
 from profagent.record.beginnings import Beginnings
 from profagent.record.capture import Capture
+from profagent.record.options import RecordingOptions
+from profagent.record.recording import Recording
 from profagent.record.view import NO_JOB
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.store import Store
 from profagent.watch.live_board import LiveBoard
-from profagent.watch.watching import Watching
+from profagent.watch.memory import MemoryWorkspace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -42,8 +46,6 @@ if TYPE_CHECKING:
     from profagent.ingest.live import Event
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
-    from profagent.record.recording import Recording
-    from profagent.store.store import Store
     from profagent.store.workspace import Workspace
     from profagent.store.writer import Applied
 
@@ -146,6 +148,7 @@ class WatchView:
         self.kept: Recording | None = None  # what keeps the capture, where something does
         self.was_linked = False
         self._remarked: set[str] = set()
+        self._begun_us = 0  # when watching began, by the board's clock
         self._silence = Silence(time.monotonic)
         self._links = LinkRemarks(time.monotonic)
         # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
@@ -162,6 +165,7 @@ class WatchView:
         """Say whom we watch, and what is odd about it."""
         self.was_linked = True
         self.events.simulated |= board.simulated
+        self._begun_us = self._begun_us or board.clocks.wall_us
         self._links.linked()
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"watching {board.hostname or self._options.address} at {self._options.address}{mark}")
@@ -198,13 +202,23 @@ class WatchView:
             if self.beginnings.is_in_past(batch.job):
                 self.events.pass_over(replace(batch, state=None), self._now_s())
                 continue
-            for event in self.events.feed(batch, self._now_s()):
+            for event in self.events.feed(self._without_earlier_calls(batch), self._now_s()):
                 self._show_in_order(event)
                 if event["event"] == "inference" and event["figures"] != FigureState.PENDING:
                     self.beginnings.note_shown(event)
             records = [change for change in batch.each if isinstance(change, SegmentRecords)]
             if any(change.name.kind is LogKind.AICORE and not change.unit.counters for change in records):
                 self._tell_once(NO_COUNTER_MAP)
+
+    def _without_earlier_calls(self, batch: JobChanges) -> JobChanges:
+        """A batch without calls from before the watching: a ring of them comes whole."""
+        if not self.beginnings.was_there(batch.job):
+            return batch
+        changes = [
+            _ended_after(change, self._begun_us) if isinstance(change, ApiRecords) else change
+            for change in batch.changes
+        ]
+        return replace(batch, changes=changes)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """Know whether a program runs, and which JOBs are up to date."""
@@ -271,6 +285,11 @@ class WatchView:
         if text not in self._remarked:
             self._remarked.add(text)
             self._tell(text)
+
+
+def _ended_after(calls: ApiRecords, begun_us: int) -> ApiRecords:
+    is_new = calls.records["end_us"] > begun_us
+    return replace(calls, number=calls.number[is_new], records=calls.records[is_new])
 
 
 async def watch(
@@ -354,11 +373,11 @@ async def _watched(
     is_patient: bool,
     compared: Callable[[int], None] | None,
 ) -> None:
-    async with _sink(options, view.beginnings, store, compared) as sink:
-        view.kept = None if isinstance(sink, Watching) else sink
+    async with _recording(options, view.beginnings, store, compared) as recording:
+        view.kept = None if store is None else recording
         capture = Capture(
             options.address,
-            sink,
+            recording,
             view,
             wants=view.wants,
             consumer=own_name(),
@@ -392,34 +411,35 @@ async def kept_in(workspace: Workspace | None) -> AsyncIterator[Store | None]:
     if workspace is None:
         yield None
         return
-    from profagent.store.store import Store  # noqa: PLC0415 - most watches keep nothing
-
     with workspace.shared():
         async with Store(workspace.database) as store:
             yield store
 
 
 @asynccontextmanager
-async def _sink(
+async def _recording(
     options: WatchOptions, beginnings: Beginnings, store: Store | None, compared: Callable[[int], None] | None
-) -> AsyncIterator[Watching | Recording]:
-    """Where the stream goes: nowhere, or into a session of the workspace, which ends with the context."""
+) -> AsyncIterator[Recording]:
+    """Where the stream goes: into memory, or into a session of the workspace, which ends with the context."""
+    chosen = RecordingOptions(
+        lambda: time.time_ns() // 1000,
+        source="watch",
+        maps=options.maps,
+        always_new=True,
+        compared=compared or (lambda _: None),
+    )
     if store is None or options.save is None:
-        yield Watching(options.maps, beginnings, compared)
+        async with Store(None) as in_memory:
+            seen = dataclasses.replace(chosen, beginnings=beginnings, notes_past=False)
+            yield Recording(MemoryWorkspace(), in_memory, seen)
         return
-    from profagent.record.options import RecordingOptions  # noqa: PLC0415 - most watches keep nothing
-    from profagent.record.recording import Recording  # noqa: PLC0415 - most watches keep nothing
-
     with ExitStack() as lock:
         workspace = options.save
-        chosen = RecordingOptions(
-            lambda: time.time_ns() // 1000,
-            source="watch",
-            maps=options.maps,
-            always_new=True,
-            hold=lambda identity: lock.enter_context(workspace.board_locked(identity)),
+        recording = Recording(
+            workspace,
+            store,
+            dataclasses.replace(chosen, hold=lambda identity: lock.enter_context(workspace.board_locked(identity))),
         )
-        recording = Recording(workspace, store, chosen)
         try:
             yield recording
         finally:

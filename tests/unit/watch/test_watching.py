@@ -1,12 +1,15 @@
-"""What of a stream is decoded for someone who watches, and what is remembered for it."""
+"""What is remembered for someone who watches, and what is drawn and said."""
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from profagent.ingest import memory_mirror
 from profagent.ingest.changes import (
     ApiRecords,
     InferenceTimed,
@@ -14,41 +17,75 @@ from profagent.ingest.changes import (
     LinkLedger,
     LogAnnounced,
     LogJudged,
+    PlainLogs,
     Redecoded,
-    SegmentRecords,
     SourceRows,
 )
+from profagent.ingest.mirror import digest_of
 from profagent.limits import SILENCE_S
-from profagent.link.messages import Chunk, FollowedLog, JobStatus, Profiling, Received
+from profagent.link.messages import JobStatus, Profiling, Received, Started
 from profagent.record.beginnings import Beginnings
-from profagent.store.counter_maps import BUILT_IN
-from profagent.watch import watching
+from profagent.record.options import RecordingOptions
+from profagent.record.recording import Recording
+from profagent.store import room
+from profagent.store.store import Store
+from profagent.store.writer import Applied
 from profagent.watch.lines import line_of
 from profagent.watch.live_board import LiveBoard
+from profagent.watch.memory import MemoryWorkspace
 from profagent.watch.screen import paint
-from profagent.watch.watch import INTERVAL_ZERO, Silence
-from profagent.watch.watching import FORGOTTEN, REMEMBERED_JOBS, Watching
+from profagent.watch.watch import INTERVAL_ZERO, Silence, WatchOptions, WatchView
 from tests.encoders import api_record
-from tests.unit.record.link import BOARD_US, JOB, Sender, board, job_status
-from tests.unit.store.rows import aicore
+from tests.unit.record.link import BOARD_US, JOB, Sender, board
+from tests.unit.store.rows import aicore, calls
 from tests.unit.watch.arriving_job import INFO_JSON, aicore_done, aicore_path, records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from profagent.ingest.changes import Change
-
 
 CALLS = "data/acl_api.0.m.0"
 
 
-async def _sender(beginnings: Beginnings | None = None, *, simulated: bool = False) -> Sender:
-    """A watched JOB, shown from its start unless told otherwise."""
+class Watched:
+    """A JOB that is watched, kept in memory only."""
+
+    def __init__(self, store: Store, sender: Sender) -> None:
+        self.store, self.sender = store, sender
+
+    async def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return await self.store.query(sql)
+
+    async def infer(self, count: int, ticks: int = 700) -> list[Change]:
+        """An inference that comes log by log."""
+        data = records(ticks)
+        return [
+            *await self.sender.send(aicore_path(count), data),
+            *await self.sender.send(f"{aicore_path(count)}.done", aicore_done(len(data)), snapshot=True),
+        ]
+
+    async def together(self, count: int) -> list[Change]:
+        """An inference that comes whole."""
+        events: list[Received] = []
+        data, path = records(700), aicore_path(count)
+        for each, content in ((path, data), (f"{path}.done", aicore_done(len(data)))):
+            log, _ = await self.sender.offer(each, snapshot=each != path)
+            whole = Started(log.handle, 1, 0, "new", content, digest_of(content))
+            events.append(Received(JOB, replace(log, generation=1, offset=len(content)), whole))
+        return await self.sender.happen(*events)
+
+
+@asynccontextmanager
+async def watched(beginnings: Beginnings | None = None) -> AsyncIterator[Watched]:
+    """Shown from its start unless told otherwise."""
     beginnings = beginnings or Beginnings(from_start=True)
     beginnings.wants(JobStatus(1, JOB, "/root", "open", caught_up=False), listed=True)
-    sender = Sender(Watching(BUILT_IN, beginnings))
-    await sender.open(of=board(simulated=simulated))
-    return sender
+    async with Store(None) as store:
+        chosen = RecordingOptions(lambda: 1, source="watch", always_new=True, beginnings=beginnings, notes_past=False)
+        sender = Sender(Recording(MemoryWorkspace(), store, chosen))
+        await sender.open()
+        yield Watched(store, sender)
 
 
 def _of(kind: type[Change], changes: Sequence[Change]) -> list[Change]:
@@ -60,111 +97,97 @@ def _but_announced(changes: Sequence[Change]) -> list[Change]:
 
 
 async def test_a_log_is_judged_when_it_and_its_done_are_whole() -> None:
-    sender = await _sender()
-    assert _of(LogJudged, await sender.send(aicore_path(), records(700), complete=False)) == []
-    done = await sender.send(aicore_path() + ".done", aicore_done(256), snapshot=True)
-    assert _of(LogJudged, done) == []
-    changes = await sender.send(aicore_path(), records(700))
-    assert _of(LogJudged, changes) == [LogJudged(aicore_path(), 1, "")]
+    async with watched() as found:
+        send = found.sender.send
+        assert _of(LogJudged, await send(aicore_path(), records(700), complete=False)) == []
+        assert _of(LogJudged, await send(aicore_path() + ".done", aicore_done(256), snapshot=True)) == []
+        assert _of(LogJudged, await send(aicore_path(), records(700))) == [LogJudged(aicore_path(), 1, "")]
 
 
-@pytest.mark.parametrize("path", ["data/core", b"../../etc/passwd", b"/etc/passwd", "data/cont.0.m.0.1.1.0"])
-async def test_what_is_no_use_to_a_watcher_is_not_wanted(path: str | bytes) -> None:
-    sender = await _sender()
-    _, holding = await sender.offer(path, snapshot=True)
-    assert holding.skip
+@pytest.mark.parametrize("path", [b"../../etc/passwd", b"/etc/passwd"])
+async def test_a_path_that_leads_out_of_its_job_is_not_wanted(path: bytes) -> None:
+    async with watched() as found:
+        _, holding = await found.sender.offer(path, snapshot=True)
+        assert holding.skip
 
 
 async def test_batches_at_run_time_that_come_late_are_used() -> None:
-    sender = await _sender()
-    path = "data/aicore.0.m.3.0.2.3.0"
-    await sender.send(path, records(*range(100, 109)))
-    changes = await sender.send(path + ".done", aicore_done(9 * 256, batches="2,1"), snapshot=True)
-    assert len(_of(Redecoded, changes)) == 1
-    timed = [change for change in changes if isinstance(change, InferenceTimed)]
-    assert {change.done.online_batch_num for change in timed if change.done is not None} == {(2, 1)}
+    async with watched() as found:
+        path = "data/aicore.0.m.3.0.2.3.0"
+        await found.sender.send(path, records(*range(100, 109)))
+        changes = await found.sender.send(path + ".done", aicore_done(9 * 256, batches="2,1"), snapshot=True)
+        assert len(_of(Redecoded, changes)) == 1
+        timed = [change for change in changes if isinstance(change, InferenceTimed)]
+        assert {change.done.online_batch_num for change in timed if change.done is not None} == {(2, 1)}
 
 
-async def test_calls_from_before_are_left_out_of_a_file_that_comes_whole() -> None:
-    beginnings = Beginnings(from_start=False)
-    sender = await _sender(beginnings)
-    beginnings.caught_up(JOB)
-    calls = api_record(2, BOARD_US - 900, BOARD_US - 400) + api_record(2, BOARD_US + 100, BOARD_US + 600)
-    (taken,) = _of(ApiRecords, await sender.send(CALLS, calls))
-    assert isinstance(taken, ApiRecords)
-    assert taken.records["end_us"].tolist() == [BOARD_US + 600]
-    assert taken.number.tolist() == [1]
+def test_calls_from_before_are_left_out_of_a_file_that_comes_whole() -> None:
+    shown: list[dict[str, Any]] = []
+    view = WatchView(WatchOptions("board:1", with_records=True), shown.append, lambda _: None)
+    view.linked(board(), "viewer")
+    view.wants(JobStatus(1, JOB, "/root", "open", caught_up=False), listed=True)
+    view.beginnings.caught_up(JOB)
+    view.changed([Applied(JobChanges(JOB, "/root", [calls([0, 1], [BOARD_US - 400, BOARD_US + 600])]))])
+    assert [event["end_us"] for event in shown if event["event"] == "record"] == [BOARD_US + 600]
 
 
-async def test_calls_that_were_shown_are_not_shown_again_after_a_lost_link() -> None:
-    sender = await _sender()
-    first = api_record(2, 100, 200)
-    assert len(_of(ApiRecords, await sender.send(CALLS, first, complete=False))) == 1
-    await sender.open()
-    (again,) = _of(ApiRecords, await sender.send(CALLS, first + api_record(2, 300, 400), complete=False))
-    assert isinstance(again, ApiRecords)
-    assert again.records["begin_us"].tolist() == [300]
-    await sender.open()
-    assert _of(ApiRecords, await sender.send(CALLS, first + api_record(2, 300, 400), complete=False)) == []
-
-
-async def test_a_snapshot_that_is_not_small_is_told_and_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LARGEST_CONTENT_BYTES", 8)
-    sender = await _sender()
-    (change,) = _but_announced(await sender.send("info.json.0", INFO_JSON, snapshot=True))
-    assert isinstance(change, LinkLedger)
-    assert change.entry.reason == "too-large"
-
-
-async def test_small_files_that_come_of_several_jobs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 10)
-    sender = await _sender()
-    told = []
-    for sender.job in (JOB, "JOB" + "O" * 29, "JOB" + "P" * 29):
-        sender.sink.know_job(job_status(sender.job))
-        changes = await sender.send("data/m.0.layer.info", b"1234", snapshot=True, complete=False)
-        told.append(_but_announced(changes))
-    assert told[:2] == [[], []]
-    (dropped,) = told[2]
-    assert isinstance(dropped, LinkLedger)
-    assert dropped.entry.reason == "too-large"
+async def test_what_was_taken_does_not_come_again_after_a_lost_link() -> None:
+    async with watched() as found:
+        first = api_record(2, 100, 200)
+        assert len(_of(ApiRecords, await found.sender.send(CALLS, first, complete=False))) == 1
+        await found.infer(1)
+        await found.sender.open()
+        (again,) = _of(ApiRecords, await found.sender.send(CALLS, first + api_record(2, 300, 400), complete=False))
+        assert isinstance(again, ApiRecords)
+        assert again.records["begin_us"].tolist() == [300]
+        _, holding = await found.sender.offer(aicore_path(1))
+        assert (holding.generation, holding.offset) == (1, 256)
 
 
 async def test_data_that_is_not_kept_any_more_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "REMEMBERED_BYTES", 2_000)
-    sender = await _sender()
-    path = "data/aicore.0.m.3.0.2.3.0"
-    await sender.send(path, records(*range(100, 109)), complete=False)
-    done = await sender.send(path + ".done", aicore_done(9 * 256, batches="2,1"), snapshot=True)
-    (change,) = _but_announced(done)
-    assert isinstance(change, LinkLedger)
-    assert change.entry.reason == "too-large"
+    monkeypatch.setattr(memory_mirror, "LARGEST_REMEMBERED_BYTES", 2_000)
+    async with watched() as found:
+        path = "data/aicore.0.m.3.0.2.3.0"
+        await found.sender.send(path, records(*range(100, 109)), complete=False)
+        done = await found.sender.send(path + ".done", aicore_done(9 * 256, batches="2,1"), snapshot=True)
+        (change,) = _but_announced(done)
+        assert isinstance(change, LinkLedger)
+        assert change.entry.reason == "too-large"
+        await found.infer(1)
+        assert await found.rows("SELECT count(*) FROM inference") == [(2,)]
 
 
-@pytest.mark.parametrize("what", ["JOBs", "bytes"])
-async def test_jobs_are_bounded_in_all_and_the_oldest_is_told(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if what == "bytes":
-        monkeypatch.setattr(watching, "REMEMBERED_JOBS", 1_000)
-        room = len(records(700)) + watching.FILE_BYTES
-        monkeypatch.setattr(watching, "REMEMBERED_BYTES_OF_ALL", REMEMBERED_JOBS * room)
-    sender = await _sender()
-    await sender.send(aicore_path(), records(700), complete=False)
-    told: list[Change] = []
-    for number in range(REMEMBERED_JOBS):
-        sender.job = f"JOB{chr(65 + number)}{'B' * 28}"
-        sender.sink.know_job(job_status(sender.job))
-        told += _of(LinkLedger, await sender.send(aicore_path(), records(700)))
-    assert told == [LinkLedger(None, FORGOTTEN)]
-    # What goes on of it has no beginning here; what begins anew is shown.
-    sender.job = JOB
-    (log, _) = await sender.offer(aicore_path())
-    data = records(700)
-    grown = Chunk(log.handle, 1, len(data), data)
-    at = FollowedLog(log.handle, JOB, log.path, snapshot=False, generation=1, offset=2 * len(data))
-    gone, *_ = _but_announced(await sender.happen(Received(JOB, at, grown)))
-    assert isinstance(gone, LinkLedger)
-    assert gone.entry.reason == "too-large"
-    assert _of(SegmentRecords, await sender.send(aicore_path(1), data))
+async def test_records_of_final_figures_get_no_rows() -> None:
+    async with watched() as found:
+        await found.together(0)
+        assert await found.rows("SELECT count(*) FROM aicore") == [(1,)], "it has no time yet"
+        await found.sender.send("info.json.0", INFO_JSON, snapshot=True)
+        (plain,) = _of(PlainLogs, await found.together(1))
+        assert isinstance(plain, PlainLogs)
+        assert await found.rows("SELECT figures, whole FROM inference") == [("final", 1), ("final", 1)]
+        assert await found.rows("SELECT count(*) FROM aicore") == [(1,)]
+        await found.infer(2)
+        assert await found.rows("SELECT count(*) FROM aicore") == [(2,)]
+
+
+async def test_what_came_first_goes_where_there_is_no_room() -> None:
+    async with watched() as found:
+        await found.sender.send("info.json.0", INFO_JSON, snapshot=True)
+        await found.sender.send(aicore_path(0), records(700), complete=False)
+        for count in range(1, 8):
+            await found.infer(count)
+        await found.store.run(lambda connection: room.delete_up_to(connection, 4))
+        logs = await found.rows("SELECT path, kept FROM log WHERE kind = 'aicore' ORDER BY log")
+        assert logs == [(aicore_path(0), 0), *((aicore_path(count), 1) for count in range(4, 8))]
+        assert await found.rows("SELECT count(*) FROM aicore") == [(4,)]
+        # Of the one that was open nothing is shown any more: a part of it is gone.
+        await found.sender.send(aicore_path(0), records(700, 800))
+        await found.sender.send(f"{aicore_path(0)}.done", aicore_done(512), snapshot=True)
+        assert await found.rows("SELECT min(current_pic_count), count(*) FROM inference") == [(4, 4)]
+        await found.store.run(lambda connection: room.make_room(connection, most_bytes=0))
+        assert await found.rows("SELECT count(*) FROM inference") == [(0,)]
+        await found.infer(9)
+        assert await found.rows("SELECT current_pic_count, whole FROM inference") == [(9, 1)]
 
 
 # What is drawn of numbers: none is cut, and no shape is there that the values do not have

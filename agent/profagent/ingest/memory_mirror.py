@@ -1,0 +1,158 @@
+"""The files of a board's JOBs in memory, as many as there is room for: for a capture that is only looked at.
+
+A file that was forgotten is as one that is not there. Whoever asks for it decodes nothing again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
+
+from profagent.formats.names import LogKind, parse_log_name
+from profagent.ingest.decoder import LARGEST_CONTENT_BYTES
+from profagent.ingest.mirror import DIGEST_BYTES
+from profagent.limits import LARGEST_REMEMBERED_BYTES, REMEMBERED_GROWING
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+TABLES = frozenset({LogKind.NET_INFO, LogKind.LAYER_INFO})
+# What a remembered file takes beside its content.
+FILE_BYTES = 1 << 10
+
+
+class RememberedFiles:
+    """Contents of files by JOB and path. Tables of layers stay longer than what came later."""
+
+    def __init__(self) -> None:
+        self._tables, self._others = _bounded(), _bounded()
+
+    def keep(self, job: str, path: str, data: bytes | bytearray) -> None:
+        """Remember all of a file, which may take the place of an earlier one."""
+        name = parse_log_name(path)
+        files = self._tables if name is not None and name.kind in TABLES else self._others
+        files.pop((job, path), None)
+        if _room(data) <= LARGEST_REMEMBERED_BYTES:
+            files[job, path] = data
+
+    def take(self, job: str, path: str) -> bytes | bytearray | None:
+        """Forget a file; returns what it held, None where it was forgotten."""
+        key = (job, path)
+        return self._tables.pop(key, None) if key in self._tables else self._others.pop(key, None)
+
+    def get(self, job: str, path: str) -> bytes | bytearray | None:
+        """Return what a file holds, None where it was forgotten."""
+        return self._tables.get((job, path)) or self._others.get((job, path))
+
+    def names(self, job: str) -> list[str]:
+        """Return the paths of a JOB's files."""
+        return [path for of, path in (*self._tables, *self._others) if of == job]
+
+
+def _bounded() -> LRUCache[tuple[str, str], bytes | bytearray]:
+    """Files that were used last."""
+    return LRUCache(LARGEST_REMEMBERED_BYTES, getsizeof=_room)
+
+
+def _room(data: bytes | bytearray) -> int:
+    return len(data) + FILE_BYTES
+
+
+class _Growing:
+    """A file of which more may come: its size, its digest so far and, of one that is rewritten whole, its beginning."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.size = len(data)
+        self.digest: blake2b = hashlib.blake2b(data, digest_size=DIGEST_BYTES)
+        self.beginning = bytearray(data)
+
+
+class MemoryMirror:
+    """One JOB's files in memory, with the methods of JobMirror. Nothing is set aside."""
+
+    forgets = True
+
+    def __init__(self, files: RememberedFiles, job: str) -> None:
+        self._files, self._job = files, job
+        # By path and whether it is one that is rewritten whole.
+        self._growing: LRUCache[tuple[str, bool], _Growing] = LRUCache(REMEMBERED_GROWING)
+
+    def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
+        """Make ready for bytes from `offset` on."""
+        del generation
+        if offset == 0:
+            self._growing[path, snapshot] = _Growing()
+            if not snapshot:
+                self._files.keep(self._job, path, bytearray())
+        elif snapshot:
+            # Nothing comes: it is there already.
+            self._growing.pop((path, True), None)
+
+    def put(self, path: str, generation: int, data: bytes, *, snapshot: bool) -> None:
+        """Remember all of a generation."""
+        del generation
+        self._growing.pop((path, snapshot), None)
+        self._files.keep(self._job, path, data)
+
+    def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
+        """Take bytes at `offset`, which is where the file ends."""
+        growing = self._growing.get((path, snapshot))
+        if growing is not None and growing.size == offset:
+            growing.size += len(data)
+            growing.digest.update(data)
+            if snapshot and len(growing.beginning) <= LARGEST_CONTENT_BYTES:
+                growing.beginning += data
+        if not snapshot and (known := self._files.take(self._job, path)) is not None and len(known) == offset:
+            known = known if isinstance(known, bytearray) else bytearray(known)
+            known += data
+            self._files.keep(self._job, path, known)
+
+    def finish_snapshot(self, path: str) -> bytes | None:
+        """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
+        arrived = self._growing.pop((path, True), None)
+        if arrived is None:
+            return None
+        self._growing[path, False] = arrived
+        data = bytes(arrived.beginning[:LARGEST_CONTENT_BYTES])
+        self._files.keep(self._job, path, data)
+        return data
+
+    def is_beyond(self, _path: str, _generation: int, _offset: int) -> bool:
+        """Return False: a process that died has left nothing."""
+        return False
+
+    def restore(self, path: str, _generation: int, offset: int) -> None:
+        """Undo what came after `offset` bytes were committed."""
+        known = self._files.take(self._job, path)
+        self._growing.pop((path, False), None)
+        if known is not None and offset and len(known) >= offset:
+            data = bytearray(known[:offset])
+            self._files.keep(self._job, path, data)
+            self._growing[path, False] = _Growing(bytes(data))
+
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """At most `size` bytes of a file from `start` on; None where there is none, or it was forgotten."""
+        data = self._files.get(self._job, path)
+        return None if data is None else bytes(data[start : None if size is None else start + size])
+
+    def size(self, path: str) -> int | None:
+        """How many bytes a file has; None where there is none, or it was forgotten."""
+        data = self._files.get(self._job, path)
+        return None if data is None else len(data)
+
+    def names(self) -> list[str]:
+        """Paths of all files that are remembered."""
+        return self._files.names(self._job)
+
+    def prefix_digest(self, path: str, offset: int, *, told: bytes | None = None) -> bytes | None:
+        """Digest of the bytes up to `offset`: of those that came, or as it was `told` where that is not known."""
+        growing = self._growing.get((path, False))
+        return growing.digest.digest() if growing is not None and growing.size == offset else told
+
+    def take_back(self, path: str, generation: int) -> None:
+        """Nothing is set aside."""
+
+    def close(self) -> None:
+        """Nothing is open."""

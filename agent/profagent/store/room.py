@@ -1,0 +1,63 @@
+"""Room in a database in memory: the inferences that came first go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from profagent.limits import LARGEST_DATABASE_IN_MEMORY_BYTES
+from profagent.store.database import RECORDS_PER_PART
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_USED_BYTES = (
+    "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+)
+# Logs of which all inferences go, and whether something of one of these had not come.
+_LOGS = (
+    "CREATE TEMP TABLE gone AS SELECT log, max(figures = 'pending') AS is_open"
+    " FROM segment JOIN inference USING (inference) GROUP BY log HAVING max(inference) <= ?"
+)
+_DONES = (
+    "INSERT INTO gone SELECT d.log, 0 FROM gone JOIN log l USING (log) JOIN log d"
+    " ON d.job = l.job AND d.path = l.path || '.done' WHERE NOT is_open"
+)
+# What comes of them is passed over: without what went, their figures would be wrong.
+_OPEN = "UPDATE log SET kept = 0 WHERE log IN (SELECT log FROM gone WHERE is_open)"
+_PARTS = "SELECT part FROM part WHERE log IN (SELECT log FROM gone)"
+_SAMPLES = (
+    "DELETE FROM sample WHERE (model, current_pic_count) IN"
+    " (SELECT model, current_pic_count FROM inference WHERE inference <= ?)"
+)
+_OF_LOGS = ("segment", "part", "ledger_entry")
+
+
+def make_room(connection: sqlite3.Connection, most_bytes: int = LARGEST_DATABASE_IN_MEMORY_BYTES) -> None:
+    """Delete the older half of the inferences while the database is larger than that, with all that is about them."""
+    while connection.execute(_USED_BYTES).fetchone()[0] > most_bytes:
+        ((middle,),) = connection.execute("SELECT (min(inference) + max(inference)) / 2 FROM inference").fetchall()
+        if middle is None:
+            return
+        delete_up_to(connection, middle)
+
+
+def delete_up_to(connection: sqlite3.Connection, last: int) -> None:
+    """Delete the inferences with these numbers; what comes of one that was open is passed over from now on."""
+    connection.execute(_LOGS, (last,))
+    connection.execute(_DONES)
+    for table in ("aicore", "aicpu"):
+        connection.executemany(
+            f"DELETE FROM {table} WHERE record BETWEEN ? AND ?",  # noqa: S608 - a table's name
+            [
+                (part * RECORDS_PER_PART, (part + 1) * RECORDS_PER_PART - 1)
+                for (part,) in connection.execute(_PARTS).fetchall()
+            ],
+        )
+    connection.execute(_SAMPLES, (last,))
+    connection.execute("DELETE FROM segment WHERE inference <= ?", (last,))
+    for table in _OF_LOGS:
+        connection.execute(f"DELETE FROM {table} WHERE log IN (SELECT log FROM gone)")  # noqa: S608 - a table's name
+    connection.execute(_OPEN)
+    connection.execute("DELETE FROM log WHERE log IN (SELECT log FROM gone WHERE NOT is_open)")
+    connection.execute("DELETE FROM inference WHERE inference <= ?", (last,))
+    connection.execute("DROP TABLE gone")
