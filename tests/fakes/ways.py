@@ -41,6 +41,6 @@ def going(way: Way) -> Iterator[list[int]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JobRows, "add_plain", noted)
         if way is Way.ONE_BY_ONE:
-            patch.setattr(feed, "LARGEST_FILE_BYTES", 0)
+            patch.setattr(feed, "LARGEST_PLAIN_BYTES", 0)
         yield written
         assert not (way is Way.ONE_BY_ONE and written), "a log was not taken for odd"

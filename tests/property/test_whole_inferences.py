@@ -7,8 +7,8 @@ import struct
 import tempfile
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,13 +23,11 @@ from profagent.store.counter_maps import CounterMaps, simulated_map
 from profagent.store.store import HeldLog, Store, StoredSession
 from profagent.store.workspace import Workspace
 from tests.fakes.dumps import Dump, assert_same, dump, imported
+from tests.fakes.small_job import SMALL_JOB
 from tests.fakes.ways import Way, going
 from tests.property.streamed_board import JOB
-from tests.property.written_jobs import RECORD_BYTES, WrittenJob, jobs, simulated
+from tests.property.written_jobs import RECORD_BYTES, WrittenJob, jobs, recorded, simulated
 from tests.unit.record.link import board, job_status
-
-if TYPE_CHECKING:
-    import pytest
 
 MAP = simulated_map()
 SHORT_JOB = simulated(inferences=2).files
@@ -101,6 +99,15 @@ def test_an_import_of_any_job_has_the_same_rows(job: WrittenJob, damages: list[t
     for damage in damages:
         files = damaged(files, *damage)
     compare(files)
+
+
+@pytest.mark.parametrize(
+    ("files", "together"),
+    [(simulated().files, 3), (recorded()["runtime-api"].files, 8), (SMALL_JOB, 2)],
+    ids=["simulated", "recorded", "small"],
+)
+def test_so_does_that_of_inferences_that_are_decoded_together(files: dict[str, bytes], together: int) -> None:
+    assert compare(files) == together
 
 
 # A stream, in batches
