@@ -244,6 +244,8 @@ REMEMBERED_CALLS_OF_MODEL = 8_192
 """calls of a model: the oldest is forgotten."""
 MOST_WAITING = 8_192
 """inferences of a model that wait for their call: the oldest waits no longer."""
+TOLD_INFERENCES = 100_000
+"""inferences that were told and are not told again: of older ones a figure that is judged anew is told once more."""
 KEPT_INFERENCES = 240
 """inferences of a model on the screen, and in the pace that Prometheus is told: the oldest goes."""
 LONGEST_NAME_IN_LINE = 24

@@ -24,15 +24,17 @@ from profagent.ingest.changes import (
     ContentLedger,
     KeptLoss,
     LinkLedger,
+    PlainLogs,
     SegmentRecords,
     SourceRows,
+    files_of,
 )
-from profagent.ingest.live import LiveEvents
 from profagent.ingest.live_latency import LatencyWindow
 from profagent.limits import EXPOSED_LOGS, EXPOSED_MODELS
 from profagent.link.coverage import Standing
 from profagent.link.credentials import host_of
 from profagent.link.session import State
+from profagent.store.events import Composer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,11 +42,11 @@ if TYPE_CHECKING:
 
     from profagent.errors import ProfagentError
     from profagent.ingest.changes import Change, Entry
-    from profagent.ingest.live import Event
     from profagent.link.coverage import Coverage
     from profagent.link.messages import Board, JobStatus
     from profagent.link.session import LinkSession
     from profagent.record.capture import Capture, Observer
+    from profagent.store.events import Event
     from profagent.store.writer import Applied
 
 US_PER_S = 1_000_000
@@ -165,7 +167,7 @@ class Measured:
     def __init__(self, observer: Observer, exposition: Exposition, board: str) -> None:
         self._observer, self._to, self._board = observer, exposition, board
         self._ahead_us, self._has_link = 0, False
-        self._events = LiveEvents(with_layers=True)
+        self._events = Composer(with_layers=True)
         self._names: LRUCache[tuple[str, str], dict[int, tuple[str, str]]] = LRUCache(EXPOSED_LOGS)
         self._windows: LRUCache[str, LatencyWindow] = LRUCache(EXPOSED_MODELS)
         self._paced: set[str] = set()  # models whose pace may be another one now
@@ -222,10 +224,10 @@ class Measured:
 
     def changed(self, applied: Sequence[Applied]) -> None:
         """As of Observer."""
-        for batch in (each.batch for each in applied):
-            for change in batch.each:
-                self._count(batch.job, change)
-            for event in self._events.feed(batch, time.monotonic()):
+        for each in applied:
+            for change in each.batch.changes:
+                self._count(each.batch.job, change)
+            for event in self._events.told(each):
                 if event["event"] == "inference" and event["figures"] == FigureState.FINAL:
                     self._time(event)
                 elif event["event"] == "latency":
@@ -236,6 +238,8 @@ class Measured:
     def _count(self, job: str, change: Change) -> None:
         records = self._to.records
         match change:
+            case PlainLogs():
+                self._count_plain(job, change)
             case SegmentRecords():
                 records.labels(self._board, change.name.kind.value).inc(len(change.unit))
             case ApiRecords():
@@ -250,6 +254,13 @@ class Measured:
                 reason = change.entry.reason
                 self._link_losses[reason] = self._link_losses.get(reason, 0) + change.entry.count
                 self._lose(("link", reason), [change.entry], self._link_losses[reason])
+
+    def _count_plain(self, job: str, change: PlainLogs) -> None:
+        for kind, unit in change.units.items():
+            self._to.records.labels(self._board, kind.value).inc(len(unit))
+            for log, entries in change.entries[kind].items():
+                data, _ = files_of(change.groups[change.places[kind][log]], kind)
+                self._lose((job, data.path), entries)
 
     def _take_rows(self, job: str, change: SourceRows) -> None:
         """Rows of another source; of metrics, the names and the last values, of programs of one name their sum."""

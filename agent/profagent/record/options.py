@@ -57,6 +57,7 @@ class RecordingOptions:
     `notes_past`: the names of those are noted all the same, for how well a model was sampled.
     `keeping` chooses inferences. `compared` is called with how many µs the board's clock is ahead.
     `hold` is called with the board's identity before anything of it is touched.
+    `with_columns`: what is committed comes with the records of its inferences, for whoever tells of these.
     """
 
     now_us: Callable[[], int]
@@ -71,6 +72,7 @@ class RecordingOptions:
     notes_past: bool = True
     compared: Callable[[int], None] = lambda _: None
     hold: Callable[[str], None] = lambda _: None
+    with_columns: bool = False
 
     def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
         """What begins a session of this board."""

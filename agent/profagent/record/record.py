@@ -206,6 +206,7 @@ class BoardRecord:
                 keeping=options.keeping,
                 beginnings=self._view.beginnings,
                 hold=lambda identity: self._lock.enter_context(options.workspace.board_locked(identity)),
+                with_columns=exposition is not None,
             ),
         )
         self._measured = None if exposition is None else exposition.measured(self._view, address)

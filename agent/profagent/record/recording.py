@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from profagent.cli.table import time_text
 from profagent.errors import FormatError, UnreachableError, UnsupportedBoardError
 from profagent.files import finished, to_the_end
@@ -23,8 +25,10 @@ from profagent.link.coverage import Standing
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
 from profagent.link.session import ANSWER_S
 from profagent.record.mirroring import BoardMirrors
+from profagent.store.columns import ColumnReader
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Awaitable, Collection, Mapping, Sequence
     from pathlib import Path
 
@@ -78,6 +82,7 @@ class Recording:
         self._unoffered: dict[str, dict[str, int]] = {}
         self._begun_jobs: set[str] = set()
         self._applied: list[Applied] = []  # what is committed and was not returned yet
+        self._reader: ColumnReader | None = None
         self._is_torn = False  # a batch was not committed, and may be in the mirrors
         self._committing: asyncio.Task[None] | None = None  # the latest batch
         self._deletes = False
@@ -273,7 +278,14 @@ class Recording:
         return applied
 
     async def _apply(self, changes: Sequence[JobChanges]) -> None:
-        self._applied += await self.session.apply(changes)
+        applied = await self.session.apply(changes)
+        if self._options.with_columns:
+            applied = await self._store.run(partial(self._with_columns, applied))
+        self._applied += applied
+
+    def _with_columns(self, applied: Sequence[Applied], connection: sqlite3.Connection) -> Sequence[Applied]:
+        reader = self._reader = self._reader or ColumnReader(connection)
+        return [replace(each, columns=reader.of(each)) for each in applied]
 
     async def _wait_for_commit(self) -> None:
         committing, self._committing = self._committing, None

@@ -19,9 +19,9 @@ from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.inference_layers import RecordColumns
 from profagent.formats.inference_times import UNUSED, Spans, whole_spans
 from profagent.formats.model_info import LayerTable, Run
-from profagent.formats.names import DONE_SUFFIX, LogKind, parse_log_name
-from profagent.ingest.changes import Entry
-from profagent.limits import REMEMBERED_PLACED_LOGS, REMEMBERED_TABLES
+from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
+from profagent.ingest.changes import Entry, LayersKnown
+from profagent.limits import INFERENCES_PER_PAGE, REMEMBERED_PLACED_LOGS, REMEMBERED_TABLES
 from profagent.store.database import RECORDS_PER_PART, fetched_of
 from profagent.store.rows import path_from_sql, path_to_sql
 
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from profagent.formats.records import Unit
+    from profagent.ingest.feed import Group
     from profagent.store.database import Row
+    from profagent.store.records import State
+    from profagent.store.writer import Applied, PlainRows
 
     Floats = NDArray[np.float64]
 
@@ -140,14 +144,30 @@ class ColumnReader:
         self._connection = connection
         # A model's table is one object: who watches knows by it that layers are the same.
         self._tables: LRUCache[int, LayerTable | None] = LRUCache(REMEMBERED_TABLES)
+        self._renewed: set[int] = set()  # models whose tables were read since any came
         # Of logs with several inferences, the first and last record of each segment.
         self._places: LRUCache[int, dict[int, tuple[int, int]]] = LRUCache(REMEMBERED_PLACED_LOGS)
         # Those that records have, once there were any.
         self._counters: tuple[str, ...] | None = None
 
-    def read(self, inferences: Sequence[int]) -> InferenceColumns:
-        """Return the inferences with these numbers, in this order, with all of their records, whoever fetched them."""
-        found = {row[0]: row for row in fetched_of(self._connection, _INFERENCES, (), inferences)}
+    def of(self, applied: Applied) -> list[InferenceColumns]:
+        """Return the inferences that a batch told something new of, whose rows are written."""
+        if any(isinstance(change, LayersKnown) for change in applied.batch.changes):
+            self._renewed.clear()
+        found = [
+            _of_plain(applied.batch.job, plain, {model: self._table(model) for model in {*plain.models}})
+            for plain in applied.plain
+        ]
+        judged = sorted(applied.judged)[-INFERENCES_PER_PAGE:]
+        return [*found, self.read(judged)] if judged else found
+
+    def read(self, inferences: Iterable[int]) -> InferenceColumns:
+        """Return the inferences with these numbers, in this order, with all of their records, whoever fetched them.
+
+        Those that have no row are left out.
+        """
+        found = {row[0]: row for row in fetched_of(self._connection, _INFERENCES, (), [*inferences])}
+        inferences = [number for number in inferences if number in found]
         stored = [found[number] for number in inferences]
         rows = [_inference(row) for row in stored]
         place_of = {number: place for place, number in enumerate(inferences)}
@@ -159,7 +179,7 @@ class ColumnReader:
             self._records(kind, [each for each in segments if each[3] == kind], last_of, place_of, has_map=has_map)
             for kind in (LogKind.AICORE, LogKind.AICPU)
         )
-        tables = {model: table for model in {row.model for row in rows} if (table := self._table(model)) is not None}
+        tables = _known({model: self._table(model) for model in {row.model for row in rows}})
         entries = self._entries(segments, last_of, {row[0]: row[-2] for row in stored}, place_of)
         return InferenceColumns(rows, aicore, aicpu, _whole(rows, segments, place_of), entries, tables)
 
@@ -220,12 +240,15 @@ class ColumnReader:
         return places
 
     def _table(self, model: int) -> LayerTable | None:
-        if model not in self._tables:
+        if model not in self._renewed or model not in self._tables:
             runs = [
                 Run(index, (), layer_id, name, type_, segment, is_batch=False)
                 for index, segment, layer_id, name, type_ in self._connection.execute(_LAYERS, (model,))
             ]
-            self._tables[model] = LayerTable((), tuple(runs)) if runs else None
+            table = LayerTable((), tuple(runs)) if runs else None
+            if model not in self._tables or table != self._tables[model]:
+                self._tables[model] = table
+            self._renewed.add(model)
         return self._tables[model]
 
     def _entries(
@@ -256,6 +279,73 @@ class ColumnReader:
         return found
 
 
+def _of_plain(job: str, plain: PlainRows, tables: Mapping[int, LayerTable | None]) -> InferenceColumns:
+    """Return inferences that came whole, of their files."""
+    groups, units = plain.plain.groups, plain.plain.units
+    rows = [
+        _of_group(job, plain.frequency_mhz, *each)
+        for each in zip(groups, plain.inferences, plain.models, plain.states, strict=True)
+    ]
+    aicore, aicpu = (
+        _of_unit(kind, units.get(kind), plain.plain.places.get(kind)) for kind in (LogKind.AICORE, LogKind.AICPU)
+    )
+    done = np.array([(row.start_us or np.nan, row.end_us or np.nan) for row in rows], np.float64).reshape(-1, 2)
+    on_npu, on_cpu = Spans(done[:, 0], done[:, 1]), Spans(*(np.full(len(rows), each) for each in UNUSED))
+    if (unit := units.get(LogKind.AICPU)) is not None:
+        places = plain.plain.places[LogKind.AICPU]
+        begins, ends = (unit.columns[f"segment_{name}_us"] for name in ("start", "end"))
+        on_cpu.begin_us[places] = np.minimum.reduceat(np.where(begins > 0, begins, np.nan), unit.first)
+        on_cpu.end_us[places] = np.maximum.reduceat(ends, unit.first)
+    entries: dict[int, list[Entry]] = {}
+    for kind, of_logs in plain.plain.entries.items():
+        for log, of_log in of_logs.items():
+            entries.setdefault(int(plain.plain.places[kind][log]), []).extend(of_log)
+    return InferenceColumns(rows, aicore, aicpu, _known_spans(on_npu, on_cpu), entries, _known(tables))
+
+
+def _of_group(
+    job: str, frequency_mhz: int | None, group: Group, inference: int, model: int, state: State
+) -> InferenceRow:
+    name, done = group.name, group.aicore_done.done
+    assert done is not None, "the .done of a group was read"
+    return InferenceRow(
+        inference,
+        job,
+        frequency_mhz,
+        model,
+        display_text(name.model or ""),
+        name.model_id or 0,
+        name.device or 0,
+        name.stream,
+        name.batch_num or 0,
+        name.input_pic_num or 0,
+        name.current_pic_count or 0,
+        0,
+        done.start_us or None,
+        done.end_us or None,
+        True,
+        state[1],
+        state[2],
+    )
+
+
+def _of_unit(kind: LogKind, unit: Unit | None, places: NDArray[np.intp] | None) -> UnitColumns:
+    if unit is None or places is None:
+        none = np.empty(0, np.int64)
+        return UnitColumns(RecordColumns(kind, none, none, none.astype(np.int32), none.astype(np.float64), {}), none)
+    columns = unit.columns
+    if kind is LogKind.AICORE:
+        durations = columns["ticks"].astype(np.float64)
+    else:
+        durations = columns["end_us"].astype(np.float64) - columns["begin_us"].astype(np.float64)
+    records = RecordColumns(kind, columns["net"], columns["sequence"], columns["layer_index"], durations, unit.counters)
+    return UnitColumns(records, places[unit.seg_log[unit.segment]])
+
+
+def _known(tables: Mapping[int, LayerTable | None]) -> dict[int, LayerTable]:
+    return {model: table for model, table in tables.items() if table is not None}
+
+
 def _inference(row: Row) -> InferenceRow:
     number, job, _, mhz, *fields = row[:-2]
     made = InferenceRow(number, job, mhz, *fields)
@@ -278,7 +368,12 @@ def _whole(rows: Sequence[InferenceRow], segments: Iterable[Row], place_of: Mapp
     for place in used:
         on_npu.begin_us[place] = rows[place].start_us or np.nan
         on_npu.end_us[place] = rows[place].end_us or np.nan
-    whole = whole_spans([on_npu, on_cpu])
+    return _known_spans(on_npu, on_cpu)
+
+
+def _known_spans(*units: Spans) -> Spans:
+    """Return the first begin to the last end over the units, NaN where either is not known."""
+    whole = whole_spans(units)
     return whole.where(~np.isnan(whole.begin_us + whole.end_us))
 
 

@@ -18,13 +18,14 @@ from profagent.formats.countermap import bound_of, means_of_groups
 from profagent.formats.figure_states import FigureState
 from profagent.formats.inference_layers import LayerTimes, rounded
 from profagent.formats.inference_times import Parts
-from profagent.formats.names import LogKind, display_text
+from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import api_name, ticks_to_us
-from profagent.ingest.changes import ApiRecords, KeptLoss, LinkLedger
+from profagent.ingest.changes import ApiRecords, KeptLoss, LinkLedger, LogAnnounced
 from profagent.ingest.live_latency import InferenceTimes, ModelCalls
 from profagent.ingest.live_samples import LiveSamples
 from profagent.ingest.reasons import SEQUENCE_GAP
-from profagent.limits import CALLED_MODELS, TIMES_TOGETHER
+from profagent.limits import CALLED_MODELS, TIMES_TOGETHER, TOLD_INFERENCES
+from profagent.link.messages import ENDED_STATES, REMOVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,13 +34,16 @@ if TYPE_CHECKING:
 
     from profagent.formats.inference_layers import RecordColumns
     from profagent.formats.model_info import LayerTable, Run
+    from profagent.formats.names import LogName
     from profagent.ingest.changes import Change, Entry, JobChanges
     from profagent.ingest.live_samples import Model
     from profagent.store.columns import InferenceColumns, InferenceRow
+    from profagent.store.writer import Applied
 
     Floats = NDArray[np.float64]
 
 Event = dict[str, Any]
+_UNITS = (LogKind.AICORE, LogKind.AICPU)
 SLOWEST_LAYERS = 3
 
 
@@ -186,6 +190,8 @@ class Composer:
         self._with_records, self._with_layers = with_records, with_layers
         self._number = 0  # of the inference that was told last
         self._calls: LRUCache[tuple[str, Model], ModelCalls] = LRUCache(CALLED_MODELS)
+        # Of inferences that were told of while they came, the state that was told last, and the records of both units.
+        self._told: LRUCache[int, tuple[str | None, tuple[int, int]]] = LRUCache(TOLD_INFERENCES)
 
     @property
     def slowest(self) -> int:
@@ -216,11 +222,38 @@ class Composer:
                     yield from self._records(columns, place)
             yield self._inference(columns, place, figures[place], times, counts)
 
+    def told(self, applied: Applied) -> Iterator[Event]:
+        """Tell of what a batch brought, whose columns were read: of each inference once its figures are known."""
+        for change in applied.batch.changes:
+            yield from self._change(applied.batch.job, change)
+        for columns in applied.columns:
+            yield from self.ran(columns, figures_of(columns, self.slowest), self._new(columns))
+        yield from self._ended(applied.batch)
+
+    def _new(self, columns: InferenceColumns) -> list[int]:
+        """The places of inferences whose figures are known and were not told."""
+        found: list[int] = []
+        counts = [unit.counts(len(columns.rows)) for unit in columns.units]
+        for place, row in enumerate(columns.rows):
+            before, counted = self._told.get(row.inference, (None, (0, 0)))
+            if row.figures != FigureState.PENDING and before not in (FigureState.FINAL, row.figures):
+                # What was partial becomes final, maybe with more records: it is counted once.
+                self.inferences -= before is not None
+                for unit, count in zip(_UNITS, counted, strict=True):
+                    self.records[unit] -= count
+                self._told[row.inference] = row.figures, (int(counts[0][place]), int(counts[1][place]))
+                found.append(place)
+        return found
+
     def changed(self, batch: JobChanges) -> Iterator[Event]:
         """Tell of calls, of the ledger and of a JOB's state."""
         for change in batch.changes:
             yield from self._change(batch.job, change)
-        yield from self._settled(batch.job, is_over=batch.caught_up)
+        yield from self._ended(batch)
+
+    def _ended(self, batch: JobChanges) -> Iterator[Event]:
+        is_over = batch.state == REMOVED or (batch.caught_up and batch.state in ENDED_STATES)
+        yield from self._settled(batch.job, is_over=is_over)
         if batch.state is not None:
             yield self._event("job", batch.job, state=batch.state)
 
@@ -328,6 +361,10 @@ class Composer:
 
     def _change(self, job: str, change: Change) -> Iterator[Event]:
         match change:
+            case LogAnnounced():
+                name = parse_log_name(change.path)
+                if name is not None and name.kind is LogKind.ACL_API:
+                    self.expect_calls(job, _model_of(name))
             case ApiRecords():
                 yield from self._called(job, change)
             case LinkLedger():
@@ -337,7 +374,7 @@ class Composer:
                 yield {"event": "kept_loss", **change.fields, "simulated": self.simulated}
 
     def _called(self, job: str, change: ApiRecords) -> Iterator[Event]:
-        model = display_text(change.name.model or ""), change.name.model_id or 0
+        model = _model_of(change.name)
         self._calls.setdefault((job, model), ModelCalls()).take(change.records)
         self.records["acl_api"] += len(change.records)
         if self._with_layers:
@@ -461,6 +498,10 @@ def _model_fields(row: InferenceRow) -> dict[str, Any]:
         "input_pic_num": row.input_pic_num,
         "current_pic_count": row.current_pic_count,
     }
+
+
+def _model_of(name: LogName) -> Model:
+    return display_text(name.model or ""), name.model_id or 0
 
 
 def _model(row: InferenceRow) -> Model:

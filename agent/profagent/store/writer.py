@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from profagent.formats.figure_states import Has
     from profagent.formats.names import LogKind, LogName
     from profagent.ingest.changes import Change, JobChanges
+    from profagent.store.columns import InferenceColumns
     from profagent.store.records import State
     from profagent.store.rows import LogRow
 
@@ -110,12 +111,14 @@ class Applied(Struct, frozen=True):
         job: Number of the JOB's row; None where the batch is about the board itself.
         plain: Rows of inferences that came whole, judged by what they have.
         judged: Numbers of other inferences of which it is known now, or not known any more, whether figures are final.
+        columns: All inferences of both with their records, where somebody tells of them.
     """
 
     batch: JobChanges
     job: int | None = None
     plain: Sequence[PlainRows] = ()
     judged: frozenset[int] = frozenset()
+    columns: Sequence[InferenceColumns] = ()
 
 
 class JobRows:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -31,11 +32,16 @@ from profagent.link.messages import (
 from profagent.record.capture import Capture, FollowedStream
 from profagent.record.exposition import Exposition, Measured
 from profagent.record.recording import Step
+from profagent.store.columns import ColumnReader
 from profagent.store.writer import Applied
 from tests.encoders import aicpu_record, api_record, done_text
 from tests.unit.record.link import Nobody, board, job_status
 from tests.unit.record.test_recording import Kept, keeping
+from tests.unit.store.conftest import opened
 from tests.unit.watch.arriving_job import START_US, ArrivingJob, aicore_done, aicore_path, records
+
+if TYPE_CHECKING:
+    from tests.unit.store.rows import Rows
 
 DATA = records(3)
 OPENING = (Welcome(board(), 0), job_status(), JobsListed())
@@ -185,24 +191,34 @@ def value(measured: Measured, metric: str, /, **labels: str) -> float | None:
 
 
 class Counted:
-    """In the place of the events of a JOB that arrives: it is counted."""
+    """In the place of the events of a JOB that arrives: it is written, and counted."""
 
-    def __init__(self, measured: Measured) -> None:
-        self._measured = measured
+    def __init__(self, measured: Measured, rows: Rows) -> None:
+        self._measured, self._rows = measured, rows
+        self._reader = ColumnReader(rows.connection)
 
     def feed(self, batch: JobChanges, _now_s: float) -> tuple[()]:
-        self._measured.changed([Applied(batch)])
+        applied = self._rows.run(self._rows.writer.apply([batch]))
+        self._measured.changed([replace(each, columns=self._reader.of(each)) for each in applied])
         return ()
+
+
+@pytest.fixture
+def job(measured: Measured, tmp_path: Path) -> Iterator[ArrivingJob]:
+    """A JOB that arrives and is counted."""
+    with opened(tmp_path) as rows:
+        arriving = ArrivingJob()
+        arriving.events = Counted(measured, rows)  # type: ignore[assignment]
+        arriving.begin()
+        yield arriving
 
 
 def latency(measured: Measured, what: str, origin: str) -> float | None:
     return value(measured, f"latency_seconds_{what}", model="m", latency_from=origin)
 
 
-def test_an_inference_is_timed_once_on_both_processors(measured: Measured) -> None:
-    job, cpu = ArrivingJob(), aicore_path().replace("aicore", "aicpu")
-    job.events = Counted(measured)  # type: ignore[assignment]
-    job.begin()
+def test_an_inference_is_timed_once_on_both_processors(measured: Measured, job: ArrivingJob) -> None:
+    cpu = aicore_path().replace("aicore", "aicpu")
     job.announce(aicore_path(), cpu)
     job.send(aicore_path(), records(700, 1400, 7000))
     job.send(aicore_path() + ".done", aicore_done(768))
@@ -217,10 +233,8 @@ def test_an_inference_is_timed_once_on_both_processors(measured: Measured) -> No
     assert (value(measured, "layers_recorded", model="m"), value(measured, "layers_known", model="m")) == (3, 3)
 
 
-def test_a_latency_is_observed_when_its_call_comes_and_the_pace_with_it(measured: Measured) -> None:
-    job, calls = ArrivingJob(), "data/acl_api.0.m.0"
-    job.events = Counted(measured)  # type: ignore[assignment]
-    job.begin()
+def test_a_latency_is_observed_when_its_call_comes_and_the_pace_with_it(measured: Measured, job: ArrivingJob) -> None:
+    calls = "data/acl_api.0.m.0"
     job.announce(calls)
     for pictures in range(2):
         job.send(aicore_path(pictures), records(700))

@@ -9,11 +9,14 @@ import pytest
 
 from profagent.formats.board_files import Done
 from profagent.formats.join import UNKNOWN_LAYER
+from profagent.formats.model_info import LayerTable, Run
 from profagent.formats.names import LogKind
 from profagent.formats.records import Progress, read_unit
 from profagent.ingest import reasons
 from profagent.ingest.changes import (
     FrequencyKnown,
+    JobChanges,
+    LayersKnown,
     LogAdvanced,
     LogAnnounced,
     LogReset,
@@ -22,11 +25,14 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.datalog import oddities
 from profagent.ingest.feed import Group, WholeFile
+from profagent.store.columns import ColumnReader
 from profagent.store.counter_maps import simulated_map
+from profagent.store.events import figures_of
+from profagent.store.sessions import MapUsed
 from tests.encoders import aicore_record, aicpu_record
 from tests.fakes.dumps import assert_same, dump
 from tests.unit.store.conftest import opened
-from tests.unit.store.rows import name_of
+from tests.unit.store.rows import JOB, Rows, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,3 +125,24 @@ def test_logs_that_are_here_already_take_the_general_way(tmp_path: Path, expecte
     assert_same(written(tmp_path, "twice", CLOCK, [plain(*GROUPS[1:])], [plain(*GROUPS)]), expected)
     void = [LogReset(GROUPS[0].aicore.path)]
     assert_same(written(tmp_path, "void", CLOCK, [plain(GROUPS[0])], void, [plain(*GROUPS)]), expected)
+
+
+def test_columns_of_the_batch_are_those_of_its_rows(rows: Rows) -> None:
+    rows.session(decoded_with=MapUsed("simulated", "0" * 32))
+    table = LayerTable((), (Run(0, (), 7, "conv", "Convolution", 0, is_batch=False),))
+    changes = [*CLOCK, LayersKnown("m", 0, table), plain(*GROUPS)]
+    (applied,) = rows.run(rows.writer.apply([JobChanges(JOB, "/board", changes)]))
+    reader = ColumnReader(rows.connection)
+    ours, *_ = reader.of(applied)
+    others = reader.read(applied.plain[0].inferences)
+    assert (ours.rows, ours.tables) == (others.rows, others.tables)
+    assert {place: {*entries} for place, entries in ours.entries.items()} == {
+        place: {*entries} for place, entries in others.entries.items()
+    }
+    np.testing.assert_equal(ours.whole, others.whole)
+    assert np.isnan(ours.whole.begin_us).tolist() == [False, False, True]
+    for unit, other in zip(ours.units, others.units, strict=True):
+        assert len(unit.inference)
+        np.testing.assert_equal(unit.inference, other.inference)
+        np.testing.assert_equal(unit.records._asdict(), other.records._asdict())
+    assert figures_of(ours) == figures_of(others)
