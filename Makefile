@@ -78,8 +78,8 @@ protos: .venv-protoc/ready ## generate the wire's code anew
 check-protos: .venv-protoc/ready ## fail when the wire's code is not what its contract gives
 	@$(PROTOC) tools/generate_protos.py --check
 
-bench: .venv/ready .venv-bench/ready ## measure, and print the figures
-	@$(BIN)/python -m pytest tests/bench --capture=no --timeout=0
+bench: .venv/ready .venv-bench/ready ## measure, and print the figures; AGAINST=CLONE: in turns with another clone
+	@$(BIN)/python -m pytest tests/bench --capture=no --timeout=0 $(if $(AGAINST),--against $(AGAINST))
 
 bench-growth: .venv/ready ## measure with up to 50 million rows stored; takes 9 GB of TMPDIR
 	@$(BIN)/python -m pytest tests/bench/growth_of_rows.py --capture=no --timeout=0

@@ -1,12 +1,14 @@
 """The profiled program of a benchmark, in a process of its own, so that its cost is nobody else's.
 
-`python board_program.py OPTIONS`, where OPTIONS is JSON: `root`, `model`, `layers`, `rate` (inferences a second) and
-`backlog` (inferences before). It prints `ready`, runs inferences until its standard input is closed, unloads, and
-prints JSON: when each inference was there, monotonic seconds by number.
+`python board_program.py OPTIONS`, where OPTIONS is JSON: `roots`, `model`, `layers`, `rate` (inferences a second) and
+`backlog` (inferences before), each of a root: a JOB in each, whose inferences take turns. It prints `ready`, runs
+inferences until its standard input is closed, unloads, and prints JSON: when each inference below the first root was
+there, monotonic seconds by number.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import select
 import sys
@@ -21,21 +23,26 @@ from profagentd.simulate.run import SimulationOptions
 
 def run(options: dict[str, Any]) -> dict[int, float]:
     """Run until standard input is closed."""
-    period_s = 1 / options["rate"]
-    simulated = SimulationOptions(model=options["model"], layers=options["layers"], root=Path(options["root"]))
-    npu = Npu(simulated, gaps=False, names=SystemRandom())
-    now_us = npu.load(_wall_us() - round(options["backlog"] * period_s * 1e6))
-    for _ in range(options["backlog"]):
-        now_us = npu.infer(now_us)
+    model, layers, rate, backlog = (options[name] for name in ("model", "layers", "rate", "backlog"))
+    simulated = [SimulationOptions(model=model, layers=layers, root=Path(root)) for root in options["roots"]]
+    npus = [Npu(each, gaps=False, names=SystemRandom()) for each in simulated]
+    for npu in npus:
+        now_us = npu.load(_wall_us() - round(backlog / rate * 1e6))
+        for _ in range(backlog):
+            now_us = npu.infer(now_us)
     print("ready", flush=True)
     written: dict[int, float] = {}
-    due = time.monotonic()
-    while not _is_over(due - time.monotonic()):
+    due, period_s = time.monotonic(), 1 / rate / len(npus)
+    for npu in itertools.cycle(npus):
+        if _is_over(due - time.monotonic()):
+            break
         number = npu.inferences
         npu.infer(_wall_us())
-        written[number] = time.monotonic()
+        if npu is npus[0]:
+            written[number] = time.monotonic()
         due += period_s
-    npu.unload(_wall_us())
+    for npu in npus:
+        npu.unload(_wall_us())
     return written
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from tests.bench.probes import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from tests.bench.programs import Program
 
 # What is written meanwhile is not counted: the clients have just come.

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from profagentd.simulate.run import SimulationOptions
+from tests.bench.captures import ShapedJobs
+from tests.bench.checkouts import THIS, Checkout
 from tests.bench.measure import PROFAGENT, machine, report, run
 from tests.daemon.simulated_job import write_job
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 LAYERS, INFERENCES = 100, 10_000
+MEMORY = Path("/dev/shm")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--against", type=Path, help="another clone, whose .venv is made, to measure in turns with this one"
+    )
+
+
+@pytest.fixture(scope="session")
+def checkouts(request: pytest.FixtureRequest) -> list[Checkout]:
+    """Return this checkout, and the one that it is compared with."""
+    against: Path | None = request.config.getoption("--against")
+    return [THIS, *([Checkout("against", against.resolve())] if against else [])]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,6 +50,20 @@ def scratch() -> Iterator[Path]:
 def root(scratch: Path) -> Path:
     """A directory of a benchmark's own."""
     return Path(tempfile.mkdtemp(dir=scratch))
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A directory in memory: what the disk takes for a file changes more than what is measured."""
+    with tempfile.TemporaryDirectory(prefix="profagent-bench-", dir=MEMORY) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def shaped_jobs() -> Iterator[ShapedJobs]:
+    """Finished JOBs with more or fewer records a file."""
+    with tempfile.TemporaryDirectory(prefix="profagent-bench-") as directory:
+        yield ShapedJobs(Path(directory))
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import statistics
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.bench.captures import capture, finished_job
 from tests.bench.commits import committed_inferences, delays_ms
@@ -13,6 +13,9 @@ from tests.bench.measure import PROFAGENT, percentile, report_table, size_text, 
 from tests.bench.prefill import prefill
 from tests.bench.programs import AICORE_ONLY, program
 from tests.daemon.daemon_process import running
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LAYERS, INFERENCES, REPEATS = 100, 1000, 3
 ROWS = [0, 1_000_000, 10_000_000, 50_000_000]

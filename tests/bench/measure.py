@@ -13,12 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.daemon import daemon_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 CHECKOUT = Path(__file__).parents[2]
 PROFAGENT = (sys.executable, "-c", "from profagent.cli.main import main; main()")
@@ -70,11 +73,13 @@ def environment() -> dict[str, str]:
     return daemon_process.environment("protos", "daemon", "agent")
 
 
-def run(*command: str | Path) -> Run:
-    """Run a command to its end; it must end well."""
+def run(*command: str | Path, variables: Mapping[str, str] | None = None) -> Run:
+    """Run a command to its end, with this checkout's code unless told otherwise; it must end well."""
     with tempfile.TemporaryFile() as errors:
         started = time.monotonic()
-        process = subprocess.Popen(list(command), env=environment(), stdout=subprocess.DEVNULL, stderr=errors)
+        process = subprocess.Popen(
+            list(command), env=variables or environment(), stdout=subprocess.DEVNULL, stderr=errors
+        )
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.monotonic() - started
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -84,9 +89,11 @@ def run(*command: str | Path) -> Run:
 
 
 @contextmanager
-def started(*command: str | Path, stdout: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *command: str | Path, stdout: int = subprocess.DEVNULL, variables: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """A child process; where it still runs in the end, it is asked to end, then ended."""
-    process = subprocess.Popen(list(command), env=environment(), stdout=stdout, text=True)
+    process = subprocess.Popen(list(command), env=variables or environment(), stdout=stdout, text=True)
     try:
         yield process
     finally:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sqlite3
 import string
 from contextlib import closing
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profagent.store.database import RECORDS_PER_PART
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Tables of a JOB's rows, each with the columns whose numbers are shifted by the rows that there are of that kind.
 TABLES = ("job", "session_job", "model", "layer", "log", "part", "inference", "segment", "aicore")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from subprocess import Popen
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from profagent_wire.v1 import board_pb2 as wire
 from tests.daemon.wire_client import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from subprocess import Popen
 
 PERIOD_S = 0.05
 POLL_S = 0.1

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tests.bench.measure import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SCRIPT = Path(__file__).with_name("board_program.py")
 # Its inferences have aicore records only, so two files each: data and `.done`.
@@ -33,10 +36,10 @@ class Program:
 
 @contextmanager
 def program(
-    root: Path, *, rate: float, layers: int, model: str | Path = AICORE_ONLY, backlog: int = 0
+    *roots: Path, rate: float, layers: int, model: str | Path = AICORE_ONLY, backlog: int = 0
 ) -> Iterator[Program]:
-    """A program that has run `backlog` inferences, and runs `rate` more a second."""
-    options = {"root": str(root), "model": str(model), "layers": layers, "rate": rate, "backlog": backlog}
+    """A program that has run `backlog` inferences, and runs `rate` more a second, below each root."""
+    options = {"roots": list(map(str, roots)), "model": str(model), "layers": layers, "rate": rate, "backlog": backlog}
     process = subprocess.Popen(
         [sys.executable, str(SCRIPT), msgspec.json.encode(options).decode()],
         env=environment(),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.bench.measure import CHECKOUT, PROFAGENT, Run, report, run, size_text, spread
 from tests.unit.ascend.files import OP_SUMMARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 REPEATS = 3
 ROWS = 200_000

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from contextlib import ExitStack
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.bench.measure import MIB, PROFAGENT, Child, report, size_text, spread, started
 from tests.bench.programs import program
 from tests.daemon.daemon_process import running
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RATE, LAYERS = 100.0, 100
 # Every round has both, so that whatever else runs on the machine meets them alike.

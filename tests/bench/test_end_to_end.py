@@ -1,40 +1,92 @@
-"""Flat out, both sides on this machine: from files on the board's disk to rows that are committed, durably."""
+"""Flat out, both sides on this machine: from files on the board's disk to rows that are committed, and to lines."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench.captures import capture, finished_job
-from tests.bench.measure import Child, report, size_text, spread
-from tests.bench.programs import AICORE_ONLY
+from tests.bench.captures import SHAPES, Capture, Shape, ShapedJobs, capture
+from tests.bench.checkouts import Checkout, in_turns, report_compared
+from tests.bench.measure import MIB, Child, report, started
+from tests.bench.programs import AICORE_ONLY, program
 from tests.daemon.daemon_process import running
+from tests.fakes.ports import own_port
 
-MODELS: list[tuple[str | Path, str]] = [
-    (AICORE_ONLY, "2 files an inference"),
-    ("yolov5s", "4 files an inference, with aicpu"),
-]
-LAYERS, INFERENCES, REPEATS = 100, 3000, 5
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+# Inferences that an open JOB has when `watch` begins; one more comes now and then.
+BACKLOG, LAYERS, RATE = 3_000, 100, 1.0
 
 
-@pytest.mark.parametrize(("model", "files"), MODELS)
-def test_from_file_to_committed_row(model: str | Path, files: str, root: Path) -> None:
-    finished_job(root / "board", INFERENCES, layers=LAYERS, model=model)
-    captures, daemon_s = [], []
-    with running("--root", root / "board", "--log-level", "warning") as daemon:
-        process = Child(daemon.process.pid)
-        for number in range(REPEATS):
-            workspace, before_s = root / f"workspace-{number}", process.cpu_s()
-            captures.append(capture(daemon.address, workspace, LAYERS * INFERENCES))
-            daemon_s.append(process.cpu_s() - before_s)
-    report(
-        f"end to end: {LAYERS * INFERENCES:,} aicore records in files of {LAYERS}, {files}",
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.title)
+def test_record(shape: Shape, shaped_jobs: ShapedJobs, memory: Path, root: Path, checkouts: Sequence[Checkout]) -> None:
+    job = shaped_jobs.of(shape)
+    shutil.rmtree(job / "sqlite", ignore_errors=True)
+    with running("--root", job.parent, "--log-level", "warning") as daemon:
+
+        def recorded(checkout: Checkout, folder: Path, *more: str) -> Capture:
+            shutil.rmtree(folder / "workspace", ignore_errors=True)
+            return capture(daemon.address, folder / "workspace", shape.records, *more, by=checkout)
+
+        def exposed(checkout: Checkout) -> Capture:
+            return recorded(checkout, memory, "--metrics-listen", f"127.0.0.1:{own_port()}")
+
+        in_memory = in_turns(checkouts, lambda checkout: recorded(checkout, memory))
+        exposing = in_turns(checkouts, exposed)
+        on_disk = in_turns(checkouts, lambda checkout: recorded(checkout, root))
+        captures = sum(map(len, (*in_memory, *exposing, *on_disk)))
+        daemon_s = Child(daemon.process.pid).cpu_s() / captures
+    report_compared(
+        f"record: {shape.title}",
+        checkouts,
         {
-            "aicore records (target: 80 thousand/s)": spread([each.rate / 1000 for each in captures], "thousand/s"),
-            "inferences": spread([each.rate / LAYERS for each in captures], "a second", 0),
-            "processor time of record": spread([each.process.cpu_s for each in captures], "s"),
-            "processor time of the daemon": spread(daemon_s, "s"),
-            "RSS of record, peak": size_text(max(each.process.peak_bytes for each in captures)),
+            "processor time, workspace in memory, s": _each(in_memory, lambda one: one.process.cpu_s),
+            "with --metrics-listen, s": _each(exposing, lambda one: one.process.cpu_s),
+            "peak RSS, MiB": _each(in_memory, lambda one: one.process.peak_bytes / MIB),
+            "workspace on disk: thousand aicore records/s": _each(on_disk, lambda one: one.rate / 1000),
         },
     )
+    report("", {"processor time of this daemon for each": f"{daemon_s:.2f} s"})
+
+
+@pytest.mark.parametrize(("model", "files"), [(AICORE_ONLY, 2), ("yolov5s", 4)])
+def test_watch(model: str | Path, files: int, root: Path, checkouts: Sequence[Checkout]) -> None:
+    took = [_watched(root / name, count, model, checkouts) for name, count in (("one", 1), ("many", BACKLOG))]
+    us = [
+        [(all_s - start_s) / (BACKLOG - 1) * 1e6 for start_s, all_s in zip(*of_one, strict=True)]
+        for of_one in zip(*took, strict=True)
+    ]
+    report_compared(
+        f"watch --from-start --json of {BACKLOG:,} inferences of {LAYERS} layers, {files} files an inference",
+        checkouts,
+        {"processor time, s": took[1], "of one inference, with the start, s": took[0], "µs an inference": us},
+    )
+
+
+def _watched(root: Path, count: int, model: str | Path, checkouts: Sequence[Checkout]) -> list[list[float]]:
+    """Measure the processor time of `watch` until it has printed so many inferences, which are there when it begins."""
+    root.mkdir()
+    with (
+        program(root, rate=RATE, layers=LAYERS, model=model, backlog=count),
+        running("--root", root, "--log-level", "warning") as daemon,
+    ):
+
+        def watched(checkout: Checkout) -> float:
+            command = checkout.command("watch", "--board", daemon.address, "--from-start", "--json")
+            with started(*command, stdout=subprocess.PIPE, variables=checkout.variables) as watch:
+                assert watch.stdout is not None
+                left = count
+                while left and (line := watch.stdout.readline()):
+                    left -= '"inference"' in line.partition(",")[0]
+                return Child(watch.pid).cpu_s()
+
+        return in_turns(checkouts, watched)
+
+
+def _each(runs: Sequence[Sequence[Capture]], figure: Callable[[Capture], float]) -> list[list[float]]:
+    return [[figure(one) for one in of_checkout] for of_checkout in runs]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import chdir
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.bench.measure import CHECKOUT, PROFAGENT, Run, report, run, size_text, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 REPEATS = 3
 EVENTS_OF_OTHERS = 200_000

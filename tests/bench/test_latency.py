@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import ExitStack
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,9 @@ from tests.bench.measure import PROFAGENT, latency_figures, report, started
 from tests.bench.probes import PrintedLines
 from tests.bench.programs import program
 from tests.daemon.daemon_process import running
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LAYERS = 100
 MEASURED_S = 15.0

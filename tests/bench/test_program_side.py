@@ -7,7 +7,6 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,8 @@ from tests.bench.measure import Child, report, spread
 from tests.daemon.daemon_process import running
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 CALLS, REPEATS = 20_000, 5

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.bench.measure import PROFAGENT, Child, report, size_text, spread
 from tests.bench.programs import program
 from tests.board.terminal import Terminal, at_terminal
 from tests.daemon.daemon_process import running
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RATE, LAYERS = 100.0, 100
 COLUMNS, ROWS = 120, 40

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from profagentd.simulate.run import SimulationOptions
 from tests.bench.measure import PROFAGENT, report, run, size_text, spread
 from tests.daemon.simulated_job import write_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REPEATS = 5
 LAYERS, INFERENCES = 100, 20_000
