@@ -166,7 +166,7 @@ from profagent.calibrate.redecode_cli import redecode_session
 from profagent.store.workspace import Workspace
 from profagent.store import counters
 
-counters.ROWS_PER_BATCH = 5
+counters.COUNTERS_PER_BATCH = 5
 pages = counters._pages
 def three_pages(*arguments):
     number = 0
