@@ -51,7 +51,7 @@ def test_record(shape: Shape, shaped_jobs: ShapedJobs, memory: Path, root: Path,
             "workspace on disk: thousand aicore records/s": _each(on_disk, lambda one: one.rate / 1000),
         },
     )
-    report("", {"processor time of this daemon for each": f"{daemon_s:.2f} s"})
+    report("the daemon of this checkout", {"processor time for each of these": f"{daemon_s:.2f} s"})
 
 
 @pytest.mark.parametrize(("model", "files"), [(AICORE_ONLY, 2), ("yolov5s", 4)])
