@@ -31,7 +31,7 @@ from profagentd.simulate.npu import Npu
 from profagentd.simulate.run import SimulationOptions
 
 if TYPE_CHECKING:
-    from profagent.ingest.live import Event
+    from profagent.store.events import Event
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "images" / "watch.svg"

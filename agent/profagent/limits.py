@@ -246,6 +246,18 @@ MOST_WAITING = 8_192
 """inferences of a model that wait for their call: the oldest waits no longer."""
 TOLD_INFERENCES = 100_000
 """inferences that were told and are not told again: of older ones a figure that is judged anew is told once more."""
+TOLD_JOBS = 10_000
+"""JOBs whose state was told: of the one that changed least recently it is told once more."""
+OPEN_INFERENCES = 100_000
+"""inferences that wait for a part that has not come: of the oldest nobody is told that it waits."""
+MOST_HELD_INFERENCES = 1_000
+"""inferences whose layers have no names yet, as the table was only announced: the oldest is told without them."""
+SHOWN_ENTRIES = 10_000
+"""files whose entries in the ledger were told: those of the oldest are told once more."""
+WAITING_PER_LOOK = 2_000
+"""inferences of which is told at a time that they wait: the rest follows."""
+PATIENCE_S = 2.0
+"""s that an inference waits for its parts: a line says that its figures are pending, and why."""
 KEPT_INFERENCES = 240
 """inferences of a model on the screen, and in the pace that Prometheus is told: the oldest goes."""
 LONGEST_NAME_IN_LINE = 24

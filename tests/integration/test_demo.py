@@ -20,7 +20,7 @@ from tests.integration.rows import query, so_far
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from profagent.ingest.live import Event
+    from profagent.store.events import Event
     from tests.integration.conftest import Demo
 
 # Whether the recording has all that its board has left.

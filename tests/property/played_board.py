@@ -300,12 +300,12 @@ class Process:
         self.view = WatchView(options, lines.take, lambda _: None, clock)
         self.saw_it_appear = False
         source, is_new = ("watch", True) if command.shows else ("record", False)
-        chosen = RecordingOptions(lambda: 1, source=source, always_new=is_new)
+        chosen = RecordingOptions(lambda: 1, source=source, always_new=is_new, with_columns=command.shows)
         workspace = Workspace(folder) if command.keeps else MemoryWorkspace()
         self.store = Store(workspace.database if command.keeps else None, durable=False)
         if not command.keeps:
             chosen = replace(chosen, beginnings=self.view.beginnings, notes_past=False)
-        self.recording = Recording(workspace, self.store, chosen)
+        self.recording = self.view.recording = Recording(workspace, self.store, chosen)
         self.capture = Capture(
             "board:1",
             self.recording,
@@ -500,7 +500,7 @@ class Player(Linked):
         self.clock.s += PATIENCE_S
         self.board.pass_time(PATIENCE_S)
         if self.command.shows:
-            self.process.view.show_waiting()
+            self.let(self.process.view.show_waiting())
 
     def pause(self, _: int = 0) -> None:
         """So much time passes that the board takes a file for settled."""

@@ -32,7 +32,7 @@ from profagent.watch.watch import WatchOptions, watch
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from profagent.ingest.live import Event
+    from profagent.store.events import Event
 
 
 T = TypeVar("T")

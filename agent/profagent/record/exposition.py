@@ -34,7 +34,7 @@ from profagent.limits import EXPOSED_LOGS, EXPOSED_MODELS
 from profagent.link.coverage import Standing
 from profagent.link.credentials import host_of
 from profagent.link.session import State
-from profagent.store.events import Composer
+from profagent.store.live_events import LiveComposer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -167,7 +167,7 @@ class Measured:
     def __init__(self, observer: Observer, exposition: Exposition, board: str) -> None:
         self._observer, self._to, self._board = observer, exposition, board
         self._ahead_us, self._has_link = 0, False
-        self._events = Composer(with_layers=True)
+        self._events = LiveComposer(with_layers=True)
         self._names: LRUCache[tuple[str, str], dict[int, tuple[str, str]]] = LRUCache(EXPOSED_LOGS)
         self._windows: LRUCache[str, LatencyWindow] = LRUCache(EXPOSED_MODELS)
         self._paced: set[str] = set()  # models whose pace may be another one now
@@ -227,7 +227,7 @@ class Measured:
         for each in applied:
             for change in each.batch.changes:
                 self._count(each.batch.job, change)
-            for event in self._events.told(each):
+            for event in self._events.told(each, time.monotonic()):
                 if event["event"] == "inference" and event["figures"] == FigureState.FINAL:
                     self._time(event)
                 elif event["event"] == "latency":

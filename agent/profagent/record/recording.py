@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, FollowedLog, JobStatus, Received
     from profagent.record.mirroring import LeftLogs
     from profagent.record.options import RecordingOptions
+    from profagent.store.columns import InferenceColumns
     from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
     from profagent.store.workspace import Workspace
     from profagent.store.writer import Applied
@@ -283,8 +284,16 @@ class Recording:
             applied = await self._store.run(partial(self._with_columns, applied))
         self._applied += applied
 
+    async def pending(self) -> InferenceColumns:
+        """Return inferences whose figures are not known yet."""
+        return await self._store.run(lambda connection: self._columns_of(connection).pending())
+
+    def _columns_of(self, connection: sqlite3.Connection) -> ColumnReader:
+        self._reader = self._reader or ColumnReader(connection)
+        return self._reader
+
     def _with_columns(self, applied: Sequence[Applied], connection: sqlite3.Connection) -> Sequence[Applied]:
-        reader = self._reader = self._reader or ColumnReader(connection)
+        reader = self._columns_of(connection)
         return [replace(each, columns=reader.of(each)) for each in applied]
 
     async def _wait_for_commit(self) -> None:

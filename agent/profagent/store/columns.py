@@ -20,8 +20,8 @@ from profagent.formats.inference_layers import RecordColumns
 from profagent.formats.inference_times import UNUSED, Spans, whole_spans
 from profagent.formats.model_info import LayerTable, Run
 from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
-from profagent.ingest.changes import Entry, LayersKnown
-from profagent.limits import INFERENCES_PER_PAGE, REMEMBERED_PLACED_LOGS, REMEMBERED_TABLES
+from profagent.ingest.changes import Entry, LayersKnown, Redecoded
+from profagent.limits import INFERENCES_PER_PAGE, REMEMBERED_PLACED_LOGS, REMEMBERED_TABLES, WAITING_PER_LOOK
 from profagent.store.database import RECORDS_PER_PART, fetched_of
 from profagent.store.rows import path_from_sql, path_to_sql
 
@@ -46,6 +46,8 @@ SELECT i.inference, j.name, j.job, j.frequency_mhz, i.model, m.name, m.model_id,
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN session s ON s.session = i.session
 WHERE i.inference IN ({})
 """
+_PENDING = "SELECT inference FROM inference WHERE figures = 'pending' ORDER BY inference LIMIT ?"
+_OF_LOGS = "SELECT DISTINCT inference FROM log JOIN segment USING (log) WHERE job = ? AND path IN ({})"
 _SEGMENTS = "SELECT segment, inference, log, kind, net, start_us, end_us FROM segment WHERE inference IN ({})"
 _SHARED = (
     "SELECT log, max(inference) FROM segment WHERE log IN ({}) GROUP BY log HAVING min(inference) < max(inference)"
@@ -158,8 +160,17 @@ class ColumnReader:
             _of_plain(applied.batch.job, plain, {model: self._table(model) for model in {*plain.models}})
             for plain in applied.plain
         ]
-        judged = sorted(applied.judged)[-INFERENCES_PER_PAGE:]
+        judged = sorted({*applied.judged, *self._decoded_again(applied)})[-INFERENCES_PER_PAGE:]
         return [*found, self.read(judged)] if judged else found
+
+    def _decoded_again(self, applied: Applied) -> list[int]:
+        """Return inferences whose records are known better: their figures may be as they were."""
+        paths = [path_to_sql(each.path) for each in applied.batch.changes if isinstance(each, Redecoded)]
+        return [number for (number,) in fetched_of(self._connection, _OF_LOGS, (applied.job,), paths)]
+
+    def pending(self) -> InferenceColumns:
+        """Return inferences whose figures are not known yet, those that came first."""
+        return self.read([number for (number,) in self._connection.execute(_PENDING, (WAITING_PER_LOOK,))])
 
     def read(self, inferences: Iterable[int]) -> InferenceColumns:
         """Return the inferences with these numbers, in this order, with all of their records, whoever fetched them.

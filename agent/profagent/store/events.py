@@ -1,31 +1,30 @@
 """Events of inferences, as lines, the screen and Prometheus tell them: composed from columns, wherever these are from.
 
-Times of layers are sums over an inference's records in the order of its log, so that the same records give the same
-figures to the last bit. An inference is told once; its call, which comes later, is told behind it.
+An inference is told once its figures are known; its call, which comes later, is told behind it.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cachetools import LRUCache
 
-from profagent.formats.countermap import bound_of, means_of_groups
+from profagent.formats.countermap import bound_of
 from profagent.formats.figure_states import FigureState
 from profagent.formats.inference_layers import LayerTimes, rounded
 from profagent.formats.inference_times import Parts
 from profagent.formats.names import LogKind, display_text, parse_log_name
-from profagent.formats.records import api_name, ticks_to_us
+from profagent.formats.records import api_name
 from profagent.ingest.changes import ApiRecords, KeptLoss, LinkLedger, LogAnnounced
 from profagent.ingest.live_latency import InferenceTimes, ModelCalls
 from profagent.ingest.live_samples import LiveSamples
 from profagent.ingest.reasons import SEQUENCE_GAP
-from profagent.limits import CALLED_MODELS, TIMES_TOGETHER, TOLD_INFERENCES
+from profagent.limits import CALLED_MODELS, TOLD_JOBS
 from profagent.link.messages import ENDED_STATES, REMOVED
+from profagent.store.figures import SLOWEST_LAYERS, us_per_tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,136 +37,9 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change, Entry, JobChanges
     from profagent.ingest.live_samples import Model
     from profagent.store.columns import InferenceColumns, InferenceRow
-    from profagent.store.writer import Applied
-
-    Floats = NDArray[np.float64]
+    from profagent.store.figures import Figures
 
 Event = dict[str, Any]
-_UNITS = (LogKind.AICORE, LogKind.AICPU)
-SLOWEST_LAYERS = 3
-
-
-class SlowLayer(NamedTuple):
-    """A layer's place as in LayerTimes, how long it took, and `bound_by`, nothing without a counter map."""
-
-    place: int
-    us: float
-    bound: dict[str, str | None]
-
-
-class Figures(NamedTuple):
-    """Times of an inference in µs: of its recorded layers, of those on the CPU, of the slowest; how many there are."""
-
-    layers_us: float
-    aicpu_us: float
-    recorded: int
-    slowest: tuple[SlowLayer, ...]
-
-
-def figures_of(columns: InferenceColumns, slowest: int = SLOWEST_LAYERS) -> list[Figures | None]:
-    """Return the figures of each inference; None where they are not final."""
-    found: list[Figures | None] = [None] * len(columns.rows)
-    alike: dict[tuple[int, int | None], list[int]] = {}
-    for place, row in enumerate(columns.rows):
-        if row.figures == FigureState.FINAL:
-            alike.setdefault((row.model, row.frequency_mhz), []).append(place)
-    for (model, mhz), places in alike.items():
-        table = columns.tables.get(model)
-        model_times = _ModelTimes(columns, table, us_per_tick(mhz), slowest)
-        together = max(1, TIMES_TOGETHER // model_times.width)
-        for begin in range(0, len(places), together):
-            some = places[begin : begin + together]
-            for place, figures in zip(some, model_times.figures(some), strict=True):
-                found[place] = figures
-    return found
-
-
-def us_per_tick(frequency_mhz: int | None) -> float | None:
-    """How long a tick is; None while the clock is not known."""
-    return None if frequency_mhz is None else ticks_to_us(1, frequency_mhz)
-
-
-class _ModelTimes:
-    """Works out the figures of inferences of one model, many at once."""
-
-    def __init__(
-        self, columns: InferenceColumns, table: LayerTable | None, us_per_tick: float | None, slowest: int
-    ) -> None:
-        self._columns, self._us_per_tick, self._slowest = columns, us_per_tick, slowest
-        # Which record is in which layer is asked as of one inference.
-        self._layers = LayerTimes(tuple(unit.records for unit in columns.units), us_per_tick, table)
-        self._known = self._layers.of_layers
-        self.width = 2 * ((self._known or 0) + 1)
-
-    def figures(self, places: Sequence[int]) -> Iterator[Figures]:
-        """Return the figures of inferences."""
-        columns = self._columns
-        row_of = np.full(len(columns.rows), -1)
-        row_of[places] = np.arange(len(places))
-        size = len(places) * self.width
-        times, has_record = np.zeros(size), np.zeros(size, np.bool_)
-        cells = []
-        for unit in columns.units:
-            at = row_of[unit.inference]
-            cell = np.where(at >= 0, at * self.width + self._layers.places(unit.records), -1)
-            durations = unit.records.durations_us(self._us_per_tick)
-            if durations is not None:
-                ours = cell >= 0
-                has_record[cell[ours]] = True
-                times += np.bincount(cell[ours], durations[ours], size)
-            cells.append(cell)
-        by_place = times.reshape(-1, self.width)
-        is_known = has_record.reshape(len(places), 2, -1)
-        if self._known is None:
-            recorded = sum(unit.counts(len(columns.rows))[places] for unit in columns.units)
-        else:
-            recorded = is_known[:, :, :-1].sum(axis=(1, 2))
-        totals = (
-            by_place.sum(axis=1).tolist(),
-            by_place[:, self.width // 2 :].sum(axis=1).tolist(),
-            np.asarray(recorded).tolist(),
-        )
-        return map(Figures, *totals, self._slow(np.where(has_record, times, -np.inf), cells[0]))
-
-    def _slow(self, times: Floats, aicore_cell: NDArray[np.int64]) -> list[tuple[SlowLayer, ...]]:
-        """Return the slowest layers of each inference, the earlier of two alike first."""
-        by_place = times.reshape(-1, self.width)
-        if not self._slowest:
-            return [()] * len(by_place)
-        rows = np.arange(len(by_place))
-        slow_at = np.zeros((len(rows), self._slowest), np.int64)
-        slow_us = np.zeros((len(rows), self._slowest))
-        for number in range(self._slowest):
-            place = by_place.argmax(axis=1)
-            slow_at[:, number], slow_us[:, number] = place, by_place[rows, place]
-            by_place[rows, place] = -np.inf
-        is_there = slow_us > -np.inf  # an inference may have fewer
-        cells = np.where(is_there, rows[:, np.newaxis] * self.width + slow_at, times.size)
-        bounds = iter(self._bounds(cells.ravel(), times.size, aicore_cell))
-        slow = zip(slow_at.tolist(), slow_us.tolist(), is_there.sum(axis=1).tolist(), strict=True)
-        return [
-            tuple(map(SlowLayer, places, durations, islice(bounds, self._slowest)))[:number]
-            for places, durations, number in slow
-        ]
-
-    def _bounds(
-        self, cells: NDArray[np.int64], size: int, aicore_cell: NDArray[np.int64]
-    ) -> Iterable[dict[str, str | None]]:
-        """Return what bounds the layers of these cells, by the means of their ratios; `size` is no cell."""
-        records = self._columns.aicore.records
-        if not records.counters:
-            return repeat({})
-        group_of = np.full(size + 1, -1)
-        group_of[cells] = np.arange(len(cells))
-        group_of[size] = -1  # as the records of other inferences have it
-        group = group_of[aicore_cell]
-        (chosen,) = (group >= 0).nonzero()
-        means = means_of_groups(records.ratios(chosen), records.duration[chosen], group[chosen], len(cells))
-        is_aicore = (cells % self.width < self.width // 2).tolist()
-        return (
-            {"bound_by": bound_of(ratios, self._us_per_tick)} if is_ours else {}
-            for ratios, is_ours in zip(means.tolist(), is_aicore, strict=True)
-        )
 
 
 class Composer:
@@ -190,8 +62,7 @@ class Composer:
         self._with_records, self._with_layers = with_records, with_layers
         self._number = 0  # of the inference that was told last
         self._calls: LRUCache[tuple[str, Model], ModelCalls] = LRUCache(CALLED_MODELS)
-        # Of inferences that were told of while they came, the state that was told last, and the records of both units.
-        self._told: LRUCache[int, tuple[str | None, tuple[int, int]]] = LRUCache(TOLD_INFERENCES)
+        self._states: LRUCache[str, str] = LRUCache(TOLD_JOBS)
 
     @property
     def slowest(self) -> int:
@@ -222,29 +93,6 @@ class Composer:
                     yield from self._records(columns, place)
             yield self._inference(columns, place, figures[place], times, counts)
 
-    def told(self, applied: Applied) -> Iterator[Event]:
-        """Tell of what a batch brought, whose columns were read: of each inference once its figures are known."""
-        for change in applied.batch.changes:
-            yield from self._change(applied.batch.job, change)
-        for columns in applied.columns:
-            yield from self.ran(columns, figures_of(columns, self.slowest), self._new(columns))
-        yield from self._ended(applied.batch)
-
-    def _new(self, columns: InferenceColumns) -> list[int]:
-        """The places of inferences whose figures are known and were not told."""
-        found: list[int] = []
-        counts = [unit.counts(len(columns.rows)) for unit in columns.units]
-        for place, row in enumerate(columns.rows):
-            before, counted = self._told.get(row.inference, (None, (0, 0)))
-            if row.figures != FigureState.PENDING and before not in (FigureState.FINAL, row.figures):
-                # What was partial becomes final, maybe with more records: it is counted once.
-                self.inferences -= before is not None
-                for unit, count in zip(_UNITS, counted, strict=True):
-                    self.records[unit] -= count
-                self._told[row.inference] = row.figures, (int(counts[0][place]), int(counts[1][place]))
-                found.append(place)
-        return found
-
     def changed(self, batch: JobChanges) -> Iterator[Event]:
         """Tell of calls, of the ledger and of a JOB's state."""
         for change in batch.changes:
@@ -252,9 +100,9 @@ class Composer:
         yield from self._ended(batch)
 
     def _ended(self, batch: JobChanges) -> Iterator[Event]:
-        is_over = batch.state == REMOVED or (batch.caught_up and batch.state in ENDED_STATES)
-        yield from self._settled(batch.job, is_over=is_over)
-        if batch.state is not None:
+        yield from self._settled(batch.job, is_over=is_over(batch))
+        if batch.state is not None and batch.state != self._states.get(batch.job):
+            self._states[batch.job] = batch.state
             yield self._event("job", batch.job, state=batch.state)
 
     def summary(self) -> Event:
@@ -307,7 +155,7 @@ class Composer:
             "records": sum(int(count[place]) for count in counts.values()),
             "figures": row.figures,
             "why": row.why,
-            "ledger": self._entries(columns.entries.get(place, ())),
+            "ledger": _by_reason(self._entries(row, columns.entries.get(place, ()))),
             **self._doubts(has_counters=bool(columns.aicore.records.counters) and counts[LogKind.AICORE][place] > 0),
         }
         if self._with_layers:
@@ -325,8 +173,13 @@ class Composer:
         """Tell of an inference's records one by one."""
         row = columns.rows[place]
         runs = columns.tables[row.model].runs if row.model in columns.tables else ()
-        for unit in columns.units:
-            yield from self._unit_records(row, unit.of(place), runs)
+        for unit, told in zip(columns.units, self._told_records(row), strict=True):
+            records = unit.of(place)
+            yield from self._unit_records(row, records.cut(told, len(records.duration)), runs)
+
+    def _told_records(self, row: InferenceRow) -> tuple[int, int]:  # noqa: ARG002 - whoever tells twice knows
+        """Return how many records of each unit were told before."""
+        return 0, 0
 
     def _unit_records(self, row: InferenceRow, records: RecordColumns, runs: Sequence[Run]) -> Iterator[Event]:
         tick_us = us_per_tick(row.frequency_mhz)
@@ -364,17 +217,17 @@ class Composer:
             case LogAnnounced():
                 name = parse_log_name(change.path)
                 if name is not None and name.kind is LogKind.ACL_API:
-                    self.expect_calls(job, _model_of(name))
+                    self.expect_calls(job, model_of(name))
             case ApiRecords():
                 yield from self._called(job, change)
             case LinkLedger():
                 yield from self._entry(job, change.path, change.entry)
             case KeptLoss():
-                self._count(change.entry)
+                self._count(change.entry, change.entry.count)
                 yield {"event": "kept_loss", **change.fields, "simulated": self.simulated}
 
     def _called(self, job: str, change: ApiRecords) -> Iterator[Event]:
-        model = _model_of(change.name)
+        model = model_of(change.name)
         self._calls.setdefault((job, model), ModelCalls()).take(change.records)
         self.records["acl_api"] += len(change.records)
         if self._with_layers:
@@ -412,33 +265,33 @@ class Composer:
 
     def _entry(self, job: str, path: str | None, entry: Entry) -> Iterator[Event]:
         """Tell of an entry of the ledger by itself; records that the runtime left out are only counted."""
-        self._count(entry)
+        self._count(entry, entry.count)
         if entry.reason != SEQUENCE_GAP:
-            yield self._event(
-                "ledger",
-                job,
-                log=None if path is None else display_text(path),
-                grade=entry.grade,
-                reason=entry.reason,
-                detail=entry.detail,
-                first=entry.first,
-                last=entry.last,
-                count=entry.count,
-            )
+            yield self._entry_event(job, path, entry)
 
-    def _entries(self, entries: Iterable[Entry]) -> list[dict[str, Any]]:
-        """Count what the ledger says of an inference, and return it by reason."""
-        counts: Counter[tuple[str, str]] = Counter()
+    def _entry_event(self, job: str, path: str | None, entry: Entry) -> Event:
+        return self._event(
+            "ledger",
+            job,
+            log=None if path is None else display_text(path),
+            grade=entry.grade,
+            reason=entry.reason,
+            detail=entry.detail,
+            first=entry.first,
+            last=entry.last,
+            count=entry.count,
+        )
+
+    def _entries(self, row: InferenceRow, entries: Sequence[Entry]) -> Iterable[Entry]:  # noqa: ARG002 - as above
+        """Return what of the ledger is told with an inference; it is counted."""
         for entry in entries:
-            self._count(entry)
-            if entry.reason != SEQUENCE_GAP:
-                counts[entry.grade, entry.reason] += entry.count
-        return [{"grade": grade, "reason": reason, "count": count} for (grade, reason), count in counts.items()]
+            self._count(entry, entry.count)
+        return entries
 
-    def _count(self, entry: Entry) -> None:
-        self.ledger[entry.grade] += entry.count
+    def _count(self, entry: Entry, count: int) -> None:
+        self.ledger[entry.grade] += count
         if entry.reason == SEQUENCE_GAP:
-            self.left_out += entry.count
+            self.left_out += count
 
     def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:
         """The counters that are not certain, where there are any and they are shown."""
@@ -456,6 +309,15 @@ _UNKNOWN_TIMES: Mapping[str, Any] = {
     "slowest": [],
     "recorded": None,
 }
+
+
+def _by_reason(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return entries of the ledger by reason; records that the runtime left out are only counted."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for entry in entries:
+        if entry.reason != SEQUENCE_GAP:
+            counts[entry.grade, entry.reason] += entry.count
+    return [{"grade": grade, "reason": reason, "count": count} for (grade, reason), count in counts.items()]
 
 
 def _known_times(figures: Figures, times: InferenceTimes, table: LayerTable | None) -> dict[str, Any]:
@@ -500,7 +362,13 @@ def _model_fields(row: InferenceRow) -> dict[str, Any]:
     }
 
 
-def _model_of(name: LogName) -> Model:
+def is_over(batch: JobChanges) -> bool:
+    """Return True if nothing more comes of a JOB."""
+    return batch.state == REMOVED or (batch.caught_up and batch.state in ENDED_STATES)
+
+
+def model_of(name: LogName) -> Model:
+    """Return a log's model as rows and events call it."""
     return display_text(name.model or ""), name.model_id or 0
 
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
-    from profagent.ingest.live import Event
     from profagent.link.credentials import Access
     from profagent.store.counter_maps import CounterMaps
+    from profagent.store.events import Event
 
 
 def wants_screen(*, plain: bool) -> bool:

@@ -16,7 +16,7 @@ from profagent.limits import LONGEST_NAME_IN_LINE, SHOWN_SPANS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from profagent.ingest.live import Event
+    from profagent.store.events import Event
 
 # Stands before a latency that is from the first begin to the last end: the call that ran it took longer.
 AT_LEAST = "≥"

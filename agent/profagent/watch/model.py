@@ -21,8 +21,8 @@ from profagent.watch.layers import ModelLayers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from profagent.ingest.live import Event
     from profagent.link.messages import Board
+    from profagent.store.events import Event
 
 # What a paused screen passes over.
 PAUSED = frozenset({"inference", "latency", "calls", "board"})
@@ -141,7 +141,7 @@ class BoardModel:
         self._noted = 0
 
     def take(self, event: Event) -> None:
-        """An event of LiveEvents or LiveBoard."""
+        """An event of Composer or LiveBoard."""
         if self.is_paused and event["event"] in PAUSED:
             self.passed_over += event["event"] == "inference"
             return

@@ -17,7 +17,7 @@ from profagent.ingest.changes import ApiRecords, Entry, JobChanges, KeptLoss, Li
 from profagent.limits import INFERENCES_PER_PAGE, RECORDS_PER_PAGE
 from profagent.store.columns import ColumnReader, InferenceColumns
 from profagent.store.database import fetched, pages
-from profagent.store.events import Figures, figures_of
+from profagent.store.figures import Figures, figures_of
 from profagent.store.marks import marks_of
 from profagent.store.placed import FIRST_INFERENCES
 from profagent.store.rows import path_from_sql

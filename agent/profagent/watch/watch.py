@@ -21,11 +21,9 @@ from profagent.errors import FaultError, UnreachableError
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
-from profagent.ingest.changes import ApiRecords, SegmentRecords
+from profagent.ingest.changes import ApiRecords, PlainLogs, SegmentRecords
 from profagent.ingest.decoder import DECODERS, is_job
-from profagent.ingest.live import LiveEvents
-from profagent.ingest.live_job import PATIENCE_S
-from profagent.limits import HELD_INFERENCES, HOLD_S, REMEMBERED_FIRST_SEEN, SILENCE_S
+from profagent.limits import HELD_INFERENCES, HOLD_S, PATIENCE_S, REMEMBERED_FIRST_SEEN, SILENCE_S
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import OPEN, QUIET
 from profagent.record.beginnings import Beginnings
@@ -34,18 +32,21 @@ from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
 from profagent.record.view import NO_JOB
 from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.live_events import LiveComposer
 from profagent.store.store import Store
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.memory import MemoryWorkspace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from profagent.errors import ProfagentError
+    from profagent.formats.names import LogName
+    from profagent.formats.records import Unit
     from profagent.ingest.changes import JobChanges
-    from profagent.ingest.live import Event
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
+    from profagent.store.events import Event
     from profagent.store.workspace import Workspace
     from profagent.store.writer import Applied
 
@@ -69,10 +70,9 @@ class Silence:
 
     def take(self, batch: JobChanges) -> None:
         """What came of a JOB: with interval 0 each inference is the first after a load, and has the same count."""
-        for change in batch.each:
-            if isinstance(change, SegmentRecords):
-                self._since_s = self._now_s()
-                name = change.name
+        for names, _ in _units_of(batch):
+            self._since_s = self._now_s()
+            for name in names:
                 model = (batch.job, name.model, name.model_id, name.device, name.stream)
                 if self._counts.setdefault(model, name.current_pic_count) != name.current_pic_count:
                     self._sampled.add(batch.job)
@@ -112,7 +112,7 @@ NO_COUNTER_MAP = (
 
 
 class WatchOptions(Struct, frozen=True):
-    """What to watch and how. `save` names a workspace that keeps the capture; `with_layers` as of LiveEvents."""
+    """What to watch and how. `save` names a workspace that keeps the capture; `with_layers` as of Composer."""
 
     address: str
     from_start: bool = False
@@ -139,13 +139,14 @@ class WatchView:
     ) -> None:
         """`now_s` is a clock that never goes back."""
         self._now_s = now_s
-        self.events = LiveEvents(with_records=options.with_records, with_layers=options.with_layers)
+        self.events = LiveComposer(with_records=options.with_records, with_layers=options.with_layers)
         self.board = LiveBoard(with_all=options.with_layers)
         self.beginnings = Beginnings(from_start=options.from_start)
         self._options = options
         self._show = show
         self._tell = tell
-        self.kept: Recording | None = None  # what keeps the capture, where something does
+        self.recording: Recording | None = None
+        self.kept: Recording | None = None  # that, where it keeps the capture
         self.was_linked = False
         self._remarked: set[str] = set()
         self._begun_us = 0  # when watching began, by the board's clock
@@ -192,22 +193,23 @@ class WatchView:
 
     def changed(self, applied: Sequence[Applied]) -> None:
         """Show what a batch meant, unless it is from before the watching."""
-        for batch in (each.batch for each in applied):
+        for each in applied:
+            batch = each.batch
             if not is_job(batch.job):
                 self.board.take(batch)
-                for event in self.events.feed(replace(batch, state=None), self._now_s()):
+                for event in self.events.told(replace(each, batch=replace(batch, state=None)), self._now_s()):
                     self._show(event)
                 continue
             self._silence.take(batch)
             if self.beginnings.is_in_past(batch.job):
-                self.events.pass_over(replace(batch, state=None), self._now_s())
+                self.events.pass_over(replace(each, batch=replace(batch, state=None)), self._now_s())
                 continue
-            for event in self.events.feed(self._without_earlier_calls(batch), self._now_s()):
+            shown = replace(each, batch=self._without_earlier_calls(batch))
+            for event in self.events.told(shown, self._now_s()):
                 self._show_in_order(event)
                 if event["event"] == "inference" and event["figures"] != FigureState.PENDING:
                     self.beginnings.note_shown(event)
-            records = [change for change in batch.each if isinstance(change, SegmentRecords)]
-            if any(change.name.kind is LogKind.AICORE and not change.unit.counters for change in records):
+            if any(unit.kind is LogKind.AICORE and not unit.counters for _, unit in _units_of(batch)):
                 self._tell_once(NO_COUNTER_MAP)
 
     def _without_earlier_calls(self, batch: JobChanges) -> JobChanges:
@@ -255,9 +257,11 @@ class WatchView:
         if len(self._held) > HELD_INFERENCES:
             self.show_held()
 
-    def show_waiting(self) -> None:
+    async def show_waiting(self) -> None:
         """Show inferences that have waited for long, once, as ones whose figures are not known yet."""
-        for event in self.events.waited(self._now_s()):
+        if self.recording is None or not self.events.waits(self._now_s()):
+            return
+        for event in self.events.waited(await self.recording.pending(), self._now_s()):
             if not self.beginnings.is_in_past(event["job"]):
                 self._show(event)
 
@@ -277,7 +281,7 @@ class WatchView:
         """Tell of inferences that wait for long, and of silence."""
         while True:
             await asyncio.sleep(PATIENCE_S / 8)
-            self.show_waiting()
+            await self.show_waiting()
             if (remark := self._silence.remark()) is not None:
                 self._tell(remark)
 
@@ -285,6 +289,16 @@ class WatchView:
         if text not in self._remarked:
             self._remarked.add(text)
             self._tell(text)
+
+
+def _units_of(batch: JobChanges) -> Iterator[tuple[Sequence[LogName], Unit]]:
+    """Yield the records of a batch, each time with the names of the inferences that they are of."""
+    for change in batch.changes:
+        if isinstance(change, SegmentRecords):
+            yield [change.name], change.unit
+        elif isinstance(change, PlainLogs):
+            names = [group.name for group in change.groups]
+            yield from ((names, unit) for unit in change.units.values())
 
 
 def _ended_after(calls: ApiRecords, begun_us: int) -> ApiRecords:
@@ -374,6 +388,7 @@ async def _watched(
     compared: Callable[[int], None] | None,
 ) -> None:
     async with _recording(options, view.beginnings, store, compared) as recording:
+        view.recording = recording
         view.kept = None if store is None else recording
         capture = Capture(
             options.address,
@@ -427,6 +442,7 @@ async def _recording(
         maps=options.maps,
         always_new=True,
         compared=compared or (lambda _: None),
+        with_columns=True,
     )
     if store is None or options.save is None:
         async with Store(None) as in_memory:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -32,16 +31,11 @@ from profagent.link.messages import (
 from profagent.record.capture import Capture, FollowedStream
 from profagent.record.exposition import Exposition, Measured
 from profagent.record.recording import Step
-from profagent.store.columns import ColumnReader
 from profagent.store.writer import Applied
 from tests.encoders import aicpu_record, api_record, done_text
 from tests.unit.record.link import Nobody, board, job_status
 from tests.unit.record.test_recording import Kept, keeping
-from tests.unit.store.conftest import opened
 from tests.unit.watch.arriving_job import START_US, ArrivingJob, aicore_done, aicore_path, records
-
-if TYPE_CHECKING:
-    from tests.unit.store.rows import Rows
 
 DATA = records(3)
 OPENING = (Welcome(board(), 0), job_status(), JobsListed())
@@ -191,26 +185,23 @@ def value(measured: Measured, metric: str, /, **labels: str) -> float | None:
 
 
 class Counted:
-    """In the place of the events of a JOB that arrives: it is written, and counted."""
+    """In the place of the events of a JOB that arrives: it is counted."""
 
-    def __init__(self, measured: Measured, rows: Rows) -> None:
-        self._measured, self._rows = measured, rows
-        self._reader = ColumnReader(rows.connection)
+    def __init__(self, measured: Measured) -> None:
+        self._measured = measured
 
-    def feed(self, batch: JobChanges, _now_s: float) -> tuple[()]:
-        applied = self._rows.run(self._rows.writer.apply([batch]))
-        self._measured.changed([replace(each, columns=self._reader.of(each)) for each in applied])
+    def told(self, applied: Applied, _now_s: float) -> tuple[()]:
+        self._measured.changed([applied])
         return ()
 
 
 @pytest.fixture
-def job(measured: Measured, tmp_path: Path) -> Iterator[ArrivingJob]:
+def job(measured: Measured) -> ArrivingJob:
     """A JOB that arrives and is counted."""
-    with opened(tmp_path) as rows:
-        arriving = ArrivingJob()
-        arriving.events = Counted(measured, rows)  # type: ignore[assignment]
-        arriving.begin()
-        yield arriving
+    arriving = ArrivingJob()
+    arriving.events = Counted(measured)  # type: ignore[assignment]
+    arriving.begin()
+    return arriving
 
 
 def latency(measured: Measured, what: str, origin: str) -> float | None:

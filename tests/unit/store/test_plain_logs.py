@@ -27,7 +27,7 @@ from profagent.ingest.datalog import oddities
 from profagent.ingest.feed import Group, WholeFile
 from profagent.store.columns import ColumnReader
 from profagent.store.counter_maps import simulated_map
-from profagent.store.events import figures_of
+from profagent.store.figures import figures_of
 from profagent.store.sessions import MapUsed
 from tests.encoders import aicore_record, aicpu_record
 from tests.fakes.dumps import assert_same, dump

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from importlib import resources
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import JobChanges, LogAnnounced
 from profagent.ingest.decode import JobDecoder
-from profagent.ingest.live import LiveEvents
+from profagent.ingest.decoder import schemas
 from profagent.ingest.mirror import digest_of
+from profagent.store import counters, marks
+from profagent.store.columns import ColumnReader, InferenceColumns
+from profagent.store.database import transaction
+from profagent.store.live_events import LiveComposer
+from profagent.store.sessions import MapUsed, SessionStart, begin_session
+from profagent.store.writer import Applied, write_batches
 from tests.encoders import aicore_record, done_text, layer_item
 
 if TYPE_CHECKING:
@@ -39,13 +50,37 @@ def aicore_done(file_len: int, start_us: int = START_US, batches: str = "") -> b
     return text + (f"online_batch_num:{batches}".encode() if batches else b"")
 
 
+class InMemory:
+    """Rows of one session, as those of a capture that is only looked at."""
+
+    def __init__(self, counter_map: CounterMap | None = None) -> None:
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        schema = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
+        for script in (schema, *schemas(), counters.SCHEMA, marks.SCHEMA):
+            self._connection.executescript(script)
+        start = SessionStart("b1", "euler", "SS928", "watch", "here", 1, False, decoded_with=MapUsed.of(counter_map))
+        self._session = begin_session(self._connection, start)
+        self._reader = ColumnReader(self._connection)
+
+    def apply(self, batch: JobChanges) -> Applied:
+        """Write a batch; what became of it, with the columns of its inferences."""
+        with transaction(self._connection):
+            (applied,) = write_batches(self._connection, *self._session, [batch], keeps_records=False)
+        return replace(applied, columns=self._reader.of(applied))
+
+    async def pending(self) -> InferenceColumns:
+        """As of Recording."""
+        return self._reader.pending()
+
+
 class ArrivingJob:
     """Files in, events out."""
 
     def __init__(
         self, *, with_records: bool = False, with_layers: bool = False, counter_map: CounterMap | None = None
     ) -> None:
-        self.events = LiveEvents(with_records=with_records, with_layers=with_layers)
+        self.events = LiveComposer(with_records=with_records, with_layers=with_layers)
+        self.rows = InMemory(counter_map)
         self.files: dict[str, bytes] = {}
         self.now_s = 100.0
         self.decoder = JobDecoder(self, counter_map)
@@ -99,10 +134,14 @@ class ArrivingJob:
         return self.feed(self.decoder.complete(path, 1, len(data), digest_of(data)))
 
     def change_state(self, state: str) -> list[dict[str, Any]]:
-        return list(self.events.feed(JobChanges(JOB, "/board", (), state, caught_up=True), self.now_s))
+        return self.batch(JobChanges(JOB, "/board", (), state, caught_up=True))
 
     def feed(self, changes: Iterable[Change]) -> list[dict[str, Any]]:
-        return list(self.events.feed(JobChanges(JOB, "/board", list(changes)), self.now_s))
+        return self.batch(JobChanges(JOB, "/board", list(changes)))
+
+    def batch(self, batch: JobChanges) -> list[dict[str, Any]]:
+        """What a batch tells."""
+        return list(self.events.told(self.rows.apply(batch), self.now_s))
 
     def announce(self, *paths: str) -> None:
         """The board tells of logs before any byte of them comes."""
@@ -111,4 +150,4 @@ class ArrivingJob:
     def wait(self, seconds: float) -> list[dict[str, Any]]:
         """Time passes."""
         self.now_s += seconds
-        return list(self.events.waited(self.now_s))
+        return list(self.events.waited(asyncio.run(self.rows.pending()), self.now_s))

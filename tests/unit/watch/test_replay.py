@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from profagent.errors import UsageError
 from profagent.export.sqlite_file import export_sqlite
-from profagent.ingest.changes import FrequencyKnown, LogAnnounced, LogJudged
+from profagent.ingest.changes import Change, FrequencyKnown, LogAnnounced, LogJudged
 from profagent.stats.stats import stats
 from profagent.store.marks import add_mark
 from profagent.store.workspace import Workspace, set_baseline
@@ -28,7 +29,7 @@ from profagent.watch.screen.run import play_into
 from tests.integration.host import profagent
 from tests.unit.store.conftest import opened
 from tests.unit.store.rows import aicore
-from tests.unit.watch.arriving_job import aicore_path
+from tests.unit.watch.arriving_job import ArrivingJob, aicore_path
 from tests.unit.watch.conftest import INFERENCES
 from tools.draw_screen import MARKED_US, PERIOD_US, START_US
 
@@ -223,25 +224,33 @@ def test_a_session_that_was_exported_as_a_database_is_replayed_without_its_mirro
 
 
 def test_inferences_that_were_all_open_at_once_are_told_as_the_rows_have_them(tmp_path: Path) -> None:
-    """Every log comes before any `.done`: more records are open than whoever watches remembers."""
+    """Every log comes before any `.done`: 54,000 records are open at a time, live and replayed."""
     paths, ticks = [aicore_path(count) for count in range(27)], [1] * 2_000
+    begin: list[Change] = [FrequencyKnown(100), *(LogAnnounced(path) for path in paths)]
+    judged: list[Change] = [LogJudged(path, 1, "") for path in paths[1:]]
     with opened(tmp_path) as rows:
-        rows.apply(FrequencyKnown(100), *(LogAnnounced(path) for path in paths))
-        for path in paths:
-            rows.apply(aicore(path, ticks))
+        rows.apply(*begin, *(aicore(path, ticks) for path in paths))
         workspace = Workspace(rows.file.parent)
         waiting, _ = replayed(workspace)
-        whole = paths[1:]
-        rows.apply(*(LogJudged(path, 1, "") for path in whole))
+        rows.apply(*judged)
         shown, _ = replayed(workspace)
         states = rows.query("SELECT current_pic_count, figures, why FROM inference ORDER BY inference")
-    assert {event["figures"] for event in waiting if event["event"] == "inference"} == {"pending"}
+    job = ArrivingJob()
+    live = [
+        event for changes in (begin, [aicore(path, ticks) for path in paths], judged) for event in job.feed(changes)
+    ]
+    assert figures_in(waiting) == [(count, "pending", states[0][2]) for count in range(27)]
     assert [waiting[-1]["inferences"], waiting[-1]["records"]["aicore"]] == [0, 0]
-    inferences = [event for event in shown if event["event"] == "inference"]
-    assert [(event["current_pic_count"], event["figures"], event["why"]) for event in inferences] == states
-    assert [event["figures"] for event in inferences] == ["pending", *["final"] * len(whole)]
-    assert (shown[-1]["inferences"], shown[-1]["records"]["aicore"]) == (len(whole), len(whole) * len(ticks))
-    assert shown[-1]["records"]["aicore"] > 50_000
+    assert figures_in(shown) == states
+    assert figures_in(live) == states[1:]
+    assert figures_in(job.wait(60)) == states[:1]
+    for summary in (shown[-1], job.events.summary()):
+        assert (summary["inferences"], summary["records"]["aicore"]) == (26, 52_000)
+
+
+def figures_in(events: Sequence[dict[str, Any]]) -> list[tuple[int, str, str | None]]:
+    inferences = [event for event in events if event["event"] == "inference"]
+    return [(event["current_pic_count"], event["figures"], event["why"]) for event in inferences]
 
 
 def test_lines_of_a_pipe_and_of_json(stored: Workspace) -> None:

@@ -23,13 +23,12 @@ from profagent.limits import KEPT_EVENTS, KEPT_INFERENCES
 from profagent.link.credentials import Access
 from profagent.link.messages import JobStatus, Profiling
 from profagent.store.counter_maps import CounterMaps, simulated_map
-from profagent.store.writer import Applied
 from profagent.watch.layers import LayerQuery, ModelLayers, Sort
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.watch import NO_COUNTER_MAP, WatchOptions, WatchView, watch_all
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text
 from tests.unit.record.link import JOB, board
-from tests.unit.watch.arriving_job import INFO_JSON, START_US, ArrivingJob, aicore_done, aicore_path, records
+from tests.unit.watch.arriving_job import INFO_JSON, START_US, ArrivingJob, InMemory, aicore_done, aicore_path, records
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change
@@ -53,6 +52,8 @@ class Viewed:
         chosen = WatchOptions("euler:1", **options)
         self.view = WatchView(chosen, self.shown.append, self.told.append, lambda: self.now_s)
         self.decoder = JobDecoder(_NoFiles())
+        self.rows = InMemory()
+        self.view.recording = self.rows  # type: ignore[assignment]
 
     def follow(self, *, listed: bool = True) -> None:
         assert self.view.beginnings.wants(self.status("open"), listed)
@@ -73,7 +74,7 @@ class Viewed:
         self.changed([*self.decoder.begin(path, 1, 0), *self.decoder.append(path, 1, 0, records(700))])
 
     def changed(self, changes: Sequence[Change], state: str | None = None) -> None:
-        self.view.changed([Applied(JobChanges(JOB, "/root", changes, state))])
+        self.view.changed([self.rows.apply(JobChanges(JOB, "/root", changes, state))])
 
     @property
     def pictures(self) -> list[int]:

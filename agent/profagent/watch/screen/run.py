@@ -27,8 +27,8 @@ from profagent.watch.watch import WatchView, follow, kept_in, own_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from profagent.ingest.live import Event
     from profagent.link.messages import Board
+    from profagent.store.events import Event
     from profagent.store.queries import SessionRow
     from profagent.store.store import Store
     from profagent.store.workspace import Workspace
@@ -56,12 +56,14 @@ class ScreenView(WatchView):
     def changed(self, applied: Sequence[Applied]) -> None:
         """What came of one JOB is one batch: nobody is to see each file by itself."""
         together: list[Applied] = []
-        batches = [each.batch for each in applied]
-        for _, neighbours in groupby(batches, key=lambda batch: (batch.job, batch.state)):
-            first, *others = neighbours
-            changed = [*first.changes, *(change for batch in others for change in batch.changes)]
-            found = [replace(first, changes=changed)] if others and first.state is None else [first, *others]
-            together += map(Applied, found)
+        for _, neighbours in groupby(applied, key=lambda each: (each.batch.job, each.batch.state)):
+            found = [*neighbours]
+            first = found[0].batch
+            if first.state is None:
+                changes = [change for each in found for change in each.batch.changes]
+                columns = [each for one in found for each in one.columns]
+                found = [Applied(replace(first, changes=changes), found[0].job, columns=columns)]
+            together += found
         super().changed(together)
 
     def linked(self, board: Board, role: str) -> None:

@@ -15,7 +15,6 @@ from tests.unit.watch.arriving_job import INFO_JSON, JOB, START_US, ArrivingJob,
 
 AICPU = "data/aicpu.0.m.3.0.1.1.0"
 CPU_SPAN = (START_US + 300, START_US + 340)
-TOO_MANY = ("partial", "more inferences are open than are remembered while watching")
 
 
 @pytest.fixture
@@ -131,17 +130,6 @@ def test_records_that_come_twice_before_they_are_told_are_counted_once(job: Arri
     assert job.events.summary()["records"] == {"aicore": event["records"], "aicpu": 0, "acl_api": 0}
 
 
-def test_the_oldest_of_too_many_open_inferences_are_told_as_they_are(
-    job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("profagent.ingest.live_job.OPEN_INFERENCES", 20)
-    events = [event for pictures in range(22) for event in job.send(aicore_path(pictures), records(7))]
-    assert [event["current_pic_count"] for event in events] == [0, 1]
-    assert {(event["figures"], event["why"]) for event in events} == {TOO_MANY}
-    late = job.send(aicore_path(), records(7)) + job.send(aicore_path() + ".done", aicore_done(512))
-    assert 0 not in [event["current_pic_count"] for event in late], "its first records are forgotten"
-
-
 def test_what_is_odd_after_an_inference_was_told_is_told_by_itself(job: ArrivingJob) -> None:
     job.send(aicore_path(), records(700))
     job.send(aicore_path() + ".done", aicore_done(512))
@@ -184,11 +172,7 @@ def test_records_that_the_runtime_left_out_are_told_by_the_layers_and_once_at_th
 def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: ArrivingJob) -> None:
     loss = KeptLoss(3, Entry("loss", "disk-full", "no space", count=2), lost_logs=2)
     grown = replace(loss, entry=replace(loss.entry, count=5), lost_logs=5)
-    events = [
-        event
-        for told in (loss, loss, grown, grown)
-        for event in job.events.feed(JobChanges("", "", (told,)), job.now_s)
-    ]
+    events = [event for told in (loss, loss, grown, grown) for event in job.batch(JobChanges("", "", (told,)))]
     assert [(event["event"], event["job"], event["lost_logs"]) for event in events] == [
         ("kept_loss", None, 2),
         ("kept_loss", None, 5),
@@ -271,17 +255,6 @@ def test_the_oldest_of_too_many_that_wait_for_calls_wait_no_longer(monkeypatch: 
     assert told[2]["times"].number == told[0]["times"].number
 
 
-def test_what_waits_for_calls_of_a_job_that_is_forgotten_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profagent.ingest.live.REMEMBERED_JOBS", 1)
-    job = ArrivingJob(with_layers=True)
-    job.begin()
-    job.announce(CALLS)
-    told = send_aicore(job)
-    (event,) = job.events.feed(JobChanges("JOB" + "B" * 29, "", ()), job.now_s)
-    assert (event["event"], event["latency_us"], event["times"].is_awaited) == ("latency", 900.0, False)
-    assert (event["job"], event["times"].number) == (told[0]["job"], told[0]["times"].number)
-
-
 def test_without_a_log_of_calls_nothing_is_waited_for() -> None:
     job = ArrivingJob(with_layers=True)
     job.begin()
@@ -331,20 +304,7 @@ def test_what_is_passed_over_is_not_counted_and_not_told_later(job: ArrivingJob)
         *job.decoder.snapshot(aicore_path() + ".done", 1, aicore_done(256), b""),
         *job.decoder.complete(aicore_path(), 1, 256, b""),
     ]
-    job.events.pass_over(JobChanges(JOB, "/board", changes), job.now_s)
+    job.events.pass_over(job.rows.apply(JobChanges(JOB, "/board", changes)), job.now_s)
     assert job.events.summary()["inferences"] == 0
     assert job.events.summary()["records"] == {"aicore": 0, "aicpu": 0, "acl_api": 0}
     assert job.change_state("finished") == [{"event": "job", "job": JOB, "state": "finished", "simulated": False}]
-
-
-def test_an_inference_whose_records_never_end_is_told_as_it_is(
-    job: ArrivingJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("profagent.ingest.live.OPEN_RECORDS", 10)
-    data = records(*range(1, 31))
-    events = [event for at in range(0, len(data), 256) for event in job.send(aicore_path(), data[at : at + 256])]
-    (event,) = [event for event in events if event["event"] == "inference"]
-    assert (event["records"], event["figures"], event["why"]) == (11, *TOO_MANY)
-
-
-# What someone who watches hears of samples
