@@ -76,7 +76,7 @@ def _watched(lines: str) -> dict[str, Any]:
     events = [json.loads(line) for line in lines.splitlines()]
     told = [_without(event, _OF_THE_MOMENT) for event in events if event["event"] in {"inference", "record"}]
     return {
-        "keys": {_kind(event): sorted(event) for event in events},
+        "keys": dict(sorted({_kind(event): sorted(event) for event in events}.items())),
         "number": dict(sorted(Counter(_kind(event) for event in events if event["event"] != "job").items())),
         "rows": sorted(told, key=json.dumps),
         "summary": events[-1],
