@@ -140,7 +140,7 @@ class InferenceColumns:
 
 
 class ColumnReader:
-    """Reads inferences by a connection, which sees one state of the database all along."""
+    """Reads inferences by a connection. What it reads twice is of one state of the database, unless a batch is told."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -154,6 +154,7 @@ class ColumnReader:
 
     def of(self, applied: Applied) -> list[InferenceColumns]:
         """Return the inferences that a batch told something new of, whose rows are written."""
+        self._places.clear()
         if any(isinstance(change, LayersKnown) for change in applied.batch.changes):
             self._renewed.clear()
         found = [
@@ -170,6 +171,7 @@ class ColumnReader:
 
     def pending(self) -> InferenceColumns:
         """Return inferences whose figures are not known yet, those that came first."""
+        self._places.clear()
         return self.read([number for (number,) in self._connection.execute(_PENDING, (WAITING_PER_LOOK,))])
 
     def read(self, inferences: Iterable[int]) -> InferenceColumns:

@@ -308,3 +308,18 @@ def test_what_is_passed_over_is_not_counted_and_not_told_later(job: ArrivingJob)
     assert job.events.summary()["inferences"] == 0
     assert job.events.summary()["records"] == {"aicore": 0, "aicpu": 0, "acl_api": 0}
     assert job.change_state("finished") == [{"event": "job", "job": JOB, "state": "finished", "simulated": False}]
+
+
+def test_an_inference_that_grows_after_it_was_looked_at_is_told_whole(job: ArrivingJob) -> None:
+    """Two inferences in one log: where the records of each are is remembered no longer than that is true."""
+    job.send(aicore_path(), records(700, 700))
+    job.send(aicore_path() + ".done", aicore_done(512))
+    job.complete(aicore_path())
+    job.send(aicore_path(), records(700))
+    (waiting,) = job.wait(3)
+    job.send(aicore_path(), records(700, 1400)[256:])
+    told = job.send(aicore_path() + ".done", aicore_done(512, START_US + 5_000))
+    told += job.complete(aicore_path())
+    (event,) = [event for event in told if event["event"] == "inference"]
+    assert (waiting["figures"], waiting["records"]) == ("pending", 1)
+    assert (event["figures"], event["records"], event["layers_us"]) == ("final", 2, 300.0)
