@@ -254,6 +254,9 @@ MOST_HELD_INFERENCES = 1_000
 """inferences whose layers have no names yet, as the table was only announced: the oldest is told without them."""
 SHOWN_ENTRIES = 10_000
 """files whose entries in the ledger were told: those of the oldest are told once more."""
+INFERENCES_PER_LOOK = 500
+"""inferences that are read to be told of, of those that a batch judged anew: the rest is read when nothing else
+comes."""
 WAITING_PER_LOOK = 2_000
 """inferences of which is told at a time that they wait: the rest follows."""
 PATIENCE_S = 2.0

@@ -274,12 +274,3 @@ class JobChanges(Struct, frozen=True):
     changes: Sequence[Change]
     state: str | None = None
     caught_up: bool = False
-
-    @property
-    def each(self) -> Iterator[Change]:
-        """Its changes, those of inferences that came whole one by one."""
-        for change in self.changes:
-            if isinstance(change, PlainLogs):
-                yield from change.as_changes()
-            else:
-                yield change

@@ -92,7 +92,10 @@ class Sink(Protocol):
         """
 
     async def committed(self) -> Sequence[Applied]:
-        """Wait until all events that were given are durable, and their `acknowledge` was called."""
+        """Wait until all events that were given are durable, and their `acknowledge` was called.
+
+        Nothing is left to return where it returns nothing.
+        """
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[Applied]:
         """A JOB's state is another; `caught_up`: and everything it held has come."""
@@ -411,7 +414,8 @@ class Capture:
 
     async def committed(self) -> None:
         """Wait until all that was taken is durable, and let the observer know."""
-        self.observer.changed(await self.sink.committed())
+        while applied := await self.sink.committed():
+            self.observer.changed(applied)
 
     def tell(self, event: Event) -> None:
         """Let the observer know of what no sink needs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
@@ -20,12 +21,14 @@ from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown
 from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
 from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
+from profagent.limits import INFERENCES_PER_LOOK
 from profagent.link.channel import clock_difference
 from profagent.link.coverage import Standing
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
 from profagent.link.session import ANSWER_S
 from profagent.record.mirroring import BoardMirrors
 from profagent.store.columns import ColumnReader
+from profagent.store.writer import Applied
 
 if TYPE_CHECKING:
     import sqlite3
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
     from profagent.store.columns import InferenceColumns
     from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
     from profagent.store.workspace import Workspace
-    from profagent.store.writer import Applied
 
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
@@ -84,6 +86,7 @@ class Recording:
         self._begun_jobs: set[str] = set()
         self._applied: list[Applied] = []  # what is committed and was not returned yet
         self._reader: ColumnReader | None = None
+        self._unread: deque[tuple[str, list[int]]] = deque()  # by JOB, inferences whose columns were not returned yet
         self._is_torn = False  # a batch was not committed, and may be in the mirrors
         self._committing: asyncio.Task[None] | None = None  # the latest batch
         self._deletes = False
@@ -270,8 +273,13 @@ class Recording:
         self._reached(Step.ACKNOWLEDGED)
 
     async def committed(self) -> Sequence[Applied]:
-        """Wait until all that was taken is committed; returns what is since the last return. Raises StoreError."""
+        """Wait until all that was taken is committed; returns what is since the last return. Raises StoreError.
+
+        Nothing is left where it returns nothing: of many inferences that are judged at once it returns a page.
+        """
         await self._wait_for_commit()
+        if self._unread:
+            self._applied.append(await self._store.run(self._next_page))
         return self._take_applied()
 
     def _take_applied(self) -> Sequence[Applied]:
@@ -294,7 +302,23 @@ class Recording:
 
     def _with_columns(self, applied: Sequence[Applied], connection: sqlite3.Connection) -> Sequence[Applied]:
         reader = self._columns_of(connection)
-        return [replace(each, columns=reader.of(each)) for each in applied]
+        found: list[Applied] = []
+        for each in applied:
+            columns, unread = reader.of(each)
+            found.append(replace(each, columns=columns))
+            if unread:
+                self._unread.append((each.batch.job, unread))
+        return found
+
+    def _next_page(self, connection: sqlite3.Connection) -> Applied:
+        job, unread = self._unread[0]
+        page, left = unread[:INFERENCES_PER_LOOK], unread[INFERENCES_PER_LOOK:]
+        if left:
+            self._unread[0] = job, left
+        else:
+            self._unread.popleft()
+        columns = [self._columns_of(connection).read(page)]
+        return Applied(JobChanges(job, self._directory(job), ()), columns=columns)
 
     async def _wait_for_commit(self) -> None:
         committing, self._committing = self._committing, None

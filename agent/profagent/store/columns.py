@@ -21,7 +21,7 @@ from profagent.formats.inference_times import UNUSED, Spans, whole_spans
 from profagent.formats.model_info import LayerTable, Run
 from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
 from profagent.ingest.changes import Entry, LayersKnown, Redecoded
-from profagent.limits import INFERENCES_PER_PAGE, REMEMBERED_PLACED_LOGS, REMEMBERED_TABLES, WAITING_PER_LOOK
+from profagent.limits import INFERENCES_PER_LOOK, REMEMBERED_PLACED_LOGS, REMEMBERED_TABLES, WAITING_PER_LOOK
 from profagent.store.database import RECORDS_PER_PART, fetched_of
 from profagent.store.rows import path_from_sql, path_to_sql
 
@@ -152,8 +152,11 @@ class ColumnReader:
         # Those that records have, once there were any.
         self._counters: tuple[str, ...] | None = None
 
-    def of(self, applied: Applied) -> list[InferenceColumns]:
-        """Return the inferences that a batch told something new of, whose rows are written."""
+    def of(self, applied: Applied) -> tuple[list[InferenceColumns], list[int]]:
+        """Return the inferences that a batch told something new of, whose rows are written.
+
+        The numbers of those that are too many for one look come behind them: read these a page at a time.
+        """
         self._places.clear()
         if any(isinstance(change, LayersKnown) for change in applied.batch.changes):
             self._renewed.clear()
@@ -161,8 +164,10 @@ class ColumnReader:
             _of_plain(applied.batch.job, plain, {model: self._table(model) for model in {*plain.models}})
             for plain in applied.plain
         ]
-        judged = sorted({*applied.judged, *self._decoded_again(applied)})[-INFERENCES_PER_PAGE:]
-        return [*found, self.read(judged)] if judged else found
+        judged = sorted({*applied.judged, *self._decoded_again(applied)})
+        if judged:
+            found.append(self.read(judged[:INFERENCES_PER_LOOK]))
+        return found, judged[INFERENCES_PER_LOOK:]
 
     def _decoded_again(self, applied: Applied) -> list[int]:
         """Return inferences whose records are known better: their figures may be as they were."""

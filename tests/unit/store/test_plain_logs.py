@@ -133,7 +133,7 @@ def test_columns_of_the_batch_are_those_of_its_rows(rows: Rows) -> None:
     changes = [*CLOCK, LayersKnown("m", 0, table), plain(*GROUPS)]
     (applied,) = rows.run(rows.writer.apply([JobChanges(JOB, "/board", changes)]))
     reader = ColumnReader(rows.connection)
-    ours, *_ = reader.of(applied)
+    (ours, *_), _ = reader.of(applied)
     others = reader.read(applied.plain[0].inferences)
     assert (ours.rows, ours.tables) == (others.rows, others.tables)
     assert {place: {*entries} for place, entries in ours.entries.items()} == {

@@ -66,7 +66,7 @@ class InMemory:
         """Write a batch; what became of it, with the columns of its inferences."""
         with transaction(self._connection):
             (applied,) = write_batches(self._connection, *self._session, [batch], keeps_records=False)
-        return replace(applied, columns=self._reader.of(applied))
+        return replace(applied, columns=self._reader.of(applied)[0])
 
     async def pending(self) -> InferenceColumns:
         """As of Recording."""

@@ -23,7 +23,7 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.mirror import digest_of
 from profagent.limits import SILENCE_S
-from profagent.link.messages import JobStatus, Profiling, Received, Started
+from profagent.link.messages import Acknowledgement, JobStatus, Profiling, Received, Started
 from profagent.record.beginnings import Beginnings
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
@@ -82,7 +82,7 @@ async def watched(beginnings: Beginnings | None = None) -> AsyncIterator[Watched
     beginnings = beginnings or Beginnings(from_start=True)
     beginnings.wants(JobStatus(1, JOB, "/root", "open", caught_up=False), listed=True)
     async with Store(None) as store:
-        chosen = RecordingOptions(lambda: 1, source="watch", always_new=True, beginnings=beginnings, notes_past=False)
+        chosen = RecordingOptions(lambda: 1, source="watch", beginnings=beginnings, notes_past=False, with_columns=True)
         sender = Sender(Recording(MemoryWorkspace(), store, chosen))
         await sender.open()
         yield Watched(store, sender)
@@ -168,6 +168,25 @@ async def test_records_of_final_figures_get_no_rows() -> None:
         assert await found.rows("SELECT count(*) FROM aicore") == [(1,)]
         await found.infer(2)
         assert await found.rows("SELECT count(*) FROM aicore") == [(2,)]
+
+
+async def test_all_that_a_clock_makes_final_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("record.recording", "store.columns"):
+        monkeypatch.setattr(f"profagent.{module}.INFERENCES_PER_LOOK", 2)
+    async with watched() as found:
+        for count in range(5):
+            await found.infer(count)
+        log, _ = await found.sender.offer("info.json.0", snapshot=True)
+        come = Received(JOB, log, Started(log.handle, 1, 0, "new", INFO_JSON, digest_of(INFO_JSON)))
+        applied = [*await found.sender.sink.take([come], nobody, more=False)]
+        while more := await found.sender.sink.committed():
+            applied += more
+        told = [row.current_pic_count for each in applied for columns in each.columns for row in columns.rows]
+        assert told == [0, 1, 2, 3, 4]
+
+
+async def nobody(_: Sequence[Acknowledgement]) -> None:
+    """There is no board to acknowledge to."""
 
 
 async def test_what_came_first_goes_where_there_is_no_room() -> None:
