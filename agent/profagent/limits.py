@@ -45,6 +45,13 @@ LARGEST_AMOUNT = 2**48
 """bytes, logs, inferences or generations: the link ends, as no board's disk holds as many."""
 LARGEST_MARK_NUMBER = 2**48
 """marks of a program: the mark is taken for damaged, as no program numbers as many in centuries."""
+LONGEST_REASON = 64
+"""characters of the name of a loss: the rest is left out."""
+LONGEST_DETAIL = 1000
+"""characters of the detail of a loss: the rest is left out."""
+LARGEST_INTEGER = 2**63 - 1
+"""as a number of a board, a file or a result: what is larger is damaged, or stored as text or as a float: SQLite's
+integers end there."""
 
 # Waiting for a board
 CALL_TIMEOUT_S = 10.0
@@ -79,6 +86,9 @@ GONE_S = 30.0
 """s without a byte of a JOB whose program has ended: the capture ends."""
 AWAY_S = 600.0
 """s for the link of such a JOB to come back: the capture ends."""
+ANSWER_S = 3.0
+"""s at a capture's end for the board to say that everything has come: the capture ends, and its session is
+incomplete."""
 
 # Recording
 QUEUED_MESSAGES = 32
@@ -109,6 +119,11 @@ MOST_JOB_LINES = 10
 """JOBs named at the end of a capture that lacks some of them: the rest is counted; `profagent ledger` lists them."""
 MEASURING_SHARE = 0.05
 """of a capture's time for looking how much of a JOB is here: the next look waits."""
+REMEMBERED_JOBS = 16
+"""JOBs with open files and a decoder: those of the one heard of least recently are closed, and made again when it goes
+on."""
+MOST_REMARKS = 5_000
+"""remarks about a board that wait for its next batch: they are committed without one."""
 
 # Mirror and decoding
 OPEN_FILES = 32
@@ -134,6 +149,16 @@ MOST_OVERLAPPING = 8
 MOST_RUNS = 256
 """runs of a program's numbers in a segment of marks: those in the middle are joined, and losses between them told as
 one."""
+LARGEST_CONTENT_BYTES = 4 << 20
+"""bytes of a file that is decoded whole: the file is copied, not decoded, as no file of the runtime is as large."""
+REMEMBERED_MODELS = 64
+"""models of a JOB whose tables are known: a table is read again."""
+REMEMBERED_LOGS = 1024
+"""logs of a JOB whose state is known: the one that grew least recently is decoded again when it goes on."""
+REPORTED_TABLES = 1024
+"""tables of a JOB whose faults are in the ledger: they are told again, which changes nothing."""
+LARGEST_RATIO = 1.01
+"""of the whole that a ratio of a record comes to: the counter map is doubted."""
 
 # Inferences that come whole, and directories that are imported
 LARGEST_PLAIN_BYTES = 4 << 20
@@ -199,6 +224,14 @@ REMEMBERED_TABLES = 256
 """models whose table of layers is in memory: it is read again."""
 TIMES_TOGETHER = 1_000_000
 """times of layers that are worked out together, over inferences and layers: fewer inferences at a time."""
+MOST_NOTED = 1000
+"""entries of a reason in the ledger that are about no log, of a JOB or board: one more entry counts the rest."""
+ROWS_TOGETHER = 100
+"""rows of records in one statement: the next statement begins; SQLite allows 32,766 values."""
+JUDGED_TOGETHER = 2_000
+"""inferences judged together: the next ones are judged."""
+REMEMBERED_STATES = 256
+"""combinations of states that are known: one is worked out again."""
 
 # Watching
 LARGEST_DATABASE_IN_MEMORY_BYTES = 96 << 20
@@ -267,6 +300,8 @@ LONGEST_NAME_IN_LINE = 24
 """characters of a name in a line: the rest is left out."""
 SHOWN_SPANS = 6
 """spans in a line: those with less time are left out."""
+LONGEST_PAUSE_S = 2.0
+"""s in which nothing came, of a session that is replayed: the replay goes on."""
 
 # Results of other tools
 MOST_ENTRIES = 20_000
@@ -504,6 +539,8 @@ LARGEST_FITTED_RATIO = 1.05
 """of the whole that a fitted ratio comes to: a fit that needs more is refused."""
 LARGEST_FRACTION = 1.5
 """of the whole that a ratio in a vendor's table comes to: the table's ratios count as percentages."""
+LARGEST_DONE_BYTES = 1 << 16
+"""bytes of a `.done` that `doctor` looks at: the inference is left out."""
 LARGEST_EXAMINED_LOG_BYTES = 16 << 20
 """bytes of a log that `doctor` looks at: the inference is left out."""
 MOST_NETS = 8

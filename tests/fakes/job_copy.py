@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import JobChanges
-from profagent.ingest.decode import REMEMBERED_LOGS, JobDecoder
+from profagent.ingest.decode import JobDecoder
 from profagent.ingest.mirror import JobMirror, digest_of
+from profagent.limits import REMEMBERED_LOGS
 from profagent.store.sessions import SessionStart
 from profagent.store.store import HeldLog, Store
 

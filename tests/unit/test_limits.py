@@ -22,17 +22,7 @@ UNNAMED = re.compile(r"\b(?:deque|lru_cache|LRUCache(?:\[.*\])?|Queue|Semaphore)
 # Modules that a board has without the rest of the package.
 ALONE = {f"{name}.py" for name in MODULES}
 # Modules whose bounds have not moved yet.
-NOT_YET = {
-    *(
-        f"{name}.py"
-        for name in ("formats/countermap", "ingest/decoder", "ingest/reasons", "link/translate", "doctor/job")
-    ),
-    *(f"ingest/{name}.py" for name in ("decode", "feed", "live", "live_job", "live_latency", "local", "states")),
-    *(f"record/{name}.py" for name in ("mirroring", "recording")),
-    *(f"store/{name}.py" for name in ("columns", "database", "events", "records", "rows", "writer")),
-    *(f"watch/{name}.py" for name in ("live_board", "replay", "stored", "watching")),
-    "importing/importing.py",
-}
+NOT_YET = {"ingest/live.py", "ingest/live_job.py", "watch/live_board.py"}
 
 
 def _sources(package: Path) -> dict[str, str]:

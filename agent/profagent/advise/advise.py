@@ -17,9 +17,9 @@ import numpy as np
 
 from profagent.advise.rules import SEVERITIES, Need
 from profagent.cli.provenance import likely_counters, provenance_of
-from profagent.formats.countermap import LARGEST_RATIO, RATIOS, bound_by, mean_ratios
+from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
 from profagent.formats.records import US_PER_MS
-from profagent.limits import LONGEST_QUERY_S, READERS
+from profagent.limits import LARGEST_RATIO, LONGEST_QUERY_S, READERS
 from profagent.stats.figures import UNITS, UNKNOWN, Column, left_out
 from profagent.stats.stats import JobRows, records_of, split
 from profagent.store.database import fetched_named, fetched_one, readings

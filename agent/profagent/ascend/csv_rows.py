@@ -20,8 +20,13 @@ from profagent.errors import ResultError
 from profagent.formats.cells import text_of
 from profagent.formats.records import AI_CPU
 from profagent.ingest import reasons
-from profagent.limits import CSV_PIECE_BYTES, CSV_ROWS_PER_BLOCK, LONGEST_CELL_BYTES, LONGEST_CSV_LINE_BYTES
-from profagent.store.database import LARGEST_INTEGER
+from profagent.limits import (
+    CSV_PIECE_BYTES,
+    CSV_ROWS_PER_BLOCK,
+    LARGEST_INTEGER,
+    LONGEST_CELL_BYTES,
+    LONGEST_CSV_LINE_BYTES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -33,8 +33,8 @@ from profagent.formats.inference_times import share_within
 from profagent.formats.names import display_text
 from profagent.formats.records import FIRST_WALL_US, NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
 from profagent.ingest import reasons
-from profagent.limits import ROWS_PER_STATEMENT
-from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, refused
+from profagent.limits import LARGEST_INTEGER, ROWS_PER_STATEMENT
+from profagent.store.database import RECORDS_PER_PART, refused
 from profagent.store.drafts import COUNTED, DRAFT, STORE, last_numbers, new_draft, take_over
 from profagent.store.rows import path_from_sql, path_to_sql
 

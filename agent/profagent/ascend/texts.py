@@ -12,7 +12,7 @@ import numpy as np
 
 from profagent.ascend.kernels import NS_PER_US
 from profagent.ingest import reasons
-from profagent.store.database import LARGEST_INTEGER
+from profagent.limits import LARGEST_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,13 @@ from profagent.formats.board_files import parse_done
 from profagent.formats.countermap import LAYERS_SHARE, SLACK_US
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
-from profagent.limits import EXAMINED_INFERENCES, LARGEST_EXAMINED_LOG_BYTES, MOST_NETS, MOST_NUMBERED_RECORDS
+from profagent.limits import (
+    EXAMINED_INFERENCES,
+    LARGEST_DONE_BYTES,
+    LARGEST_EXAMINED_LOG_BYTES,
+    MOST_NETS,
+    MOST_NUMBERED_RECORDS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,7 +37,6 @@ if TYPE_CHECKING:
 
 # Below that share the NPU idled, or ticks are longer than is believed.
 LEAST_SHARE = 0.25
-LARGEST_DONE_BYTES = 1 << 16
 _BUILD = (
     "build the model with atc … --online_model_type=2 (0, 1, 4 and 5 lack the bit 2; 3, 6 and 7 have it),"
     " and load it after profiling is on"

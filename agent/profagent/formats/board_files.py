@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagent.errors import FormatError, UnsupportedBoardError
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.formats.sampling import INTERVAL_MAX, interval_of
+from profagent.limits import LARGEST_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
 U32_SPAN = 2**32
-# What SQLite can hold; no clock and no length comes near it.
-I63_MAX = 2**63 - 1
 
-_TIME = (0, I63_MAX)
+_TIME = (0, LARGEST_INTEGER)
 _ID = (0, U32_SPAN - 1)
 # One SDK generation prints 32-bit numbers signed.
 _SIGNED = (-U32_SPAN // 2, U32_SPAN - 1)
@@ -34,7 +33,7 @@ _LINES = {
     LogKind.AICPU: {"file_len": _SIGNED, "start_time": _TIME, "end_time": _TIME},
     # Its length is printed in 64 bits by one SDK generation.
     LogKind.ACL_API: {
-        "file_len": (-U32_SPAN // 2, I63_MAX),
+        "file_len": (-U32_SPAN // 2, LARGEST_INTEGER),
         "start_time": _TIME,
         "end_time": _TIME,
         "pid": _ID,

@@ -15,6 +15,7 @@ import numpy as np
 
 from profagent.errors import FormatError
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK, NANOSECOND_CLOCK_MHZ, ticks_to_us
+from profagent.limits import LARGEST_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -151,8 +152,6 @@ CUBE_IS_FINE = 0.7
 VECTOR_IS_FINE = 0.5
 SUSPECTS = (("Dstr", 4, 0.7), ("DLD", 6, 0.7), ("WLD", 7, 0.8))
 UNEXPLAINED = 0.5
-# Rounding of the counters may lift a ratio above the whole.
-LARGEST_RATIO = 1.01
 
 
 def mean_ratios(ratios: NDArray[np.float64], ticks: NDArray[np.float64]) -> NDArray[np.float64]:

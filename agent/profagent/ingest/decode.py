@@ -30,6 +30,7 @@ from profagent.ingest.datalog import assess, orphan_done
 from profagent.ingest.decoder import Decoder, small_file
 from profagent.ingest.feed import decode_groups
 from profagent.ingest.states import LogStates, done_of, layer_info_path
+from profagent.limits import REMEMBERED_LOGS, REPORTED_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 NO_FREQUENCY = reasons.entry(
     reasons.NO_FREQUENCY, f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
 )
-REMEMBERED_LOGS = 1024
-REMEMBERED_TABLES = 1024
 
 
 class JobDecoder(Decoder):
@@ -268,7 +267,7 @@ class JobDecoder(Decoder):
                     yield from () if data is None else _known(path, known, data)
 
     def _note_reported(self, path: str) -> None:
-        if len(self._reported) >= REMEMBERED_TABLES:
+        if len(self._reported) >= REPORTED_TABLES:
             self._reported.clear()  # what is told once more changes nothing
         self._reported.add(path)
 

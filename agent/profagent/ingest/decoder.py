@@ -13,6 +13,7 @@ from profagent.errors import StoreError
 from profagent.formats.names import is_job_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset, SourceRows
+from profagent.limits import LARGEST_CONTENT_BYTES
 from profagent.link.messages import JOB_SOURCE
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ DECODERS = {
 }
 # Tables of what no board sends: they are filled by an import alone.
 IMPORTED_SCHEMAS = ("profagent.ingest.ascend:SCHEMA",)
-# What is read of a small file: no file of the runtime that is read whole comes near it, and a larger one is none.
-LARGEST_CONTENT_BYTES = 4 << 20
 
 
 class JobFiles(Protocol):

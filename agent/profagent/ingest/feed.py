@@ -16,13 +16,13 @@ import numpy as np
 from msgspec import Struct
 
 from profagent.errors import FormatError
-from profagent.formats.board_files import I63_MAX, parse_done
+from profagent.formats.board_files import parse_done
 from profagent.formats.join import Joined, layers_of
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, display_text, parse_log_name
 from profagent.formats.records import RECORD_BYTES, Progress, read_unit
 from profagent.ingest.changes import PlainLogs, files_of
 from profagent.ingest.datalog import oddities
-from profagent.limits import LARGEST_PLAIN_BYTES, MOST_NEW_LOGS
+from profagent.limits import LARGEST_INTEGER, LARGEST_PLAIN_BYTES, MOST_NEW_LOGS
 from profagent.link.messages import Chunk, Completed, Received, Started
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def group_of(name: LogName, files: Sequence[WholeFile]) -> Group | None:
 
     `name` is that of the aicore log. Sets `done` of its `.done` files.
     """
-    if name.current_pic_count is None or name.current_pic_count > I63_MAX:
+    if name.current_pic_count is None or name.current_pic_count > LARGEST_INTEGER:
         return None
     for data, done, kind in zip(files[::2], files[1::2], (LogKind.AICORE, LogKind.AICPU), strict=False):
         if not _is_plain(data, done, kind):
@@ -316,7 +316,7 @@ def _unit(groups: Sequence[Group], kind: LogKind, counter_map: CounterMap | None
 def _odd_logs(unit: Unit) -> set[int]:
     odd = {*(unit.after.loads > 1).nonzero()[0].tolist()}
     if unit.kind is LogKind.AICPU:
-        is_late = np.any([unit.columns[name] > I63_MAX for name in _TIMES], axis=0)
+        is_late = np.any([unit.columns[name] > LARGEST_INTEGER for name in _TIMES], axis=0)
         odd.update(unit.seg_log[unit.segment[is_late]].tolist())
     return odd
 

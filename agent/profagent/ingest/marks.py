@@ -12,7 +12,7 @@ from profagent.ingest import reasons
 from profagent.ingest.changes import SourceRows
 from profagent.ingest.mark_numbers import Life
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
-from profagent.limits import LARGEST_MARK_NUMBER
+from profagent.limits import LARGEST_INTEGER, LARGEST_MARK_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 RECORD_BYTES = 256
 _MAGIC, _VERSION = 0x4B52414D, 1
 _TEXT_BYTES = 208
-_LARGEST = 2**63
 _FIELDS = np.dtype(
     [
         ("magic", "<u4"),
@@ -85,8 +84,8 @@ def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         & (found["version"] == _VERSION)
         & (found["kind"] < len(_KINDS))
         & (found["text_bytes"].astype(int) + found["attribute_bytes"] <= _TEXT_BYTES)
-        & (found["begin_ns"] < _LARGEST)
-        & (found["end_ns"] < _LARGEST)
+        & (found["begin_ns"] <= LARGEST_INTEGER)
+        & (found["end_ns"] <= LARGEST_INTEGER)
         & (found["number"] < LARGEST_MARK_NUMBER)
     )
     return found, good

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 
 from profagent.formats.names import LogKind, parse_log_name
-from profagent.ingest.decoder import LARGEST_CONTENT_BYTES
 from profagent.ingest.mirror import DIGEST_BYTES
-from profagent.limits import LARGEST_REMEMBERED_BYTES, REMEMBERED_GROWING
+from profagent.limits import LARGEST_CONTENT_BYTES, LARGEST_REMEMBERED_BYTES, REMEMBERED_GROWING
 
 if TYPE_CHECKING:
     from hashlib import blake2b

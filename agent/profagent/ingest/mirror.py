@@ -31,8 +31,7 @@ from profagent.files import (
     stands,
     write_all,
 )
-from profagent.ingest.decoder import LARGEST_CONTENT_BYTES
-from profagent.limits import FILE_PIECE_BYTES, OPEN_FILES, REMEMBERED_FOLDERS
+from profagent.limits import FILE_PIECE_BYTES, LARGEST_CONTENT_BYTES, OPEN_FILES, REMEMBERED_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagent.errors import FormatError, UnsupportedBoardError
 from profagent.formats.names import display_text, is_collection_name
 from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
-from profagent.limits import LONGEST_NAME_BYTES, LONGEST_PATH_BYTES, REMEMBERED_PATHS
+from profagent.limits import LONGEST_DETAIL, LONGEST_NAME_BYTES, LONGEST_PATH_BYTES, LONGEST_REASON, REMEMBERED_PATHS
 
 if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.link.messages import Loss
 
 
-LONGEST_REASON = 64
-LONGEST_DETAIL = 1000
 # The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
 RING_CALLS = 511
 

@@ -19,6 +19,7 @@ from profagent.ingest.changes import InferenceTimed, LogJudged, Redecoded, Segme
 from profagent.ingest.datalog import DataLog
 from profagent.ingest.decoder import check_size, small_file
 from profagent.ingest.reasons import checked_path
+from profagent.limits import REMEMBERED_MODELS
 from profagent.link.messages import Chunk, Started
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from profagent.link.messages import Received
 
 T = TypeVar("T")
-REMEMBERED_MODELS = 64
 
 
 class _Model(NamedTuple):

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from profagent.errors import ProtocolError, RefusedError, UnreachableError
 from profagent.formats.names import display_text
 from profagent.limits import (
+    ANSWER_S,
     ENTRIES_PER_MESSAGE,
     LARGEST_BATCH_BYTES,
     LARGEST_BATCH_EVENTS,
@@ -45,9 +46,6 @@ US_PER_S = 1_000_000
 # Proof of life: how often each side gives it until the board says otherwise, and how many may be missing. With the
 # longest a half-open link is still found within its 15 s.
 HEARTBEAT_S, SHORTEST_HEARTBEAT_S = 4.0, 1.0
-# At the end of a capture the board has so long to say that everything has come; less, where something is known not to
-# have come, which is only what is on its way.
-ANSWER_S = 3.0
 # What a daemon that answers Sync names in its description.
 SYNC = "sync"
 # The wait before an attempt is drawn between 0 and this, doubled at each: many hosts do not return together.

@@ -18,6 +18,7 @@ from profagent.limits import (
     LARGEST_AMOUNT,
     LARGEST_ENTRIES,
     LARGEST_EXAMINED_BYTES,
+    LARGEST_INTEGER,
     LARGEST_TIME_US,
     LONGEST_LIST,
     LONGEST_TEXT,
@@ -196,9 +197,6 @@ def _element(hint: Any, value: Any) -> Any:
     return _text(value) if isinstance(value, str) else value
 
 
-# The bounds of numbers. What a board says goes into the database, whose integer has 63 bits, and into sums and
-# differences there, which must have no more.
-LARGEST_NUMBER = 2**63 - 1
 _AMOUNTS = frozenset(
     ("offset", "size", "sent", "bytes", "lag_bytes", "lost_bytes", "generation", "inferences", "lost_logs")
 )
@@ -214,7 +212,7 @@ def _largest(name: str) -> int:
         return LARGEST_TIME_US
     if name in _NAMES:
         return 2**64 - 1
-    return LARGEST_AMOUNT if name in _AMOUNTS else LARGEST_NUMBER
+    return LARGEST_AMOUNT if name in _AMOUNTS else LARGEST_INTEGER
 
 
 def _number(said: Any, name: str) -> int:

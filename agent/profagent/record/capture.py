@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from profagent import __version__
 from profagent.errors import DiskFullError, ProfagentError, UnreachableError
-from profagent.limits import ENTRIES_PER_MESSAGE, LEAVE_S, QUEUED_MESSAGES, QUIET_HEARTBEATS, SILENT_HEARTBEATS
+from profagent.limits import (
+    ANSWER_S,
+    ENTRIES_PER_MESSAGE,
+    LEAVE_S,
+    QUEUED_MESSAGES,
+    QUIET_HEARTBEATS,
+    SILENT_HEARTBEATS,
+)
 from profagent.link.channel import connected
 from profagent.link.coverage import Coverage, Standing
 from profagent.link.credentials import BY_ADDRESS
@@ -28,7 +35,7 @@ from profagent.link.messages import (
     Unlinked,
     Welcome,
 )
-from profagent.link.session import ANSWER_S, US_PER_S, LinkSession, State
+from profagent.link.session import US_PER_S, LinkSession, State
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

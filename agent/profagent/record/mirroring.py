@@ -10,10 +10,11 @@ from profagent.errors import ProtocolError, StoreError, UnsupportedBoardError
 from profagent.files import make_anew, opened, write_all
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
-from profagent.ingest.decoder import LARGEST_CONTENT_BYTES, decoder_of, source_named
+from profagent.ingest.decoder import decoder_of, source_named
 from profagent.ingest.feed import Feed
 from profagent.ingest.mirror import ClosingCache, Translated, digest_of, logs_set_aside
 from profagent.ingest.reasons import another_file, checked_path, loss_change, refusal, removal_entry
+from profagent.limits import LARGEST_CONTENT_BYTES, REMEMBERED_JOBS
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 from profagent.store.counter_maps import simulated_map
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from profagent.link.messages import FollowedLog, Received
     from profagent.store.store import CommittedLog, HeldLog
     from profagent.store.workspace import Workspace
-
-# JOBs with open files and decoding state; those of any other are opened and built again when it goes on.
-REMEMBERED_JOBS = 16
 
 
 class OpenJob(NamedTuple):

@@ -21,11 +21,10 @@ from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown
 from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
 from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
-from profagent.limits import INFERENCES_PER_LOOK
+from profagent.limits import ANSWER_S, INFERENCES_PER_LOOK, MOST_REMARKS
 from profagent.link.channel import clock_difference
 from profagent.link.coverage import Standing
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
-from profagent.link.session import ANSWER_S
 from profagent.record.mirroring import BoardMirrors
 from profagent.store.columns import ColumnReader
 from profagent.store.writer import Applied
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
     from profagent.store.workspace import Workspace
 
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
-
-# So many remarks may wait for the next batch, which a board need not ever send.
-MOST_REMARKS = 5_000
 
 
 class Step(Enum):

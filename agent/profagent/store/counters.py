@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.formats.countermap import (
-    LARGEST_RATIO,
     LAYERS_SHARE,
     MAPPED_NAMES,
     PART_SLACK,
@@ -21,7 +20,7 @@ from profagent.formats.countermap import (
     merged,
 )
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
-from profagent.limits import COUNTERS_PER_BATCH
+from profagent.limits import COUNTERS_PER_BATCH, LARGEST_RATIO
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, transaction
 from profagent.store.rows import path_from_sql
 

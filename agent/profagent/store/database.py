@@ -19,7 +19,13 @@ from msgspec import Struct
 from profagent.errors import DiskFullError, StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full_database, make_private_folder
 from profagent.formats.names import SIMULATED_MARKER
-from profagent.limits import BUSY_TIMEOUT_MS, CACHE_KIB, MOST_BEGINNINGS, ROWS_PER_PAGE, VARIABLES_PER_QUERY
+from profagent.limits import (
+    BUSY_TIMEOUT_MS,
+    CACHE_KIB,
+    MOST_BEGINNINGS,
+    ROWS_PER_PAGE,
+    VARIABLES_PER_QUERY,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -31,7 +37,6 @@ READER_SETTINGS = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size =
 PAGE_BYTES = 16_384
 # A record's key is its part's number times this, plus its own number in the part.
 RECORDS_PER_PART = 1 << 24
-LARGEST_INTEGER = 2**63 - 1
 # Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
 KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
 # The views of sources beside JOBs, by what a row of each is called.

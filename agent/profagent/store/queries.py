@@ -12,7 +12,8 @@ from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.decoder import is_job
-from profagent.store.database import LARGEST_INTEGER, fetched, fetched_named, fetched_one, pages
+from profagent.limits import LARGEST_INTEGER
+from profagent.store.database import fetched, fetched_named, fetched_one, pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
-from profagent.formats.countermap import LARGEST_RATIO, PART_SLACK, RATES, SHARES
+from profagent.formats.countermap import PART_SLACK, RATES, SHARES
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.records import SegmentColumns, place, ticks_to_us
-from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, Part, fetched_of
+from profagent.limits import LARGEST_INTEGER, LARGEST_RATIO, ROWS_TOGETHER
+from profagent.store.database import RECORDS_PER_PART, Part, fetched_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,8 +45,6 @@ _AICORE = (*_SHARED, "ticks", "ticks_before")
 _AICPU = (*_SHARED, "begin_us", "end_us")
 _API = ("api", "begin_us", "end_us", "pid", "tid")
 _TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
-# A statement has at most 32,766 variables, and each row some 20.
-ROWS_TOGETHER = 100
 # A JSON array of models and picture counts finds them by the index.
 _INFERENCES = (
     "SELECT inference, load, whole, figures, why, model, current_pic_count, batch_num, input_pic_num, device_id,"

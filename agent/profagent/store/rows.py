@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from profagent.formats.names import LogKind, LogName, display_text, parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry
-from profagent.store.database import LARGEST_INTEGER, Part, fetched_of
+from profagent.limits import LARGEST_AMOUNT, LARGEST_INTEGER, LONGEST_DETAIL, LONGEST_REASON, MOST_NOTED
+from profagent.store.database import Part, fetched_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 UNITS = (LogKind.AICORE, LogKind.AICPU)
 
-# More than any board's disk holds; the sum of many is still a number of the database.
-LARGEST_COUNT = 2**48
-# What happened on the way, and is about no log, is told one by one up to so many of a JOB or board.
-MOST_NOTED = 1000
 
 _NUMBERED = ("model", "log", "part", "inference", "segment")
 _LOGS = (
@@ -400,7 +397,7 @@ class LedgerRows:
             return
         self._connection.execute(
             "UPDATE ledger_entry SET count = min(count + ?, ?) WHERE entry = ?",
-            (entry.count, LARGEST_COUNT, known[0][0]),
+            (entry.count, LARGEST_AMOUNT, known[0][0]),
         )
 
 
@@ -414,9 +411,9 @@ def entry_row(session: int, job: int | None, log: int | None, origin: str, entry
 def _displayed(entry: Entry) -> Entry:
     return replace(
         entry,
-        reason=display_text(entry.reason)[: reasons.LONGEST_REASON],
-        detail=display_text(entry.detail)[: reasons.LONGEST_DETAIL],
-        count=min(entry.count, LARGEST_COUNT),
+        reason=display_text(entry.reason)[:LONGEST_REASON],
+        detail=display_text(entry.detail)[:LONGEST_DETAIL],
+        count=min(entry.count, LARGEST_AMOUNT),
     )
 
 

@@ -30,8 +30,8 @@ from profagent.formats.sampling import (
 )
 from profagent.ingest import reasons
 from profagent.ingest.reasons import RING_CALLS, ring_entry
-from profagent.limits import MOST_SAMPLING_NOTES, NAMED_PICTURES
-from profagent.store.database import LARGEST_INTEGER, RECORDS_PER_PART, fetched, fetched_one, pages
+from profagent.limits import LARGEST_INTEGER, MOST_SAMPLING_NOTES, NAMED_PICTURES
+from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -41,6 +41,7 @@ from profagent.ingest.changes import (
     SourceRows,
     files_of,
 )
+from profagent.limits import JUDGED_TOGETHER, REMEMBERED_STATES
 from profagent.link.messages import ENDED_STATES
 from profagent.store.database import fetched_of, join_job
 from profagent.store.dropped_marks import COLLECTIONS, reckon_dropped
@@ -61,11 +62,8 @@ if TYPE_CHECKING:
 COMPLETE = 1
 REMOVED = 2
 DONE_SUFFIX = ".done"
-# Inferences that are judged together; each has four logs.
-JUDGED_TOGETHER = 2_000
 # The log of a unit of an inference that came whole.
 WHOLE = UnitLog(1, is_complete=True)
-REMEMBERED_STATES = 256
 
 _UNKNOWN = (
     "SELECT DISTINCT l.path FROM inference i JOIN model m USING (model) JOIN segment g USING (inference)"

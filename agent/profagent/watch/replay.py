@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from profagent.cli.provenance import session_title
 from profagent.formats.records import FIRST_WALL_US, shown_mhz
 from profagent.ingest.decoder import is_job
+from profagent.limits import LONGEST_PAUSE_S
 from profagent.store.database import fetched, reading
 from profagent.store.events import Composer
 from profagent.store.queries import find_session
@@ -42,8 +43,6 @@ _PASSED_OVER = (
 NO_COUNTER_MAP = (
     "no counter map: the session was recorded without one, so PMU columns are missing; `profagent redecode` fills them"
 )
-# Where nothing came for long, the replay waits so long and goes on.
-LONGEST_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +84,12 @@ class Pace:
             self._latest_us, self._due_s = time_us, self._now_s()
         gap_s = max(0, time_us - self._latest_us) / US_PER_S / self._speed
         self._latest_us = max(self._latest_us, time_us)
-        self._due_s += min(gap_s, LONGEST_WAIT_S)
+        self._due_s += min(gap_s, LONGEST_PAUSE_S)
         if (left_s := self._due_s - self._now_s()) > 0:
             await self._wait(left_s)
         if not self._goes_on.is_set():
             await self._go_on()
-        return max(0.0, gap_s - LONGEST_WAIT_S) * self._speed
+        return max(0.0, gap_s - LONGEST_PAUSE_S) * self._speed
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):

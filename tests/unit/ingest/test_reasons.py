@@ -9,7 +9,8 @@ import pytest
 
 from profagent.ingest import reasons
 from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
-from profagent.ingest.reasons import LONGEST_DETAIL, REASONS, checked_path, entry, grade_of, loss_change, removal_entry
+from profagent.ingest.reasons import REASONS, checked_path, entry, grade_of, loss_change, removal_entry
+from profagent.limits import LONGEST_DETAIL
 from profagent.link.messages import FollowedLog, Loss
 
 ROOT = Path(__file__).parents[3]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from profagent.errors import DiskFullError, ProtocolError, RefusedError, UnreachableError, UnsupportedBoardError
 from profagent.limits import (
+    ANSWER_S,
     LARGEST_BATCH_EVENTS,
     LARGEST_CHUNK_BYTES,
     LARGEST_KEPT_LOSSES,
@@ -48,7 +49,7 @@ from profagent.link.messages import (
     Unlinked,
     Welcome,
 )
-from profagent.link.session import ANSWER_S, LAGGING_BYTES, ROOM_S, LinkSession, State
+from profagent.link.session import LAGGING_BYTES, ROOM_S, LinkSession, State
 from tests.unit.link.board import (
     BOARD,
     JOB,

@@ -18,13 +18,14 @@ import pytest
 from profagent.errors import UsageError
 from profagent.export.sqlite_file import export_sqlite
 from profagent.ingest.changes import Change, FrequencyKnown, LogAnnounced, LogJudged
+from profagent.limits import LONGEST_PAUSE_S
 from profagent.stats.stats import stats
 from profagent.store.marks import add_mark
 from profagent.store.workspace import Workspace, set_baseline
 from profagent.watch.against import against_of
 from profagent.watch.layers import LayerQuery
 from profagent.watch.model import BoardModel, LinkState
-from profagent.watch.replay import LONGEST_WAIT_S, Pace, Player, Replayed, replay
+from profagent.watch.replay import Pace, Player, Replayed, replay
 from profagent.watch.screen.run import play_into
 from tests.integration.host import profagent
 from tests.unit.store.conftest import opened
@@ -197,8 +198,8 @@ async def test_where_nothing_came_it_does_not_wait_for_hours() -> None:
     clock = Clock()
     pace = clock.pace(1.0, asyncio.Event())
     await pace.reach(START_US)
-    assert await pace.reach(START_US + 3_600_000_000) == 3600 - LONGEST_WAIT_S
-    assert clock.waits == [LONGEST_WAIT_S]
+    assert await pace.reach(START_US + 3_600_000_000) == 3600 - LONGEST_PAUSE_S
+    assert clock.waits == [LONGEST_PAUSE_S]
 
 
 async def test_it_stands_still_while_it_is_paused() -> None:
