@@ -302,6 +302,10 @@ SHOWN_SPANS = 6
 """spans in a line: those with less time are left out."""
 LONGEST_PAUSE_S = 2.0
 """s in which nothing came, of a session that is replayed: the replay goes on."""
+REMEMBERED_COLLECTIONS = 64
+"""collections of a board between two lines of it: the one heard of least recently is forgotten."""
+REMEMBERED_SPANS = 100
+"""names of spans between two lines of a board: the one that came least recently is forgotten."""
 
 # Results of other tools
 MOST_ENTRIES = 20_000

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cachetools import LRUCache
 
 from profagent.ingest.changes import SourceRows
+from profagent.limits import REMEMBERED_COLLECTIONS, REMEMBERED_SPANS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from profagent.ingest.changes import JobChanges
 
-# Collections, and names of spans between two events, of which anything is remembered.
-REMEMBERED_COLLECTIONS = 64
-REMEMBERED_SPANS = 100
 UTILIZATION, TEMPERATURE, DAEMON_CPU = "npu.hw_utilization", "power.temperature", "daemon.cpu"
 THERMAL = "thermal."
 US_PER_S = 1_000_000
