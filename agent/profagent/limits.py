@@ -132,6 +132,11 @@ REMEMBERED_FOLDERS = 1024
 """folders of a mirror that are known to be no links: all are looked at again."""
 FILE_PIECE_BYTES = 1 << 20
 """bytes read of a file at a time: the next piece is read."""
+OPEN_LOGS = 100_000
+"""logs of a JOB of which more is to come, or their `.done` anew: the one noted first counts as complete, and is judged
+once more when it goes on."""
+CALLS_BLOCK_BYTES = 4 << 20
+"""bytes of a log of calls that are read at a time to build its state again: the next block is read."""
 MOST_LAYERS = 20_000
 """layers of a model: its table counts as damaged, and its records have no names."""
 REMEMBERED_PARTS = 256

@@ -10,31 +10,21 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from profagent.ingest.decode import JobDecoder
+from profagent.formats.names import LogKind
+from profagent.formats.records import Progress, read_unit
 from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record
 
 u32 = st.integers(0, 2**32 - 1)
 records = st.builds(aicore_record, st.integers(0, 30) | u32, u32, st.integers(0, 2) | u32)
-# Of any size: empty, torn, of one record, and of more than are read in one pass.
+# Of any size: torn, of one record, and of more than are read in one pass.
 files = st.builds(
     lambda data, torn, times: data * times + torn,
-    st.lists(records, max_size=12).map(b"".join),
+    st.lists(records, min_size=1, max_size=12).map(b"".join),
     st.binary(max_size=300),
     st.sampled_from([1, 1, 1, 300]),
 )
 maps = st.sampled_from([None, simulated_map()])
-
-
-class NoFiles:
-    """A JOB of which nothing was decoded before."""
-
-    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
-        del path, size, start
-        return None
-
-    def names(self) -> list[str]:
-        return []
 
 
 def plain(value: Any) -> Any:
@@ -49,17 +39,13 @@ def plain(value: Any) -> Any:
 
 
 @settings(max_examples=20)
-@given(st.lists(files, max_size=5), maps)
-@example([b"", b"x", aicore_record(0, 1, 0), aicore_record(0, 1, 0) + b"y"], None)
-def test_logs_read_ahead_mean_what_they_mean_alone(logs: list[bytes], counter_map: Any) -> None:
-    beginnings = [(f"data/aicore.0.m.3.0.1.1.{number}", data) for number, data in enumerate(logs)]
-    ahead, alone = JobDecoder(NoFiles(), counter_map), JobDecoder(NoFiles(), counter_map)
-    ahead.read_ahead(beginnings)
-    for path, data in beginnings:
-        for decoder in (ahead, alone):
-            list(decoder.begin(path, 1, 0))
-        assert plain(list(ahead.append(path, 1, 0, data))) == plain(list(alone.append(path, 1, 0, data)))
-        more = aicore_record(1, 5, 0)
-        assert plain(list(ahead.append(path, 1, len(data), more))) == plain(
-            list(alone.append(path, 1, len(data), more))
-        )
+@given(st.lists(files, min_size=1, max_size=5), maps)
+@example([aicore_record(0, 1, 0), aicore_record(0, 1, 0) + b"y"], None)
+def test_logs_read_together_are_what_they_are_alone(logs: list[bytes], counter_map: Any) -> None:
+    unit = read_unit(LogKind.AICORE, logs, Progress.new(len(logs)), counter_map)
+    for number, data in enumerate(logs):
+        alone = read_unit(LogKind.AICORE, [data], Progress.new(1), counter_map)
+        assert plain(unit.one(number)) == plain(alone)
+        more = [aicore_record(1, 5, 0)]
+        on, on_alone = (read_unit(LogKind.AICORE, more, each.after, counter_map) for each in (unit.one(number), alone))
+        assert plain(on) == plain(on_alone)

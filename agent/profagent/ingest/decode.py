@@ -1,16 +1,19 @@
-"""One JOB's logs become changes: which file means what, in whatever order they come.
+"""Changes of one JOB's logs: which file means what, in whatever order they come.
 
-What a log's rows are follows from its bytes, its `.done` and its model's tables alone, so the order does not matter:
-when one of them comes late, or the state of a log was forgotten, its rows are written once more.
+The rows of a log follow from its bytes, its `.done` and its model's tables alone, so the order does not matter. When
+one of them comes late, or the state of a log was forgotten, the rows are written once more.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from cachetools import LRUCache
 
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done, parse_info_json
+from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import LayerTable, parse_layer_info, parse_net_info
 from profagent.formats.names import DEVICE_INFO, DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, parse_log_name
 from profagent.formats.sampling import step_of
@@ -26,26 +29,92 @@ from profagent.ingest.changes import (
     PassedOver,
     SimulatedKnown,
 )
-from profagent.ingest.datalog import assess, orphan_done
 from profagent.ingest.decoder import Decoder, small_file
 from profagent.ingest.feed import decode_groups
-from profagent.ingest.states import LogStates, done_of, layer_info_path
-from profagent.limits import REMEMBERED_LOGS, REPORTED_TABLES
+from profagent.ingest.logs import DataLogs, LogEvent, assess, done_of, orphan_done
+from profagent.limits import REMEMBERED_LOGS, REMEMBERED_MODELS, REPORTED_TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
+    from profagent.formats.model_info import Net, Run
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
-    from profagent.ingest.datalog import DataLog
     from profagent.ingest.decoder import JobFiles
     from profagent.ingest.feed import Group
+    from profagent.ingest.logs import DataLog
 
+T = TypeVar("T")
 NO_FREQUENCY = reasons.entry(
     reasons.NO_FREQUENCY, f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
 )
+
+
+class _Model(NamedTuple):
+    """A model's `.info` files as far as they can be read; `is_reported`: they came after the joins were made."""
+
+    layers: LayerTable | None
+    nets: tuple[Net, ...]
+    join: LayerJoin | None
+    is_reported: bool = False
+
+
+class Joins:
+    """The joins of a JOB's models; only those in use are remembered."""
+
+    def __init__(self, files: JobFiles) -> None:
+        self._files = files
+        self._known: LRUCache[tuple[str, int], _Model] = LRUCache(REMEMBERED_MODELS)
+
+    def of(self, name: LogName) -> LayerJoin | None:
+        """Return the join of a log's model; None where neither of the model's files can be read."""
+        return self._model(name).join
+
+    def runs(self, name: LogName) -> Sequence[Run]:
+        """Return the runs of layers of a log's model; none where its table cannot be read."""
+        layers = self._model(name).layers
+        return () if layers is None else layers.runs
+
+    def renew(self, name: LogName) -> bool:
+        """Read a model's files again, one of which came. Returns True if its records may have other layers now."""
+        before, model = self._known.get(_key(name)), self._load(name)
+        self._known[_key(name)] = model._replace(is_reported=True)
+        # Until they were reported, rows may have been joined with earlier ones.
+        return before is None or not before.is_reported or before[:2] != model[:2]
+
+    def disagreements(self, name: LogName) -> list[str] | None:
+        """Return how a model's two files disagree; None where its layer table cannot be read."""
+        model = self._load(name)
+        if model.layers is None:
+            return None
+        return LayerJoin(model.layers, model.nets).disagreements() if model.nets else []
+
+    def _model(self, name: LogName) -> _Model:
+        model = self._known[_key(name)] = self._known.get(_key(name)) or self._load(name)
+        return model
+
+    def _load(self, name: LogName) -> _Model:
+        layers = self._parsed(parse_layer_info, layer_info_path(name))
+        nets = self._parsed(parse_net_info, f"data/{name.model}.{name.model_id}.net.info")
+        return _Model(layers, nets or (), LayerJoin(layers, nets or ()) if layers is not None or nets else None)
+
+    def _parsed(self, parse: Callable[[bytes, str], T], path: str) -> T | None:
+        data = small_file(self._files, path)
+        try:
+            return None if data is None else parse(data, path)
+        except FormatError:
+            return None
+
+
+def layer_info_path(name: LogName) -> str:
+    """Return the path of the layer table that names a log's records."""
+    return f"data/{name.model}.{name.model_id}.layer.info"
+
+
+def _key(name: LogName) -> tuple[str, int]:
+    return (name.model or "", name.model_id or 0)
 
 
 class JobDecoder(Decoder):
@@ -71,14 +140,15 @@ class JobDecoder(Decoder):
         self._interval = interval
         self._marked_map = marked_map
         self._is_marked = False
-        # Files of which this decoder has told what they say of records.
+        # Files whose meaning for records this decoder has reported.
         self._reported: set[str] = set()
         if counter_map is None and marked_map is not None and files.read(SIMULATED_MARKER) is not None:
             counter_map = marked_map
-        self._logs = LogStates(files, counter_map, remembered_logs)
+        self._joins = Joins(files)
+        self._logs = DataLogs(files, self._joins, counter_map, remembered_logs)
 
     def keeps(self, path: str) -> bool:
-        """Whether a log gets rows, which its name alone tells: any other was passed over on purpose."""
+        """Return True if a log gets rows, which its name alone decides; any other is passed over on purpose."""
         if self._keeping is None:
             return True
         name = parse_log_name(path)
@@ -86,27 +156,30 @@ class JobDecoder(Decoder):
         return inference is None or self._keeping.keeps(step_of(inference, self._interval))
 
     def begin_stream(self) -> None:
-        """A stream begins: what was told in an earlier one may have changed."""
-        self._logs.renewed.clear()
+        """Note that a stream begins: what was told in an earlier one may have changed."""
+        self._logs.states.begin_stream()
 
     def expect(self, paths: Iterable[str]) -> None:
-        """The board announces logs that are not held whole: a `.done` counts once the board has told it after that."""
+        """Note that the board announces logs of which not all is held: a `.done` counts once the board sends it."""
         for path in filter(self.keeps, paths):
             name = parse_log_name(path)
             if name is not None and name.is_data and name.kind is not LogKind.ACL_API:
-                self._logs.expect(path)
+                self._logs.states.note(path, LogEvent.ANNOUNCED)
 
     def confirm(self, path: str) -> Iterator[Change]:
-        """A small file is as it was held: a `.done` is not an earlier one."""
+        """Yield what follows for a log when its `.done` is as it was held: it is not an earlier one."""
         data = path.removesuffix(DONE_SUFFIX)
         name = parse_log_name(data)
-        if name is not None and path != data and self.keeps(path) and self._logs.confirm(data):
+        if name is None or path == data or not self.keeps(path):
+            return
+        before = self._logs.states.note(data, LogEvent.DONE_CAME)
+        if before.is_stale and done_of(self.files, data) is not None:
             log = yield from self._logs.at(data, name, None)
             log = yield from self._logs.judged(log)
             yield self._assessed(log)
 
     def begin(self, path: str, generation: int, offset: int) -> Iterator[Change]:
-        """A data log goes on from `offset`; from 0 its earlier rows are void."""
+        """Yield what it means that a data log goes on from `offset`; from 0 its earlier rows are void."""
         name = parse_log_name(path)
         if offset == 0:
             yield LogReset(path)
@@ -119,26 +192,19 @@ class JobDecoder(Decoder):
             yield from self._begun(path, name, generation, offset)
         yield LogAdvanced(path, generation, offset)
 
-    def read_ahead(self, beginnings: Iterable[tuple[str, bytes]]) -> None:
-        """Read the first bytes of data logs, given by path, that are about to come: many at a time cost less."""
-        named = ((parse_log_name(path), path, data) for path, data in beginnings if self.keeps(path))
-        aicore = ((path, data) for name, path, data in named if name is not None and name.kind is LogKind.AICORE)
-        self._logs.ahead.read(aicore, self._logs.counter_map)
-
     def inferences(self, groups: Sequence[Group]) -> tuple[list[Change], Sequence[Group]]:
-        """As of Decoder. Nothing of them is remembered: whatever comes later of a log has it built again."""
+        """Decode inferences that came whole. Their decoding states are not kept: later bytes have them built again."""
         changes: list[Change] = []
         for name in {(group.name.model, group.name.model_id): group.name for group in groups}.values():
             changes += self._recall(name)
-        plain, odd = decode_groups(groups, self._logs.joins, self._logs.counter_map)
+        plain, odd = decode_groups(groups, self._joins, self._logs.counter_map)
         for group in () if plain is None else plain.groups:
-            self._logs.arrived(group.aicore.path)
-            if group.aicpu is not None:
-                self._logs.arrived(group.aicpu.path)
+            for data in group.files[::2]:
+                self._logs.states.note(data.path, LogEvent.CAME_WHOLE)
         return changes if plain is None else [*changes, plain], odd
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
-        """Bytes of a data log at `offset`."""
+        """Yield what bytes of a data log at `offset` mean."""
         yield LogAdvanced(path, generation, offset + len(data))
         if not self.keeps(path):
             yield PassedOver(path)
@@ -152,7 +218,7 @@ class JobDecoder(Decoder):
         yield self._assessed(log)
 
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
-        """The board vouches for a data log: it has stopped changing and its `.done` parses."""
+        """Yield what it means that the board vouches for a data log, which has stopped changing."""
         name = parse_log_name(path)
         if name is not None and name.is_data and self.keeps(path):
             log = yield from self._logs.at(path, name, offset)
@@ -160,7 +226,7 @@ class JobDecoder(Decoder):
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
 
     def whole(self, path: str, generation: int, data: bytes, digest: bytes) -> Iterator[Change]:
-        """A data log that came whole: as if it began, grew and was complete, and judged but once."""
+        """Yield what a data log means that came whole: as if it began, grew and was complete, and judged only once."""
         name = parse_log_name(path)
         if name is None or not name.is_data or not self.keeps(path):
             yield from super().whole(path, generation, data, digest)
@@ -177,7 +243,7 @@ class JobDecoder(Decoder):
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
     ) -> Iterator[Change]:
-        """A file that came whole; `size` where `data` is only its beginning. Raises UnsupportedBoardError."""
+        """Yield what a whole file means; `size` where `data` is only its beginning. Raises UnsupportedBoardError."""
         name = parse_log_name(path)
         if path == SIMULATED_MARKER:
             self._note_reported(path)
@@ -193,22 +259,13 @@ class JobDecoder(Decoder):
             yield ContentLedger(None, ())
         yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
 
-    def settle(self) -> Iterator[Change]:
-        """All has come of the logs in use that will: those that went on are judged by the `.done` that there is."""
-        for path in self._logs.open_paths:
-            name = parse_log_name(path)
-            assert name is not None, "only data goes on"
-            log = yield from self._logs.at(path, name, None)
-            self._logs.settle(path)
-            yield from self._logs.judged(log)
-
     def end(self, unsettled: Iterable[str], orphans: Iterable[str]) -> Iterator[Change]:
-        """The JOB has ended: assess data logs that never got complete, and `.done` files without data."""
+        """Assess data logs of an ended JOB that were never complete, and `.done` files without data."""
         for path in filter(self.keeps, unsettled):
             name = parse_log_name(path)
             if name is not None and name.is_data:
                 log = yield from self._logs.at(path, name, None)
-                self._logs.settle(path)
+                self._logs.states.note(path, LogEvent.SETTLED)
                 log = yield from self._logs.judged(log)
                 yield self._assessed(log, ended=True)
         for path in filter(self.keeps, orphans):
@@ -222,25 +279,26 @@ class JobDecoder(Decoder):
         if offset or generation > 1:
             # The `.done` that is there may be of what was before.
             yield from self._gone_on(path, name)
-        self._logs.growing.add(path)
+        else:
+            self._logs.states.note(path, LogEvent.BEGUN)
         log = yield from self._logs.at(path, name, offset)
         if log.done is not None:
             yield ContentLedger(path + DONE_SUFFIX, ())
         return log
 
     def _ended(self, log: DataLog) -> Iterator[Change]:
-        log.settled = True
-        self._logs.growing.discard(log.path)
+        self._logs.states.note(log.path, LogEvent.COMPLETED)
         log = yield from self._logs.judged(log)
         yield self._assessed(log)
 
     def _gone_on(self, path: str, name: LogName) -> Iterator[Change]:
-        """Bytes follow: a complete log is judged anew when all of it is here, they may be of its last inference."""
-        if self._logs.goes_on(path) and name.kind is not LogKind.ACL_API:
+        # A complete log is judged anew when all of it is here: the bytes may be of its last inference.
+        before = self._logs.states.note(path, LogEvent.WENT_ON)
+        if not before.is_growing and name.kind is not LogKind.ACL_API:
             yield LogJudged(path, 0, "")
 
     def _marked(self) -> Iterator[Change]:
-        """The JOB is simulated, which tells its counter map where no other was given."""
+        """Note that the JOB is simulated, which chooses its counter map where no other was given."""
         logs = self._logs
         if not self._is_marked and self._marked_map is not None and logs.counter_map in (None, self._marked_map):
             logs.counter_map = self._marked_map
@@ -253,7 +311,7 @@ class JobDecoder(Decoder):
         return SimulatedKnown(None, None) if known is None else SimulatedKnown(known.name, known.fingerprint)
 
     def _recall(self, name: LogName) -> Iterator[Change]:
-        """What files that came before this decoder was made tell of a log's records."""
+        """Report what files mean for a log's records that came before this decoder was made."""
         if SIMULATED_MARKER not in self._reported:
             self._note_reported(SIMULATED_MARKER)
             if self.files.read(SIMULATED_MARKER, 0) is not None:
@@ -268,7 +326,7 @@ class JobDecoder(Decoder):
 
     def _note_reported(self, path: str) -> None:
         if len(self._reported) >= REPORTED_TABLES:
-            self._reported.clear()  # what is told once more changes nothing
+            self._reported.clear()  # reporting a file once more changes nothing
         self._reported.add(path)
 
     def _read(self, path: str, name: LogName, data: bytes, *, is_whole: bool, is_rewritten: bool) -> Iterator[Change]:
@@ -292,14 +350,15 @@ class JobDecoder(Decoder):
             yield from self._new_tables(name)
 
     def _done(self, data_path: str, done: Done | None, *, is_rewritten: bool) -> Iterator[Change]:
-        """The `.done` of a data log came, or came anew; None where it cannot be read."""
+        """Yield what the `.done` of a data log means, which came or came anew; None where it cannot be read."""
         name = parse_log_name(data_path)
         assert name is not None, "a .done is named after its data"
         was_known = self._logs.known(data_path) is not None
         log = yield from self._logs.at_end(data_path, name)
         before, log.done = log.done, done
         is_changed = before not in (None, done) if was_known else is_rewritten
-        is_early = self._logs.renew_done(data_path, is_rewritten=is_changed)
+        stood = self._logs.states.note(data_path, LogEvent.DONE_REWRITTEN if is_changed else LogEvent.DONE_CAME)
+        is_early = is_changed and not stood.is_open
         if is_early and log.facts.size and name.kind is not LogKind.ACL_API:
             yield LogJudged(data_path, 0, "")
         if name.kind is LogKind.AICORE and _batches(before) != _batches(done):
@@ -307,22 +366,22 @@ class JobDecoder(Decoder):
         elif done is None:
             yield from self._logs.timed(log)
         log = yield from self._logs.judged(log)
-        if log.facts.size or log.settled:
+        if log.facts.size or self._logs.is_complete(log):
             yield self._assessed(log)
 
     def _new_tables(self, name: LogName) -> Iterator[Change]:
-        """A model's layers are known, or known better: records that came before are joined again."""
-        disagreements = self._logs.joins.disagreements(name)
+        """Join records again that came before a file of their model's layers."""
+        disagreements = self._joins.disagreements(name)
         if disagreements is not None:
             entries = tuple(reasons.entry(reasons.LAYER_COUNTS, text) for text in disagreements)
             yield ContentLedger(layer_info_path(name), entries)
         elif name.kind is LogKind.LAYER_INFO:
             yield LayersKnown(name.model or "", name.model_id or 0, LayerTable((), ()))
-        if self._logs.joins.renew(name):
+        if self._joins.renew(name):
             yield from self._redecoded(f".{name.model}.")
 
     def _redecoded(self, of_model: str) -> Iterator[Change]:
-        """Every aicore and aicpu log whose path holds `of_model`, once more."""
+        """Write every aicore and aicpu log whose path holds `of_model` once more."""
         for path in filter(self.keeps, self.files.names()):
             name = parse_log_name(path) if of_model in path else None
             if name is None or not name.is_data or name.kind is LogKind.ACL_API:
@@ -336,12 +395,13 @@ class JobDecoder(Decoder):
 
     def _assessed(self, log: DataLog, *, ended: bool = False) -> Change:
         is_done_empty = ended and log.done is None and self.files.read(log.path + DONE_SUFFIX, 1) == b""
-        entries = assess(log.facts, log.done, settled=log.settled, ended=ended, is_done_empty=is_done_empty)
+        is_complete = self._logs.is_complete(log)
+        entries = assess(log.facts, log.done, settled=is_complete, ended=ended, is_done_empty=is_done_empty)
         return ContentLedger(log.path, entries)
 
 
 def _known(path: str, name: LogName, data: bytes) -> list[Change]:
-    """What a small file says of records. Raises FormatError, UnsupportedBoardError."""
+    """Return what a small file says of records. Raises FormatError, UnsupportedBoardError."""
     match name.kind:
         case LogKind.INFO_JSON:
             return [FrequencyKnown(parse_info_json(data, path))]

@@ -74,9 +74,6 @@ class Decoder:
     def expect(self, paths: Iterable[str]) -> None:
         """The board announces logs that are not held whole."""
 
-    def read_ahead(self, beginnings: Iterable[tuple[str, bytes]]) -> None:
-        """The first bytes of data logs, given by path, are about to come."""
-
     def inferences(self, groups: Sequence[Group]) -> tuple[list[Change], Sequence[Group]]:
         """Inferences that come whole, of logs of which nothing was decoded before.
 
@@ -114,10 +111,6 @@ class Decoder:
     ) -> Iterator[Change]:
         """A file that came whole; `size` where `data` is only its beginning. Raises UnsupportedBoardError."""
         yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
-
-    def settle(self) -> Iterable[Change]:
-        """All has come of the logs in use that will."""
-        return ()
 
     def end(self, _unsettled: Iterable[str], _orphans: Iterable[str]) -> Iterable[Change]:
         """The collection has ended; the arguments come from the store."""

@@ -21,7 +21,7 @@ from profagent.formats.join import Joined, layers_of
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, display_text, parse_log_name
 from profagent.formats.records import RECORD_BYTES, Progress, read_unit
 from profagent.ingest.changes import PlainLogs, files_of
-from profagent.ingest.datalog import oddities
+from profagent.ingest.logs import oddities
 from profagent.limits import LARGEST_INTEGER, LARGEST_PLAIN_BYTES, MOST_NEW_LOGS
 from profagent.link.messages import Chunk, Completed, Received, Started
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
     from profagent.formats.records import Unit
     from profagent.ingest.changes import Entry
-    from profagent.ingest.states import Joins
+    from profagent.ingest.decode import Joins
     from profagent.link.messages import FollowedLog, LogEvent
 
 # The files of an inference in the order in which they are read: each unit's data, then the `.done` that ends it.

@@ -29,12 +29,12 @@ from profagent.formats.names import (
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, SegmentRecords
-from profagent.ingest.datalog import DataLog
+from profagent.ingest.decode import Joins
 from profagent.ingest.decoder import decoder_of, is_job, small_file, source_named
 from profagent.ingest.feed import WholeFile, group_of, reading_order
+from profagent.ingest.logs import DataLog, done_of
 from profagent.ingest.mirror import DIGEST_BYTES, digest_of
 from profagent.ingest.read_ahead import AheadReader
-from profagent.ingest.states import Joins, done_of
 from profagent.limits import (
     LARGEST_BATCH_BYTES,
     LARGEST_CHUNK_BYTES,

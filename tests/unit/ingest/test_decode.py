@@ -12,8 +12,8 @@ from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
 from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, Change, Redecoded
-from profagent.ingest.datalog import DataLog
 from profagent.ingest.decode import JobDecoder
+from profagent.ingest.logs import DataLog
 from profagent.ingest.mirror import JobMirror
 from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record, api_record

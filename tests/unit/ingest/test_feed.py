@@ -10,6 +10,7 @@ import pytest
 
 from profagent.formats.names import LogKind, LogName, parse_log_name
 from profagent.ingest import reasons
+from profagent.ingest.decode import Joins
 from profagent.ingest.feed import (
     Arrival,
     Feed,
@@ -21,7 +22,6 @@ from profagent.ingest.feed import (
     reading_order,
 )
 from profagent.ingest.mirror import digest_of
-from profagent.ingest.states import Joins
 from profagent.limits import LARGEST_PLAIN_BYTES
 from profagent.link.messages import Chunk, Completed, FollowedLog, LogEvent, Loss, Received, Removed, Started
 from tests.encoders import aicore_record, aicpu_record, done_text

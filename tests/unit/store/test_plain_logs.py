@@ -23,8 +23,8 @@ from profagent.ingest.changes import (
     PlainLogs,
     files_of,
 )
-from profagent.ingest.datalog import oddities
 from profagent.ingest.feed import Group, WholeFile
+from profagent.ingest.logs import oddities
 from profagent.store.columns import ColumnReader
 from profagent.store.counter_maps import simulated_map
 from profagent.store.figures import figures_of
