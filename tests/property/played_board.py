@@ -200,6 +200,7 @@ class Lines:
         self._whole = whole
         self._starts = starts
         self.final: Counter[tuple[Key, int]] = Counter()
+        self.to_take_back: set[Key] = set()
         self.events: list[dict[str, Any]] = []
 
     def take(self, event: dict[str, Any]) -> None:
@@ -213,13 +214,17 @@ class Lines:
             unknown = event["layers_us"], event["aicpu_us"], event["start_us"], event["end_us"]
             assert unknown == (None,) * 4, f"figures that are not final: {event}"
             assert event["slowest"] == [], f"layers that are not final: {event}"
+            if event["why"] in _LOG_IS_MISSING:
+                self.to_take_back.discard(key)
             return
         assert event["why"] is None, f"final, and a reason: {event}"
         loads = self._whole.by_key.get(key, [])
         alike = [each for each in loads if self._are_alike(event, each)]
         assert alike, f"shown as final, and not so in the import: {event}, which has {[self._shown(o) for o in loads]}"
         if not all(each.is_final for each in alike):
-            return  # it lacks a log that others were not known to have
+            # It lacks a log that others were not known to have.
+            self.to_take_back.add(key)
+            return
         load = min(alike, key=lambda each: self.final[key, each.load]).load
         self.final[key, load] += 1
         assert self.final[key, load] == 1, f"shown twice: {event}"

@@ -156,6 +156,7 @@ def play(
             if player.must_have_told_all and not is_imported:
                 final = {(each.key, each.load) for each in player.whole if each.is_final}
                 assert set(player.lines.final) == final, "not all that is final was shown"
+                assert player.lines.to_take_back == set(), "what was taken back was not told"
             player.stop()
             if command.keeps or is_imported:
                 assert_same(_content(player.database), _content(database))

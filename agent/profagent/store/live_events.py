@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 AWAITED_TABLE = "the table of layers has not come yet"
 AWAITED_MARKER = "whether the board is simulated is not known yet"
 _UNITS = (LogKind.AICORE, LogKind.AICPU)
+_GOES_ON = (FigureState.FINAL, FigureState.PENDING)
 # The files of an inference; an inference in them by its load as well.
 _Files = tuple[str, InferenceKey]
 
@@ -192,7 +193,8 @@ class LiveComposer(Composer):
         new: list[int] = []
         for place, row in enumerate(columns.rows):
             key, before = _key(row), self._told.get(_key(row))
-            if before is not None and before.state in (FigureState.FINAL, row.figures):
+            # A final one is pending while its model, which was loaded again, adds to the same logs.
+            if before is not None and (before.state == row.figures or (before.state, row.figures) == _GOES_ON):
                 continue
             if row.figures == FigureState.PENDING:
                 self._open.setdefault(key[0], now_s)
