@@ -172,6 +172,8 @@ MOST_NEW_LOGS = 100_000
 """logs that were announced and have not come yet: all of them are decoded one by one."""
 FILES_AHEAD = 1_000
 """files that the kernel is asked to read before their turn: the next ones are when half of these were read."""
+FIRST_FILES_AHEAD = 64
+"""files for which it is asked at first: more, if many of these are not in memory."""
 BYTES_AHEAD = 32 << 20
 """bytes of those files: the next ones are asked for later."""
 READ_TOGETHER_BYTES = 4 << 20

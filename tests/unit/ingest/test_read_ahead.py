@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from profagent.ingest import read_ahead
 from profagent.ingest.read_ahead import AheadReader
 
 SIZE = 100
@@ -80,10 +81,14 @@ def test_no_more_bytes_than_the_bound_are_asked_for(tmp_path: Path, disk: Disk) 
     assert disk.asked == [("f1", SIZE), ("f2", SIZE), ("f3", SIZE // 2)]
 
 
-def test_asking_ends_where_all_is_in_memory(tmp_path: Path, disk: Disk) -> None:
-    disk.cold.difference_update(NAMES[1:])
+def test_more_files_are_looked_at_only_while_many_are_not_in_memory(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_ahead, "FIRST_FILES_AHEAD", 2)
+    disk.cold.intersection_update(NAMES[:1] + NAMES[2:3] + NAMES[9:])
     read(AheadReader(tmp_path, NAMES, files_ahead=4), tmp_path, *range(len(NAMES)))
-    assert [name for name, _ in disk.asked] == NAMES[1:5]
+    assert disk.waited == ["f0", "f9"], "f1 to f6 were looked at, and f10 and f11"
+    assert [name for name, _ in disk.asked] == ["f2", "f10", "f11"]
 
 
 def test_a_file_that_vanished_is_passed_over_until_it_is_read(tmp_path: Path, disk: Disk) -> None:
