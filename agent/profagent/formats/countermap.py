@@ -185,12 +185,12 @@ def bound_by(ratios: NDArray[np.float64] | Sequence[float]) -> str | None:
     """
     # Of so few numbers Python's own are faster.
     mapped = list(map(float, ratios[: len(MAPPED_RATIOS)]))
-    if not all(0 <= ratio <= LARGEST_RATIO for ratio in mapped):
+    if math.isnan(sum(mapped)) or min(mapped) < 0 or max(mapped) > LARGEST_RATIO:
         return None
     mac_busy, mac_ppen, _, vec_ppen = mapped[:4]
     if mac_ppen > CUBE_IS_FINE:
         return "cube"
-    excess, suspect = max((mapped[place] - threshold, name) for name, place, threshold in SUSPECTS)
+    excess, suspect = max([(mapped[place] - threshold, name) for name, place, threshold in SUSPECTS])
     if excess > 0:
         return suspect
     if not mac_busy and vec_ppen > VECTOR_IS_FINE:

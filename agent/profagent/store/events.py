@@ -6,7 +6,6 @@ An inference is told once its figures are known; its call, which comes later, is
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -313,10 +312,11 @@ _UNKNOWN_TIMES: Mapping[str, Any] = {
 
 def _by_reason(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """Return entries of the ledger by reason; records that the runtime left out are only counted."""
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: dict[tuple[str, str], int] = {}
     for entry in entries:
         if entry.reason != SEQUENCE_GAP:
-            counts[entry.grade, entry.reason] += entry.count
+            key = entry.grade, entry.reason
+            counts[key] = counts.get(key, 0) + entry.count
     return [{"grade": grade, "reason": reason, "count": count} for (grade, reason), count in counts.items()]
 
 
@@ -334,7 +334,7 @@ def _known_times(figures: Figures, times: InferenceTimes, table: LayerTable | No
                 "layer_name": run and run.name,
                 "layer_type": run and run.type,
                 "unit": LogKind.AICPU.value if is_cpu else LogKind.AICORE.value,
-                "duration_us": rounded(layer.us),
+                "duration_us": round(layer.us, 3),
                 "share": None if share is None else round(share / 100, 4),
                 **layer.bound,
             }
@@ -342,8 +342,8 @@ def _known_times(figures: Figures, times: InferenceTimes, table: LayerTable | No
     return {
         "latency_us": rounded(latency_us),
         "latency_from": origin,
-        "layers_us": rounded(figures.layers_us),
-        "aicpu_us": rounded(figures.aicpu_us),
+        "layers_us": round(figures.layers_us, 3),
+        "aicpu_us": round(figures.aicpu_us, 3),
         "slowest": slowest,
         "recorded": figures.recorded,
     }
