@@ -33,7 +33,7 @@ from profagent.store.events import Composer, Event, is_over, model_of
 from profagent.store.figures import figures_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -190,9 +190,10 @@ class LiveComposer(Composer):
     def _tell(self, columns: InferenceColumns, now_s: float) -> Iterator[Event]:
         """Tell of inferences whose figures are known, unless they were told so, or wait for names of layers."""
         counts = [unit.counts(len(columns.rows)) for unit in columns.units]
-        new: list[int] = []
+        new: dict[int, tuple[_Files, int]] = {}
         for place, row in enumerate(columns.rows):
-            key, before = _key(row), self._told.get(_key(row))
+            key = _key(row)
+            before = self._told.get(key)
             # A final one is pending while its model, which was loaded again, adds to the same logs.
             if before is not None and (before.state == row.figures or (before.state, row.figures) == _GOES_ON):
                 continue
@@ -202,26 +203,25 @@ class LiveComposer(Composer):
                 self._held[key] = _Held(columns, place, now_s)
                 self._open.setdefault(key[0], now_s)
             else:
-                new.append(place)
+                new[place] = key
         while len(self._held) > MOST_HELD_INFERENCES:
             key = next(iter(self._held))
             yield from self._tell_held(key)
         yield from self._tell_known(columns, new, counts)
 
     def _tell_known(
-        self, columns: InferenceColumns, places: Sequence[int], counts: Sequence[NDArray[np.int64]]
+        self, columns: InferenceColumns, keys: Mapping[int, tuple[_Files, int]], counts: Sequence[NDArray[np.int64]]
     ) -> Iterator[Event]:
-        if not places:
+        if not keys:
             return
-        for place in places:
-            key = _key(columns.rows[place])
+        for key in keys.values():
             self._held.pop(key, None)
             self._open.pop(key[0], None)
             self._uncount(key)
-        yield from self.ran(columns, figures_of(columns, self.slowest), places)
-        for place in places:
-            row = columns.rows[place]
-            self._told[_key(row)] = _Told(row.figures, (int(counts[0][place]), int(counts[1][place])))
+        yield from self.ran(columns, figures_of(columns, self.slowest), [*keys])
+        for place, key in keys.items():
+            of_units = int(counts[0][place]), int(counts[1][place])
+            self._told[key] = _Told(columns.rows[place].figures, of_units)
 
     def _uncount(self, key: tuple[_Files, int]) -> None:
         """What was told as partial is told once more: it is counted once."""
@@ -249,7 +249,7 @@ class LiveComposer(Composer):
         if table is not None:
             columns = replace(columns, tables={**columns.tables, columns.rows[place].model: table})
         counts = [unit.counts(len(columns.rows)) for unit in columns.units]
-        yield from self._tell_known(columns, [place], counts)
+        yield from self._tell_known(columns, {place: key}, counts)
 
     def _told_records(self, row: InferenceRow) -> tuple[int, int]:
         told = self._told.get(_key(row))
@@ -282,6 +282,8 @@ class LiveComposer(Composer):
 
     def _entries(self, row: InferenceRow, entries: Sequence[Entry]) -> Iterable[Entry]:
         """Return what of the ledger is told with an inference: what was not told alone. It was counted."""
+        if not self._alone and not self._withheld:
+            return entries
         alone = {_short(entry) for entry in self._alone.get(_files(row), ())}
         known = {_short(entry) for entry in entries}
         withheld = self._withheld.pop(_files(row), ())
