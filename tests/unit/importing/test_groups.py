@@ -9,18 +9,16 @@ import pytest
 
 from profagent.ingest import local
 from profagent.store.counter_maps import simulated_map
-from profagent.store.writer import JobRows
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
 from tests.fakes.dumps import assert_same, files_of, imported
 from tests.fakes.job_copy import JOB
 from tests.fakes.small_job import SMALL_JOB
+from tests.fakes.ways import Way, going
 from tests.property.written_jobs import recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from profagent.ingest.changes import PlainLogs
 
 # How many inferences of each JOB are plain; the others are loaded again, cut, or not announced as they are.
 JOBS = {name: job.files for name, job in recorded().items()} | {"everything odd": SMALL_JOB}
@@ -29,16 +27,8 @@ PLAIN = {"small": 1, "runtime-api": 8, "runtime-edge": 7, "runtime-json": 8, "ru
 
 def same_both_ways(folder: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> int:
     """Import by groups and by the general way; returns how many inferences were plain."""
-    plain: list[int] = []
-    add_plain = JobRows.add_plain
-
-    def noted(self: JobRows, change: PlainLogs) -> None:
-        plain.append(len(change.groups))
-        add_plain(self, change)
-
     imported_to = partial(imported, files=files, counter_map=simulated_map())
-    with monkeypatch.context() as patched:
-        patched.setattr(JobRows, "add_plain", noted)
+    with going(Way.TOGETHER) as plain:
         by_groups = imported_to(folder / "groups" / JOB)
     monkeypatch.setattr(local, "group_of", lambda _name, _files: None)
     assert_same(by_groups, imported_to(folder / "general" / JOB))

@@ -84,6 +84,19 @@ def told(events: list[LogEvent]) -> list[tuple[object, ...]]:
     return found
 
 
+def test_the_files_of_a_new_inference_come_whole_and_are_taken_at_once(job: Path) -> None:
+    listing = list_job(job)
+    stream, (reading,) = LocalStream(job, listing), (each for each in listing.readings if PLAIN in each.paths)
+    new = {log.handle: Holding(log.handle) for log in map(stream.log, reading.paths)}
+    (taken,) = stream.together(reading, new)
+    assert [os.fsdecode(each.log.path) for each in taken if each.log] == [*reading.paths]
+    assert all(isinstance(each.event, Started) and each.event.is_whole for each in taken)
+    held = new | {stream.log(PLAIN).handle: Holding(stream.log(PLAIN).handle, 1, 256, b"x" * 16)}
+    assert all(len(each) == 1 for each in stream.together(reading, held)), "one by one"
+    skipped = {handle: Holding(handle, skip=True) for handle in new}
+    assert [*stream.together(reading, skipped)] == []
+
+
 @pytest.mark.parametrize("held", [(300, b"x" * 16), (10_000, b"x" * 16)], ids=["other bytes", "longer"])
 def test_what_is_held_of_another_file_is_not_mixed_with_it(job: Path, held: tuple[int, bytes]) -> None:
     assert told(sent(job, PLAIN, 3, *held))[:2] == [("started", 4, 0, "different"), ("chunk", 4, 0, SMALL_JOB[PLAIN])]
