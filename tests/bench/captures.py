@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.bench.measure import Run
 
 ENDED_S_AGO = 60.0
-RECORD_ALL = ("--backlog", "--until-finished", "--new", "--quiet")
+RECORD_ALL = ("--backlog", "--until-finished", "--new")
 # CROSS JOIN keeps SQLite from scanning all records for each part.
 _RECORDS = f"""
     SELECT count(*) FROM session CROSS JOIN part USING (session)

@@ -32,8 +32,9 @@ class Checkout:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables with which a child process runs this code."""
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(str(self.path / root) for root in ROOTS)}
+        """Variables with which a child process runs this code, which is compiled once."""
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**variables, "PYTHONPATH": os.pathsep.join(str(self.path / root) for root in ROOTS)}
 
     def command(self, *arguments: str | Path) -> list[str | Path]:
         """The command line of its `profagent`."""

@@ -50,7 +50,7 @@ def _load(checkout: Checkout, memory: Path) -> Load:
             board.mkdir(parents=True)
         daemons = [stack.enter_context(checkout.daemon(board)) for board in boards]
         named = [argument for address, _ in daemons for argument in ("--board", address)]
-        command = checkout.command("record", *named, "--workspace", run / "workspace", "--quiet")
+        command = checkout.command("record", *named, "--workspace", run / "workspace")
         record = Child(stack.enter_context(started(*command, variables=checkout.variables)).pid)
         with program(*boards, rate=RATE, layers=LAYERS):
             time.sleep(SETTLING_S)
