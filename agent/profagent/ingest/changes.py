@@ -35,10 +35,13 @@ class LogAdvanced(Struct, frozen=True):
     digest: bytes | None = None
 
 
-class LogAnnounced(Struct, frozen=True):
-    """The board has told that there is such a log: all that was made before it was told before, or is told with it."""
+class NamesAnnounced(Struct, frozen=True):
+    """The board has told that there are such logs: all that was made before them was told before, or is told with them.
 
-    path: str
+    Nothing is known of them but their names.
+    """
+
+    paths: Sequence[str]
 
 
 class LogJudged(Struct, frozen=True):
@@ -241,7 +244,7 @@ class KeptLoss(Struct, frozen=True):
 
 Change = (
     LogAdvanced
-    | LogAnnounced
+    | NamesAnnounced
     | LogJudged
     | LogReset
     | LogRemoved

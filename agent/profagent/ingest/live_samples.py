@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.formats.names import LogKind, parse_log_name
 from profagent.formats.sampling import LOADS, NOT_LISTED, Figures, SampleTally, figures_of, sum_of
-from profagent.ingest.changes import LogAdvanced, LogAnnounced, Redecoded, SegmentRecords
+from profagent.ingest.changes import LogAdvanced, NamesAnnounced, Redecoded, SegmentRecords
 from profagent.limits import COMPARED_MODELS, REMEMBERED_SAMPLES
 
 if TYPE_CHECKING:
@@ -88,10 +88,11 @@ class LiveSamples:
 
     def take(self, job: str, change: Change) -> None:
         """Know of a file that came or is announced, or that a model was loaded again and counts anew."""
-        if isinstance(change, LogAdvanced | LogAnnounced):
-            name = parse_log_name(change.path)
-            if name is not None and name.kind in _OF_SAMPLES and name.inference is not None:
-                self.see(job, _model(name), name.inference.current_pic_count, name.inference.input_pic_num)
+        if isinstance(change, LogAdvanced | NamesAnnounced):
+            for path in [change.path] if isinstance(change, LogAdvanced) else change.paths:
+                name = parse_log_name(path)
+                if name is not None and name.kind in _OF_SAMPLES and name.inference is not None:
+                    self.see(job, _model(name), name.inference.current_pic_count, name.inference.input_pic_num)
         elif isinstance(change, Redecoded | SegmentRecords):
             records = change.records if isinstance(change, Redecoded) else change
             if records is not None and records.unit.after.loads[0] > 1:

@@ -18,7 +18,7 @@ from profagent.files import finished, to_the_end
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogAnnounced, LogRemoved, ProfilingKnown
+from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogRemoved, NamesAnnounced, ProfilingKnown
 from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
 from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.limits import ANSWER_S, INFERENCES_PER_LOOK, MOST_REMARKS
@@ -227,7 +227,7 @@ class Recording:
         holdings, lost = self._mirrors.compare(job, by_path, held)
         # A sample that is passed over did come: without its name it would be taken for one that did not.
         told = (*past, *new) if self._options.notes_past else new
-        return [*(LogAnnounced(path) for path in told), *lost], [*answers, *holdings]
+        return [*([NamesAnnounced(told)] if told else ()), *lost], [*answers, *holdings]
 
     async def _know_interval(self, job: str) -> None:
         """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""

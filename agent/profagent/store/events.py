@@ -17,7 +17,7 @@ from profagent.formats.inference_layers import LayerTimes, rounded
 from profagent.formats.inference_times import Parts
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import api_name
-from profagent.ingest.changes import ApiRecords, KeptLoss, LinkLedger, LogAnnounced
+from profagent.ingest.changes import ApiRecords, KeptLoss, LinkLedger, NamesAnnounced
 from profagent.ingest.live_latency import InferenceTimes, ModelCalls
 from profagent.ingest.live_samples import LiveSamples
 from profagent.ingest.reasons import SEQUENCE_GAP
@@ -213,10 +213,10 @@ class Composer:
 
     def _change(self, job: str, change: Change) -> Iterator[Event]:
         match change:
-            case LogAnnounced():
-                name = parse_log_name(change.path)
-                if name is not None and name.kind is LogKind.ACL_API:
-                    self.expect_calls(job, model_of(name))
+            case NamesAnnounced():
+                for name in map(parse_log_name, change.paths):
+                    if name is not None and name.kind is LogKind.ACL_API:
+                        self.expect_calls(job, model_of(name))
             case ApiRecords():
                 yield from self._called(job, change)
             case LinkLedger():

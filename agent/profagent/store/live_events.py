@@ -19,8 +19,8 @@ from profagent.ingest.changes import (
     LayersKnown,
     LinkLedger,
     LogAdvanced,
-    LogAnnounced,
     LogRemoved,
+    NamesAnnounced,
     PlainLogs,
     Redecoded,
     SegmentRecords,
@@ -151,8 +151,9 @@ class LiveComposer(Composer):
                 records = change.records if isinstance(change, Redecoded) else change
                 if records is not None:
                     self._begin(_files_of(job, records.name), int(records.unit.seg_load[-1]), now_s)
-            case LogAnnounced():
-                self._announce(job, change.path)
+            case NamesAnnounced():
+                for path in change.paths:
+                    self._announce(job, path)
             case LogAdvanced():
                 self._advance(job, change)
             case LogRemoved():

@@ -18,7 +18,7 @@ from profagent.store.database import Part, fetched_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from profagent.ingest.changes import KeptLoss
 
@@ -120,6 +120,8 @@ class LogRows:
         self._numbers = numbers
         self._logs: dict[str, LogRow] = {}
         self._stored: dict[str, tuple[Any, ...]] = {}  # the states of those that have a row
+        # By path, number, name and model of logs of which this batch tells nothing but their names.
+        self._names: dict[str, tuple[int, LogName, int]] = {}
         self._models: dict[tuple[str, int], int] = {}
         self._units: dict[int, set[str]] = {}  # those of which a model has logs
         self._spellings: dict[int, set[str]] = {}  # how names of its logs of units begin
@@ -156,20 +158,36 @@ class LogRows:
             else:
                 by_number[log].noted.add((fields[1], fields[2]))
 
-    def row(self, path: str, *, is_announced: bool = False) -> LogRow:
-        """Return the row of a log, new where there was none; `is_announced`: nothing is known of it but its name."""
+    def announce(self, paths: Iterable[str]) -> Iterator[tuple[str, LogName, int]]:
+        """Add rows of names that have none. Yields each log of a unit among the paths: path, name and model."""
+        for path in paths:
+            name = parse_log_name(path)
+            if name is None or name.kind not in UNITS:
+                continue
+            model = self.model(name.model, name.model_id)
+            if path not in self._logs and path not in self._names:
+                self._names[path] = self._numbers.take("log"), name, model
+                self._add_sample(model, name)
+            yield path, name, model
+
+    def row(self, path: str) -> LogRow:
+        """Return the row of a log, new where there was none."""
         row = self._logs.get(path)
         is_new = row is None
         if row is None:
-            name = parse_log_name(path)
-            model = None if name is None or name.model is None else self.model(name.model, name.model_id)
-            row = self._logs[path] = LogRow(self._numbers.take("log"), path, name, model)
+            number, name, model = self._names.pop(path) if path in self._names else self._named(path)
+            row = self._logs[path] = LogRow(number, path, name, model)
         if row.model is not None and row.name is not None and row.name.kind in UNITS:
             if is_new:
                 self._add_sample(row.model, row.name)
-            if not is_announced and (is_new or row.is_name):
+            if is_new or row.is_name:
                 self._fetch_sample(row.model, row.name)
         return row
+
+    def _named(self, path: str) -> tuple[int, LogName | None, int | None]:
+        name = parse_log_name(path)
+        model = None if name is None or name.model is None else self.model(name.model, name.model_id)
+        return self._numbers.take("log"), name, model
 
     def is_new(self, path: str) -> bool:
         """Return True if there is no row of a log, or one of its name alone, as it was announced."""
@@ -231,6 +249,10 @@ class LogRows:
                 (row.number, self._job, path_to_sql(path), display_text(path), _kind(row.name), row.model, *row.state)
                 for path, row in self._logs.items()
                 if path not in self._stored
+            ]
+            + [
+                (number, self._job, path_to_sql(path), display_text(path), _kind(name), model, *_OF_A_NAME)
+                for path, (number, name, model) in self._names.items()
             ],
         )
         self._connection.executemany(
@@ -415,6 +437,10 @@ def _displayed(entry: Entry) -> Entry:
         detail=display_text(entry.detail)[:LONGEST_DETAIL],
         count=min(entry.count, LARGEST_AMOUNT),
     )
+
+
+# The state of a log of which nothing is known but its name.
+_OF_A_NAME = LogRow(0, "", None, None).state
 
 
 def _kind(name: LogName | None) -> str:

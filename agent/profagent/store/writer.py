@@ -28,10 +28,10 @@ from profagent.ingest.changes import (
     LayersKnown,
     LinkLedger,
     LogAdvanced,
-    LogAnnounced,
     LogJudged,
     LogRemoved,
     LogReset,
+    NamesAnnounced,
     PassedOver,
     PlainLogs,
     ProfilingKnown,
@@ -72,6 +72,7 @@ _UNKNOWN = (
 _PENDING = _UNKNOWN.format("= 'pending'")
 _NOT_FINAL = _UNKNOWN.format("<> 'final'")
 _FINAL_OF_MODEL = _UNKNOWN.format("= 'final' AND i.model = ?")
+_LATEST = "SELECT max(current_pic_count) FROM inference WHERE model = ?"
 _CLOCK = (
     "SELECT frequency_mhz, EXISTS (SELECT 1 FROM log WHERE job = ?1 AND path = ?2 AND complete = 1)"
     " FROM job WHERE job = ?1"
@@ -133,12 +134,14 @@ class JobRows:
         self._ledger = LedgerRows(connection, session, job)
         self._records = RecordRows(connection, session, job, numbers)
         self._touched: dict[str, LogName] = {}  # by what the paths of an inference's logs share
+        self._latest: dict[int, int | str | None] = {}  # by model, the highest picture count of its inferences
         self.plain: list[PlainRows] = []
         self.judged: set[int] = set()
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Write the changes in their order."""
-        self._logs.load({path for change in changes if (path := getattr(change, "path", None)) is not None})
+        paths = {path for change in changes if (path := getattr(change, "path", None)) is not None}
+        self._logs.load(paths.union(*(change.paths for change in changes if isinstance(change, NamesAnnounced))))
         names = [change.name for change in changes if isinstance(change, SegmentRecords | InferenceTimed)]
         names += [change.records.name for change in changes if isinstance(change, Redecoded) and change.records]
         self._records.load({file_key(self._logs.model(name.model, name.model_id), name) for name in names})
@@ -186,7 +189,9 @@ class JobRows:
                 row.complete = COMPLETE
             row = self._logs.row(data.path)
             row.whole = 1
-            self._use(row)
+            assert row.name is not None, "the log of a unit has a name"
+            assert row.model is not None, "the log of a unit has a model"
+            self._use(row.path, row.name, row.model)
             if (entries := plain.entries[kind].get(log)) is not None:
                 self._ledger.replace(row, entries)
             found.append(row)
@@ -215,10 +220,19 @@ class JobRows:
         row.generation, row.offset, row.digest = change.generation, change.offset, change.digest
         row.complete = COMPLETE if change.complete else 0
 
-    def _announce(self, change: LogAnnounced) -> None:
-        name = parse_log_name(change.path)
-        if name is not None and name.kind in UNITS:
-            self._touch(self._logs.row(change.path, is_announced=True))
+    def _announce(self, change: NamesAnnounced) -> None:
+        for path, name, model in self._logs.announce(change.paths):
+            rest = self._use(path, name, model)
+            if self._may_have_begun(model, name):
+                self._touched[rest] = name
+
+    def _may_have_begun(self, model: int, name: LogName) -> bool:
+        """Return True if the inference of a log may have a row: most that are announced come after all that have."""
+        if model not in self._latest:
+            self._latest[model] = self._connection.execute(_LATEST, (model,)).fetchone()[0]
+        latest, count = self._latest[model], name.current_pic_count
+        # Counts from 2^63 on are texts in the database.
+        return latest is not None and (isinstance(latest, str) or count is None or count <= latest)
 
     def _judge_log(self, change: LogJudged) -> None:
         row = self._logs.row(change.path)
@@ -350,14 +364,13 @@ class JobRows:
         name = row.name
         if name is None or name.kind not in UNITS:
             return
-        self._touched[self._use(row)] = name
+        assert row.model is not None, "the log of a unit has a model"
+        self._touched[self._use(row.path, name, row.model)] = name
 
-    def _use(self, row: LogRow) -> str:
-        """Note that the model has a log of this unit. Returns what the paths of the inference's logs share."""
-        assert row.name is not None, "the log of a unit has a name"
-        data, unit, model = row.path.removesuffix(DONE_SUFFIX), row.name.kind.value, row.model
-        assert model is not None, "the log of a unit has a model"
-        if row.path == data and not self._logs.is_used(model, unit):
+    def _use(self, path: str, name: LogName, model: int) -> str:
+        """Note that a model has a log of this unit. Returns what the paths of the inference's logs share."""
+        data, unit = path.removesuffix(DONE_SUFFIX), name.kind.value
+        if path == data and not self._logs.is_used(model, unit):
             self._logs.use(model, unit)
             self._touch_found(_FINAL_OF_MODEL, model)
         spelling, rest = split_unit(data)
@@ -430,7 +443,7 @@ class JobRows:
 
     _RULES: ClassVar[dict[type[Change], Callable[[JobRows, Any], None]]] = {
         LogAdvanced: _advance,
-        LogAnnounced: _announce,
+        NamesAnnounced: _announce,
         LogJudged: _judge_log,
         LogReset: _reset,
         LogRemoved: _remove,

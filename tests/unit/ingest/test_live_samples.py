@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.formats.sampling import NOT_LISTED
-from profagent.ingest.changes import LogAdvanced, LogAnnounced
+from profagent.ingest.changes import LogAdvanced, NamesAnnounced
 from profagent.ingest.live_samples import LiveSamples
 from tests.unit.store.rows import JOB, aicore
 
@@ -59,7 +59,7 @@ def test_what_is_known_outlives_a_lost_link_until_files_come_in_any_order_again(
 
 def test_a_sample_that_is_announced_has_come_whichever_file_is_sent_first() -> None:
     samples = seen(0, 10)
-    samples.take(JOB, LogAnnounced(path(20)))
+    samples.take(JOB, NamesAnnounced([path(20)]))
     samples.take(JOB, LogAdvanced(path(30), 1, 0))
     assert samples.of_model(JOB, MODEL) == {"sampled": 4, "due": 4}
 

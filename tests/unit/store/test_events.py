@@ -25,8 +25,8 @@ from profagent.ingest.changes import (
     LayersKnown,
     LinkLedger,
     LogAdvanced,
-    LogAnnounced,
     LogJudged,
+    NamesAnnounced,
 )
 from profagent.ingest.local import LocalJob, list_collection
 from profagent.ingest.reasons import SEQUENCE_GAP
@@ -55,7 +55,7 @@ def changes_of(directory: Path) -> list[Change]:
     """What the files of a JOB mean, each of them being announced before any comes; calls come last."""
     listing = list_collection(directory)
     job = LocalJob(directory, listing, simulated_map() if listing.is_simulated else None)
-    announced = [LogAnnounced(path) for path in listing.files if listing.grows(path)]
+    announced = [NamesAnnounced([path for path in listing.files if listing.grows(path)])]
     changes = [change for changes, _ in job.batches() for change in changes]
     return [*announced, *sorted(changes, key=lambda change: isinstance(change, ApiRecords))]
 
@@ -135,8 +135,7 @@ def test_layers_are_sums_over_both_units_and_the_earlier_of_two_alike_comes_firs
     rows.apply(
         FrequencyKnown(1000),
         LayersKnown("m", 0, table),
-        LogAnnounced(AICORE),
-        LogAnnounced(AICPU),
+        NamesAnnounced([AICORE, AICPU]),
         # The first and the last record are of one layer: 30 of its 40 ticks were 80 % effective.
         aicore(ticks=(10, 40, 20, 30), layers=(0, 1, 2, 0), counters=busy),
         LogJudged(AICORE, 1, ""),

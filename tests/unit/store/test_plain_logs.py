@@ -18,8 +18,8 @@ from profagent.ingest.changes import (
     JobChanges,
     LayersKnown,
     LogAdvanced,
-    LogAnnounced,
     LogReset,
+    NamesAnnounced,
     PlainLogs,
     files_of,
 )
@@ -115,8 +115,8 @@ def test_what_came_before_in_the_batch_is_known(tmp_path: Path, expected: dict[s
 
 
 def test_announced_names_become_their_rows(tmp_path: Path, expected: dict[str, Any]) -> None:
-    names = [LogAnnounced(file.path) for each in GROUPS for file in each.files]
-    assert_same(written(tmp_path, "announced", [*CLOCK, *names], [plain(*GROUPS)]), expected)
+    names = NamesAnnounced([file.path for each in GROUPS for file in each.files])
+    assert_same(written(tmp_path, "announced", [*CLOCK, names], [plain(*GROUPS)]), expected)
 
 
 def test_logs_that_are_here_already_take_the_general_way(tmp_path: Path, expected: dict[str, Any]) -> None:

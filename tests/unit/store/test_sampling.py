@@ -24,7 +24,7 @@ from profagent.ingest.changes import (
     JobChanges,
     LinkLedger,
     LogAdvanced,
-    LogAnnounced,
+    NamesAnnounced,
     PassedOver,
     ProfilingKnown,
 )
@@ -208,7 +208,7 @@ class Capture:
         new = [count for count in self.counts[:until] if count not in self.copied and copies(count)]
         self.copied.update(new)
         announced = self.counts[:until] if is_listed else new
-        self.rows.apply(*(LogAnnounced(path(count)) for count in announced), state="open")
+        self.rows.apply(NamesAnnounced([path(count) for count in announced]), state="open")
         if is_listed:
             self.rows.list_all()
         self.rows.apply(*(LogAdvanced(path(each), 1, 0) if keeps(each) else PassedOver(path(each)) for each in new))

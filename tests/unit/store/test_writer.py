@@ -17,9 +17,9 @@ from profagent.ingest.changes import (
     JobChanges,
     LayersKnown,
     LogAdvanced,
-    LogAnnounced,
     LogJudged,
     LogReset,
+    NamesAnnounced,
     Redecoded,
     SimulatedKnown,
 )
@@ -219,7 +219,7 @@ def test_segments_stand_one_after_the_other_between_the_units(rows: Rows) -> Non
 
 
 def test_segments_are_not_placed_while_a_log_that_was_announced_has_not_come(rows: Rows) -> None:
-    rows.apply(LogAnnounced(AICORE), LogAnnounced(AICPU))
+    rows.apply(NamesAnnounced([AICORE, AICPU]))
     rows.apply(FrequencyKnown(700), aicore(ticks=(7,)), timed(), whole())
     assert placed(rows) == [("aicore", 0, None, None)]
     assert rows.query("SELECT figures, why FROM inferences") == [("pending", "aicpu records have not all come yet")]
@@ -247,3 +247,15 @@ def test_what_a_new_generation_leaves_of_an_inference_has_no_times(rows: Rows) -
     assert rows.query("SELECT complete, start_us FROM inferences") == [(1, 1_000)]
     rows.apply(aicpu([(5, 6)], (4, 9)), LogReset(AICORE))
     assert rows.query("SELECT complete, start_us FROM inferences") == [(0, None)]
+
+
+def test_names_of_an_inference_that_has_rows_are_judged_and_others_are_rows_alone(rows: Rows) -> None:
+    later = AICORE[:-1] + "9"
+    rows.apply(FrequencyKnown(1000), LogAdvanced(AICORE, 1, 512, complete=True), aicore(), LogJudged(AICORE, 1, ""))
+    assert rows.query("SELECT figures FROM inference") == [("final",)]
+    rows.apply(NamesAnnounced([AICPU, later, "data/x"]))
+    assert rows.query("SELECT figures FROM inference") == [("pending",)]
+    assert rows.query("SELECT path, generation FROM log ORDER BY path") == [(AICORE, 1), (later, 0), (AICPU, 0)]
+    rows.apply(NamesAnnounced([later]), LogAdvanced(later, 1, 256))
+    assert rows.query("SELECT count(*), max(generation) FROM log WHERE path = ?", later) == [(1, 1)]
+    assert rows.query("SELECT current_pic_count, session FROM sample") == [(0, 1), (9, 1)]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.names import parse_log_name
-from profagent.ingest.changes import JobChanges, LogAnnounced
+from profagent.ingest.changes import JobChanges, NamesAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.decoder import schemas
 from profagent.ingest.mirror import digest_of
@@ -145,7 +145,7 @@ class ArrivingJob:
 
     def announce(self, *paths: str) -> None:
         """The board tells of logs before any byte of them comes."""
-        self.feed([LogAnnounced(path) for path in paths])
+        self.feed([NamesAnnounced(paths)])
 
     def wait(self, seconds: float) -> list[dict[str, Any]]:
         """Time passes."""

@@ -17,7 +17,7 @@ import pytest
 
 from profagent.errors import UsageError
 from profagent.export.sqlite_file import export_sqlite
-from profagent.ingest.changes import Change, FrequencyKnown, LogAnnounced, LogJudged
+from profagent.ingest.changes import Change, FrequencyKnown, LogJudged, NamesAnnounced
 from profagent.limits import LONGEST_PAUSE_S
 from profagent.stats.stats import stats
 from profagent.store.marks import add_mark
@@ -227,7 +227,7 @@ def test_a_session_that_was_exported_as_a_database_is_replayed_without_its_mirro
 def test_inferences_that_were_all_open_at_once_are_told_as_the_rows_have_them(tmp_path: Path) -> None:
     """Every log comes before any `.done`: 54,000 records are open at a time, live and replayed."""
     paths, ticks = [aicore_path(count) for count in range(27)], [1] * 2_000
-    begin: list[Change] = [FrequencyKnown(100), *(LogAnnounced(path) for path in paths)]
+    begin: list[Change] = [FrequencyKnown(100), NamesAnnounced([*paths])]
     judged: list[Change] = [LogJudged(path, 1, "") for path in paths[1:]]
     with opened(tmp_path) as rows:
         rows.apply(*begin, *(aicore(path, ticks) for path in paths))

@@ -16,7 +16,7 @@ from profagent.formats.countermap import MAPPED_NAMES
 from profagent.formats.inference_layers import LayerTimes, RecordColumns
 from profagent.formats.model_info import LayerTable
 from profagent.formats.names import LogKind, parse_log_name
-from profagent.ingest.changes import JobChanges, LogAnnounced
+from profagent.ingest.changes import JobChanges, NamesAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.live_latency import InferenceTimes
 from profagent.limits import KEPT_EVENTS, KEPT_INFERENCES
@@ -117,7 +117,7 @@ async def test_what_waited_for_long_is_shown_as_pending_and_again_when_it_is_kno
     viewed.follow()
     viewed.state("open", caught_up=True)
     cpu = aicore_path().replace("aicore", "aicpu")
-    viewed.changed([LogAnnounced(aicore_path()), LogAnnounced(cpu)])
+    viewed.changed([NamesAnnounced([aicore_path(), cpu])])
     viewed.infer()
     assert viewed.shown_figures == []
     await _mind_waiting(viewed, monkeypatch)

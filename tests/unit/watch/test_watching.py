@@ -15,8 +15,8 @@ from profagent.ingest.changes import (
     InferenceTimed,
     JobChanges,
     LinkLedger,
-    LogAnnounced,
     LogJudged,
+    NamesAnnounced,
     PlainLogs,
     Redecoded,
     SourceRows,
@@ -93,7 +93,7 @@ def _of(kind: type[Change], changes: Sequence[Change]) -> list[Change]:
 
 
 def _but_announced(changes: Sequence[Change]) -> list[Change]:
-    return [change for change in changes if not isinstance(change, LogAnnounced)]
+    return [change for change in changes if not isinstance(change, NamesAnnounced)]
 
 
 async def test_a_log_is_judged_when_it_and_its_done_are_whole() -> None:
