@@ -153,3 +153,18 @@ def test_what_is_chosen_has_the_rows_of_an_import(keeping: Keeping) -> None:
     for view in ("op_records", "aicpu_records"):
         assert set(found[view]) <= set(whole[view])
     assert 0 < len(found["inferences"]) < len(whole["inferences"])
+
+
+def test_a_done_that_is_rewritten_while_its_log_stands_is_told_as_it_is_last(tmp_path: Path) -> None:
+    path = "data/aicore.0.m.3.0.1.1.12"
+    with JobCopy(tmp_path, remembered_logs=1, counter_map=MAP) as copy:
+        copy.feed(path, b"")
+        for announced in (256, 512, 768):
+            copy.snapshot(f"{path}.done", aicore_done(announced))
+            copy.complete(path)
+            copy.feed("data/aicore.0.m.3.0.1.1.11", b"")
+        copy.snapshot(f"{path}.done", aicore_done(1024))
+        copy.snapshot(f"{path}.done", aicore_done(1280))
+        copy.end()
+        told = [row for row in dump(copy.database)["ledger"] if row[0] == path]
+    assert [(row[2], row[-1]) for row in told] == [("missing-data", 1280)]

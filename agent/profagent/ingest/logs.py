@@ -299,12 +299,14 @@ class LogState(Enum):
     GROWING = "growing"
     GROWING_FRESH = "growing, fresh"
     GROWING_STALE = "growing, stale"
+    # The board vouched for the bytes that are here, and the `.done` speaks of others that are still to come.
+    EARLY = "early"
 
     __hash__ = object.__hash__  # that of Enum is slow
 
     @property
     def is_growing(self) -> bool:
-        """True if bytes are to come."""
+        """True if bytes are to come, and the board did not vouch for those that are here."""
         return self in _GROWING
 
     @property
@@ -335,10 +337,10 @@ class LogEvent(Enum):
     __hash__ = object.__hash__
 
 
-RESTING, FRESH, STALE, GROWING, GROWING_FRESH, GROWING_STALE = LogState
+RESTING, FRESH, STALE, GROWING, GROWING_FRESH, GROWING_STALE, EARLY = LogState
 _GROWING = frozenset({GROWING, GROWING_FRESH, GROWING_STALE})
 _STALE = frozenset({STALE, GROWING_STALE})
-_OPEN = _GROWING | _STALE
+_OPEN = _GROWING | _STALE | {EARLY}
 
 # By event, the state that follows on each state in the order of LogState; None where the event cannot happen.
 #
@@ -346,16 +348,22 @@ _OPEN = _GROWING | _STALE
 # complete log make its `.done` stale, and so does an announcement, unless the `.done` came in this stream. A `.done`
 # that is rewritten while its log is complete is early: it speaks of bytes that are still to come.
 _TRANSITIONS: Mapping[LogEvent, tuple[LogState | None, ...]] = {
-    LogEvent.ANNOUNCED: (GROWING_STALE, GROWING_FRESH, GROWING_STALE, GROWING_STALE, GROWING_FRESH, GROWING_STALE),
-    LogEvent.BEGUN: (GROWING, GROWING_FRESH, GROWING_STALE, GROWING, GROWING_FRESH, GROWING_STALE),
-    LogEvent.WENT_ON: (GROWING_STALE, GROWING_STALE, GROWING_STALE, GROWING, GROWING_FRESH, GROWING_STALE),
-    LogEvent.COMPLETED: (RESTING, FRESH, STALE, RESTING, FRESH, STALE),
-    LogEvent.DONE_CAME: (FRESH, FRESH, FRESH, GROWING_FRESH, GROWING_FRESH, GROWING_FRESH),
-    LogEvent.DONE_REWRITTEN: (GROWING_FRESH, GROWING_FRESH, FRESH, GROWING_FRESH, GROWING_FRESH, GROWING_FRESH),
-    LogEvent.JUDGED: (RESTING, RESTING, None, None, None, None),
-    LogEvent.STREAM_BEGUN: (RESTING, RESTING, STALE, GROWING, GROWING, GROWING_STALE),
-    LogEvent.SETTLED: (RESTING, FRESH, RESTING, RESTING, FRESH, RESTING),
-    LogEvent.CAME_WHOLE: (RESTING, RESTING, RESTING, RESTING, RESTING, RESTING),
+    LogEvent.ANNOUNCED: (
+        *(GROWING_STALE, GROWING_FRESH, GROWING_STALE, GROWING_STALE, GROWING_FRESH, GROWING_STALE),
+        GROWING_FRESH,
+    ),
+    LogEvent.BEGUN: (GROWING, GROWING_FRESH, GROWING_STALE, GROWING, GROWING_FRESH, GROWING_STALE, GROWING_FRESH),
+    LogEvent.WENT_ON: (
+        *(GROWING_STALE, GROWING_STALE, GROWING_STALE, GROWING, GROWING_FRESH, GROWING_STALE),
+        GROWING_FRESH,
+    ),
+    LogEvent.COMPLETED: (RESTING, FRESH, STALE, RESTING, FRESH, STALE, FRESH),
+    LogEvent.DONE_CAME: (FRESH, FRESH, FRESH, GROWING_FRESH, GROWING_FRESH, GROWING_FRESH, EARLY),
+    LogEvent.DONE_REWRITTEN: (EARLY, EARLY, FRESH, GROWING_FRESH, GROWING_FRESH, GROWING_FRESH, EARLY),
+    LogEvent.JUDGED: (RESTING, RESTING, None, None, None, None, None),
+    LogEvent.STREAM_BEGUN: (RESTING, RESTING, STALE, GROWING, GROWING, GROWING_STALE, EARLY),
+    LogEvent.SETTLED: (RESTING, FRESH, RESTING, RESTING, FRESH, RESTING, FRESH),
+    LogEvent.CAME_WHOLE: (RESTING, RESTING, RESTING, RESTING, RESTING, RESTING, RESTING),
 }
 _NEXT = {event: dict(zip(LogState, after, strict=True)) for event, after in _TRANSITIONS.items()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profagent.ingest.logs import (
+    EARLY,
     FRESH,
     GROWING,
     GROWING_FRESH,
@@ -40,10 +41,10 @@ def follows(state: LogState, event: LogEvent) -> LogState | None:
             growing, stale, fresh = True, True, False
         case LogEvent.COMPLETED:
             growing = False
-        case LogEvent.DONE_CAME:
+        case LogEvent.DONE_REWRITTEN if not growing and not stale:
+            return EARLY
+        case LogEvent.DONE_CAME | LogEvent.DONE_REWRITTEN:
             stale, fresh = False, True
-        case LogEvent.DONE_REWRITTEN:
-            growing, stale, fresh = growing or not stale, False, True
         case LogEvent.JUDGED if growing or stale:
             return None
         case LogEvent.JUDGED | LogEvent.STREAM_BEGUN:
@@ -53,15 +54,23 @@ def follows(state: LogState, event: LogEvent) -> LogState | None:
     return STATES[growing, stale, fresh]
 
 
+def follows_early(event: LogEvent) -> LogState | None:
+    """Return the state after EARLY: as of bytes that are to come; a `.done` or a stream changes nothing."""
+    stays = event in (LogEvent.DONE_CAME, LogEvent.DONE_REWRITTEN, LogEvent.STREAM_BEGUN)
+    return EARLY if stays else follows(GROWING_FRESH, event)
+
+
 def test_a_state_says_what_may_be_asked_of_it() -> None:
     for state, (growing, stale, _) in FACTS.items():
         assert (state.is_growing, state.is_stale, state.is_open) == (growing, stale, growing or stale)
+    assert (EARLY.is_growing, EARLY.is_stale, EARLY.is_open) == (False, False, True)
 
 
 @pytest.mark.parametrize("event", LogEvent)
 def test_each_event_has_a_next_state_or_is_refused(event: LogEvent) -> None:
     for state in LogState:
-        states, after = in_state(state), follows(state, event)
+        states = in_state(state)
+        after = follows_early(event) if state is EARLY else follows(state, event)
         if after is None:
             with pytest.raises(AssertionError, match=f"{event.value} while {state.value}"):
                 states.note("a", event)
@@ -97,6 +106,7 @@ def in_state(state: LogState) -> LogStates:
         GROWING: (LogEvent.BEGUN,),
         GROWING_FRESH: (LogEvent.DONE_CAME, LogEvent.ANNOUNCED),
         GROWING_STALE: (LogEvent.ANNOUNCED,),
+        EARLY: (LogEvent.DONE_REWRITTEN,),
     }
     states = LogStates()
     for event in ways[state]:
