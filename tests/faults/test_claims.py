@@ -120,12 +120,14 @@ def test_a_board_that_comes_back_makes_it_whole_and_the_gap_stays_told(tmp_path:
 
 def test_a_full_disk_makes_a_record_incomplete_and_the_next_one_goes_on(tmp_path: Path) -> None:
     with failing(tmp_path) as board, small_disk(tmp_path / "disk", DISK_BYTES) as disk:
-        workspace = disk / "workspace"
+        workspace, filler = disk / "workspace", disk / "filler"
+        filler.write_bytes(bytes(DISK_BYTES // 8))
         arguments = ("--board", board.address, "--workspace", workspace, "--json")
         with started("record", *arguments) as host:
             host.err.until("paused: ")
             ended = host.interrupt()
         check(ended, is_missing=bool(missing(files_of(board.root), workspace)))
+        filler.unlink()  # room for the session to go on, not for all of the JOB
         again = profagent("record", *arguments, "--for", "0.1s")
         assert again.document["session"] == ended.document["session"]
         assert again.code == 4
