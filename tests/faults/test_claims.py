@@ -127,10 +127,13 @@ def test_a_full_disk_makes_a_record_incomplete_and_the_next_one_goes_on(tmp_path
             host.err.until("paused: ")
             ended = host.interrupt()
         check(ended, is_missing=bool(missing(files_of(board.root), workspace)))
-        filler.unlink()  # room for the session to go on, not for all of the JOB
+        filler.unlink()  # room for the session to go on, and perhaps for all that the JOB has by then
+        had = files_of(board.root)
         again = profagent("record", *arguments, "--for", "0.1s")
         assert again.document["session"] == ended.document["session"]
-        assert again.code == 4
+        assert again.code in {0, 4}, again.err
+        if missing(had, workspace):
+            assert again.code == 4
 
 
 def test_what_a_killed_record_claims_is_what_it_saw(tmp_path: Path) -> None:
