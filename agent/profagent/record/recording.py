@@ -26,7 +26,7 @@ from profagent.link.channel import clock_difference
 from profagent.link.coverage import Standing
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
 from profagent.record.mirroring import BoardMirrors
-from profagent.store.columns import ColumnReader
+from profagent.store.inference_columns import ColumnReader
 from profagent.store.writer import Applied
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, FollowedLog, JobStatus, Received
     from profagent.record.mirroring import LeftLogs
     from profagent.record.options import RecordingOptions
-    from profagent.store.columns import InferenceColumns
+    from profagent.store.inference_columns import InferenceColumns
     from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
     from profagent.store.workspace import Workspace
 

@@ -1,417 +1,378 @@
-"""Inferences with all of their records as columns: what events are composed from.
+"""The one reader of records: those of chosen inferences as numpy columns, in bounded pages.
 
-Whoever has the rows of a session reads them here; whoever has a batch at hand can make the same of it without a query.
-Records have no index on their inference. Those of an inference are looked for where its logs are, as most logs have one
-inference; of a log that has several, the records from the first to the last of each segment.
+Records have no index on their segment. Where they are follows from the logs of the segments: most logs have one
+inference, and all of their parts are its own; of a log that has several, its records are counted by segment once.
+
+SQLite joins the whole numbers of a column to one text, which numpy reads: a third of the time that rows take, and other
+threads go on meanwhile. Counters are read as rows: as a text they would not be exact.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from cachetools import LRUCache
 
-from profagent.formats.countermap import COUNTER_NAMES
-from profagent.formats.inference_layers import RecordColumns
-from profagent.formats.inference_times import UNUSED, Spans, whole_spans
-from profagent.formats.model_info import LayerTable, Run
-from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
-from profagent.ingest.changes import Entry, LayersKnown, Redecoded
-from profagent.limits import INFERENCES_PER_LOOK, REMEMBERED_PLACED_LOGS, REMEMBERED_TABLES, WAITING_PER_LOOK
+from profagent.formats.inference_times import UNUSED, Spans
+from profagent.formats.names import LogKind
+from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE
+from profagent.limits import RECORDS_PER_CHUNK, RECORDS_PER_PAGE, ROWS_PER_PAGE
 from profagent.store.database import RECORDS_PER_PART, fetched_of
-from profagent.store.rows import path_from_sql, path_to_sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from profagent.formats.records import Unit
-    from profagent.ingest.feed import Group
     from profagent.store.database import Row
-    from profagent.store.records import State
-    from profagent.store.writer import Applied, PlainRows
 
+    Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
+    # The first and last record of each segment of a log, and how many it has, by its number.
+    Places = Mapping[int, tuple[int, int, int]]
 
-_INFERENCES = """
-SELECT i.inference, j.name, j.job, j.frequency_mhz, i.model, m.name, m.model_id, i.device_id, i.stream_id, i.batch_num,
-       i.input_pic_num, i.current_pic_count, i.load, i.start_us, i.end_us, i.complete, i.figures, i.why, i.session,
-       s.counter_map IS NOT NULL
-FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN session s ON s.session = i.session
-WHERE i.inference IN ({})
+UNITS = (LogKind.AICORE, LogKind.AICPU)
+# Of whole numbers below 2^63: times of the CPU may be others.
+_WHOLE = frozenset({"record", "segment", "sequence", "layer_index", "ticks", "ticks_before"})
+_RECORD_BYTES = {LogKind.AICORE: AICORE_DTYPE.itemsize, LogKind.AICPU: AICPU_DTYPE.itemsize}
+
+_SEGMENTS = "SELECT segment, inference, log, kind = 'aicpu', net, start_us, end_us FROM segment WHERE inference IN ({})"
+_CHOSEN_SEGMENTS = """
+SELECT g.segment, c.position, g.log, g.kind = 'aicpu', g.net, g.start_us, g.end_us
+FROM temp.chosen c JOIN segment g USING (inference)
 """
-_PENDING = "SELECT inference FROM inference WHERE figures = 'pending' ORDER BY inference LIMIT ?"
-_OF_LOGS = "SELECT DISTINCT inference FROM log JOIN segment USING (log) WHERE job = ? AND path IN ({})"
-_SEGMENTS = "SELECT segment, inference, log, kind, net, start_us, end_us FROM segment WHERE inference IN ({})"
-_SHARED = (
-    "SELECT log, max(inference) FROM segment WHERE log IN ({}) GROUP BY log HAVING min(inference) < max(inference)"
-)
-_PARTS = "SELECT part, log FROM part WHERE log IN ({})"
+_PARTS = "SELECT part, log, offset FROM part JOIN log USING (log) WHERE log IN ({})"
+_LAST = "SELECT max(record) FROM {kind} WHERE record BETWEEN ? AND ?"
+_PLACES = "SELECT segment, min(record), max(record), count(*) FROM {kind} WHERE record BETWEEN ? AND ? GROUP BY segment"
 # CROSS JOIN keeps the order of the loops: ranges of records first.
 _RECORDS = """
-SELECT r.record, r.segment, r.sequence, ifnull(r.layer_index, -1), {duration}
-FROM json_each(?) q CROSS JOIN {kind} r
+SELECT {columns} FROM json_each(?) q CROSS JOIN {kind} r
   ON r.record BETWEEN json_extract(q.value, '$[0]') AND json_extract(q.value, '$[1]')
 """
-_DURATIONS = {LogKind.AICORE: "r.ticks", LogKind.AICPU: "r.end_us - r.begin_us"}
-_PLACES = "SELECT segment, min(record), max(record) FROM {kind} WHERE record BETWEEN ? AND ? GROUP BY segment"
-_LAYERS = "SELECT layer_index, segment, layer_id, name, type FROM layer WHERE model = ? ORDER BY layer_index"
-_PATHS = "SELECT log, job, path FROM log WHERE log IN ({})"
-_DONES = "SELECT log, path FROM log WHERE job = ? AND path IN ({})"
-_ENTRIES = (
-    "SELECT log, session, grade, reason, detail, first, last, count FROM ledger_entry WHERE log IN ({}) ORDER BY entry"
-)
-
-
-class InferenceRow(NamedTuple):
-    """What is known of an inference beside its records; None is not known.
-
-    `inference` numbers it, `model` its model, among all of the database. `complete`: the `.done` of its aicore log
-    vouches for it, which tells `start_us` and `end_us`. `figures` and `why` are the state of its time.
-    """
-
-    inference: int
-    job: str
-    frequency_mhz: int | None
-    model: int
-    model_name: str
-    model_id: int
-    device_id: int
-    stream_id: int | None
-    batch_num: int
-    input_pic_num: int
-    current_pic_count: int
-    load: int
-    start_us: int | None
-    end_us: int | None
-    complete: bool
-    figures: str
-    why: str | None
-
-
-class UnitColumns(NamedTuple):
-    """Records of one unit. `inference` is each one's place in the list of inferences, rising.
-
-    Records of an inference are in the order of its log.
-    """
-
-    records: RecordColumns
-    inference: NDArray[np.int64]
-
-    def counts(self, inferences: int) -> NDArray[np.int64]:
-        """How many records each of so many inferences has."""
-        return np.bincount(self.inference, minlength=inferences)
-
-    def of(self, place: int) -> RecordColumns:
-        """The records of one inference."""
-        begin, end = np.searchsorted(self.inference, (place, place + 1)).tolist()
-        return self.records.cut(begin, end)
 
 
 @dataclass(frozen=True, slots=True)
-class InferenceColumns:
-    """Inferences, and in columns what their records are; `whole` is each one's first begin to last end.
+class Segments:
+    """Segments of inferences as columns of one length, by their number.
 
-    `entries`: by an inference's place in `rows`, what the ledger says of its logs. `tables`: by model, its layers.
+    `inference` is the place of each one's inference among those that were asked for. `start_us` and `end_us` are NaN
+    where they are not known.
     """
 
-    rows: Sequence[InferenceRow]
-    aicore: UnitColumns
-    aicpu: UnitColumns
-    whole: Spans
-    entries: Mapping[int, Sequence[Entry]]
-    tables: Mapping[int, LayerTable]
+    number: Ints
+    inference: Ints
+    log: Ints
+    is_aicpu: NDArray[np.bool_]
+    net: Ints
+    start_us: Floats
+    end_us: Floats
+
+    @classmethod
+    def chosen(cls, connection: sqlite3.Connection) -> Segments:
+        """Return those of the inferences that a Selection has chosen, which are known by their position."""
+        return cls._of(connection.execute(_CHOSEN_SEGMENTS).fetchall())
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection, inferences: Sequence[int]) -> Segments:
+        """Return those of the inferences with these numbers, whose places are those in the sequence."""
+        places = {number: place for place, number in enumerate(inferences)}
+        rows = fetched_of(connection, _SEGMENTS, (), list(inferences))
+        return cls._of([(row[0], places[row[1]], *row[2:]) for row in rows])
+
+    @classmethod
+    def _of(cls, rows: Sequence[Row]) -> Segments:
+        table = _table_of(rows, 7)
+        table = table[np.argsort(table[:, 0])]
+        number, inference, log, is_aicpu, net = (column.astype(np.int64) for column in table.T[:5])
+        return cls(number, inference, log, is_aicpu == 1, net, table[:, 5], table[:, 6])
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def at(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> Segments:
+        """Return some of them, in their order."""
+        return Segments(*(getattr(self, name)[places] for name in self.__slots__))
+
+    def on_cpu(self, inferences: int) -> Spans:
+        """Return the first begin to the last end of so many inferences on the CPU; UNUSED where one has no segment.
+
+        NaN where the time of a segment is not known: the runtime writes 0 where it has none.
+        """
+        found = self.of_unit(LogKind.AICPU)
+        begin_us, end_us = (np.full(inferences, each) for each in UNUSED)
+        np.minimum.at(begin_us, found.inference, np.where(found.start_us > 0, found.start_us, np.nan))
+        np.maximum.at(end_us, found.inference, found.end_us)
+        return Spans(begin_us, end_us)
+
+    def of_unit(self, kind: LogKind) -> Segments:
+        """Return those of one unit."""
+        return self.at(self.is_aicpu == (kind is LogKind.AICPU))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTable:
+    """Records of one unit as columns of one length, by inference and then as they stand in the log.
+
+    `segment` is the place of each one's segment in `segments`. `columns` are those that were asked for: `sequence`,
+    `layer_index` (-1: not known), `ticks` and `ticks_before` of aicore as int64; `begin_us` and `end_us` of aicpu and
+    the counters as float64, NaN where they are not known.
+    """
+
+    kind: LogKind
+    segments: Segments
+    segment: NDArray[np.intp]
+    columns: Mapping[str, NDArray[Any]]
 
     @property
-    def units(self) -> tuple[UnitColumns, UnitColumns]:
-        """The records of both units."""
-        return self.aicore, self.aicpu
+    def inference(self) -> Ints:
+        """The place of each record's inference."""
+        return self.segments.inference[self.segment]
+
+    @property
+    def net(self) -> Ints:
+        """The number of each record's segment in its network."""
+        return self.segments.net[self.segment]
+
+    def __len__(self) -> int:
+        return len(self.segment)
+
+    def at(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> RecordTable:
+        """Return some of the records."""
+        columns = {name: column[places] for name, column in self.columns.items()}
+        return RecordTable(self.kind, self.segments, self.segment[places], columns)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Records of one unit, which any connection to the database can read: `names` of them in ranges of their keys.
+
+    Those that are of none of the `segments` are left out.
+    """
+
+    kind: LogKind
+    names: tuple[str, ...]
+    ranges: Ints
+    segments: Segments
+
+    def read(self, connection: sqlite3.Connection) -> RecordTable:
+        """Read them; the records of each inference stand together."""
+        segment, *columns = self._columns(connection)
+        at = _places_of(segment, self.segments.number)
+        order: NDArray[np.intp] | slice = slice(None)
+        if (at < 0).any():
+            (order,) = (at >= 0).nonzero()
+        inference = self.segments.inference[at[order]]
+        if (inference[1:] < inference[:-1]).any():
+            by_inference = np.argsort(inference, kind="stable")
+            order = by_inference if isinstance(order, slice) else order[by_inference]
+        named = zip(self.names, columns, strict=True)
+        return RecordTable(self.kind, self.segments, at[order], {name: column[order] for name, column in named})
+
+    def _columns(self, connection: sqlite3.Connection) -> list[NDArray[Any]]:
+        names = ["segment", *self.names]
+        shown = [f"ifnull(r.{name}, -1)" if name == "layer_index" else f"r.{name}" for name in names]
+        is_whole = _WHOLE.issuperset(names)
+        columns = ", ".join(f"group_concat({each})" if is_whole else each for each in shown)
+        query = _RECORDS.format(columns=columns, kind=self.kind)
+        cursor = connection.execute(query, (json.dumps(self.ranges.tolist()),))
+        if is_whole:
+            return [np.fromstring(text or "", np.int64, sep=",") for text in cursor.fetchone()]
+        rows = iter(functools.partial(cursor.fetchmany, ROWS_PER_PAGE), [])
+        table = np.concatenate([np.empty((0, len(names))), *(_table_of(page, len(names)) for page in rows)])
+        return [
+            column.astype(np.int64) if name in _WHOLE else np.ascontiguousarray(column)
+            for name, column in zip(names, table.T, strict=True)
+        ]
+
+
+def chunks(
+    connection: sqlite3.Connection, segments: Segments, kind: LogKind, names: Sequence[str]
+) -> Iterator[RecordQuery]:
+    """Give the queries for all records of a unit in the order of their files, some RECORDS_PER_CHUNK at a time.
+
+    The records of an inference may come in two of them.
+    """
+    ours = segments.of_unit(kind)
+    logs = np.unique(ours.log).tolist()
+    parts = sorted(fetched_of(connection, _PARTS, (), logs))
+    ranges = [each for part, _, size in parts for each in _of_chunks(connection, kind, part, size)]
+    first, last, count = np.array(ranges, np.int64).reshape(-1, 3).T
+    # Chunks end where one more range would make them too large.
+    number = (np.cumsum(count) - count) // RECORDS_PER_CHUNK
+    for some in np.split(np.arange(len(count)), number.searchsorted(np.unique(number))[1:]) if ranges else ():
+        yield RecordQuery(kind, tuple(names), np.stack([first[some], last[some]], axis=1), ours)
+
+
+def _of_chunks(connection: sqlite3.Connection, kind: LogKind, part: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """The first and last key of a part, and how many records are there about; several where there may be too many."""
+    first, last = _of_part(part)
+    count = size // _RECORD_BYTES[kind]
+    if count <= RECORDS_PER_CHUNK:
+        yield first, last, count
+        return
+    (found,) = connection.execute(_LAST.format(kind=kind), (first, last)).fetchone()
+    for begin in range(first, first if found is None else found + 1, RECORDS_PER_CHUNK):
+        end = min(begin + RECORDS_PER_CHUNK - 1, found)
+        yield begin, end, end - begin + 1
+
+
+class PageQuery(NamedTuple):
+    """What a page of inferences is read with: those at the places from `first` to before `end`."""
+
+    first: int
+    end: int
+    segments: Segments
+    units: tuple[RecordQuery, ...]
+
+    def read(self, connection: sqlite3.Connection) -> Page:
+        """Read the page."""
+        return Page(self.first, self.end, self.segments, *(each.read(connection) for each in self.units))
+
+
+class Page(NamedTuple):
+    """Inferences at successive places, with all of their segments and records."""
+
+    first: int
+    end: int
+    segments: Segments
+    aicore: RecordTable
+    aicpu: RecordTable
 
     @property
     def records(self) -> int:
         """How many there are."""
-        return len(self.aicore.inference) + len(self.aicpu.inference)
+        return len(self.aicore) + len(self.aicpu)
 
 
-class ColumnReader:
-    """Reads inferences by a connection. What it reads twice is of one state of the database, unless a batch is told."""
+def pages(
+    connection: sqlite3.Connection,
+    segments: Segments,
+    names: Mapping[LogKind, Sequence[str]],
+    groups: Sequence[object],
+    most: int = RECORDS_PER_PAGE,
+) -> Iterator[PageQuery]:
+    """Give the queries for pages of whole inferences, with some `most` records each, and at least one inference.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        # A model's table is one object: who watches knows by it that layers are the same.
-        self._tables: LRUCache[int, LayerTable | None] = LRUCache(REMEMBERED_TABLES)
-        self._renewed: set[int] = set()  # models whose tables were read since any came
-        # Of logs with several inferences, the first and last record of each segment.
-        self._places: LRUCache[int, dict[int, tuple[int, int]]] = LRUCache(REMEMBERED_PLACED_LOGS)
-        # Those that records have, once there were any.
-        self._counters: tuple[str, ...] | None = None
-
-    def of(self, applied: Applied) -> tuple[list[InferenceColumns], list[int]]:
-        """Return the inferences that a batch told something new of, whose rows are written.
-
-        The numbers of those that are too many for one look come behind them: read these a page at a time.
-        """
-        self._places.clear()
-        if any(isinstance(change, LayersKnown) for change in applied.batch.changes):
-            self._renewed.clear()
-        found = [
-            _of_plain(applied.batch.job, plain, {model: self._table(model) for model in {*plain.models}})
-            for plain in applied.plain
-        ]
-        judged = sorted({*applied.judged, *self._decoded_again(applied)})
-        if judged:
-            found.append(self.read(judged[:INFERENCES_PER_LOOK]))
-        return found, judged[INFERENCES_PER_LOOK:]
-
-    def _decoded_again(self, applied: Applied) -> list[int]:
-        """Return inferences whose records are known better: their figures may be as they were."""
-        paths = [path_to_sql(each.path) for each in applied.batch.changes if isinstance(each, Redecoded)]
-        return [number for (number,) in fetched_of(self._connection, _OF_LOGS, (applied.job,), paths)]
-
-    def pending(self) -> InferenceColumns:
-        """Return inferences whose figures are not known yet, those that came first."""
-        self._places.clear()
-        return self.read([number for (number,) in self._connection.execute(_PENDING, (WAITING_PER_LOOK,))])
-
-    def read(self, inferences: Iterable[int]) -> InferenceColumns:
-        """Return the inferences with these numbers, in this order, with all of their records, whoever fetched them.
-
-        Those that have no row are left out.
-        """
-        found = {row[0]: row for row in fetched_of(self._connection, _INFERENCES, (), [*inferences])}
-        inferences = [number for number in inferences if number in found]
-        stored = [found[number] for number in inferences]
-        rows = [_inference(row) for row in stored]
-        place_of = {number: place for place, number in enumerate(inferences)}
-        segments = sorted(fetched_of(self._connection, _SEGMENTS, (), inferences))
-        logs = sorted({segment[2] for segment in segments})
-        last_of: dict[int, int] = dict(fetched_of(self._connection, _SHARED, (), logs))
-        has_map = any(row[-1] for row in stored)
-        aicore, aicpu = (
-            self._records(kind, [each for each in segments if each[3] == kind], last_of, place_of, has_map=has_map)
-            for kind in (LogKind.AICORE, LogKind.AICPU)
+    `groups` has a value for each inference: a page has inferences of one value only.
+    """
+    ranges = {kind: ranges_of(connection, kind, segments.of_unit(kind)) for kind in UNITS}
+    counts = np.zeros(len(groups), np.int64)
+    for found in ranges.values():
+        np.add.at(counts, found.inference, found.count)
+    ordered = segments.at(np.argsort(segments.inference, kind="stable"))
+    first = 0
+    for end in _ends_of_pages(counts, groups, most):
+        begin, stop = np.searchsorted(ordered.inference, (first, end)).tolist()
+        ours = ordered.at(np.arange(begin, stop))
+        ours = ours.at(np.argsort(ours.number))
+        units = (
+            RecordQuery(kind, tuple(names[kind]), ranges[kind].within(first, end), ours.of_unit(kind)) for kind in UNITS
         )
-        tables = _known({model: self._table(model) for model in {row.model for row in rows}})
-        entries = self._entries(segments, last_of, {row[0]: row[-2] for row in stored}, place_of)
-        return InferenceColumns(rows, aicore, aicpu, _whole(rows, segments, place_of), entries, tables)
-
-    def _records(
-        self,
-        kind: LogKind,
-        segments: Sequence[Row],
-        last_of: Mapping[int, int],
-        place_of: Mapping[int, int],
-        *,
-        has_map: bool,
-    ) -> UnitColumns:
-        """Read the records of segments of one unit, with the counters that any has."""
-        counters: tuple[str, ...] = ()
-        if kind is LogKind.AICORE and has_map:
-            counters = COUNTER_NAMES if self._counters is None else self._counters
-        columns = ", ".join([_DURATIONS[kind], *(f"r.{name}" for name in counters)])
-        query = _RECORDS.format(kind=kind, duration=columns)
-        ranges = self._ranges(kind, segments, last_of)
-        table = _table_of(self._connection.execute(query, (json.dumps(ranges),)).fetchall(), 5 + len(counters))
-        numbers = np.array([segment[0] for segment in segments], np.int64)
-        at = np.searchsorted(numbers, table[:, 1]).clip(max=max(len(numbers) - 1, 0))
-        if len(table):
-            is_ours = numbers[at] == table[:, 1]
-            table, at = table[is_ours], at[is_ours]
-        inference = np.array([place_of[segment[1]] for segment in segments], np.int64)[at]
-        order = np.lexsort((table[:, 0], inference))
-        table, at, inference = table[order], at[order], inference[order]
-        values = {name: table[:, 5 + place] for place, name in enumerate(counters)}
-        if counters and self._counters is None and len(table):
-            values = {name: column for name, column in values.items() if not np.isnan(column).all()}
-            self._counters = tuple(values)
-        nets = np.array([segment[4] for segment in segments], np.int64)[at]
-        sequence, layer = table[:, 2].astype(np.int64), table[:, 3].astype(np.int32)
-        return UnitColumns(RecordColumns(kind, nets, sequence, layer, table[:, 4], values), inference)
-
-    def _ranges(self, kind: LogKind, segments: Sequence[Row], last_of: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Where records of these segments are: ranges of their keys."""
-        logs = sorted({segment[2] for segment in segments})
-        parts: dict[int, list[int]] = {}
-        for part, log in fetched_of(self._connection, _PARTS, (), logs):
-            parts.setdefault(log, []).append(part)
-        whole = [_of_part(part) for log in logs if log not in last_of for part in parts.get(log, ())]
-        shared = (
-            self._place(kind, each[2], parts.get(each[2], ())).get(each[0]) for each in segments if each[2] in last_of
-        )
-        return _joined([*whole, *(each for each in shared if each is not None)])
-
-    def _place(self, kind: LogKind, log: int, parts: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Return the first and last record of each segment of a log."""
-        places = self._places.get(log)
-        if places is None:
-            places = {}
-            for part in parts:
-                for segment, first, last in self._connection.execute(_PLACES.format(kind=kind), _of_part(part)):
-                    places[segment] = places.get(segment, (first,))[0], last
-            self._places[log] = places
-        return places
-
-    def _table(self, model: int) -> LayerTable | None:
-        if model not in self._renewed or model not in self._tables:
-            runs = [
-                Run(index, (), layer_id, name, type_, segment, is_batch=False)
-                for index, segment, layer_id, name, type_ in self._connection.execute(_LAYERS, (model,))
-            ]
-            table = LayerTable((), tuple(runs)) if runs else None
-            if model not in self._tables or table != self._tables[model]:
-                self._tables[model] = table
-            self._renewed.add(model)
-        return self._tables[model]
-
-    def _entries(
-        self,
-        segments: Iterable[Row],
-        last_of: Mapping[int, int],
-        sessions: Mapping[int, int],
-        place_of: Mapping[int, int],
-    ) -> dict[int, list[Entry]]:
-        """Return what the ledger says of logs and of their `.done`, to the last inference of each."""
-        # A file of another tool is of no inference: what is odd about it is told by itself.
-        of_log = {log: last_of.get(log, inference) for _, inference, log, *_ in segments}
-        by_job: dict[int, dict[str, int]] = {}
-        for log, job, stored in fetched_of(self._connection, _PATHS, (), list(of_log)):
-            path = path_from_sql(stored)
-            if parse_log_name(path) is None:
-                del of_log[log]
-            else:
-                by_job.setdefault(job, {})[path + DONE_SUFFIX] = of_log[log]
-        for job, dones in by_job.items():
-            for log, stored in fetched_of(self._connection, _DONES, (job,), list(map(path_to_sql, dones))):
-                of_log[log] = dones[path_from_sql(stored)]
-        found: dict[int, list[Entry]] = {}
-        for log, session, *entry in fetched_of(self._connection, _ENTRIES, (), list(of_log)):
-            inference = of_log[log]
-            if sessions.get(inference) == session:
-                found.setdefault(place_of[inference], []).append(Entry(*entry))
-        return found
+        yield PageQuery(first, end, ours, tuple(units))
+        first = end
 
 
-def _of_plain(job: str, plain: PlainRows, tables: Mapping[int, LayerTable | None]) -> InferenceColumns:
-    """Return inferences that came whole, of their files."""
-    groups, units = plain.plain.groups, plain.plain.units
-    rows = [
-        _of_group(job, plain.frequency_mhz, *each)
-        for each in zip(groups, plain.inferences, plain.models, plain.states, strict=True)
+def _ends_of_pages(counts: Ints, groups: Sequence[object], most: int) -> Iterator[int]:
+    records = 0
+    for place, count in enumerate(counts.tolist()):
+        if place and (groups[place] != groups[place - 1] or records + count > most):
+            yield place
+            records = 0
+        records += count
+    if len(counts):
+        yield len(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Where records are, as columns by inference: the first and the last key, and how many of them are there about."""
+
+    inference: Ints
+    first: Ints
+    last: Ints
+    count: Ints
+
+    def within(self, first: int, end: int) -> Ints:
+        """Return the ranges of the inferences at the places from `first` to before `end`, none of them twice."""
+        begin, stop = np.searchsorted(self.inference, (first, end)).tolist()
+        found = np.stack([self.first[begin:stop], self.last[begin:stop]], axis=1)
+        # Segments of a log whose records lie between each other's.
+        ordered = found[np.argsort(found[:, 0], kind="stable")]
+        return found if (ordered[1:, 0] > ordered[:-1, 1]).all() else _merged(ordered)
+
+
+def ranges_of(
+    connection: sqlite3.Connection,
+    kind: LogKind,
+    segments: Segments,
+    places_of: Callable[[int], Places] | None = None,
+) -> Ranges:
+    """Return where the records of segments of one unit are; `places_of` a log with several inferences may be told."""
+    order = np.argsort(segments.log, kind="stable")
+    logs, begins = np.unique(segments.log[order], return_index=True)
+    inference = segments.inference[order]
+    lasts, firsts = (each.reduceat(inference, begins) if len(logs) else begins for each in (np.maximum, np.minimum))
+    is_shared = _has_others(connection, logs) | (lasts != firsts)
+    of_log = dict(zip(logs[~is_shared].tolist(), firsts[~is_shared].tolist(), strict=True))
+    rows: list[tuple[int, int, int, int]] = [
+        (of_log[log], *_of_part(part), size // _RECORD_BYTES[kind])
+        for part, log, size in sorted(fetched_of(connection, _PARTS, (), list(of_log)))
     ]
-    aicore, aicpu = (
-        _of_unit(kind, units.get(kind), plain.plain.places.get(kind)) for kind in (LogKind.AICORE, LogKind.AICPU)
-    )
-    done = np.array([(row.start_us or np.nan, row.end_us or np.nan) for row in rows], np.float64).reshape(-1, 2)
-    on_npu, on_cpu = Spans(done[:, 0], done[:, 1]), Spans(*(np.full(len(rows), each) for each in UNUSED))
-    if (unit := units.get(LogKind.AICPU)) is not None:
-        places = plain.plain.places[LogKind.AICPU]
-        begins, ends = (unit.columns[f"segment_{name}_us"] for name in ("start", "end"))
-        on_cpu.begin_us[places] = np.minimum.reduceat(np.where(begins > 0, begins, np.nan), unit.first)
-        on_cpu.end_us[places] = np.maximum.reduceat(ends, unit.first)
-    entries: dict[int, list[Entry]] = {}
-    for kind, of_logs in plain.plain.entries.items():
-        for log, of_log in of_logs.items():
-            entries.setdefault(int(plain.plain.places[kind][log]), []).extend(of_log)
-    return InferenceColumns(rows, aicore, aicpu, _known_spans(on_npu, on_cpu), entries, _known(tables))
+    for log in logs[is_shared].tolist():
+        places = places_of(log) if places_of else places_in(connection, kind, log)
+        found = segments.at(segments.log == log)
+        for number, inference_of in zip(found.number.tolist(), found.inference.tolist(), strict=True):
+            if number in places:
+                rows.append((inference_of, *places[number]))
+    columns = np.array(sorted(rows), np.int64).reshape(-1, 4).T
+    return Ranges(*columns)
 
 
-def _of_group(
-    job: str, frequency_mhz: int | None, group: Group, inference: int, model: int, state: State
-) -> InferenceRow:
-    name, done = group.name, group.aicore_done.done
-    assert done is not None, "the .done of a group was read"
-    return InferenceRow(
-        inference,
-        job,
-        frequency_mhz,
-        model,
-        display_text(name.model or ""),
-        name.model_id or 0,
-        name.device or 0,
-        name.stream,
-        name.batch_num or 0,
-        name.input_pic_num or 0,
-        name.current_pic_count or 0,
-        0,
-        done.start_us or None,
-        done.end_us or None,
-        True,
-        state[1],
-        state[2],
-    )
+def places_in(connection: sqlite3.Connection, kind: LogKind, log: int) -> Places:
+    """Return the first and last record of each segment of a log, and how many it has."""
+    places: dict[int, tuple[int, int, int]] = {}
+    for part, *_ in sorted(fetched_of(connection, _PARTS, (), [log])):
+        for segment, first, last, count in connection.execute(_PLACES.format(kind=kind), _of_part(part)):
+            before = places.get(segment, (first, last, 0))
+            places[segment] = before[0], last, before[2] + count
+    return places
 
 
-def _of_unit(kind: LogKind, unit: Unit | None, places: NDArray[np.intp] | None) -> UnitColumns:
-    if unit is None or places is None:
-        none = np.empty(0, np.int64)
-        return UnitColumns(RecordColumns(kind, none, none, none.astype(np.int32), none.astype(np.float64), {}), none)
-    columns = unit.columns
-    if kind is LogKind.AICORE:
-        durations = columns["ticks"].astype(np.float64)
-    else:
-        durations = columns["end_us"].astype(np.float64) - columns["begin_us"].astype(np.float64)
-    records = RecordColumns(kind, columns["net"], columns["sequence"], columns["layer_index"], durations, unit.counters)
-    return UnitColumns(records, places[unit.seg_log[unit.segment]])
+_OTHERS = "SELECT log FROM segment WHERE log IN ({}) GROUP BY log HAVING min(inference) < max(inference)"
 
 
-def _known(tables: Mapping[int, LayerTable | None]) -> dict[int, LayerTable]:
-    return {model: table for model, table in tables.items() if table is not None}
+def _has_others(connection: sqlite3.Connection, logs: Ints) -> NDArray[np.bool_]:
+    """Which logs have several inferences, whether these were asked for or not."""
+    shared = [log for (log,) in fetched_of(connection, _OTHERS, (), logs.tolist())]
+    return np.isin(logs, shared)
 
 
-def _inference(row: Row) -> InferenceRow:
-    number, job, _, mhz, *fields = row[:-2]
-    made = InferenceRow(number, job, mhz, *fields)
-    # From 2^63 on a count is a text in the database.
-    return made._replace(current_pic_count=int(made.current_pic_count), complete=bool(made.complete))
-
-
-def _whole(rows: Sequence[InferenceRow], segments: Iterable[Row], place_of: Mapping[int, int]) -> Spans:
-    """Return the first begin to the last end of each inference: of its `.done`, and of its segments on the CPU."""
-    on_npu, on_cpu = (Spans(*(np.full(len(rows), each) for each in UNUSED)) for _ in range(2))
-    used = {place for place, row in enumerate(rows) if row.complete}
-    for _, inference, _, kind, _, start_us, end_us in segments:
-        place = place_of[inference]
-        if kind == LogKind.AICORE:
-            used.add(place)
-            continue
-        # 0 is what the runtime writes where it has no time.
-        on_cpu.begin_us[place] = np.minimum(on_cpu.begin_us[place], start_us or np.nan)
-        on_cpu.end_us[place] = np.maximum(on_cpu.end_us[place], np.nan if end_us is None else end_us)
-    for place in used:
-        on_npu.begin_us[place] = rows[place].start_us or np.nan
-        on_npu.end_us[place] = rows[place].end_us or np.nan
-    return _known_spans(on_npu, on_cpu)
-
-
-def _known_spans(*units: Spans) -> Spans:
-    """Return the first begin to the last end over the units, NaN where either is not known."""
-    whole = whole_spans(units)
-    return whole.where(~np.isnan(whole.begin_us + whole.end_us))
+def _places_of(values: Ints, numbers: Ints) -> NDArray[np.intp]:
+    """The place of each value among rising numbers, -1 of what is none of them; equal values stand together mostly."""
+    begins = np.append(True, values[1:] != values[:-1]).nonzero()[0] if len(values) else np.empty(0, np.intp)
+    at = np.searchsorted(numbers, values[begins])
+    at[np.append(numbers, -1)[at] != values[begins]] = -1
+    return np.repeat(at, np.diff(np.append(begins, len(values))))
 
 
 def _of_part(part: int) -> tuple[int, int]:
     return part * RECORDS_PER_PART, (part + 1) * RECORDS_PER_PART - 1
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the ranges sorted, those that overlap as one."""
-    found: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], last)
-        else:
-            found.append((first, last))
-    return found
+def _merged(ranges: Ints) -> Ints:
+    """Ranges by their first key, those that overlap as one."""
+    last = np.maximum.accumulate(ranges[:, 1])
+    begins = np.append(True, ranges[1:, 0] > last[:-1]).nonzero()[0]
+    return np.stack([ranges[begins, 0], np.maximum.reduceat(ranges[:, 1], begins)], axis=1)
 
 
 def _table_of(rows: Sequence[Row], width: int) -> Floats:
-    """Return rows as an array; NULL is NaN."""
+    """Rows as an array; NULL is NaN."""
     try:
         # It takes two thirds of the time, and no NULL.
         return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(len(rows), width)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change, Entry, JobChanges
     from profagent.ingest.live_samples import Model
-    from profagent.store.columns import InferenceColumns, InferenceRow
     from profagent.store.figures import Figures
+    from profagent.store.inference_columns import InferenceColumns, InferenceRow
 
 Event = dict[str, Any]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.formats.model_info import LayerTable
-    from profagent.store.columns import InferenceColumns
+    from profagent.store.inference_columns import InferenceColumns
 
     Floats = NDArray[np.float64]
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.ingest.changes import Change, Entry, JobChanges
     from profagent.ingest.live_samples import Model
-    from profagent.store.columns import InferenceColumns, InferenceRow
+    from profagent.store.inference_columns import InferenceColumns, InferenceRow
     from profagent.store.writer import Applied
 
 AWAITED_TABLE = "the table of layers has not come yet"

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from profagent.formats.figure_states import Has
     from profagent.formats.names import LogKind, LogName
     from profagent.ingest.changes import Change, JobChanges
-    from profagent.store.columns import InferenceColumns
+    from profagent.store.inference_columns import InferenceColumns
     from profagent.store.records import State
     from profagent.store.rows import LogRow
 

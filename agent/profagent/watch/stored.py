@@ -15,9 +15,9 @@ from profagent.formats.names import DONE_SUFFIX, parse_log_name
 from profagent.formats.records import API_DTYPE
 from profagent.ingest.changes import ApiRecords, Entry, JobChanges, KeptLoss, LinkLedger, SourceRows
 from profagent.limits import INFERENCES_PER_PAGE, RECORDS_PER_PAGE
-from profagent.store.columns import ColumnReader, InferenceColumns
 from profagent.store.database import fetched, pages
 from profagent.store.figures import Figures, figures_of
+from profagent.store.inference_columns import ColumnReader, InferenceColumns
 from profagent.store.marks import marks_of
 from profagent.store.placed import FIRST_INFERENCES
 from profagent.store.rows import path_from_sql

@@ -30,10 +30,10 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.local import LocalJob, list_collection
 from profagent.ingest.reasons import SEQUENCE_GAP
-from profagent.store.columns import ColumnReader, InferenceColumns
 from profagent.store.counter_maps import simulated_map
 from profagent.store.events import Composer
 from profagent.store.figures import figures_of
+from profagent.store.inference_columns import ColumnReader, InferenceColumns
 from profagent.store.live_events import LiveComposer
 from profagent.store.sessions import MapUsed
 from tests.fakes.dumps import write_files

@@ -25,9 +25,9 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.feed import Group, WholeFile
 from profagent.ingest.logs import oddities
-from profagent.store.columns import ColumnReader
 from profagent.store.counter_maps import simulated_map
 from profagent.store.figures import figures_of
+from profagent.store.inference_columns import ColumnReader
 from profagent.store.sessions import MapUsed
 from tests.encoders import aicore_record, aicpu_record
 from tests.fakes.dumps import assert_same, dump

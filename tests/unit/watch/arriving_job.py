@@ -17,8 +17,8 @@ from profagent.ingest.decode import JobDecoder
 from profagent.ingest.decoder import schemas
 from profagent.ingest.mirror import digest_of
 from profagent.store import counters, marks
-from profagent.store.columns import ColumnReader, InferenceColumns
 from profagent.store.database import transaction
+from profagent.store.inference_columns import ColumnReader, InferenceColumns
 from profagent.store.live_events import LiveComposer
 from profagent.store.sessions import MapUsed, SessionStart, begin_session
 from profagent.store.writer import Applied, write_batches

@@ -171,7 +171,7 @@ async def test_records_of_final_figures_get_no_rows() -> None:
 
 
 async def test_all_that_a_clock_makes_final_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("record.recording", "store.columns"):
+    for module in ("record.recording", "store.inference_columns"):
         monkeypatch.setattr(f"profagent.{module}.INFERENCES_PER_LOOK", 2)
     async with watched() as found:
         for count in range(5):
