@@ -21,6 +21,7 @@ from profagent.advise.rules import SEVERITIES, own_rules
 from profagent.ascend.families import families as ascend_families
 from profagent.ascend_options.rules import all_rules
 from profagent.cli.main import EXIT_CODES, GROUPS, group
+from profagent.export.formats import FORMATS
 from profagent.ingest.decoder import schemas
 from profagent.ingest.reasons import REASONS
 from profagent.store import counters, marks
@@ -39,7 +40,6 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTICE = "<!-- `make docs` makes this page from {}. -->"
 # A heading, or a bound: its name, value and the text below it.
 _BOUND = re.compile(r'^(?:# (.+)|(\w+) = ([^\n]+)(?:\n"""([^"]+)""")?)$', re.MULTILINE)
-FORMS = ("perfetto", "speedscope", "parquet", "sqlite", "summary", "timeline")
 KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
 # Commands that a page explains, and their options whose meaning stands there or in their name.
 EXPLAINED = {
@@ -65,8 +65,8 @@ EXPLAINED = {
     **dict.fromkeys(("calibrate", "redecode"), ("counter-maps.md", "--vendor-summary -o --sdk")),
     "options check": ("../howto/check-options.md", ""),
     "kit": ("../howto/send-evidence.md", "-o --vendor-summary --anonymous --sdk"),
+    **{f"export {name}": ("exports.md", "--output --aggregate --format") for name in FORMATS},
     "export trace": ("../howto/one-trace.md", "--output --part-size"),
-    **{f"export {form}": ("exports.md", "--output --aggregate --format") for form in FORMS},
 }
 # Losses whose remedy must be known before.
 PREVENTABLE = {"removed-unread", "removed-open", "dropped-marks"}
@@ -96,6 +96,7 @@ def main() -> None:
 
 def commands_page() -> str:
     """Every verb from click's commands."""
+    _require_explained_formats()
     commands = dict(_leaves("", group))
     shared = _shared_options(commands.values())
     lines = [
@@ -133,6 +134,20 @@ def commands_page() -> str:
         for name in (each for each in commands if each.split()[0] in verbs):
             lines += ["", f"### {name}", "", *_command_lines(name, commands[name], verbs[name.split()[0]][1], shared)]
     return "\n".join(lines) + "\n"
+
+
+def _require_explained_formats() -> None:
+    """End with a message for a format that the page about exports, which people write, does not mention."""
+    text = (FOLDER / "exports.md").read_text("utf-8")
+    for call in (f"profagent export {name}" for name in FORMATS):
+        if not re.search(rf"{call}\b", text):
+            sys.exit(f"docs/reference/exports.md has no line with `{call}`: say there what it writes")
+
+
+def _format_line(name: str) -> str:
+    """Return where a format's result goes and what reads it."""
+    kind, _, word = name.rpartition(" ")
+    return f" To `{FORMATS[word].place}`, for {FORMATS[word].opens_in}." if kind == "export" else ""
 
 
 def ledger_page() -> str:
@@ -424,7 +439,7 @@ def _command_lines(name: str, command: click.Command, about: str, shared: dict[s
     paragraphs = [" ".join(each.split()) for each in (command.help or "").replace("\b", "").split("\n\n")]
     paragraphs[:] = [each for each in paragraphs if not each.startswith("Example")]
     if page:
-        paragraphs[:] = [f"{paragraphs[0] if ' ' in name else about} [More]({page})."]
+        paragraphs[:] = [f"{paragraphs[0] if ' ' in name else about}{_format_line(name)} [More]({page})."]
     context = click.Context(command)
     words = [f"{each.opts[0]} {each.make_metavar(context)}" for each in _options(command) if each.required]
     words += [each.make_metavar(context) for each in command.params if isinstance(each, click.Argument)]

@@ -13,7 +13,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from profagent.export.export import export_summary, export_timeline
+from profagent.export.summary import export_summary
+from profagent.export.timeline import export_timeline
 from profagent.importing.importing import import_job
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job

@@ -42,7 +42,7 @@ def test_long_work_can_be_quiet(words: str) -> None:
     command = group.get_command(click.Context(group), verb)
     for word in others:
         assert isinstance(command, click.Group)
-        command = command.commands[word]
+        command = command.get_command(click.Context(command), word)
     assert command is not None
     assert "--quiet" in [name for option in command.params for name in option.opts]
 

@@ -56,7 +56,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Look": {
         "demo": ("demo.cli", "Try everything on a simulated board."),
         "watch": ("watch.cli", "Show a board's inferences live."),
-        "show": ("export.cli:show_command", "Print a JOB's tables (the vendor's command)."),
+        "show": ("export.show", "Print a JOB's tables (the vendor's command)."),
         "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
         "advise": ("advise.cli", "Say what to work on, why, and what it could bring."),
         "report": ("report.cli", "Write one HTML file that opens anywhere: verdict, timeline, layers."),
@@ -109,8 +109,10 @@ def begin_with_examples(command: click.Command) -> None:
         command.help = "\n\n".join(["\n  ".join(["\b\nExamples:", *examples]), *paragraphs])
         command.epilog = GLOSSARY
     if isinstance(command, click.Group):
-        for each in command.commands.values():
-            begin_with_examples(each)
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if (each := command.get_command(context, name)) is not None:
+                begin_with_examples(each)
 
 
 @contextmanager

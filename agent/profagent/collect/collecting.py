@@ -18,7 +18,8 @@ from profagent.collect.explain import LOST, Cause, causes, failure
 from profagent.collect.look import aftermath, jobs_in, placed, prepared, written_after
 from profagent.collect.project import project_labels, upload_project
 from profagent.errors import ProfagentError, UnreachableError
-from profagent.export.export import export_summary, export_timeline
+from profagent.export.summary import export_summary
+from profagent.export.timeline import export_timeline
 from profagent.files import make_directory
 from profagent.formats.names import is_job_name
 from profagent.importing.importing import import_job

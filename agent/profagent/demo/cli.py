@@ -18,9 +18,10 @@ from profagent.cli.provenance import summary_lines
 from profagent.cli.running import program, run_until_stopped, tell
 from profagent.diff.diff import Operand as ReportOperand
 from profagent.errors import ProfagentError, UnreachableError
-from profagent.export.export import export_summary, export_timeline
+from profagent.export.formats import FORMATS
 from profagent.export.merged import Operand, export_trace
-from profagent.export.perfetto import PerfettoTrace
+from profagent.export.summary import export_summary
+from profagent.export.timeline import export_timeline
 from profagent.limits import DEMO_START_S, DEMO_STOP_S, ENDING_S
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+# Merged traces of it, and what each is.
+TRACES = {"perfetto": "all on one page", "trace": "the same as JSON"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,9 @@ async def demo(
     tell("exporting")
     folder = options.workspace.root / "exports" / f"session-{summary['session']}"
     database, session = options.workspace.database, summary["session"]
-    await export_trace([Operand(database, session)], folder / "trace" / "trace.json")
-    await export_trace([Operand(database, session)], folder / "trace" / "trace.pftrace", writer=PerfettoTrace)
+    for name in TRACES:
+        format_ = FORMATS[name]
+        await export_trace([Operand(database, session)], folder / format_.place, writer=format_.load())
     await export_timeline(database, folder / "timeline", session=session)
     await export_summary(database, folder / "summary", session=session)
     await export_summary(database, folder / "aggregate", session=session, aggregate=True)
@@ -157,8 +161,8 @@ def command(*, for_text: str, rate: float, model: str) -> int:
     click.echo(f"  verdict:  {summary['verdict']}")
     click.echo("What to look at, in the exports:")
     click.echo("  report.html                   what to work on, and why: open it in a browser, also offline")
-    click.echo("  trace/trace.pftrace           all on one page: drop it on ui.perfetto.dev")
-    click.echo("  trace/trace.json              the same for chrome://tracing, as JSON")
+    for name, about in TRACES.items():
+        click.echo(f"  {FORMATS[name].place:<29} {about}: opens in {FORMATS[name].opens_in}")
     click.echo("  timeline/…/task_time_*.json   the vendor's timeline of layers")
     click.echo("  summary/…/op_summary_*.csv    each layer of each inference; aggregate/ has the means")
     click.echo(f"  {program()} show {summary['session']} --workspace {root}")

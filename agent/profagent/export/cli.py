@@ -1,211 +1,64 @@
-"""`profagent show`, and of `profagent export` what writes no merged trace: timeline, summary, parquet, sqlite."""
+"""`profagent export NAME`: a command for each entry of FORMATS."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+import functools
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from profagent.cli import options
-from profagent.cli.exit_codes import exit_code_of_written, tell_incomplete
-from profagent.cli.provenance import (
-    SIMULATED_MARK,
-    events_line,
-    ledger_lines,
-    not_final_lines,
-    provenance_lines,
-    provenance_of,
-    session_title,
-)
+from profagent.cli.exit_codes import exit_code_of_written
+from profagent.cli.provenance import ledger_lines, not_final_lines
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import (
-    ACL_STATISTIC,
-    FREQUENCY,
-    OP_STATISTIC,
-    OP_SUMMARY,
-    SHEETS,
-    UNKNOWN,
-    Cell,
-    Column,
-    as_object,
-    counted,
-    fitted_lines,
-    json_text,
-    printable,
-    toned,
-)
-from profagent.errors import IncompleteError
-from profagent.export.export import NO_CHOICE, export_summary, export_timeline, icache_miss_rate
-from profagent.export.merged_cli import perfetto, speedscope, target_of, trace
-from profagent.export.parquet import export_parquet
-from profagent.export.sqlite_file import export_sqlite
-from profagent.export.tables import acl_statistic_rows, inference_tables
+from profagent.cli.table import counted, json_text
+from profagent.errors import IncompleteError, UsageError
+from profagent.export.formats import FORMATS, Format, Scope
+from profagent.export.merged import Operand, export_trace
+from profagent.export.session_trace import Wanted
 from profagent.formats.names import display_text
-from profagent.formats.records import shown_mhz
-from profagent.importing.job_folder import write_log
-from profagent.importing.target import choice_options, tell_unrecorded, vendor_target_options
-from profagent.store.database import FILE_NAME, event_counts, reading
-from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
-from profagent.store.selection import Choice, Selection
-from profagent.store.sessions import require_records
+from profagent.importing.job_folder import DATABASE_FOLDER, write_log
+from profagent.importing.target import (
+    choice_options,
+    directory_named,
+    named_target,
+    tell_unrecorded,
+    vendor_target_options,
+)
+from profagent.ingest.local import OUTPUT_FOLDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    import aiosqlite
-
-    from profagent.export.export import Exported
+    from profagent.export.formats import Written
+    from profagent.export.job_files import Exported
+    from profagent.export.merged import Merged
     from profagent.importing.target import Target
     from profagent.store.counter_maps import CounterMaps
-    from profagent.store.selection import InferenceRow
+    from profagent.store.selection import Choice
+
+US_PER_S = 1_000_000
+# Folder in a JOB directory of what has none of its own there.
+OTHER_FOLDER = "exports"
 
 
-LAST_INFERENCE = Choice(last=1)
-# What a narrow terminal does without, first of all.
-LESS = (
-    *("Layer Id", "Ori Layer Name", "Layer Type", "Task ID", "Stream ID", "Process ID", "Thread ID"),
-    *("DDR Read(byte)", "DDR Write(byte)", "Mac Ppen Ratio", "Vec Ppen Ratio", "Dtrans Ratio", "Total Time Ratio(%)"),
-)
+class FormatGroup(click.Group):
+    """The group whose commands are those of FORMATS, in its order."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
+        """Return the names of all formats."""
+        return list(FORMATS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        """Return the command of a format; None where there is none of that name."""
+        return command_of(cmd_name, FORMATS[cmd_name]) if cmd_name in FORMATS else None
 
 
-class ShownTable(NamedTuple):
-    """One table: which of the four it is, what it is about, and its rows."""
-
-    kind: str
-    about: dict[str, Cell]
-    columns: Sequence[Column]
-    rows: Sequence[tuple[Cell, ...]]
-
-
-class Shown(NamedTuple):
-    """The tables of one JOB; `inferences` of `known_inferences` have tables of layers."""
-
-    provenance: dict[str, Any]
-    known_inferences: int
-    inferences: int
-    tables: list[ShownTable]
-
-
-async def show(
-    database: Path, *, session: int | None = None, job: str | None = None, choice: Choice = LAST_INFERENCE
-) -> list[Shown]:
-    """The tables of each of the session's JOBs, or of one; of layers for the chosen inferences (each model's last).
-
-    `session` None is the newest one. Raises UsageError and StoreError.
-    """
-    async with reading(database) as connection:
-        found = await find_session(connection, session)
-        await require_records(connection, found.session)
-        return [
-            await _show_job(connection, Scope(found, row), choice)
-            for row in await jobs_of(connection, found.session, job)
-        ]
-
-
-def shown_as_document(shown: Shown) -> dict[str, Any]:
-    """What `--json` prints for a JOB: where it comes from, and the tables as arrays of objects."""
-    tables = [
-        {"table": table.kind, **table.about, "rows": [as_object(table.columns, row) for row in table.rows]}
-        for table in shown.tables
-    ]
-    return {**shown.provenance, "known_inferences": shown.known_inferences, "tables": tables}
-
-
-def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
-    """Lines for a terminal of so many columns (0: any): a heading, tables, ledger, what the PMU columns stand on."""
-    mark = SIMULATED_MARK if shown.provenance["simulated"] else ""
-    yield printable(f"{shown.provenance['job']}  {session_title(shown.provenance)}{mark}")
-    if shown.inferences < shown.known_inferences:
-        yield f"{shown.inferences:,} of {counted(shown.known_inferences, 'inference')} shown; --last N shows more"
-    for table in shown.tables:
-        about = ", ".join(f"{name} {UNKNOWN if value is None else value}" for name, value in table.about.items())
-        yield ""
-        yield printable(f"{table.kind}: {about}" if about else table.kind)
-        yield from fitted_lines(table.columns, table.rows, columns, less=LESS)
-    yield ""
-    if (events := events_line(shown.provenance["events"])) is not None:
-        yield f"beside its JOBs, session {shown.provenance['session']} has {events}"
-    yield from map(toned, provenance_lines(shown.provenance))
-    yield shown.provenance["pmu"]
-
-
-async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choice) -> Shown:
-    """All op_summary tables stand before those of op_statistic, calls and the frequency."""
-    selection, logs = (
-        await Selection.of(connection, scope, choice._replace(by_aicore=True)),
-        await call_logs(connection, scope),
-    )
-    found = [each async for each in inference_tables(connection, scope, selection)]
-    tables = [ShownTable("AA core metric", _about(each.inference), OP_SUMMARY, each.op_summary) for each in found]
-    tables += [ShownTable("Op statistic", _about(each.inference), OP_STATISTIC, each.op_statistic) for each in found]
-    for log in logs:
-        about: dict[str, Cell] = {"model": log.model_name, "model id": log.model_id, "device": log.device_id}
-        rows = await acl_statistic_rows(calls(connection, scope, log.log))
-        tables.append(ShownTable("Acl statistic", about, ACL_STATISTIC, rows))
-    devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
-    frequency = [(device, shown_mhz(scope.job.frequency_mhz)) for device in devices]
-    tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
-    known = await count_inferences(connection, scope.job.job, scope.session.session)
-    events = await event_counts(connection, scope.session.session)
-    provenance = {**await provenance_of(connection, scope), "events": events}
-    return Shown(provenance, known, len(found), [table for table in tables if table.rows])
-
-
-def _about(inference: InferenceRow) -> dict[str, Cell]:
-    return {
-        "model": inference.model_name,
-        "model id": inference.model_id,
-        "device": inference.device_id,
-        "stream": inference.stream_id,
-        "batch": inference.batch_num,
-        "input pictures": inference.input_pic_num,
-        "pictures before": inference.current_pic_count,
-        "icache miss rate": icache_miss_rate(inference),
-    }
-
-
-@click.command("show", cls=options.SessionCommand)
-@asynchronous
-@vendor_target_options
-@choice_options
-@options.as_json
-@options.wide
-async def show_command(*, target: Target, choice: Choice, as_json: bool, columns: int) -> int:
-    """Print the four tables: AA core metric, Op statistic, Acl statistic, Frequency.
-
-    Like the vendor's command it leaves sqlite/, log/ and timeline/ in a JOB directory.
-
-    Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
-    Example: profagent show 3 --wide
-    """
-    shown = LAST_INFERENCE if choice == NO_CHOICE else choice
-    found = await show(target.database, session=target.session, job=target.job, choice=shown)
-    if target.session is None:
-        await export_timeline(target.database, target.output("timeline"), job=target.job)
-        write_log(target.folder, ["show"])
-    if as_json:
-        click.echo(json_text([shown_as_document(each) for each in found]))
-    elif not found:
-        click.echo(await _other_sources(target))
-    else:
-        click.echo("\n".join(line for each in found for line in shown_as_text(each, columns)))
-    await tell_incomplete(target.database, [target.session])
-    is_without = any(not each.known_inferences for each in found)
-    return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
-
-
-async def _other_sources(target: Target) -> str:
-    """What a session without a JOB has."""
-    async with reading(target.database) as connection:
-        found = await find_session(connection, target.session)
-        events = events_line(await event_counts(connection, found.session)) or "nothing"
-    return f"{session_title(found._asdict())}: {events}; no JOB{SIMULATED_MARK if found.simulated else ''}"
-
-
-@click.group("export")
+@click.group("export", cls=FormatGroup)
 def command() -> None:
-    """Write timelines, summaries or one merged trace of a JOB directory or of a session.
+    """Write a JOB directory or sessions in a format for other programs.
 
     Files of a JOB go to its timeline/, summary/ and trace/ folders, those of a session to exports/ in the workspace.
 
@@ -214,60 +67,143 @@ def command() -> None:
     """
 
 
-for each in (trace, perfetto, speedscope):
-    command.add_command(each)
-
-
-@command.command("timeline", cls=options.SessionCommand)
-@asynchronous
-@vendor_target_options
-@choice_options
-@options.as_json
-@options.quiet
-async def timeline(*, target: Target, choice: Choice, as_json: bool) -> int:
-    """Write task_time and acl timelines for chrome://tracing and Perfetto.
-
-    Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100
-    Example: profagent export timeline 3
-    """
-    exported = await export_timeline(
-        target.database, target.output("timeline"), session=target.session, job=target.job, choice=choice
+@functools.cache
+def command_of(name: str, format_: Format) -> click.Command:
+    """Return the command that writes a format."""
+    callback, examples = _MAKERS[format_.scope](format_)
+    found = click.command(name, cls=options.SessionCommand)(callback)
+    found.params += format_.options
+    found.help = "\n\n".join(
+        [
+            format_.about,
+            f"It opens in {format_.opens_in}.",
+            "\n".join(f"Example: profagent export {name} {example}" for example in examples),
+        ]
     )
-    return await _ended(target, exported, "task_time", choice, as_json=as_json)
+    return found
 
 
-@command.command("summary", cls=options.SessionCommand)
-@asynchronous
-@vendor_target_options
-@choice_options
-@click.option("--format", "sheet_format", type=click.Choice([*SHEETS]), default="csv", show_default=True)
-@click.option("--aggregate", is_flag=True, help="One table over all inferences of a model, not one for each.")
-@options.as_json
-@options.quiet
-async def summary(*, target: Target, choice: Choice, sheet_format: str, aggregate: bool, as_json: bool) -> int:
-    """Write op_summary, op_statistic and acl_statistic tables.
+def results(target: Target, format_: Format) -> Path:
+    """Return the folder where a format's results go unless another is named. Raises StoreError."""
+    # A JOB's own database is in its sqlite/.
+    is_other = format_.folder == DATABASE_FOLDER or format_.folder not in OUTPUT_FOLDERS
+    return target.output(OTHER_FOLDER if target.session is None and is_other else format_.folder)
 
-    Example: profagent export summary -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --format csv
-    Example: profagent export summary 3 --aggregate
-    """
-    exported = await export_summary(
-        target.database,
-        target.output("summary"),
-        session=target.session,
-        job=target.job,
-        choice=choice,
-        sheet_format=sheet_format,
-        aggregate=aggregate,
+
+# Several sessions as one trace
+
+
+def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
+    @options.targets
+    @options.workspace
+    @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences.")
+    @click.option(
+        "--from", "from_text", metavar="TIME", help="From then on: s since 1970, or 2026-11-23T14:00:00 (UTC)."
     )
-    return await _ended(target, exported, "op_", choice, as_json=as_json)
+    @click.option("--to", "to_text", metavar="TIME", help="Until then. Both are the board's clock.")
+    @click.option("--output", type=options.OUTPUT_FILE, metavar="FILE", help=f"In place of {format_.place}.")
+    @options.counter_map
+    @options.as_json
+    @options.quiet
+    @asynchronous
+    async def write(
+        *,
+        targets: tuple[str, ...],
+        workspace: Path | None,
+        last: int | None,
+        from_text: str | None,
+        to_text: str | None,
+        output: Path | None,
+        maps: CounterMaps,
+        as_json: bool,
+        **more: Any,
+    ) -> int:
+        if last is not None and (from_text or to_text):
+            raise UsageError("--last does not go with --from and --to", hint="leave one of them out")
+        found = [await _target_of(target, workspace, maps) for target in targets]
+        wanted = Wanted(last, _time_us(from_text), _time_us(to_text))
+        operands = [Operand(target.database, target.session) for target in found]
+        if len({*operands}) < len(operands):
+            raise UsageError("a session is named twice", hint="name each once")
+        file = output or results(found[0], format_) / format_.file_name
+        merged = await export_trace(operands, file, wanted, functools.partial(format_.load(), **more))
+        _say_merged(merged, format_, as_json=as_json)
+        code = 0 if merged.events else IncompleteError.exit_code
+        for target in found:
+            code = await exit_code_of_written(target.database, [target.session], code)
+        return code
+
+    return write, ("3", "3 --last 100", f"3 4 --output {format_.file_name}")
 
 
-async def _ended(target: Target, exported: Sequence[Exported], prefix: str, choice: Choice, *, as_json: bool) -> int:
+def _say_merged(merged: Merged, format_: Format, *, as_json: bool) -> None:
+    if len(merged.files) > 1:
+        tell("cut by tracks: no file has all of a time. --from and --to choose a time, `export perfetto` is one file")
+    if merged.unplaced:
+        tell(f"{merged.unplaced} records have no known place in time and are left out")
+    if merged.metadata["clock"] == "host":
+        for session in merged.metadata["sessions"]:
+            line = session["clock_offset_us"]
+            sure = "not known: it is not moved" if line is None else f"known to {line['uncertainty_us']:,.0f} us"
+            tell(f"session {session['session']}: its clock's distance from the host's is {sure}")
+    if as_json:
+        files = [display_text(str(file)) for file in merged.files]
+        click.echo(json_text({"files": files, "events": merged.events, "metadata": merged.metadata}))
+        return
+    for file in merged.files:
+        click.echo(str(file))
+    which = "each file" if len(merged.files) > 1 else "it"
+    click.echo(f"{counted(merged.events, 'event')}; {which} opens in {format_.opens_in}")
+
+
+def _time_us(text: str | None) -> int | None:
+    """Return a time of the board's clock. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        seconds = float(text) if text.replace(".", "", 1).isdecimal() else _utc(text).timestamp()
+        return int(seconds * US_PER_S)
+    except (ValueError, OverflowError) as error:
+        hint = "write seconds since 1970, or a time as 2026-11-23T14:00:00, which is UTC"
+        raise UsageError(f"{text!r} is no time", hint=hint) from error
+
+
+def _utc(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+# Files for each JOB
+
+
+def _tables(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
+    @asynchronous
+    @vendor_target_options
+    @choice_options
+    @options.as_json
+    @options.quiet
+    async def write(*, target: Target, choice: Choice, as_json: bool, **more: Any) -> int:
+        folder = results(target, format_)
+        exported = await format_.load()(
+            target.database, folder, session=target.session, job=target.job, choice=choice, **more
+        )
+        return await _say_exported(target, exported, choice, as_json=as_json)
+
+    return write, ("-dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100", "3")
+
+
+async def _say_exported(target: Target, exported: Sequence[Exported], choice: Choice, *, as_json: bool) -> int:
     """Say what was written, and why nothing where nothing was; return the exit code."""
-    _report(target, exported, prefix, as_json=as_json)
-    has_asked = any(name.startswith(prefix) for job in exported for name in job.files)
-    is_left_out = not has_asked and any(job.not_final for job in exported)
-    if choice.inference is not None and not has_asked:
+    for job in exported:
+        _say_left_out(target, job)
+    if as_json:
+        click.echo(json_text([job.document() for job in exported]))
+    for job in () if as_json else exported:
+        mark = " [simulated]" if job.simulated else ""
+        click.echo(f"{job.job}{mark}: {counted(len(job.files), 'file')} in {job.directory}")
+    has_inferences = any(job.inference_files for job in exported)
+    is_left_out = not has_inferences and any(job.not_final for job in exported)
+    if choice.inference is not None and not has_inferences:
         tell(f"no inference has the picture count {choice.inference}")
         is_left_out = True
     is_without = not all(job.files for job in exported) or not exported
@@ -277,87 +213,84 @@ async def _ended(target: Target, exported: Sequence[Exported], prefix: str, choi
     )
 
 
-def _report(target: Target, exported: Sequence[Exported], prefix: str, *, as_json: bool) -> None:
-    left_out = "left out, but in op_summary where all is known of the NPU" if prefix == "op_" else "left out"
-    for job in exported:
-        lines = [f"export: {counted(len(job.files), 'file')} in {job.directory}", *ledger_lines(job.ledger)]
-        lines += [f"{line}: {left_out}" for line in not_final_lines(job.not_final)]
-        if job.unplaced:
-            lines.append(f"{job.unplaced} records or calls have no known start and are not in the timeline")
-        if target.session is None:
-            write_log(target.folder, lines)
-        for line in lines[1:]:
-            tell(f"  {line}")
-    if as_json:
-        document = [{**job._asdict(), "directory": display_text(str(job.directory))} for job in exported]
-        click.echo(json_text(document))
-        return
-    for job in exported:
-        click.echo(
-            f"{job.job}{' [simulated]' if job.simulated else ''}: {counted(len(job.files), 'file')} in {job.directory}"
-        )
+def _say_left_out(target: Target, job: Exported) -> None:
+    """Say what of a JOB is not in its files; of a JOB directory all of it also stands in its log."""
+    lines = [*ledger_lines(job.ledger), *(f"{line}: {job.left_out}" for line in not_final_lines(job.not_final))]
+    if job.unplaced:
+        lines.append(f"{job.unplaced} records or calls have no known start and are not in the timeline")
+    if target.session is None:
+        write_log(target.folder, [f"export: {counted(len(job.files), 'file')} in {job.directory}", *lines])
+    for line in lines:
+        tell(f"  {line}")
 
 
-@command.command("parquet", cls=options.SessionCommand)
-@options.targets
-@options.workspace
-@click.option("--output", type=options.FOLDER, metavar="DIR", help="In place of parquet/.")
-@options.counter_map
-@options.as_json
-@asynchronous
-async def parquet(
-    *, targets: tuple[str, ...], workspace: Path | None, output: Path | None, maps: CounterMaps, as_json: bool
-) -> int:
-    """Write the views as Parquet, by board and day.
+# All of a session
 
-    Several sessions may share a folder. Needs pyarrow; without it the error tells the command that installs it.
-
-    Example: profagent export parquet 3
-    Example: profagent export parquet 3 4 --output lake
-    """
-    documents = []
-    code = 0
-    for text in targets:
-        target = await target_of(text, workspace, maps)
-        written = await export_parquet(target.database, output or target.output("parquet"), target.session)
-        rows = sum(written.rows.values())
-        line = f"{counted(rows, 'row')} of {counted(len(written.rows), 'view')} in {written.folder}"
-        folder = display_text(str(written.folder))
-        documents.append({"folder": folder, "rows": written.rows, "metadata": written.metadata})
-        if not as_json:
-            click.echo(f"session {written.metadata['session']}: {line}")
-        code = await exit_code_of_written(target.database, [target.session], code)
-    if as_json:
-        click.echo(json_text(documents))
-    return code
-
-
-@command.command("sqlite", cls=options.SessionCommand)
-@options.target
-@options.workspace
-@click.option(
-    "--output",
-    type=options.OUTPUT_FILE,
-    metavar="FILE",
-    help=f"In place of sqlite/{FILE_NAME}; of a JOB, exports/{FILE_NAME}.",
+_only_target = click.argument(
+    "targets",
+    metavar="SESSION|JOB",
+    callback=lambda _context, _argument, target: (target,),
+    shell_complete=options.completed("targets"),
 )
-@options.counter_map
-@options.as_json
-@asynchronous
-async def sqlite(*, target: str, workspace: Path | None, output: Path | None, maps: CounterMaps, as_json: bool) -> int:
-    """Write one session as a database of its own.
 
-    A folder with such a profagent.db is a workspace to read from: profagent stats 3 --workspace DIR
 
-    Example: profagent export sqlite 3
-    Example: profagent export sqlite 3 --output /media/usb/profagent.db
-    """
-    found = await target_of(target, workspace, maps)
-    # A JOB's own database is in its sqlite/.
-    file = output or found.output("exports" if found.session is None else "sqlite") / FILE_NAME
-    metadata = await export_sqlite(found.database, file, found.session)
-    if as_json:
-        click.echo(json_text({"file": display_text(str(file)), "metadata": metadata}))
-    else:
-        click.echo(f"session {metadata['session']}: {file}")
-    return await exit_code_of_written(found.database, [found.session])
+def _session(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
+    in_job = "" if format_.is_folder else f"; of a JOB, {OTHER_FOLDER}/{format_.file_name}"
+    kind = options.FOLDER if format_.is_folder else options.OUTPUT_FILE
+    targets = options.targets if format_.is_folder else _only_target
+
+    @targets
+    @options.workspace
+    @click.option(
+        "--output",
+        type=kind,
+        metavar="DIR" if format_.is_folder else "FILE",
+        help=f"In place of {format_.place}{in_job}.",
+    )
+    @options.counter_map
+    @options.as_json
+    @asynchronous
+    async def write(
+        *,
+        targets: tuple[str, ...],
+        workspace: Path | None,
+        output: Path | None,
+        maps: CounterMaps,
+        as_json: bool,
+        **more: Any,
+    ) -> int:
+        documents = []
+        code = 0
+        for text in targets:
+            target = await _target_of(text, workspace, maps)
+            place = output or results(target, format_) / ("" if format_.is_folder else format_.file_name)
+            written = await format_.load()(target.database, place, target.session, **more)
+            documents.append(_document(written, format_))
+            if not as_json:
+                click.echo(f"session {written.metadata['session']}: {_line(written)}")
+            code = await exit_code_of_written(target.database, [target.session], code)
+        if as_json:
+            click.echo(json_text(documents if format_.is_folder else documents[0]))
+        return code
+
+    return write, ("3", f"3 4 --output {format_.folder}" if format_.is_folder else f"3 --output {format_.file_name}")
+
+
+def _document(written: Written, format_: Format) -> dict[str, Any]:
+    place = {"folder" if format_.is_folder else "file": display_text(str(written.place))}
+    rows = {} if written.rows is None else {"rows": dict(written.rows)}
+    return {**place, **rows, "metadata": written.metadata}
+
+
+def _line(written: Written) -> str:
+    if written.rows is None:
+        return str(written.place)
+    return f"{counted(sum(written.rows.values()), 'row')} of {counted(len(written.rows), 'view')} in {written.place}"
+
+
+async def _target_of(text: str, workspace: Path | None, maps: CounterMaps) -> Target:
+    """Return what one of several words names: the workspace is that of the sessions among them."""
+    return await named_target(text, None, workspace if directory_named(text) is None else None, maps)
+
+
+_MAKERS = {Scope.TRACE: _trace, Scope.TABLES: _tables, Scope.SESSION: _session}

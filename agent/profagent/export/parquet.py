@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import zlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from profagent.cli.running import installing
 from profagent.errors import UsageError
+from profagent.export.formats import Written
 from profagent.export.told import session_to_export
 from profagent.files import make_directory, written_atomically
 from profagent.formats.countermap import COUNTER_NAMES
@@ -55,14 +56,6 @@ _MIXED = ("ascend_values", "value")
 _PARTITIONED = "board"
 
 
-class Written(NamedTuple):
-    """What was written of a session: rows by view."""
-
-    folder: Path
-    rows: dict[str, int]
-    metadata: dict[str, Any]
-
-
 async def export_parquet(database: Path, folder: Path, session: int | None = None) -> Written:
     """Write what the views have of a session (None: the newest); an earlier export of it is replaced.
 
@@ -87,7 +80,7 @@ async def export_parquet(database: Path, folder: Path, session: int | None = Non
             for old in (folder / view).glob(f"board=*/date=*/{name}"):
                 if old != file or not rows[view]:
                     old.unlink()
-    return Written(folder, rows, metadata)
+    return Written(folder, metadata, rows)
 
 
 async def _write(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import aiosqlite
 
 from profagent.errors import StoreError, UsageError
+from profagent.export.formats import Written
 from profagent.export.told import session_to_export
 from profagent.files import make_directory, written_atomically
 from profagent.store.database import PAGE_BYTES, SCHEMA_VERSION, fetched, read_only, reading
@@ -47,8 +48,8 @@ CROSS JOIN source.{table} r ON r.record BETWEEN p.part << 24 AND (p.part << 24) 
 """
 
 
-async def export_sqlite(database: Path, file: Path, session: int | None = None) -> dict[str, Any]:
-    """Write a session (None: the newest) as a database; its metadata, which are also in the table `export`.
+async def export_sqlite(database: Path, file: Path, session: int | None = None) -> Written:
+    """Write a session (None: the newest) as a database, which has its metadata in the table `export`.
 
     Raises UsageError, StoreError, and ProfagentError where it cannot be written.
     """
@@ -62,7 +63,7 @@ async def export_sqlite(database: Path, file: Path, session: int | None = None) 
     except sqlite3.Error as error:
         hint = "check the path, its permissions and the free space"
         raise StoreError(f"cannot write the database {file}: {error}", hint=hint) from error
-    return metadata
+    return Written(file, metadata)
 
 
 def _require_export(file: Path) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Layers = Mapping[int, LayerRow]
     Cells = tuple[Cell, ...]
 
+# In names of files, which take no slash.
+UNKNOWN_FIELD = "NA"
 UNITS = {"aicore": "AA_CORE", "aicpu": "AA_CPU"}
 
 
@@ -209,6 +211,12 @@ async def acl_statistic_rows(calls: AsyncIterator[list[CallRow]]) -> list[Cells]
     # A row without any known time takes no share, and does not make the others' unknown.
     total = _sum_or_none(each.total_us(1.0) for each in found.values() if each.known)
     return [(*key, *durations.cells(1.0, total)) for key, durations in found.items()]
+
+
+def icache_miss_rate(row: InferenceRow) -> str:
+    """Return cache_miss / (cache_hit + cache_miss), 0.0000 to 1.0000; NA where one is not known or both are 0."""
+    hit, miss = row.cache_hit, row.cache_miss
+    return UNKNOWN_FIELD if hit is None or miss is None or not hit + miss else f"{miss / (hit + miss):.4f}"
 
 
 def _sum_or_none(values: Iterable[float | None]) -> float | None:

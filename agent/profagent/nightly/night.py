@@ -6,6 +6,7 @@ import json
 import tomllib
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -13,13 +14,14 @@ import msgspec
 from profagent.cli.provenance import coverage_line
 from profagent.cli.table import counted, markdown, printable
 from profagent.errors import UsageError
+from profagent.export.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
 SCHEDULE = "*-*-* 02:00"
-EXAMPLE = """\
+_EXAMPLE = """\
 # What `profagent nightly run` does. Every key that is commented out has the value that it has without it.
 
 # schedule = "*-*-* 02:00"    # as systemd's OnCalendar takes it; `profagent nightly init` sets the timer to it
@@ -27,7 +29,7 @@ EXAMPLE = """\
 # time_limit = "1h"           # for each board, with all its attempts
 # attempts = 3                # a board that is away, or reboots, is tried so often
 # wait = "1m"                 # before the second attempt; twice as long before each later one
-# exports = []                # of each session: "timeline", "summary", "trace", "perfetto", "parquet", "sqlite"
+@EXPORTS@
 # reports = ["page", "junit", "report"] # files beside each night, in the workspace's nightly/: HTML, JUnit XML, and
 #                              # `profagent report` of each session
 # baseline = ""               # a name of `profagent baseline`, for boards that do not name their own
@@ -58,7 +60,8 @@ record = { for = "10m" }      # or until_finished = true; more = ["--backlog"] a
 # collect = { main = "out/main", project = ".", arguments = ["input.bin"], interval = 1, more = [] }
 """
 
-Export = Literal["timeline", "summary", "trace", "perfetto", "parquet", "sqlite"]
+LINE_WIDTH = 120
+_EXPORTS = "# exports = []                # of each session: "
 Reports = Literal["page", "junit", "report"]
 SENDMAIL = ["/usr/sbin/sendmail", "-t", "-oi"]
 
@@ -120,7 +123,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     time_limit: str = "1h"
     attempts: int = 3
     wait: str = "1m"
-    exports: list[Export] = []
+    exports: list[str] = []
     reports: list[Reports] = msgspec.field(default_factory=lambda: ["page", "junit", "report"])
     baseline: str = ""
     counter_map: str = ""
@@ -130,10 +133,13 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def example(schedule: str | None) -> str:
-    """EXAMPLE, with this schedule where one is named."""
+    """Return settings with every key explained, with this schedule where one is named."""
+    formats = wrap(", ".join(f'"{name}"' for name in FORMATS), LINE_WIDTH - len(_EXPORTS))
+    below = "\n# " + " " * (len(_EXPORTS) - len("# "))
+    text = _EXAMPLE.replace("@EXPORTS@", _EXPORTS + below.join(formats))
     if schedule is None:
-        return EXAMPLE
-    return EXAMPLE.replace(f'# schedule = "{SCHEDULE}"', f"schedule = {json.dumps(schedule, ensure_ascii=False)}")
+        return text
+    return text.replace(f'# schedule = "{SCHEDULE}"', f"schedule = {json.dumps(schedule, ensure_ascii=False)}")
 
 
 def read_settings(text: str, file: str) -> Nightly:
@@ -157,6 +163,8 @@ def _faults(settings: Nightly) -> list[str]:
         faults.append("attempts is less than 1")
     if settings.tell.webhook and not settings.tell.webhook.startswith(("http://", "https://")):
         faults.append("webhook is no http:// or https:// address")
+    unknown = [name for name in settings.exports if name not in FORMATS]
+    faults += [f"exports: {name!r} is none of {', '.join(FORMATS)}" for name in unknown]
     addresses = [each for each in (*settings.tell.mail, settings.tell.mail_from) if each]
     faults += [f"{each!r} is no mail address" for each in addresses if "@" not in each or not each.isprintable()]
     if settings.tell.mail and not settings.tell.sendmail:

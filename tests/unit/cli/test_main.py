@@ -98,7 +98,10 @@ def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str])
 def _commands(words: tuple[str, ...], command: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield words, command
     if isinstance(command, click.Group):
-        for word, each in command.commands.items():
+        context = click.Context(command)
+        for word in command.list_commands(context):
+            each = command.get_command(context, word)
+            assert each is not None
             yield from _commands((*words, word), each)
 
 
@@ -138,7 +141,9 @@ def _parse(example: str) -> None:
     assert program == "profagent"
     while isinstance(command, click.Group) and arguments:
         words = arguments.pop(0)
-        command = command.commands[words]
+        found = command.get_command(click.Context(command), words)
+        assert found is not None
+        command = found
     with command.make_context(words, arguments):
         pass
 

@@ -16,7 +16,7 @@ import pytest
 from profagent.cli.main import run
 from profagent.cli.running import installing, program, run_to_the_end, run_until_stopped
 from profagent.nightly.cli import NAMES, units
-from profagent.nightly.night import EXAMPLE, read_settings
+from profagent.nightly.night import example, read_settings
 from tests.board.terminal import at_terminal
 
 
@@ -154,8 +154,8 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_settings_are_written_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "nightly.toml"
     assert run(["nightly", "init", "--config", str(file), "--timer", "none"]) == 0
-    assert file.read_text("utf-8") == EXAMPLE
-    file.write_text(EXAMPLE.replace("lab1", "mine"), "utf-8")
+    assert file.read_text("utf-8") == example(None)
+    file.write_text(example(None).replace("lab1", "mine"), "utf-8")
     assert run(["nightly", "init", "--config", str(file)]) == 0
     assert "mine" in file.read_text("utf-8")
     assert "left as it is" in capsys.readouterr().out

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from profagent.errors import UsageError
-from profagent.export.cli import show, shown_as_document, shown_as_text
-from profagent.export.export import export_summary, export_timeline
-from profagent.export.trace import TaskEvents, trace_pieces
+from profagent.export.show import show, shown_as_document, shown_as_text
+from profagent.export.summary import export_summary
+from profagent.export.timeline import TaskEvents, export_timeline, trace_pieces
 from profagent.store.queries import LayerRow
 from profagent.store.selection import Choice
 from tests.unit.export.rows import inference_row, task_row

@@ -19,15 +19,10 @@ from profagent.cli.table import (
     text_width,
     toned,
 )
-from profagent.export.export import (
-    acl_name,
-    acl_statistic_name,
-    icache_miss_rate,
-    op_statistic_name,
-    op_summary_name,
-    task_time_name,
-    unique_name,
-)
+from profagent.export.job_files import unique_name
+from profagent.export.summary import acl_statistic_name, op_statistic_name, op_summary_name
+from profagent.export.tables import icache_miss_rate
+from profagent.export.timeline import acl_name, task_time_name
 from profagent.limits import ROWS_PER_PIECE
 from tests.unit.export.rows import inference_row
 

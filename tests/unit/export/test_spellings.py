@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.export.export import export_summary
+from profagent.export.summary import export_summary
 from profagent.importing.importing import import_job
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job

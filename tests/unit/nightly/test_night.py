@@ -13,17 +13,17 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from profagent.errors import UsageError
+from profagent.export.formats import FORMATS
 from profagent.nightly.cli import mail, tell_night
 from profagent.nightly.night import (
-    EXAMPLE,
     Compared,
-    Export,
     Night,
     Outcome,
     Reports,
     Slower,
     Tell,
     Verdict,
+    example,
     junit_cases,
     read_settings,
     report_lines,
@@ -53,9 +53,10 @@ RECORD = BOARD + 'record = { for = "10m" }\n'
 
 
 def test_the_example_is_read_and_its_comments_tell_the_defaults() -> None:
-    settings = read_settings(EXAMPLE, "nightly.toml")
-    assert all(f'"{form}"' in EXAMPLE for form in (*get_args(Export), *get_args(Reports)))
-    said = EXAMPLE.replace("# workspace", "workspace")
+    text = example(None)
+    settings = read_settings(text, "nightly.toml")
+    assert all(f'"{form}"' in text for form in (*FORMATS, *get_args(Reports)))
+    said = text.replace("# workspace", "workspace")
     for key in (
         "schedule",
         "time_limit",
@@ -85,7 +86,7 @@ def test_the_example_is_read_and_its_comments_tell_the_defaults() -> None:
 
 def test_every_commented_key_of_the_example_is_one() -> None:
     """Uncommented, the whole of it is read: no key is only in the comments."""
-    lines = [line.removeprefix("# ") if _is_setting(line) else line for line in EXAMPLE.splitlines()]
+    lines = [line.removeprefix("# ") if _is_setting(line) else line for line in example(None).splitlines()]
     settings = read_settings("\n".join(lines), "nightly.toml")
     assert [board.name for board in settings.boards] == ["lab1", "lab2"]
     assert settings.boards[1].collect is not None
@@ -108,7 +109,7 @@ def _is_setting(line: str) -> bool:
         (BOARD + "record = {}\n", "has no end"),
         ("attempts = 0\n" + RECORD, "attempts is less than 1"),
         ('attempts = "3"\n' + RECORD, "$.attempts"),
-        ('exports = ["pdf"]\n' + RECORD, "$.exports"),
+        ('exports = ["pdf"]\n' + RECORD, "exports: 'pdf' is none of timeline, summary, "),
         ('reports = ["pdf"]\n' + RECORD, "$.reports"),
         (RECORD + '[tell]\nmail = ["lab"]\n', "'lab' is no mail address"),
         (RECORD + '[tell]\nmail = ["a@lab"]\nsendmail = []\n', "mail needs sendmail"),

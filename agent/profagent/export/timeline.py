@@ -1,4 +1,4 @@
-"""Timelines as Chrome trace JSON, in pieces of bytes while their records come (manual, 'timeline').
+"""`profagent export timeline`: the vendor's timelines as Chrome trace JSON (manual, 'timeline').
 
 Times in a file are microseconds after its origin, which stands in its metadata: viewers keep them as doubles, and
 those of an absolute time are a quarter of a microsecond apart, so neighbours would overlap and be dropped.
@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from profagent.cli.progress import progress
 from profagent.cli.table import UNKNOWN
+from profagent.export.job_files import NO_CHOICE, JobFiles, export_jobs, name_with_model
 from profagent.formats.records import CYCLES_PER_TICK, is_on_ai_cpu
+from profagent.store.queries import call_logs, calls, earliest_call_us, layers_of
+from profagent.store.selection import InferenceRow, Selection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from profagent.store.queries import CallRow, LayerRow
-    from profagent.store.selection import InferenceRow, TaskRow
+    import aiosqlite
+
+    from profagent.cli.progress import Progress
+    from profagent.export.job_files import Exported
+    from profagent.store.queries import CallLog, CallRow, LayerRow
+    from profagent.store.selection import Choice, TaskRow
 
 
 NS_PER_US = 1000
@@ -30,6 +39,82 @@ TASK_TYPES = ("AA CORE", "AA CPU")
 
 
 TraceEvent = dict[str, Any]
+
+
+async def export_timeline(
+    database: Path,
+    directory: Path,
+    *,
+    session: int | None = None,
+    job: str | None = None,
+    choice: Choice = NO_CHOICE,
+) -> list[Exported]:
+    """Write Chrome traces: task_time for the chosen inferences, acl for all API calls. Arguments as `export_jobs`."""
+
+    async def write(connection: aiosqlite.Connection, files: JobFiles) -> None:
+        selection = await Selection.of(connection, files.scope, choice)
+        known = (await selection.earliest_us(), await earliest_call_us(connection, files.scope))
+        origin_us = min((time for time in known if time is not None), default=0)
+        with progress("export", "inferences") as shown:
+            await _write_tasks(connection, selection, files, origin_us, shown)
+        await _write_calls(connection, files, origin_us)
+
+    return await export_jobs(database, directory, session, job, write)
+
+
+async def _write_tasks(
+    connection: aiosqlite.Connection, selection: Selection, files: JobFiles, origin_us: float, shown: Progress
+) -> None:
+    tasks, inferences = selection.tasks(), selection.inferences()
+    following, total = await anext(inferences, None), await selection.count()
+    for group in await selection.groups():
+        layers = await layers_of(connection, group.model)
+        title = files.title(f"NPU {group.device_id}, {group.model_name}")
+        events = TaskEvents(group.device_id, origin_us, files.scope.job.frequency_mhz, layers, title)
+
+        async def batches(group: int = group.group, events: TaskEvents = events) -> AsyncIterator[list[TraceEvent]]:
+            nonlocal following
+            while following is not None and following.group == group:
+                yield list(events.of_inference(following, await tasks.at(following.position)))
+                shown(following.position + 1, total)
+                following = await anext(inferences, None)
+
+        await _write_trace(files, task_time_name(group), batches(), events, origin_us, group)
+
+
+async def _write_calls(connection: aiosqlite.Connection, files: JobFiles, origin_us: float) -> None:
+    for log in await call_logs(connection, files.scope):
+        events = CallEvents(origin_us, files.title(log.model_name))
+        name = acl_name(log.device_id, log.model_name, log.model_id, log.batch_num)
+        batches = (list(events.of_calls(page)) async for page in calls(connection, files.scope, log.log))
+        await _write_trace(files, name, batches, events, origin_us, log)
+
+
+async def _write_trace(
+    files: JobFiles,
+    name: str,
+    batches: AsyncIterator[Sequence[TraceEvent]],
+    events: TaskEvents | CallEvents,
+    origin_us: float,
+    subject: InferenceRow | CallLog,
+) -> None:
+    """Write a timeline, unless nothing has a place in it."""
+
+    def metadata() -> dict[str, Any]:
+        return {**files.provenance, "origin_us": origin_us, "unplaced": events.unplaced}
+
+    await files.stream(name, trace_pieces(batches, metadata), subject)
+    files.unplaced += events.unplaced
+
+
+def task_time_name(row: InferenceRow) -> str:
+    """Return the name task_time_{device_id}.{model}.{model_id}.{batch_num}."""
+    return name_with_model(f"task_time_{row.device_id}.", row.model_name, f".{row.model_id}.{row.batch_num}")
+
+
+def acl_name(device_id: int, model_name: str, model_id: int, batch_num: int) -> str:
+    """Return the name acl_{device_id}.{model}.{model_id}.{batch_num}."""
+    return name_with_model(f"acl_{device_id}.", model_name, f".{model_id}.{batch_num}")
 
 
 def _span(name: str, pid: int, tid: int, ts: float, dur: float, args: dict[str, Any]) -> TraceEvent:

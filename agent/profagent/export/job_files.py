@@ -1,0 +1,175 @@
+"""Files that are written for each JOB of a session, in a folder of their own with their metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from profagent.cli.provenance import provenance_of
+from profagent.cli.table import sheet_pieces
+from profagent.files import make_directory, write_atomically, written_atomically
+from profagent.formats.names import display_text
+from profagent.limits import LONGEST_STEM_BYTES
+from profagent.store.database import reading
+from profagent.store.queries import Scope, find_session, jobs_of
+from profagent.store.selection import Choice, InferenceRow
+from profagent.store.sessions import require_records
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+
+    import aiosqlite
+
+    from profagent.cli.table import Cell, Column
+    from profagent.store.queries import CallLog
+
+METADATA_FILE = "metadata.json"
+DIGEST_HEX = 10
+_REFUSED_CHARACTERS = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
+NO_CHOICE = Choice()
+
+
+class Exported(NamedTuple):
+    """The files that were written for one JOB; `inference_files` of them are about inferences, others about calls.
+
+    `not_final` counts inferences whose figures are not known, by their state and reason; `left_out` says what became of
+    them. `unplaced` counts records and calls whose place in time is not known.
+    """
+
+    job: str
+    directory: Path
+    files: tuple[str, ...]
+    simulated: bool
+    ledger: dict[str, dict[str, int]]
+    not_final: list[dict[str, Any]]
+    inference_files: int
+    left_out: str
+    unplaced: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return the object that `--json` prints."""
+        names = ("job", "directory", "files", "simulated", "ledger", "not_final", "unplaced")
+        return {**{name: getattr(self, name) for name in names}, "directory": display_text(str(self.directory))}
+
+
+class JobFiles:
+    """Writer of the files of one JOB; `unplaced` counts what has no place in them."""
+
+    def __init__(self, provenance: dict[str, Any], scope: Scope, directory: Path) -> None:
+        self.scope = scope
+        self.provenance = provenance
+        self.unplaced = 0
+        self._directory = directory
+        self._inference_files = 0
+        self._files: dict[str, dict[str, Any]] = {}  # subject of each file, by its name
+        make_directory(directory)
+
+    def title(self, text: str) -> str:
+        """Return a title that marks invented figures."""
+        return f"{text} (simulated)" if self.scope.session.simulated else text
+
+    def write_sheet(
+        self,
+        stem: str,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[Cell]],
+        sheet_format: str,
+        subject: InferenceRow | CallLog,
+        *,
+        is_aggregate: bool,
+    ) -> None:
+        """Write one table, under a name that no other file has; without rows there is no file."""
+        if rows:
+            name = unique_name(stem, sheet_format, self._files)
+            write_atomically(self._directory / name, sheet_pieces(columns, rows, sheet_format))
+            self._add(name, subject, is_aggregate=is_aggregate)
+
+    async def stream(self, stem: str, pieces: AsyncIterator[bytes], subject: InferenceRow | CallLog) -> None:
+        """Write one timeline of several inferences or calls; without pieces there is no file."""
+        name = unique_name(stem, "json", self._files)
+        first = await anext(pieces, None)
+        if first is not None:
+            with written_atomically(self._directory / name) as file:
+                file.write(first)
+                async for piece in pieces:
+                    file.write(piece)
+            self._add(name, subject, is_aggregate=True)
+
+    def finish(self, left_out: str) -> Exported:
+        """Write the metadata beside the files."""
+        metadata = {**self.provenance, "unplaced": self.unplaced, "files": self._files}
+        text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
+        write_atomically(self._directory / METADATA_FILE, [text, b"\n"])
+        facts = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
+        return Exported(
+            directory=self._directory,
+            files=tuple(self._files),
+            unplaced=self.unplaced,
+            inference_files=self._inference_files,
+            left_out=left_out,
+            **facts,
+        )
+
+    def _add(self, name: str, subject: InferenceRow | CallLog, *, is_aggregate: bool) -> None:
+        self._files[name] = _about(subject, is_aggregate=is_aggregate)
+        self._inference_files += isinstance(subject, InferenceRow)
+
+
+async def export_jobs(
+    database: Path,
+    directory: Path,
+    session: int | None,
+    job: str | None,
+    write: Callable[[aiosqlite.Connection, JobFiles], Awaitable[None]],
+    left_out: str = "left out",
+) -> list[Exported]:
+    """Have `write` write the files of each JOB of a session (None: the newest), and their metadata.
+
+    With `job` its files stand in `directory`; without, each JOB has a folder of its name there. `left_out` says what
+    becomes of inferences without final figures. Raises UsageError, StoreError, and ProfagentError when a file cannot be
+    written.
+    """
+    exported = []
+    async with reading(database) as connection:
+        found = await find_session(connection, session)
+        await require_records(connection, found.session)
+        for row in await jobs_of(connection, found.session, job):
+            scope = Scope(found, row)
+            target = directory / Path(row.name).name if job is None else directory
+            files = JobFiles(await provenance_of(connection, scope), scope, target)
+            await write(connection, files)
+            exported.append(files.finish(left_out))
+    return exported
+
+
+def _about(row: InferenceRow | CallLog, *, is_aggregate: bool) -> dict[str, Any]:
+    """Return the subject of a file, which its name may not tell: its model, and its inference where it is of one."""
+    model = {"device_id": row.device_id, "model": row.model_name, "model_id": row.model_id}
+    if is_aggregate or not isinstance(row, InferenceRow):
+        return {**model, "inference": None}
+    fields = ("stream_id", "batch_num", "input_pic_num", "current_pic_count", "load")
+    return {**model, "inference": {name: getattr(row, name) for name in fields}}
+
+
+def unique_name(stem: str, extension: str, taken: Collection[str]) -> str:
+    """Return the name `stem.extension`, or `stem.2.extension` and so on where it is taken."""
+    name, number = f"{stem}.{extension}", 1
+    while name in taken:
+        number += 1
+        name = f"{stem}.{number}.{extension}"
+    return name
+
+
+def name_with_model(before: str, model_name: str, after: str) -> str:
+    """Return the three together; a model's name that is too long ends in `~` and a digest of the whole."""
+    # What some system refuses in a file name: exports are copied to others.
+    name = _REFUSED_CHARACTERS.sub("_", model_name).encode()
+    room = LONGEST_STEM_BYTES - len(before.encode()) - len(after.encode())
+    if len(name) <= room:
+        return f"{before}{name.decode()}{after}"
+    digest = hashlib.blake2b(name, digest_size=DIGEST_HEX // 2).hexdigest()
+    return f"{before}{name[: room - len(digest) - 1].decode(errors='ignore')}~{digest}{after}"

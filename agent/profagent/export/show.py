@@ -1,0 +1,194 @@
+"""`profagent show`: the vendor's four tables of JOBs on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from profagent.cli import options
+from profagent.cli.exit_codes import tell_incomplete
+from profagent.cli.provenance import (
+    SIMULATED_MARK,
+    events_line,
+    provenance_lines,
+    provenance_of,
+    session_title,
+)
+from profagent.cli.running import asynchronous
+from profagent.cli.table import (
+    ACL_STATISTIC,
+    FREQUENCY,
+    OP_STATISTIC,
+    OP_SUMMARY,
+    UNKNOWN,
+    Cell,
+    Column,
+    as_object,
+    counted,
+    fitted_lines,
+    json_text,
+    printable,
+    toned,
+)
+from profagent.export.job_files import NO_CHOICE
+from profagent.export.tables import acl_statistic_rows, icache_miss_rate, inference_tables
+from profagent.export.timeline import export_timeline
+from profagent.formats.records import shown_mhz
+from profagent.importing.job_folder import write_log
+from profagent.importing.target import choice_options, tell_unrecorded, vendor_target_options
+from profagent.store.database import event_counts, reading
+from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
+from profagent.store.selection import Choice, Selection
+from profagent.store.sessions import require_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import aiosqlite
+
+    from profagent.importing.target import Target
+    from profagent.store.selection import InferenceRow
+
+
+LAST_INFERENCE = Choice(last=1)
+# What a narrow terminal does without, first of all.
+LESS = (
+    *("Layer Id", "Ori Layer Name", "Layer Type", "Task ID", "Stream ID", "Process ID", "Thread ID"),
+    *("DDR Read(byte)", "DDR Write(byte)", "Mac Ppen Ratio", "Vec Ppen Ratio", "Dtrans Ratio", "Total Time Ratio(%)"),
+)
+
+
+class ShownTable(NamedTuple):
+    """One table: which of the four it is, what it is about, and its rows."""
+
+    kind: str
+    about: dict[str, Cell]
+    columns: Sequence[Column]
+    rows: Sequence[tuple[Cell, ...]]
+
+
+class Shown(NamedTuple):
+    """The tables of one JOB; `inferences` of `known_inferences` have tables of layers."""
+
+    provenance: dict[str, Any]
+    known_inferences: int
+    inferences: int
+    tables: list[ShownTable]
+
+
+async def show(
+    database: Path, *, session: int | None = None, job: str | None = None, choice: Choice = LAST_INFERENCE
+) -> list[Shown]:
+    """The tables of each of the session's JOBs, or of one; of layers for the chosen inferences (each model's last).
+
+    `session` None is the newest one. Raises UsageError and StoreError.
+    """
+    async with reading(database) as connection:
+        found = await find_session(connection, session)
+        await require_records(connection, found.session)
+        return [
+            await _show_job(connection, Scope(found, row), choice)
+            for row in await jobs_of(connection, found.session, job)
+        ]
+
+
+def shown_as_document(shown: Shown) -> dict[str, Any]:
+    """What `--json` prints for a JOB: where it comes from, and the tables as arrays of objects."""
+    tables = [
+        {"table": table.kind, **table.about, "rows": [as_object(table.columns, row) for row in table.rows]}
+        for table in shown.tables
+    ]
+    return {**shown.provenance, "known_inferences": shown.known_inferences, "tables": tables}
+
+
+def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
+    """Lines for a terminal of so many columns (0: any): a heading, tables, ledger, what the PMU columns stand on."""
+    mark = SIMULATED_MARK if shown.provenance["simulated"] else ""
+    yield printable(f"{shown.provenance['job']}  {session_title(shown.provenance)}{mark}")
+    if shown.inferences < shown.known_inferences:
+        yield f"{shown.inferences:,} of {counted(shown.known_inferences, 'inference')} shown; --last N shows more"
+    for table in shown.tables:
+        about = ", ".join(f"{name} {UNKNOWN if value is None else value}" for name, value in table.about.items())
+        yield ""
+        yield printable(f"{table.kind}: {about}" if about else table.kind)
+        yield from fitted_lines(table.columns, table.rows, columns, less=LESS)
+    yield ""
+    if (events := events_line(shown.provenance["events"])) is not None:
+        yield f"beside its JOBs, session {shown.provenance['session']} has {events}"
+    yield from map(toned, provenance_lines(shown.provenance))
+    yield shown.provenance["pmu"]
+
+
+async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choice) -> Shown:
+    """All op_summary tables stand before those of op_statistic, calls and the frequency."""
+    selection, logs = (
+        await Selection.of(connection, scope, choice._replace(by_aicore=True)),
+        await call_logs(connection, scope),
+    )
+    found = [each async for each in inference_tables(connection, scope, selection)]
+    tables = [ShownTable("AA core metric", _about(each.inference), OP_SUMMARY, each.op_summary) for each in found]
+    tables += [ShownTable("Op statistic", _about(each.inference), OP_STATISTIC, each.op_statistic) for each in found]
+    for log in logs:
+        about: dict[str, Cell] = {"model": log.model_name, "model id": log.model_id, "device": log.device_id}
+        rows = await acl_statistic_rows(calls(connection, scope, log.log))
+        tables.append(ShownTable("Acl statistic", about, ACL_STATISTIC, rows))
+    devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
+    frequency = [(device, shown_mhz(scope.job.frequency_mhz)) for device in devices]
+    tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
+    known = await count_inferences(connection, scope.job.job, scope.session.session)
+    events = await event_counts(connection, scope.session.session)
+    provenance = {**await provenance_of(connection, scope), "events": events}
+    return Shown(provenance, known, len(found), [table for table in tables if table.rows])
+
+
+def _about(inference: InferenceRow) -> dict[str, Cell]:
+    return {
+        "model": inference.model_name,
+        "model id": inference.model_id,
+        "device": inference.device_id,
+        "stream": inference.stream_id,
+        "batch": inference.batch_num,
+        "input pictures": inference.input_pic_num,
+        "pictures before": inference.current_pic_count,
+        "icache miss rate": icache_miss_rate(inference),
+    }
+
+
+@click.command("show", cls=options.SessionCommand)
+@asynchronous
+@vendor_target_options
+@choice_options
+@options.as_json
+@options.wide
+async def command(*, target: Target, choice: Choice, as_json: bool, columns: int) -> int:
+    """Print the four tables: AA core metric, Op statistic, Acl statistic, Frequency.
+
+    Like the vendor's command it leaves sqlite/, log/ and timeline/ in a JOB directory.
+
+    Example: profagent show -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 1
+    Example: profagent show 3 --wide
+    """
+    shown = LAST_INFERENCE if choice == NO_CHOICE else choice
+    found = await show(target.database, session=target.session, job=target.job, choice=shown)
+    if target.session is None:
+        await export_timeline(target.database, target.output("timeline"), job=target.job)
+        write_log(target.folder, ["show"])
+    if as_json:
+        click.echo(json_text([shown_as_document(each) for each in found]))
+    elif not found:
+        click.echo(await _other_sources(target))
+    else:
+        click.echo("\n".join(line for each in found for line in shown_as_text(each, columns)))
+    await tell_incomplete(target.database, [target.session])
+    is_without = any(not each.known_inferences for each in found)
+    return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
+
+
+async def _other_sources(target: Target) -> str:
+    """What a session without a JOB has."""
+    async with reading(target.database) as connection:
+        found = await find_session(connection, target.session)
+        events = events_line(await event_counts(connection, found.session)) or "nothing"
+    return f"{session_title(found._asdict())}: {events}; no JOB{SIMULATED_MARK if found.simulated else ''}"

@@ -1,0 +1,83 @@
+"""`profagent export summary`: the vendor's tables op_summary, op_statistic and acl_statistic as CSV or JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from profagent.cli.progress import progress
+from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY
+from profagent.export.job_files import NO_CHOICE, JobFiles, export_jobs, name_with_model
+from profagent.export.tables import UNKNOWN_FIELD, acl_statistic_rows, icache_miss_rate, inference_tables, mean_tables
+from profagent.formats.records import shown_mhz
+from profagent.store.queries import call_logs, calls
+from profagent.store.selection import Selection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import aiosqlite
+
+    from profagent.export.job_files import Exported
+    from profagent.store.selection import Choice, InferenceRow
+
+AGGREGATE = "aggregate"
+LEFT_OUT = "left out, but in op_summary where all is known of the NPU"
+
+
+async def export_summary(
+    database: Path,
+    directory: Path,
+    *,
+    session: int | None = None,
+    job: str | None = None,
+    choice: Choice = NO_CHOICE,
+    sheet_format: str = "csv",
+    aggregate: bool = False,
+) -> list[Exported]:
+    """Write the tables op_summary, op_statistic and acl_statistic. Arguments as `export_jobs`.
+
+    `aggregate`: one table for the mean of all chosen inferences of a model, and not one for each.
+    """
+
+    async def write(connection: aiosqlite.Connection, files: JobFiles) -> None:
+        selection = await Selection.of(connection, files.scope, choice._replace(by_aicore=True))
+        make_tables = mean_tables if aggregate else inference_tables
+        total = len(await selection.groups()) if aggregate else await selection.count()
+        mhz = shown_mhz(files.scope.job.frequency_mhz)
+        with progress("export", "tables") as shown:
+            async for row, op_summary, op_statistic in make_tables(connection, files.scope, selection):
+                name = op_summary_name(row, mhz, is_aggregate=aggregate)
+                files.write_sheet(name, OP_SUMMARY, op_summary, sheet_format, row, is_aggregate=aggregate)
+                name = op_statistic_name(row, is_aggregate=aggregate)
+                files.write_sheet(name, OP_STATISTIC, op_statistic, sheet_format, row, is_aggregate=aggregate)
+                shown(row.position + 1, total)
+        for log in await call_logs(connection, files.scope):
+            rows = await acl_statistic_rows(calls(connection, files.scope, log.log))
+            name = acl_statistic_name(log.device_id, log.model_id)
+            files.write_sheet(name, ACL_STATISTIC, rows, sheet_format, log, is_aggregate=True)
+
+    return await export_jobs(database, directory, session, job, write, LEFT_OUT)
+
+
+def op_summary_name(row: InferenceRow, frequency_mhz: int | None, *, is_aggregate: bool) -> str:
+    """Return the name of a file of op_summary.
+
+    It is op_summary_{device_id}.{model}.{model_id}.{batch_num}.{pictures}.{icache_miss_rate}.{frequency}[.reload{n}],
+    where the pictures are `{input_pic_num}.{current_pic_count}`, and `aggregate` over several inferences.
+    """
+    pictures = AGGREGATE if is_aggregate else f"{row.input_pic_num}.{row.current_pic_count}"
+    frequency = UNKNOWN_FIELD if frequency_mhz is None else frequency_mhz
+    reload = f".reload{row.load}" if row.load and not is_aggregate else ""
+    fields = f".{row.model_id}.{row.batch_num}.{pictures}.{icache_miss_rate(row)}.{frequency}{reload}"
+    return name_with_model(f"op_summary_{row.device_id}.", row.model_name, fields)
+
+
+def op_statistic_name(row: InferenceRow, *, is_aggregate: bool) -> str:
+    """Return op_statistic_{device_id}_{model_id}_{current_pic_count}_{iter_id}, with `aggregate` for several."""
+    pictures = AGGREGATE if is_aggregate else f"{row.current_pic_count}_{row.iter_id}"
+    return f"op_statistic_{row.device_id}_{row.model_id}_{pictures}"
+
+
+def acl_statistic_name(device_id: int, model_id: int) -> str:
+    """Return acl_statistic_{device_id}_{model_id}_0: calls are not told apart by inference."""
+    return f"acl_statistic_{device_id}_{model_id}_0"
