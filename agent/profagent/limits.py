@@ -189,7 +189,9 @@ LARGEST_LOCAL_DONE_BYTES = 4096
 BUSY_TIMEOUT_MS = 60_000
 """ms for another process to finish writing: the command ends with 'the database is locked'."""
 CACHE_KIB = 32_768
-"""KiB of pages in memory, of each connection: pages are read again."""
+"""KiB of pages in memory, of each connection that writes: pages are read again."""
+READER_CACHE_KIB = 8_192
+"""KiB of pages in memory, of each connection that only reads: pages are read again."""
 MOST_BEGINNINGS = 100
 """attempts of several connections to begin on one state: the command ends, as others write without a pause."""
 VARIABLES_PER_QUERY = 10_000

@@ -17,26 +17,25 @@ import numpy as np
 
 from profagent.advise.rules import SEVERITIES, Need
 from profagent.cli.provenance import likely_counters, provenance_of
-from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
+from profagent.formats.countermap import RATIOS
 from profagent.formats.records import US_PER_MS
 from profagent.limits import LARGEST_RATIO, LONGEST_QUERY_S, READERS
-from profagent.stats.figures import UNITS, UNKNOWN, Column, left_out
-from profagent.stats.stats import JobRows, records_of, split
+from profagent.stats.figures import UNITS, UNKNOWN
+from profagent.stats.stats import gathered
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.advise.rules import Language, Per, Rule
-    from profagent.stats.figures import JobRecords
-    from profagent.stats.stats import ModelFigures
+    from profagent.stats.session_figures import Coding, SessionFigures
+    from profagent.store.database import Running
     from profagent.store.queries import SessionRow
-    from profagent.store.series import RecordSeries
 
 STEPS_BETWEEN_LOOKS = 100_000
 # Behind it stands what a rule judges by; before it, what it shows.
@@ -186,38 +185,52 @@ async def advise(
     cannot be, and StoreError.
     """
     async with readings(database, READERS) as readers:
-        connection = readers[0]
-        found = await find_session(connection, session)
-        scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
-        provenance = [await provenance_of(connection, scope) for scope in scopes]
-        means = _Means()
-        for scope in scopes:
-            if scope.job.frequency_mhz:
-                means.add(await records_of(readers, scope, in_us=True))
-        await means.put_into(connection, found.session)
-        (step_us,) = await fetched_one(connection, _STEP_US)
-        is_other = any("told_by" in each for each in provenance)
-        about: dict[Need, bool] = {"times": bool(means.models()), "steps": step_us is not None}
-        about |= {"ss928": not is_other, "other": is_other}
-        there = await _there(connection, found, about)
-        lacks = OTHER_DEVICE if is_other else LACKS
-        whole_us = {each.model: each.parts.whole_us for each in means.models()}
-        runner = _Runner(connection, found.session, whole_us, step_us, language, bool(likely_counters(provenance)))
-        findings: list[Finding] = []
-        quiet: list[str] = []
-        untold: list[Untold] = []
-        for rule in rules:
-            if lacking := [need for need in rule.needs if need not in there]:
-                if lacking[0] in lacks:
-                    untold.append(Untold(rule.id, lacks[lacking[0]]))
-                continue
-            of_rule = await runner.findings(rule)
-            findings += of_rule
-            if unknown := await _unknown(connection, rule):
-                untold.append(Untold(rule.id, unknown))
-            elif not of_rule:
-                quiet.append(rule.id)
-    return Advice(found.session, _ordered(findings), quiet, untold, provenance)
+        found = await find_session(readers[0], session)
+        scopes = [Scope(found, row) for row in await jobs_of(readers[0], found.session, job)]
+        provenance = [await provenance_of(readers[0], scope) for scope in scopes]
+        figures = await gathered(readers, timed(scopes), ("model",))
+        return await advised(readers[0], found, figures, provenance, rules, language)
+
+
+def timed(scopes: Sequence[Scope]) -> list[Scope]:
+    """Return the JOBs of which it is known how long a tick takes: rules ask for times."""
+    return [scope for scope in scopes if scope.job.frequency_mhz]
+
+
+async def advised(
+    connection: Running,
+    session: SessionRow,
+    figures: SessionFigures,
+    provenance: list[dict[str, Any]],
+    rules: Sequence[Rule],
+    language: Language,
+) -> Advice:
+    """Return what the rules say of a session whose records were read; nothing can be written by the connection then."""
+    means = _Means(figures)
+    await means.put_into(connection, session.session)
+    (step_us,) = await fetched_one(connection, _STEP_US)
+    is_other = any("told_by" in each for each in provenance)
+    about: dict[Need, bool] = {"times": bool(means.models), "steps": step_us is not None}
+    about |= {"ss928": not is_other, "other": is_other}
+    there = await _there(connection, session, about)
+    lacks = OTHER_DEVICE if is_other else LACKS
+    whole_us = {each.model: each.parts.whole_us for each in means.models}
+    runner = _Runner(connection, session.session, whole_us, step_us, language, bool(likely_counters(provenance)))
+    findings: list[Finding] = []
+    quiet: list[str] = []
+    untold: list[Untold] = []
+    for rule in rules:
+        if lacking := [need for need in rule.needs if need not in there]:
+            if lacking[0] in lacks:
+                untold.append(Untold(rule.id, lacks[lacking[0]]))
+            continue
+        of_rule = await runner.findings(rule)
+        findings += of_rule
+        if unknown := await _unknown(connection, rule):
+            untold.append(Untold(rule.id, unknown))
+        elif not of_rule:
+            quiet.append(rule.id)
+    return Advice(session.session, _ordered(findings), quiet, untold, provenance)
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:
@@ -317,68 +330,50 @@ class _Runner:
 
 
 class _Means:
-    """The mean inference of each model, over the JOBs that are added."""
+    """The mean inference of each model as rows of the rules' tables."""
 
-    def __init__(self) -> None:
-        self._rows = JobRows("model", None, "us")
+    def __init__(self, figures: SessionFigures) -> None:
+        self.models = figures.models()
+        self._figures = figures
         self._sums: dict[_Key, float] = defaultdict(float)
         self._places: dict[_Key, int] = {}
-        self._counters: dict[_Key, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
-        self._bound: Callable[[NDArray[np.float64]], str | None] = bound_by
+        for coding, us in figures.columns():
+            key = _key(coding)
+            self._sums[key] += us
+            self._places[key] = min(coding.column.layer, self._places.get(key, coding.column.layer))
+        self._ratios = figures.ratios(_key)
 
-    def add(self, job: JobRecords) -> None:
-        """Take a JOB in, without its warm-up."""
-        for model in self._rows.add(job):
-            for column, total in zip(model.columns, model.completed.sum(axis=0).tolist(), strict=True):
-                key = _key(model.name, column, model.table)
-                self._sums[key] += total
-                self._places[key] = min(column.layer, self._places.get(key, column.layer))
-        counters, self._bound = job.series.counters, job.bound
-        if counters is not None:
-            keeps, _ = left_out(job, None)
-            for key, found in _by_layer(job, keeps, counters.records):
-                self._counters[key].append((counters.values[found, : len(RATIOS)], counters.records.duration[found]))
-
-    async def put_into(self, connection: aiosqlite.Connection, session: int) -> None:
+    async def put_into(self, connection: Running, session: int) -> None:
         """Make the rules' tables; from then on nothing can be written."""
         await connection.executescript(MEANS)
         await connection.execute(_STEPS, (session,))
         await connection.executemany(_LAYER, [*self._layer_rows()])
         await connection.executemany(_MODEL, [*self._model_rows()])
-        for model, times in self._rows.inference_times():
+        for model, times in self._figures.inference_times():
             # SQLite takes NaN for NULL.
             await connection.executemany(_INFERENCE, [(model, *row) for row in times.tolist()])
         await connection.execute("PRAGMA query_only = ON")
 
-    def models(self) -> list[ModelFigures]:
-        """The two times of each model's inferences."""
-        return self._rows.models()
-
     def _layer_rows(self) -> Iterator[tuple[Any, ...]]:
-        models = {each.model: each for each in self.models()}
-        for key, total in self._sums.items():
+        models = {each.model: each for each in self.models}
+        for key, us in self._sums.items():
             model, unit, segment, name, kind = key
-            us = total / models[model].inferences
-            ratios = self._ratios(key)
-            bound = None if ratios is None else self._bound(ratios)
+            ratios = self._known_ratios(key)
+            bound = None if ratios is None else self._figures.bound_of(ratios)
             shown: list[float | None] = [None] * len(RATIOS) if ratios is None else _known(ratios)
             share = models[model].parts.share(us)
             yield (model, unit, segment, self._places[key], name, kind, us, share, bound, *shown)
 
     def _model_rows(self) -> Iterator[tuple[Any, ...]]:
-        for each in self.models():
-            of_units = (
-                sum(total for key, total in self._sums.items() if key[:2] == (each.model, unit)) / each.inferences
-                for unit in UNITS
-            )
+        for each in self.models:
+            of_units = (sum(us for key, us in self._sums.items() if key[:2] == (each.model, unit)) for unit in UNITS)
             yield (each.model, each.inferences, each.parts.whole_us, *of_units, each.latency_from)
 
-    def _ratios(self, key: _Key) -> NDArray[np.float64] | None:
+    def _known_ratios(self, key: _Key) -> NDArray[np.float64] | None:
         """Means weighted by time; None without counters, or where one cannot be a share."""
-        if key not in self._counters:
+        means = self._ratios.get(key)
+        if means is None:
             return None
-        ratios, ticks = (np.concatenate(column) for column in zip(*self._counters[key], strict=True))
-        means = mean_ratios(ratios, ticks)
         with np.errstate(invalid="ignore"):
             is_share = np.isnan(means) | ((means >= 0) & (means <= LARGEST_RATIO))
         return means if is_share.all() else None
@@ -388,21 +383,6 @@ def _known(ratios: NDArray[np.float64]) -> list[float | None]:
     return [None if np.isnan(ratio) else ratio for ratio in ratios.tolist()]
 
 
-def _key(model: str, column: Column, table: Mapping[int, LayerRow]) -> _Key:
-    named = table.get(column.layer, LayerRow(0, UNKNOWN, UNKNOWN))
-    return (model, column.unit, column.net, named.name, named.type)
-
-
-def _by_layer(
-    job: JobRecords, keeps: NDArray[np.bool_], records: RecordSeries
-) -> Iterator[tuple[_Key, NDArray[np.int64]]]:
-    """The places of kept inferences' aicore records by layer and segment."""
-    models = np.array([each.model for each in job.series.inferences], np.int64)
-    (kept,) = keeps[records.inference].nonzero()
-    width, height = int(records.layer.max(initial=-1)) + 2, int(records.net.max(initial=-1)) + 1
-    codes = (models[records.inference] * height + records.net) * width + records.layer + 1
-    names = {each.model: each.model_name for each in job.series.inferences}
-    for code, found in split(codes[kept], kept):
-        rest, layer = divmod(code, width)
-        model, segment = divmod(rest, height)
-        yield _key(names[model], Column(UNITS[0], segment, layer - 1), job.layers[model]), found
+def _key(coding: Coding) -> _Key:
+    named = coding.layer or LayerRow(0, UNKNOWN, UNKNOWN)
+    return (coding.model, coding.column.unit, coding.column.net, named.name, named.type)

@@ -11,7 +11,7 @@ import numpy as np
 from profagent.diff.runs import sum_where_known
 from profagent.diff.significance import differences, different_rows
 from profagent.formats.countermap import COUNTER_NAMES
-from profagent.formats.inference_times import LatencyFrom, completed
+from profagent.formats.inference_times import LatencyFrom
 from profagent.stats.figures import Figures, figures_of
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def compare_calls(
     names = sorted(name for name in base.keys() & new.keys() if len(base[name]) and len(new[name]))
     changes = []
     for name in names:
-        tested = differences(base[name][:, np.newaxis], new[name][:, np.newaxis])
+        tested = differences([base[name]], [new[name]])
         p = None if tested is None else min(1.0, float(tested[0]) * len(names))
         changes.append(Change("api", name, figures_of(base[name]), figures_of(new[name]), p).judged(floor))
     return changes
@@ -309,7 +309,7 @@ def counters_moved(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple
     """Those that moved, of two layers' counters, shape (records, counters), NaN where not known; largest first."""
     known: NDArray[np.bool_] = ~np.isnan(np.concatenate([base, new])).any(axis=0)
     one, other = (values[:, known][different_rows(values[:, known])] for values in (base, new))
-    tested = differences(one, other) if known.any() else None
+    tested = differences([*one.T], [*other.T]) if known.any() else None
     if tested is None:
         return ()
     names = [name for name, is_known in zip(COUNTER_NAMES, known.tolist(), strict=True) if is_known]
@@ -328,8 +328,7 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
     origin = _common_origin(base, new)
     ones = _columns(base, origin, [matches[at].base for at in paired], types)
     others = _columns(new, origin, [matches[at].new for at in paired], types)
-    rows = ones[different_rows(base.times)], others[different_rows(new.times)]
-    tested = differences(*rows, has_total=True)
+    tested = differences(_of_different(base, ones), _of_different(new, others), has_total=True)
     names = [" | ".join(new.layers[place].name for place in matches[at].new) for at in paired]
     scopes: list[tuple[Scope, str]] = [("layers", new.name)]
     if origin is not None:
@@ -339,7 +338,7 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
     scopes += [("type", name) for name in types]
     changes = []
     for column, (scope, name) in enumerate(scopes):
-        one, other = ones[:, column], others[:, column]
+        one, other = ones[column], others[column]
         p = _p(one, other, None if tested is None else float(tested[column]))
         figures = figures_of(_known(one)), figures_of(_known(other))
         times = _times(base, new, matches[paired[column - first]]) if scope == "layer" else None
@@ -363,16 +362,24 @@ def _common_origin(base: ModelRun, new: ModelRun) -> LatencyFrom | None:
 
 def _columns(
     run: ModelRun, origin: LatencyFrom | None, layers: Sequence[tuple[int, ...]], types: Sequence[str]
-) -> NDArray[np.float64]:
-    """Return the columns of a run, a row for each inference; NaN where it lacks a layer's record, or all of several."""
-    filled = completed(run.times)
+) -> list[NDArray[np.float64]]:
+    """Return the columns of a run, a value for each inference; NaN where it lacks a layer's record, or all of several.
+
+    Those of one layer are the run's own: of many inferences, a copy of all is much.
+    """
     of_types = [[place for place, layer in enumerate(run.layers) if layer.type == name] for name in types]
     sums = [
-        run.times[:, each[0]] if len(each) == 1 else sum_where_known(run.times[:, each], filled[:, each])
+        run.times[:, each[0]] if len(each) == 1 else sum_where_known(run.times[:, each], is_completed=True)
         for each in (*map(list, layers), *of_types)
     ]
     latency = [] if origin is None else [run.latency(origin)]
-    return np.stack([filled.sum(axis=1), *latency, *sums], axis=1)
+    return [sum_where_known(run.times, is_completed=True), *latency, *sums]
+
+
+def _of_different(run: ModelRun, columns: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """The columns without the inferences that repeat an earlier one in every layer."""
+    rows = different_rows(run.times)
+    return [*columns] if len(rows) == len(run.times) else [column[rows] for column in columns]
 
 
 def _p(one: NDArray[np.float64], other: NDArray[np.float64], tested: float | None) -> float | None:

@@ -16,10 +16,9 @@ from profagent.errors import UsageError
 from profagent.limits import READERS
 from profagent.link.boards_file import BoardNames
 from profagent.stats.figures import UNITS
-from profagent.stats.stats import records_of
+from profagent.stats.records import calls_by_function, read_job
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
-from profagent.store.series import call_series
 from profagent.store.sessions import NO_BOARD
 
 if TYPE_CHECKING:
@@ -273,11 +272,11 @@ async def _read(operand: Operand, skip: int | None) -> Run:
                     hint="it has no info.json: compare another run, or look at `profagent stats`, which tells ticks",
                 )
         models = joined_runs(
-            [run for scope in scopes for run in model_runs(await records_of(readers, scope, in_us=True), skip)]
+            [run for scope in scopes for run in model_runs(await read_job(readers, scope, in_us=True), skip)]
         )
         calls: dict[str, list[NDArray[np.float64]]] = {}
         for scope in scopes:
-            for each in await call_series(connection, scope):
+            for each in await calls_by_function(connection, scope):
                 calls.setdefault(each.key[0], []).append(each.duration)
     joined = {name: np.concatenate(parts) for name, parts in calls.items()}
     return Run(operand.called, models, joined, provenance)

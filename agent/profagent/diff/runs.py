@@ -21,16 +21,16 @@ from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
 from profagent.formats.inference_times import LatencyFrom, completed, lacks_records
 from profagent.formats.records import AI_CPU, is_on_ai_cpu
 from profagent.stats.figures import UNITS, UNKNOWN, left_out, warm_up
+from profagent.store.columns import narrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from profagent.stats.figures import JobRecords, ModelTimes
     from profagent.store.queries import LayerRow
-    from profagent.store.series import JobSeries
 
 METADATA_FILE = "metadata.json"
 COLUMNS = ("Layer Id", "Layer Name", "Layer Type", "Time(us)")
@@ -61,7 +61,7 @@ class ModelRun:
     name: str
     layers: tuple[LayerName, ...]
     times: NDArray[np.float64]
-    records: NDArray[np.int64]
+    records: NDArray[np.integer]
     pictures: frozenset[tuple[int, int]] = frozenset()
     left_out: int = 0
     counters: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
@@ -100,17 +100,24 @@ def model_runs(job: JobRecords, skip: int | None) -> list[ModelRun]:
     return joined_runs([_model_run(job, model, counts.pop(model.name, 0)) for model in job.models(keeps)])
 
 
-def joined_runs(runs: Iterable[ModelRun]) -> list[ModelRun]:
-    """Runs of one model as one, where the layers of one are those of another or some of them in the same order."""
-    found: dict[tuple[str, tuple[LayerName, ...]], list[ModelRun]] = {}
-    for run in sorted(runs, key=lambda run: -len(run.layers)):
+def joined_runs(runs: list[ModelRun]) -> list[ModelRun]:
+    """Runs of one model as one, where the layers of one are those of another or some of them in the same order.
+
+    The list is emptied, so that no run is twice in memory.
+    """
+    found: dict[tuple[str, tuple[LayerName, ...]], list[tuple[ModelRun, list[int]]]] = {}
+    run = None
+    for number in sorted(range(len(runs)), key=lambda number: -len(runs[number].layers)):
+        run = runs[number]
         for (name, layers), parts in found.items():
             places = _places(run.layers, layers) if name == run.name else None
             if places is not None:
-                parts.append(_among(run, layers, places))
+                parts.append((run, places))
                 break
         else:
-            found[run.name, run.layers] = [run]
+            found[run.name, run.layers] = [(run, [*range(len(run.layers))])]
+    del run
+    runs.clear()
     return [_joined(parts) for parts in found.values()]
 
 
@@ -118,10 +125,13 @@ def _among(run: ModelRun, layers: tuple[LayerName, ...], places: list[int]) -> M
     """The run with more layers, of which it has records at some places only."""
     times = np.full((len(run.times), len(layers)), np.nan)
     times[:, places] = run.times
-    records = np.zeros(times.shape, np.int64)
+    records = np.zeros(times.shape, run.records.dtype)
     records[:, places] = run.records
-    counters = {places[place]: values for place, values in run.counters.items()}
-    return replace(run, layers=layers, times=times, records=records, counters=counters)
+    return replace(run, layers=layers, times=times, records=records, counters=_counters_at(run, places))
+
+
+def _counters_at(run: ModelRun, places: Sequence[int]) -> dict[int, NDArray[np.float64]]:
+    return {places[place]: values for place, values in run.counters.items()}
 
 
 def _with_all_layers(runs: Sequence[ModelRun]) -> list[ModelRun]:
@@ -159,19 +169,34 @@ def _places(some: tuple[LayerName, ...], layers: tuple[LayerName, ...]) -> list[
     return places
 
 
-def _joined(parts: list[ModelRun]) -> ModelRun:
+def _joined(parts: list[tuple[ModelRun, list[int]]]) -> ModelRun:
+    """Several runs as one with the layers of the first, each with the places of its own; `parts` is emptied."""
+    first = replace(parts[0][0], times=np.empty((0, 0)), records=np.empty((0, 0), np.int16))
+    shape = (sum(len(part.times) for part, _ in parts), len(first.layers))
+    kind = max((part.records.dtype for part, _ in parts), key=lambda dtype: dtype.itemsize)
+    times, records = np.empty(shape), np.zeros(shape, kind)
+    latencies: dict[LatencyFrom, list[NDArray[np.float64]]] = {origin: [] for origin in LatencyFrom}
+    pictures, skipped = frozenset[tuple[int, int]](), 0
     counters: dict[int, list[NDArray[np.float64]]] = defaultdict(list)
-    for part in parts:
-        for place, values in part.counters.items():
+    end = 0
+    while parts:
+        part, places = parts.pop(0)
+        begin, end = end, end + len(part.times)
+        times[begin:end, places], records[begin:end, places] = part.times, part.records
+        times[begin:end, sorted({*range(shape[1])}.difference(places))] = np.nan
+        for place, values in _counters_at(part, places).items():
             counters[place].append(values)
-    records = np.concatenate([part.records for part in parts])
+        for origin, of_parts in latencies.items():
+            of_parts.append(part.latency(origin))
+        pictures, skipped = pictures | part.pictures, skipped + part.left_out
+    times[lacks_records(records)] = np.nan
     return replace(
-        parts[0],
-        times=np.where(lacks_records(records), np.nan, np.concatenate([part.times for part in parts])),
+        first,
+        times=times,
         records=records,
-        latencies={origin: np.concatenate([part.latency(origin) for part in parts]) for origin in LatencyFrom},
-        pictures=frozenset[tuple[int, int]]().union(*(part.pictures for part in parts)),
-        left_out=sum(part.left_out for part in parts),
+        latencies={origin: np.concatenate(of_parts) for origin, of_parts in latencies.items()},
+        pictures=pictures,
+        left_out=skipped,
         counters={place: np.concatenate(values) for place, values in counters.items()},
     )
 
@@ -189,19 +214,24 @@ def _model_run(job: JobRecords, model: ModelTimes, left_out: int) -> ModelRun:
             for layer, (*_, unit) in zip(names, keys, strict=True)
         ),
         np.stack([sum_where_known(model.times[:, places[key]]) for key in keys], axis=1),
-        np.stack([model.records[:, places[key]].sum(axis=1) for key in keys], axis=1),
+        narrow(np.stack([model.records[:, places[key]].sum(axis=1) for key in keys], axis=1)),
         model.pictures,
         left_out,
-        _counters(job.series, model.places, {key[1]: place for place, key in enumerate(keys) if key[2] == UNITS[0]}),
+        _counters(job, model.places, {key[1]: place for place, key in enumerate(keys) if key[2] == UNITS[0]}),
         job.bound,
         {LatencyFrom.CALL: model.calls.us, LatencyFrom.RECORDS: model.whole.us},
     )
 
 
-def sum_where_known(times: NDArray[np.float64], filled: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """The sum of each row of times, or of `filled` in their place; NaN of a row without any."""
-    total: NDArray[np.float64] = np.nansum(times if filled is None else filled, axis=1)
-    return np.where(np.isnan(times).all(axis=1), np.nan, total)
+def sum_where_known(times: NDArray[np.float64], *, is_completed: bool = False) -> NDArray[np.float64]:
+    """Return the sum of each row of times, NaN of a row without any; `is_completed`: with what is missing filled in."""
+    total, is_unknown = np.zeros(len(times)), np.ones(len(times), np.bool_)
+    # A column at a time: of many inferences, a copy of all is much.
+    for place in range(times.shape[1]):
+        column = times[:, place : place + 1]
+        is_unknown &= np.isnan(column[:, 0])
+        total += completed(column)[:, 0] if is_completed else np.nan_to_num(column[:, 0], nan=0.0)
+    return np.where(is_unknown, np.nan, total)
 
 
 def _layer_name(layer: LayerRow, unit: str) -> LayerName:
@@ -212,11 +242,11 @@ def _layer_name(layer: LayerRow, unit: str) -> LayerName:
 
 
 def _counters(
-    series: JobSeries, inferences: NDArray[np.int64], places: Mapping[int, int]
+    job: JobRecords, inferences: NDArray[np.int64], places: Mapping[int, int]
 ) -> dict[int, NDArray[np.float64]]:
-    if series.counters is None:
+    if job.counters is None:
         return {}
-    records, values = series.counters.records, series.counters.values
+    records, values = job.counters
     kept = np.isin(records.inference, inferences)
     return {place: values[kept & (records.layer == layer)] for layer, place in places.items()}
 

@@ -210,14 +210,16 @@ def record_counts(
     return np.bincount(inference * shape[1] + layer, minlength=shape[0] * shape[1]).reshape(shape)
 
 
-def lacks_records(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def lacks_records(counts: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Where an inference has fewer records of a layer than most have, of the shape of `record_counts`."""
     lacks = np.zeros(counts.shape, np.bool_)
     if len(counts):
-        differs = np.ptp(counts, axis=0) > 0
-        found = counts[:, differs]
-        usual = np.median(found, axis=0)
-        lacks[:, differs] = (found < usual) & ((found == usual).mean(axis=0) > MOST)
+        (differing,) = (np.ptp(counts, axis=0) > 0).nonzero()
+        for place in differing.tolist():
+            found = counts[:, place]
+            usual = np.median(found)
+            if (found == usual).mean() > MOST:
+                lacks[:, place] = found < usual
     return lacks
 
 

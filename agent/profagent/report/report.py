@@ -5,6 +5,7 @@ The document has figures as `stats --json` has them, advice, timeline, compariso
 
 from __future__ import annotations
 
+from functools import partial
 from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,17 @@ import msgspec
 import numpy as np
 
 from profagent import __version__
-from profagent.advise.advise import Advice, advise
+from profagent.advise.advise import Advice, advised, timed
 from profagent.advise.report import PHRASES, advice_document, gain_text
 from profagent.advise.rules import all_rules
-from profagent.cli.provenance import coverage_line, covered_text, provenance_lines, session_title, share_text
+from profagent.cli.provenance import (
+    coverage_line,
+    covered_text,
+    provenance_lines,
+    provenance_of,
+    session_title,
+    share_text,
+)
 from profagent.cli.table import UNKNOWN
 from profagent.diff.diff import Operand, diff
 from profagent.diff.report import changes_text, diff_document
@@ -27,7 +35,8 @@ from profagent.limits import MOST_EVIDENCE, MOST_LEDGER_ROWS, MOST_POINTS, READE
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS
-from profagent.stats.stats import BYS, JobRows, records_of, stats
+from profagent.stats.session_figures import SessionFigures, joined_us
+from profagent.stats.stats import BYS, answered, gathered, kept
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
@@ -43,7 +52,7 @@ if TYPE_CHECKING:
 
     from profagent.advise.rules import Language, Rule
     from profagent.diff.diff import Diff
-    from profagent.stats.stats import ModelFigures
+    from profagent.stats.session_figures import ModelFigures
     from profagent.store.queries import SessionRow
 
 BINS = 40
@@ -95,25 +104,29 @@ async def gather(
     """
     database = operand.database
     assert database is not None, "a report is of records, not of tables"
+    compared = None if against is None else await diff(against, operand)
     async with readings(database, READERS) as readers:
-        session = await find_session(readers[0], operand.session)
-        scopes = [Scope(session, row) for row in await jobs_of(readers[0], session.session, operand.job)]
-        about = await _about(readers[0], session, scopes[0].job.job if operand.job and scopes else None)
-        cleared = await is_cleared(readers[0], session.session)
-        timeline, spreads = Timeline(), _Spreads()
-        if not cleared:
-            for scope in scopes:
-                await spreads.read(readers, scope)
-            await timeline.read(readers[0], session.session, scopes)
-    answers = {by: await stats(database, session=session.session, job=operand.job, by=by) for by in BYS}
+        connection = readers[0]
+        session = await find_session(connection, operand.session)
+        scopes = [Scope(session, row) for row in await jobs_of(connection, session.session, operand.job)]
+        about = await _about(connection, session, scopes[0].job.job if operand.job and scopes else None)
+        timeline, figures, advice = Timeline(), None, None
+        if await is_cleared(connection, session.session):
+            answers = {by: await kept(connection, session, by, job=operand.job, skip=None) for by in BYS}
+        else:
+            provenance = [await provenance_of(connection, scope) for scope in scopes]
+            figures = await gathered(
+                readers, scopes, BYS, seen=partial(timeline.add, connection, is_named=len(scopes) > 1)
+            )
+            await timeline.read(connection, session.session)
+            answers = {by: await answered(connection, session, scopes, provenance, figures, by) for by in BYS}
+            is_timed = len(timed(scopes)) == len(scopes)
+            means = figures if is_timed else await gathered(readers, timed(scopes), ("model",))
+            advice = await advised(connection, session, means, provenance, rules, language)
     documents = {by: stats_document(answer, answer.rows, None) for by, answer in answers.items()}
     # They are of the same JOBs all.
     jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]
     ranked = _ranked(documents["layer"])
-    advice = None
-    if not cleared:
-        advice = await advise(database, rules, session=session.session, job=operand.job, language=language)
-    compared = None if against is None else await diff(against, operand)
     return {
         "profagent": __version__,
         "session": about,
@@ -124,11 +137,11 @@ async def gather(
         "stats": documents,
         "models": _models(answers["model"].models),
         "ranked": ranked,
-        "timeline": {**timeline.document(), "nothing": _CLEARED if cleared else _UNPLACED},
-        "spreads": spreads.document(),
+        "timeline": {**timeline.document(), "nothing": _CLEARED if figures is None else _UNPLACED},
+        "spreads": _spreads(SessionFigures(frozenset()) if figures is None else figures),
         "comparison": None if compared is None else diff_document(compared),
         "jobs": jobs,
-        "caveats": [*([_CLEARED] if cleared else []), *_caveats(jobs)],
+        "caveats": [*([_CLEARED] if figures is None else []), *_caveats(jobs)],
     }
 
 
@@ -219,36 +232,25 @@ def _caveats(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(lines)
 
 
-class _Spreads:
-    """Latencies of inferences and durations of layers, without warm-up, and how they are spread."""
-
-    def __init__(self) -> None:
-        self._rows = JobRows("layer", None, "us")
-        self._unit = "us"
-
-    async def read(self, readers: Sequence[aiosqlite.Connection], scope: Scope) -> None:
-        """Take a JOB in."""
-        job = await records_of(readers, scope, in_us=True)
-        if job.us_per_tick is None:
-            self._unit = "ticks"
-        self._rows.add(job)
-
-    def document(self) -> dict[str, Any]:
-        """Histograms and courses of inferences, quantiles of the layers that take the most time."""
-        layers, inferences = self._rows.durations(), [*self._rows.inference_times()]
-        largest = sorted(layers, key=lambda key: -float(layers[key].sum()))[:SPREAD_LAYERS]
-        return {
-            "unit": self._unit,
-            "points": MOST_POINTS,
-            "inferences": [_spread(name, times, self._unit) for name, times in inferences],
-            "layers": [
-                {
-                    "name": key[1] if len(inferences) == 1 else " ".join(key[:2]),
-                    "quantiles": np.quantile(layers[key], QUANTILES).round(3).tolist(),
-                }
-                for key in largest
-            ],
-        }
+def _spreads(figures: SessionFigures) -> dict[str, Any]:
+    """Histograms and courses of inferences, quantiles of the layers that take the most time; without warm-up."""
+    unit, inferences = figures.unit("layer"), [*figures.inference_times()]
+    layers = {
+        key: np.quantile(joined_us(parts), QUANTILES, overwrite_input=True)
+        for key, parts in figures.longest("layer", SPREAD_LAYERS).items()
+    }
+    return {
+        "unit": unit,
+        "points": MOST_POINTS,
+        "inferences": [_spread(name, times, unit) for name, times in inferences],
+        "layers": [
+            {
+                "name": key[1] if len(inferences) == 1 else " ".join(key[:2]),
+                "quantiles": quantiles.round(3).tolist(),
+            }
+            for key, quantiles in layers.items()
+        ],
+    }
 
 
 def _spread(name: str, inferences: NDArray[np.float64], unit: str) -> dict[str, Any]:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from profagent.formats.inference_times import Spans
+from profagent.formats.names import LogKind
 from profagent.formats.records import ticks_to_us
 from profagent.limits import MOST_DRAWN_EVENTS, MOST_DRAWN_INFERENCES, MOST_DRAWN_LAYERS, POINTS_OF_METRIC
 from profagent.stats.figures import UNITS, UNKNOWN
+from profagent.store.columns import Segments, pages
 from profagent.store.database import fetched, fetched_one
-from profagent.store.placed import chosen_spans, placed_pages
-from profagent.store.queries import layers_of
-from profagent.store.selection import Choice, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Sequence
 
     import aiosqlite
     from numpy.typing import NDArray
 
-    from profagent.store.placed import Page, SpanRow
-    from profagent.store.queries import LayerRow, Scope
+    from profagent.stats.figures import InferenceOf, JobRecords
+    from profagent.store.columns import Page
+    from profagent.store.database import Running
+    from profagent.store.queries import Scope
 
 US_PER_DAY = 86_400_000_000
 FAR_US = 30 * US_PER_DAY
+_COLUMNS = {
+    LogKind.AICORE: ("layer_index", "ticks", "ticks_before"),
+    LogKind.AICPU: ("layer_index", "begin_us", "end_us"),
+}
+_TIMES = "SELECT start_us, end_us FROM json_each(?) q CROSS JOIN inference i ON i.inference = q.value ORDER BY q.key"
 UNIT_NAMES = dict(zip(UNITS, ("NPU", "CPU"), strict=True))
 _CALLS = (
     "SELECT 'calls ' || pid || '/' || tid, name, begin_us, duration_us FROM api_records"
@@ -61,10 +71,8 @@ class Timeline:
         self._metrics: list[tuple[str, str, NDArray[np.float64]]] = []
         self._models: set[str] = set()
 
-    async def read(self, connection: aiosqlite.Connection, session: int, scopes: Sequence[Scope]) -> None:
-        """Take in what a session has; the scopes are its JOBs."""
-        for scope in scopes:
-            await self._inferences(connection, scope, is_many=len(scopes) > 1)
+    async def read(self, connection: aiosqlite.Connection, session: int) -> None:
+        """Take in what a session has beside its inferences."""
         for view, (what, query) in _EVENTS.items():
             await self._events(connection, session, view, what, query)
         await self._read_metrics(connection, session)
@@ -114,58 +122,53 @@ class Timeline:
         """A lane's name, without the model's where there is only one."""
         return lane.removesuffix(f" {next(iter(self._models))}") if len(self._models) == 1 else lane
 
-    async def _inferences(self, connection: aiosqlite.Connection, scope: Scope, *, is_many: bool) -> None:
-        await Selection.of(connection, scope, Choice())
-        ((total,),) = await fetched(connection, "SELECT count(*) FROM temp.chosen")
-        if not total:
+    async def add(self, connection: Running, scope: Scope, job: JobRecords, *, is_named: bool) -> None:
+        """Take in inferences of a JOB, evenly taken; `is_named`: what is left out is said with the JOB's name."""
+        models = _by_model(job)
+        if not models:
             return
-        records = await _records_of_one(connection)
-        about = f"{scope.job.name}: " if is_many else ""
-        await Selection.of(connection, scope, Choice(spread=MOST_DRAWN_INFERENCES))
-        spans = await chosen_spans(connection)
-        models = len({span.model for span in spans})
-        for span in spans:
-            self._inference(span)
-        detailed = max(1, MOST_DRAWN_LAYERS // max(records, 1) // models)
-        await Selection.of(connection, scope, Choice(spread=detailed))
-        layers = dict[int, "Mapping[int, LayerRow]"]()
-        shown = 0
-        async for page in placed_pages(connection):
-            model = page.spans[0].model
-            if model not in layers:
-                layers[model] = await layers_of(connection, model)
-            shown += len(page.spans)
-            self._layers(page, layers[model], scope.job.frequency_mhz)
-        if shown < total:
+        about = f"{scope.job.name}: " if is_named else ""
+        drawn = [place for places in models for place in _evenly(places, MOST_DRAWN_INFERENCES)]
+        numbers = [job.numbers[place] for place in drawn]
+        spans = await connection.run(partial(_spans_of, numbers))
+        for place, span in zip(drawn, zip(*(each.tolist() for each in spans), strict=True), strict=True):
+            self._inference(job.inferences[place], *span)
+        most = max((len(job.layers[job.inferences[places[0]].model]) for places in models), default=0)
+        each = max(1, MOST_DRAWN_LAYERS // max(most, 1) // len({job.inferences[places[0]].model for places in models}))
+        detailed = [place for places in models for place in _evenly(places, each)]
+        for page in await connection.run(partial(_pages_of, job, detailed)):
+            self._layers(page, job, detailed, scope.job.frequency_mhz)
+        total = len(job.inferences)
+        if len(detailed) < total:
             self.rules.append(
-                f"{about}segments and layers of {shown:,} of {total:,} inferences, evenly taken from each model"
+                f"{about}segments and layers of {len(detailed):,} of {total:,} inferences, evenly taken from each model"
             )
-        if total > MOST_DRAWN_INFERENCES * models:
+        if len(drawn) < total:
             self.rules.append(
                 f"{about}{MOST_DRAWN_INFERENCES:,} inferences of each model, evenly taken, of {total:,} in all"
             )
 
-    def _inference(self, span: SpanRow) -> None:
-        if span.start_us is not None and span.end_us is not None:
-            lane = f"inferences {span.model_name}"
-            name = f"inference {span.current_pic_count}"
-            self._spans.append((lane, span.start_us, max(0, span.end_us - span.start_us), name))
+    def _inference(self, of: InferenceOf, start_us: float, end_us: float) -> None:
+        if not np.isnan(start_us + end_us):
+            lane, name = f"inferences {of.model_name}", f"inference {of.current_pic_count}"
+            self._spans.append((lane, start_us, max(0, end_us - start_us), name))
 
-    def _layers(self, page: Page, layers: Mapping[int, LayerRow], frequency_mhz: int | None) -> None:
-        """The layers of inferences of one model, and around them their segments."""
-        model = page.spans[0].model_name
+    def _layers(self, page: Page, job: JobRecords, places: Sequence[int], frequency_mhz: int | None) -> None:
+        """Draw the layers of inferences of one model, and around them their segments."""
+        of = job.inferences[places[page.first]]
+        model, layers, segments = of.model_name, job.layers[of.model], page.segments
         self._models.add(model)
-        segments = {segment.segment: segment for segment in page.segments}
         within: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
         wholes: dict[int, list[float]] = defaultdict(list)
         for unit, segment, index, start, end in _placed(page, frequency_mhz):
             name = layers[index].name if index in layers else UNKNOWN
             self._spans.append((f"{unit} layers {model}", start, end - start, name))
             within[unit, segment].append((start, end))
-        for (unit, segment), found in within.items():
+        for (unit, number), found in within.items():
             start, end = min(start for start, _ in found), max(end for _, end in found)
-            self._spans.append((f"{unit} segments {model}", start, end - start, f"segment {segments[segment].net}"))
-            wholes[segments[segment].position] += [start, end]
+            place = int(np.searchsorted(segments.number, number))
+            self._spans.append((f"{unit} segments {model}", start, end - start, f"segment {segments.net[place]}"))
+            wholes[int(segments.inference[place])] += [start, end]
         self._detailed += [(min(times), max(times)) for times in wholes.values()]
 
     async def _events(self, connection: aiosqlite.Connection, session: int, view: str, what: str, query: str) -> None:
@@ -187,17 +190,52 @@ class Timeline:
 
 
 def _placed(page: Page, frequency_mhz: int | None) -> Iterator[tuple[str, int, int, float, float]]:
-    """Unit, segment, layer's index, start and end in µs of each record whose place in time is known."""
-    starts = {segment.segment: segment.start_us for segment in page.segments}
-    for is_aicpu, records in enumerate((page.aicore, page.aicpu)):
-        unit = UNIT_NAMES[UNITS[is_aicpu]]
-        columns = (records.segment, records.layer, records.begin, records.end)
-        for segment, index, begin, end in zip(*(column.tolist() for column in columns), strict=True):
-            base = 0.0 if is_aicpu else starts[segment]
-            if base is None or (frequency_mhz is None and not is_aicpu) or end < begin:
-                continue
-            us = 1.0 if frequency_mhz is None or is_aicpu else ticks_to_us(1, frequency_mhz)
-            yield unit, segment, index, base + begin * us, base + end * us
+    """Unit, segment's number, layer's index, start and end in µs of each record whose place in time is known."""
+    us = np.nan if frequency_mhz is None else ticks_to_us(1, frequency_mhz)
+    for unit, table in zip(UNIT_NAMES.values(), (page.aicore, page.aicpu), strict=True):
+        if table.kind is LogKind.AICORE:
+            before, ticks = table.columns["ticks_before"], table.duration
+            base = table.segments.start_us[table.segment]
+            start, end = base + before * us, base + (before + ticks) * us
+        else:
+            start, end = table.columns["begin_us"], table.columns["end_us"]
+        columns = (table.segments.number[table.segment], table.layer, start, end)
+        known = end >= start
+        for row in zip(*(column[known].tolist() for column in columns), strict=True):
+            yield unit, *row
+
+
+def _by_model(job: JobRecords) -> list[list[int]]:
+    """The places of inferences by device and model, in the order they ran."""
+    found: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for place, each in enumerate(job.inferences):
+        found[each.device_id, each.model].append(place)
+    return [*found.values()]
+
+
+def _evenly(places: Sequence[int], most: int) -> list[int]:
+    """So many of them, as far apart as can be, with the first one; all where there are no more."""
+    behind = np.arange(len(places), 0, -1)
+    is_taken = behind * most // len(places) > (behind - 1) * most // len(places)
+    return [place for place, taken in zip(places, is_taken.tolist(), strict=True) if taken or most >= len(places)]
+
+
+def _spans_of(numbers: list[int], connection: sqlite3.Connection) -> Spans:
+    """From the first known begin to the last known end of inferences; NaN where none is known."""
+    rows = connection.execute(_TIMES, (json.dumps(numbers),)).fetchall()
+    begin, end = np.array(rows, np.float64).reshape(-1, 2).T.copy()
+    segments = Segments.of(connection, numbers).of_unit(LogKind.AICPU)
+    used = segments.at(segments.start_us > 0)
+    np.fmin.at(begin, used.inference, used.start_us)
+    np.fmax.at(end, used.inference, used.end_us)
+    return Spans(begin, end)
+
+
+def _pages_of(job: JobRecords, places: Sequence[int], connection: sqlite3.Connection) -> list[Page]:
+    """The records of some inferences, by device and model."""
+    segments = Segments.of(connection, [job.numbers[place] for place in places])
+    groups = [(each.device_id, each.model) for each in map(job.inferences.__getitem__, places)]
+    return [query.read(connection) for query in pages(connection, segments, _COLUMNS, groups)]
 
 
 def thinned(points: NDArray[np.float64], most: int) -> NDArray[np.float64]:
@@ -209,12 +247,6 @@ def thinned(points: NDArray[np.float64], most: int) -> NDArray[np.float64]:
         values = points[part, 1]
         kept += sorted({int(part[values.argmin()]), int(part[values.argmax()])})
     return points[kept]
-
-
-async def _records_of_one(connection: aiosqlite.Connection) -> int:
-    """How many records an inference of the choice has, as far as its model's layers tell."""
-    query = "SELECT count(*) FROM layer WHERE model IN (SELECT model FROM temp.chosen) GROUP BY model"
-    return max((count for (count,) in await fetched(connection, query)), default=0)
 
 
 def _rounded(points: NDArray[np.float64], origin: float) -> Iterable[list[float]]:

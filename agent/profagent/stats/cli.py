@@ -29,7 +29,8 @@ from profagent.importing.target import target_options, tell_unrecorded
 from profagent.link.boards_file import BoardNames
 from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
 from profagent.stats.figures import UNITS
-from profagent.stats.stats import BYS, OF_WHOLE_INFERENCES, stats
+from profagent.stats.session_figures import OF_WHOLE_INFERENCES
+from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import is_alike, trend
 from profagent.store.workspace import Workspace
 
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 
     from profagent.cli.table import Tone
     from profagent.importing.target import Target
-    from profagent.stats.stats import Row, Stats, StatsBy
+    from profagent.stats.session_figures import Row, StatsBy
+    from profagent.stats.stats import Stats
     from profagent.stats.trend import BoardTrend
     from profagent.store.sessions import Condition
 

@@ -8,13 +8,14 @@ from profagent.cli.provenance import likely_counters
 from profagent.cli.table import counted
 from profagent.formats.countermap import bound_mark
 from profagent.formats.inference_times import LatencyFrom, recorded_text
-from profagent.stats.stats import KEYS, OF_WHOLE_INFERENCES
+from profagent.stats.session_figures import KEYS, OF_WHOLE_INFERENCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from profagent.cli.table import Cell
-    from profagent.stats.stats import ModelFigures, Row, Stats
+    from profagent.stats.session_figures import ModelFigures, Row
+    from profagent.stats.stats import Stats
 
 # The unit of a column: that of the answer, one of its own, or none.
 ANSWERS = "the answer's"

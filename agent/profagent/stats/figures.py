@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.formats.inference_times import Spans
+    from profagent.store.columns import RecordTable
     from profagent.store.queries import LayerRow
-    from profagent.store.series import JobSeries, RecordSeries
 
 UNKNOWN = "N/A"
 UNITS = ("AA_CORE", "AA_CPU")
@@ -46,14 +46,24 @@ class Figures(NamedTuple):
 
 
 def figures_of(durations: NDArray[np.float64], count: int | None = None) -> Figures:
-    """The figures of durations; `count` where more are known to be than have a duration."""
+    """Return the figures of durations; `count` where more are known to be than have a duration."""
+    return figures_in_place(durations.copy(), count)
+
+
+def figures_in_place(durations: NDArray[np.float64], count: int | None = None) -> Figures:
+    """Return the same, and use the memory of the durations for it: of many, a copy is much."""
     number = len(durations) if count is None else count
     if not len(durations):
         return Figures(number, None, None, None, None, None, None, None)
-    # Between two values it is linear, as numpy's quantile is unless it is told otherwise.
-    median, p95, p99, most = (float(value) for value in np.quantile(durations, (0.5, 0.95, 0.99, 1.0)))
     total = float(durations.sum())
-    return Figures(number, total, total / len(durations), median, mad(durations), p95, p99, most)
+    mean = total / len(durations)
+    # Between two values it is linear, as numpy's quantile is unless it is told otherwise.
+    quantiles = np.quantile(durations, (0.5, 0.95, 0.99, 1.0), overwrite_input=True)
+    median, p95, p99, most = (float(value) for value in quantiles)
+    durations -= median
+    np.abs(durations, out=durations)
+    spread = float(np.median(durations, overwrite_input=True))
+    return Figures(number, total, mean, median, spread, p95, p99, most)
 
 
 def mad(values: NDArray[np.float64]) -> float:
@@ -121,36 +131,63 @@ class ModelTimes:
         )
 
 
+class InferenceOf(NamedTuple):
+    """An inference that has records. `load` counts the model's loads: picture counts begin anew with each."""
+
+    model: int
+    model_name: str
+    device_id: int
+    batch_num: int
+    input_pic_num: int
+    load: int
+    current_pic_count: int = 0
+
+
+class CounterSample(NamedTuple):
+    """Some aicore records with their counters, shape (records, counters) as in COUNTER_NAMES, NaN where not known."""
+
+    records: RecordTable
+    values: NDArray[np.float64]
+
+
 @dataclass(frozen=True, slots=True)
 class JobRecords:
-    """A JOB's records, the layers of its models, and how long a tick is (None: durations stay in ticks).
+    """A JOB's inferences in the order in which each model ran them, and the records of both units.
 
-    `bound` gives the word for what bounds a layer, from its ratios.
+    `numbers` are those of the inferences in the database. `whole` and `calls` are of each inference: the first begin to
+    the last end of its records, and its call. `layers` are those of each model. `us_per_tick` is None where durations
+    stay in ticks. `bound` gives the word for what bounds a layer, from its ratios.
     """
 
-    series: JobSeries
+    inferences: list[InferenceOf]
+    numbers: list[int]
+    aicore: RecordTable
+    aicpu: RecordTable
+    counters: CounterSample | None
+    whole: Spans
+    calls: Spans
     layers: Mapping[int, Mapping[int, LayerRow]]
     us_per_tick: float | None
     bound: Callable[[NDArray[np.float64]], str | None]
 
-    def units(self, *, is_of_cpu: bool = False) -> list[tuple[str, RecordSeries, float]]:
+    def units(self, *, is_of_cpu: bool = False) -> list[tuple[str, RecordTable, float]]:
         """Each unit's records, and how long a tick of them is in µs.
 
         Where that is not known of the NPU, times of both cannot be added up: it is one of them, the NPU in ticks, or
         the CPU (`is_of_cpu`).
         """
-        npu, cpu = (UNITS[0], self.series.aicore, self.us_per_tick or 1.0), (UNITS[1], self.series.aicpu, 1.0)
+        npu, cpu = (UNITS[0], self.aicore, self.us_per_tick or 1.0), (UNITS[1], self.aicpu, 1.0)
         return [npu, cpu] if self.us_per_tick is not None else [cpu] if is_of_cpu else [npu]
 
     def models(self, keeps: NDArray[np.bool_], *, is_of_cpu: bool = False) -> list[ModelTimes]:
         """Each model's inferences of those that are kept, by the records of `units`."""
-        of_model = np.array([row.model for row in self.series.inferences], np.int64)
+        of_model = np.array([row.model for row in self.inferences], np.int64)
         units = self.units(is_of_cpu=is_of_cpu)
         found = [self._model(((of_model == model) & keeps).nonzero()[0], units) for model in np.unique(of_model[keeps])]
         return [model for model in found if model.columns]
 
-    def _model(self, places: NDArray[np.int64], units: Sequence[tuple[str, RecordSeries, float]]) -> ModelTimes:
-        rows = np.full(len(self.series.inferences), -1)
+    def _model(self, places: NDArray[np.int64], units: Sequence[tuple[str, RecordTable, float]]) -> ModelTimes:
+        rows = np.full(len(self.inferences), -1)
         rows[places] = np.arange(len(places))
         parts = [_times_of(unit, records, us, rows, len(places)) for unit, records, us in units]
         records = np.concatenate([part.records for part in parts], axis=1)
@@ -161,9 +198,9 @@ class JobRecords:
         # Another record may have taken the place of one that is missing.
         outer = is_outer[lacks.sum(axis=1) == 0].any(axis=0)
         is_whole = (lacks & outer).sum(axis=1) == 0
-        inferences = [self.series.inferences[place] for place in places[recorded].tolist()]
+        inferences = [self.inferences[place] for place in places[recorded].tolist()]
         loads = np.array([(row.device_id, row.load) for row in inferences], np.int64).reshape(-1, 2)
-        first = self.series.inferences[places[0]]
+        first = self.inferences[places[0]]
         return ModelTimes(
             first.model_name,
             places[recorded],
@@ -172,8 +209,8 @@ class JobRecords:
             times,
             records[recorded],
             completed(times),
-            self.series.whole.at(places[recorded]).where(is_whole),
-            self.series.calls.at(places[recorded]),
+            self.whole.at(places[recorded]).where(is_whole),
+            self.calls.at(places[recorded]),
             np.unique(loads, axis=0, return_inverse=True)[1].reshape(-1),
             np.array([row.current_pic_count / max(row.input_pic_num, 1) for row in inferences], np.float64),
             frozenset((row.batch_num, row.input_pic_num) for row in inferences if row.batch_num),
@@ -181,14 +218,14 @@ class JobRecords:
 
     def times(self) -> NDArray[np.float64]:
         """Each inference's latency, by which it is warm-up or not; of a model without any, the sum of its layers."""
-        count = len(self.series.inferences)
+        count = len(self.inferences)
         times = np.zeros(count)
         for _, records, tick_us in self.units():
             times += np.bincount(records.inference, records.duration, count) * tick_us
-        of_model = np.array([row.model for row in self.series.inferences], np.int64)
+        of_model = np.array([row.model for row in self.inferences], np.int64)
         for model in np.unique(of_model):
             ours = (of_model == model).nonzero()[0]
-            us = latency_of(self.series.whole.at(ours), self.series.calls.at(ours)).us
+            us = latency_of(self.whole.at(ours), self.calls.at(ours)).us
             if not np.isnan(us).all():
                 times[ours] = np.where(np.isnan(us), np.nanmedian(us), us)
         return times
@@ -203,13 +240,14 @@ class _OfUnit(NamedTuple):
     is_outer: NDArray[np.bool_]
 
 
-def _times_of(unit: str, records: RecordSeries, us: float, rows: NDArray[np.int64], count: int) -> _OfUnit:
+def _times_of(unit: str, records: RecordTable, us: float, rows: NDArray[np.int64], count: int) -> _OfUnit:
     """What a unit recorded of `count` inferences; `rows` is -1 for others."""
-    ours = rows[records.inference] >= 0
+    of_record = rows[records.inference]
+    ours = of_record >= 0
     net, layer = records.net[ours], records.layer[ours] + 1
     width = int(layer.max(initial=0)) + 1
     codes, place = _dense(net * width + layer)
-    inferences, shape = rows[records.inference[ours]], (count, len(codes))
+    inferences, shape = of_record[ours], (count, len(codes))
     times = layer_times(inferences, place, records.duration[ours], shape) * us
     is_outer = np.zeros(shape, np.bool_)
     for order in (slice(None), slice(None, None, -1)):
@@ -241,21 +279,21 @@ class LeftOut(NamedTuple):
 
 def left_out(job: JobRecords, skip: int | None) -> tuple[NDArray[np.bool_], list[LeftOut]]:
     """Which inferences the figures are of, and what is left out of each model: of each load `skip`, or its warm-up."""
-    times, loads = job.times(), loads_of(job.series)
+    times, loads = job.times(), loads_of(job)
     keeps = np.ones(len(times), np.bool_)
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for place in loads:
         number = min(skip, len(place)) if skip is not None else warm_up(times[place])
         keeps[place[:number]] = False
-        sums = counts[job.series.inferences[place[0]].model_name]
+        sums = counts[job.inferences[place[0]].model_name]
         sums[0] += len(place)
         sums[1] += number
     return keeps, [LeftOut(model, *sums) for model, sums in counts.items()]
 
 
-def loads_of(series: JobSeries) -> list[NDArray[np.int64]]:
+def loads_of(job: JobRecords) -> list[NDArray[np.int64]]:
     """The places of each load's inferences, in the order they ran."""
     found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    for place, inference in enumerate(series.inferences):
+    for place, inference in enumerate(job.inferences):
         found[inference.model, inference.device_id, inference.load].append(place)
     return [np.array(places, np.int64) for places in found.values()]

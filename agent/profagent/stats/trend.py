@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.stats.figures import Figures
-    from profagent.stats.stats import ModelFigures
+    from profagent.stats.session_figures import ModelFigures
     from profagent.store.sessions import Condition
 
 # A session is of another level beyond so many standard deviations, and at least so much of the level.

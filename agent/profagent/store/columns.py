@@ -19,7 +19,7 @@ import numpy as np
 
 from profagent.formats.inference_times import UNUSED, Spans
 from profagent.formats.names import LogKind
-from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE
+from profagent.formats.records import RECORD_BYTES
 from profagent.limits import RECORDS_PER_CHUNK, RECORDS_PER_PAGE, ROWS_PER_PAGE
 from profagent.store.database import RECORDS_PER_PART, fetched_of
 
@@ -39,20 +39,41 @@ if TYPE_CHECKING:
 UNITS = (LogKind.AICORE, LogKind.AICPU)
 # Of whole numbers below 2^63: times of the CPU may be others.
 _WHOLE = frozenset({"record", "segment", "sequence", "layer_index", "ticks", "ticks_before"})
-_RECORD_BYTES = {LogKind.AICORE: AICORE_DTYPE.itemsize, LogKind.AICPU: AICPU_DTYPE.itemsize}
+# What tells the duration of a record.
+TIMES = {LogKind.AICORE: ("ticks",), LogKind.AICPU: ("begin_us", "end_us")}
+TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
 
-_SEGMENTS = "SELECT segment, inference, log, kind = 'aicpu', net, start_us, end_us FROM segment WHERE inference IN ({})"
-_CHOSEN_SEGMENTS = """
-SELECT g.segment, c.position, g.log, g.kind = 'aicpu', g.net, g.start_us, g.end_us
-FROM temp.chosen c JOIN segment g USING (inference)
+# A whole number that stands for a time that is not known.
+_NO_TIME = -(2**63)
+# CROSS JOIN here and below keeps the order of the loops.
+_SEGMENTS = f"""
+SELECT group_concat(segment), group_concat(place), group_concat(log), group_concat(kind = 'aicpu'), group_concat(net),
+       group_concat(CAST(ifnull(start_us, {_NO_TIME}) AS INTEGER)),
+       group_concat(CAST(ifnull(end_us, {_NO_TIME}) AS INTEGER))
+FROM ({{}})
+"""  # noqa: S608 - a number
+_OF_INFERENCES = "SELECT g.*, q.key AS place FROM json_each(?) q CROSS JOIN segment g ON g.inference = q.value"
+_OF_CHOSEN = "SELECT g.*, c.position AS place FROM temp.chosen c CROSS JOIN segment g USING (inference)"
+_PARTS = """
+SELECT group_concat(part), group_concat(log), group_concat(offset)
+FROM (SELECT part, log, offset FROM json_each(?) q CROSS JOIN part p ON p.log = q.value JOIN log USING (log)
+      ORDER BY part)
 """
-_PARTS = "SELECT part, log, offset FROM part JOIN log USING (log) WHERE log IN ({})"
-_LAST = "SELECT max(record) FROM {kind} WHERE record BETWEEN ? AND ?"
+_LAST = "SELECT max(record) FROM {table} WHERE record BETWEEN ? AND ?"
 _PLACES = "SELECT segment, min(record), max(record), count(*) FROM {kind} WHERE record BETWEEN ? AND ? GROUP BY segment"
-# CROSS JOIN keeps the order of the loops: ranges of records first.
 _RECORDS = """
 SELECT {columns} FROM json_each(?) q CROSS JOIN {kind} r
   ON r.record BETWEEN json_extract(q.value, '$[0]') AND json_extract(q.value, '$[1]')
+"""
+_CALL_PARTS = """
+SELECT part, log, offset, model FROM part JOIN log USING (log)
+WHERE job = :job AND kind = 'acl_api' AND (:session IS NULL OR session = :session) ORDER BY log, part
+"""
+# Times from 2^63 on are REAL.
+_CALLS = """
+SELECT group_concat(api), group_concat(CAST(begin_us AS INTEGER)), group_concat(CAST(end_us AS INTEGER)),
+       group_concat(pid), group_concat(tid)
+FROM api WHERE record BETWEEN ? AND ?
 """
 
 
@@ -75,21 +96,19 @@ class Segments:
     @classmethod
     def chosen(cls, connection: sqlite3.Connection) -> Segments:
         """Return those of the inferences that a Selection has chosen, which are known by their position."""
-        return cls._of(connection.execute(_CHOSEN_SEGMENTS).fetchall())
+        return cls._of(connection.execute(_SEGMENTS.format(_OF_CHOSEN)))
 
     @classmethod
-    def of(cls, connection: sqlite3.Connection, inferences: Sequence[int]) -> Segments:
-        """Return those of the inferences with these numbers, whose places are those in the sequence."""
-        places = {number: place for place, number in enumerate(inferences)}
-        rows = fetched_of(connection, _SEGMENTS, (), list(inferences))
-        return cls._of([(row[0], places[row[1]], *row[2:]) for row in rows])
+    def of(cls, connection: sqlite3.Connection, inferences: list[int]) -> Segments:
+        """Return those of the inferences with these numbers, whose places are those in the list."""
+        return cls._of(connection.execute(_SEGMENTS.format(_OF_INFERENCES), (json.dumps(inferences),)))
 
     @classmethod
-    def _of(cls, rows: Sequence[Row]) -> Segments:
-        table = _table_of(rows, 7)
-        table = table[np.argsort(table[:, 0])]
-        number, inference, log, is_aicpu, net = (column.astype(np.int64) for column in table.T[:5])
-        return cls(number, inference, log, is_aicpu == 1, net, table[:, 5], table[:, 6])
+    def _of(cls, cursor: sqlite3.Cursor) -> Segments:
+        columns = [_numbers(text) for text in cursor.fetchone()]
+        number, inference, log, is_aicpu, net, *times = (column[np.argsort(columns[0])] for column in columns)
+        start_us, end_us = (np.where(time == _NO_TIME, np.nan, time) for time in times)
+        return cls(number, inference, log, is_aicpu == 1, net, start_us, end_us)
 
     def __len__(self) -> int:
         return len(self.number)
@@ -119,32 +138,56 @@ class RecordTable:
     """Records of one unit as columns of one length, by inference and then as they stand in the log.
 
     `segment` is the place of each one's segment in `segments`. `columns` are those that were asked for: `sequence`,
-    `layer_index` (-1: not known), `ticks` and `ticks_before` of aicore as int64; `begin_us` and `end_us` of aicpu and
-    the counters as float64, NaN where they are not known.
+    `layer_index` (-1: not known), `ticks` and `ticks_before` of aicore as whole numbers; `begin_us` and `end_us` of
+    aicpu and the counters as float64, NaN where they are not known.
     """
 
     kind: LogKind
     segments: Segments
-    segment: NDArray[np.intp]
+    segment: NDArray[np.integer]
     columns: Mapping[str, NDArray[Any]]
+
+    @classmethod
+    def joined(cls, tables: Sequence[RecordTable], kind: LogKind, segments: Segments) -> RecordTable:
+        """Return the records of several tables of the same segments; none without any."""
+        if not tables:
+            names = ("layer_index", *TIMES[kind])
+            return cls(kind, segments, np.empty(0, np.int32), {name: np.empty(0, np.int64) for name in names})
+        columns = {name: np.concatenate([each.columns[name] for each in tables]) for name in tables[0].columns}
+        return cls(kind, segments, np.concatenate([each.segment for each in tables]), columns)
+
+    def narrowed(self) -> RecordTable:
+        """Return the same in as few bits as the numbers need: for columns that nobody adds up."""
+        columns = {name: narrow(column) for name, column in self.columns.items()}
+        return RecordTable(self.kind, self.segments, narrow(self.segment), columns)
 
     @property
     def inference(self) -> Ints:
         """The place of each record's inference."""
-        return self.segments.inference[self.segment]
+        inference: Ints = self.segments.inference[self.segment]
+        return inference
 
     @property
     def net(self) -> Ints:
         """The number of each record's segment in its network."""
-        return self.segments.net[self.segment]
+        net: Ints = self.segments.net[self.segment]
+        return net
+
+    @property
+    def layer(self) -> NDArray[np.integer]:
+        """The place of each record's layer in its model, -1 where it is not known."""
+        return self.columns["layer_index"]
+
+    @property
+    def duration(self) -> NDArray[Any]:
+        """How long each took, in ticks (aicore) or µs (aicpu)."""
+        if self.kind is LogKind.AICORE:
+            return self.columns["ticks"]
+        duration: Floats = self.columns["end_us"] - self.columns["begin_us"]
+        return duration
 
     def __len__(self) -> int:
         return len(self.segment)
-
-    def at(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> RecordTable:
-        """Return some of the records."""
-        columns = {name: column[places] for name, column in self.columns.items()}
-        return RecordTable(self.kind, self.segments, self.segment[places], columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +214,9 @@ class RecordQuery:
             by_inference = np.argsort(inference, kind="stable")
             order = by_inference if isinstance(order, slice) else order[by_inference]
         named = zip(self.names, columns, strict=True)
-        return RecordTable(self.kind, self.segments, at[order], {name: column[order] for name, column in named})
+        return RecordTable(
+            self.kind, self.segments, narrow(at[order]), {name: narrow(each[order]) for name, each in named}
+        )
 
     def _columns(self, connection: sqlite3.Connection) -> list[NDArray[Any]]:
         names = ["segment", *self.names]
@@ -181,7 +226,7 @@ class RecordQuery:
         query = _RECORDS.format(columns=columns, kind=self.kind)
         cursor = connection.execute(query, (json.dumps(self.ranges.tolist()),))
         if is_whole:
-            return [np.fromstring(text or "", np.int64, sep=",") for text in cursor.fetchone()]
+            return [_numbers(text) for text in cursor.fetchone()]
         rows = iter(functools.partial(cursor.fetchmany, ROWS_PER_PAGE), [])
         table = np.concatenate([np.empty((0, len(names))), *(_table_of(page, len(names)) for page in rows)])
         return [
@@ -198,27 +243,65 @@ def chunks(
     The records of an inference may come in two of them.
     """
     ours = segments.of_unit(kind)
-    logs = np.unique(ours.log).tolist()
-    parts = sorted(fetched_of(connection, _PARTS, (), logs))
-    ranges = [each for part, _, size in parts for each in _of_chunks(connection, kind, part, size)]
-    first, last, count = np.array(ranges, np.int64).reshape(-1, 3).T
-    # Chunks end where one more range would make them too large.
+    part, _, size = _parts_of(connection, ours.log)
+    if not len(part):
+        return
+    count = size // RECORD_BYTES[kind]
+    first, last = part * RECORDS_PER_PART, (part + 1) * RECORDS_PER_PART - 1
+    is_long = count > RECORDS_PER_CHUNK
+    if is_long.any():
+        pieces = [
+            each
+            for number, bytes_ in zip(part.tolist(), size.tolist(), strict=True)
+            for each in _of_chunks(connection, kind, number, bytes_)
+        ]
+        first, last, count = np.array(pieces, np.int64).T
+    # A chunk ends before the range that would make it too large.
     number = (np.cumsum(count) - count) // RECORDS_PER_CHUNK
-    for some in np.split(np.arange(len(count)), number.searchsorted(np.unique(number))[1:]) if ranges else ():
+    for some in np.split(np.arange(len(count)), number.searchsorted(np.unique(number))[1:]):
         yield RecordQuery(kind, tuple(names), np.stack([first[some], last[some]], axis=1), ours)
 
 
 def _of_chunks(connection: sqlite3.Connection, kind: LogKind, part: int, size: int) -> Iterator[tuple[int, int, int]]:
     """The first and last key of a part, and how many records are there about; several where there may be too many."""
     first, last = _of_part(part)
-    count = size // _RECORD_BYTES[kind]
+    count = size // RECORD_BYTES[kind]
     if count <= RECORDS_PER_CHUNK:
         yield first, last, count
         return
-    (found,) = connection.execute(_LAST.format(kind=kind), (first, last)).fetchone()
+    (found,) = connection.execute(_LAST.format(table=TABLES[kind]), (first, last)).fetchone()
     for begin in range(first, first if found is None else found + 1, RECORDS_PER_CHUNK):
         end = min(begin + RECORDS_PER_CHUNK - 1, found)
         yield begin, end, end - begin + 1
+
+
+def sample(
+    connection: sqlite3.Connection, segments: Segments, kind: LogKind, names: Sequence[str], records: int
+) -> RecordTable:
+    """Return so many records of each of these segments' logs, from its beginning, or all."""
+    first = _parts_of(connection, segments.log)[0] * RECORDS_PER_PART
+    ranges = np.stack([first, first + records - 1], axis=1)
+    return RecordQuery(kind, tuple(names), ranges, segments).read(connection)
+
+
+class CallTable(NamedTuple):
+    """API calls of one log as columns of whole numbers, as they stand there; `begin_us` is 0 where it is not known."""
+
+    log: int
+    model: int
+    api: Ints
+    begin_us: Ints
+    end_us: Ints
+    pid: Ints
+    tid: Ints
+
+
+def call_tables(connection: sqlite3.Connection, job: int, session: int | None = None) -> Iterator[CallTable]:
+    """Give the API calls of a JOB, of those that a session fetched or of all, some RECORDS_PER_CHUNK at a time."""
+    for part, log, size, model in connection.execute(_CALL_PARTS, {"job": job, "session": session}).fetchall():
+        for first, last, _ in _of_chunks(connection, LogKind.ACL_API, part, size):
+            texts = connection.execute(_CALLS, (first, last)).fetchone()
+            yield CallTable(log, model, *map(_numbers, texts))
 
 
 class PageQuery(NamedTuple):
@@ -318,25 +401,25 @@ def ranges_of(
     inference = segments.inference[order]
     lasts, firsts = (each.reduceat(inference, begins) if len(logs) else begins for each in (np.maximum, np.minimum))
     is_shared = _has_others(connection, logs) | (lasts != firsts)
-    of_log = dict(zip(logs[~is_shared].tolist(), firsts[~is_shared].tolist(), strict=True))
-    rows: list[tuple[int, int, int, int]] = [
-        (of_log[log], *_of_part(part), size // _RECORD_BYTES[kind])
-        for part, log, size in sorted(fetched_of(connection, _PARTS, (), list(of_log)))
-    ]
+    part, log_of_part, size = _parts_of(connection, logs[~is_shared])
+    of_part = firsts[~is_shared][np.searchsorted(logs[~is_shared], log_of_part)]
+    first = part * RECORDS_PER_PART
+    alone = np.stack([of_part, first, first + RECORDS_PER_PART - 1, size // RECORD_BYTES[kind]], axis=1)
+    rows: list[tuple[int, int, int, int]] = []
     for log in logs[is_shared].tolist():
         places = places_of(log) if places_of else places_in(connection, kind, log)
-        found = segments.at(segments.log == log)
-        for number, inference_of in zip(found.number.tolist(), found.inference.tolist(), strict=True):
+        ours = segments.at(segments.log == log)
+        for number, inference_of in zip(ours.number.tolist(), ours.inference.tolist(), strict=True):
             if number in places:
                 rows.append((inference_of, *places[number]))
-    columns = np.array(sorted(rows), np.int64).reshape(-1, 4).T
-    return Ranges(*columns)
+    found = np.concatenate([alone, np.array(rows, np.int64).reshape(-1, 4)])
+    return Ranges(*found[np.lexsort((found[:, 1], found[:, 0]))].T)
 
 
 def places_in(connection: sqlite3.Connection, kind: LogKind, log: int) -> Places:
     """Return the first and last record of each segment of a log, and how many it has."""
     places: dict[int, tuple[int, int, int]] = {}
-    for part, *_ in sorted(fetched_of(connection, _PARTS, (), [log])):
+    for part in _parts_of(connection, np.array([log]))[0].tolist():
         for segment, first, last, count in connection.execute(_PLACES.format(kind=kind), _of_part(part)):
             before = places.get(segment, (first, last, 0))
             places[segment] = before[0], last, before[2] + count
@@ -358,6 +441,26 @@ def _places_of(values: Ints, numbers: Ints) -> NDArray[np.intp]:
     at = np.searchsorted(numbers, values[begins])
     at[np.append(numbers, -1)[at] != values[begins]] = -1
     return np.repeat(at, np.diff(np.append(begins, len(values))))
+
+
+def _parts_of(connection: sqlite3.Connection, logs: Ints) -> list[Ints]:
+    """The parts of logs, rising, the log of each and how many bytes that has."""
+    row = connection.execute(_PARTS, (json.dumps(np.unique(logs).tolist()),)).fetchone()
+    return [_numbers(text) for text in row]
+
+
+def narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers in as few bits as they need, with room for one more: there may be millions of them."""
+    if values.dtype.kind == "i" and values.size:
+        least, most = int(values.min()), int(values.max())
+        for kind in (np.int16, np.int32):
+            if np.iinfo(kind).min < least and most < np.iinfo(kind).max:
+                return values.astype(kind)
+    return values
+
+
+def _numbers(text: str | None) -> Ints:
+    return np.fromstring(text or "", np.int64, sep=",")
 
 
 def _of_part(part: int) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from tests.unit.diff.noisy_runs import (
     spiking,
     wandering,
 )
-from tests.unit.stats.series import Rows, inferences, job
+from tests.unit.stats.job_records import Rows, inferences, job
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 

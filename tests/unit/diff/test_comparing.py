@@ -239,7 +239,7 @@ def test_a_large_network_is_aligned(shift: int) -> None:
 
 
 def _p(base: np.ndarray, new: np.ndarray) -> list[float]:
-    p = differences(base, new)
+    p = differences([*base.T], [*new.T])
     assert p is not None
     return p.tolist()
 
@@ -267,7 +267,7 @@ def test_rows_that_are_alike_are_less_certain() -> None:
 
 
 def test_too_few_rows_tell_nothing_and_repeats_are_told() -> None:
-    assert differences(np.ones((4, 1)), np.ones((9, 1))) is None
+    assert differences([np.ones(4)], [np.ones(9)]) is None
     assert different_rows(np.array([[1.0, 2], [1, 3], [1, 2], [np.nan, 2], [np.nan, 2]])).tolist() == [0, 1, 3]
 
 

@@ -11,14 +11,16 @@ import pytest
 from profagent.cli.main import run
 from profagent.cli.provenance import SIMULATED_MARK
 from profagent.errors import UsageError
+from profagent.formats.countermap import RATIOS
 from profagent.stats.document import model_lines, stats_document
 from profagent.stats.figures import JobRecords, LeftOut, left_out, warm_up
-from profagent.stats.stats import By, JobRows, durations_by, ratios_by, split, stats
+from profagent.stats.session_figures import By, Row, SessionFigures, joined_us, split
+from profagent.stats.stats import stats
 from profagent.stats.trend import level_changes
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, mark, spooled
 from tests.fakes.spooled import START_US as BEGUN_US
-from tests.unit.stats.series import Rows, inferences, job
+from tests.unit.stats.job_records import Rows, inferences, job
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 
@@ -99,9 +101,10 @@ TWO: Rows = [(0, 0, 0, 10), (0, 1, 0, 20), (0, 0, 1, 5), (1, 0, 0, 11), (1, 1, 0
 CPU: Rows = [(0, 2, 2, 3), (0, 2, 2, 4), (1, 2, 2, 5)]
 
 
-def _by(records: JobRecords, by: str, keeps: list[bool] | None = None) -> dict[tuple[str, ...], list[float]]:
-    kept = np.array(keeps or [True] * len(records.series.inferences))
-    return {key: values.tolist() for key, values in durations_by(records, by, kept)}  # type: ignore[arg-type]
+def _by(records: JobRecords, by: By, skip: int = 0) -> dict[tuple[str, ...], list[float]]:
+    figures = SessionFigures(frozenset([by]), skip, in_us=records.us_per_tick is not None)
+    figures.add(records)
+    return {key: joined_us(parts).tolist() for key, parts in figures.durations(by).items()}
 
 
 def test_each_record_is_a_value_of_its_layer() -> None:
@@ -113,14 +116,20 @@ def test_each_record_is_a_value_of_its_layer() -> None:
 
 
 def test_a_segment_s_value_is_its_sum_on_one_unit_in_one_inference() -> None:
-    found = _by(job(inferences(2), TWO, CPU, us_per_tick=2.0), "segment")
-    units = {("m", "0", "AA_CORE"): [60, 64], ("m", "1", "AA_CORE"): [10, 12], ("m", "2", "AA_CPU"): [7, 5]}
-    assert found == units
-    assert ("m", "2", "AA_CPU") not in _by(job(inferences(2), TWO, CPU, us_per_tick=None), "segment")
+    found = _rows(job(inferences(2), TWO, CPU, us_per_tick=2.0), "segment")
+    units = {("m", "0", "AA_CORE"): (2, 124), ("m", "1", "AA_CORE"): (2, 22), ("m", "2", "AA_CPU"): (2, 12)}
+    assert {key: row.figures[:2] for key, row in found.items()} == units
+    assert ("m", "2", "AA_CPU") not in _rows(job(inferences(2), TWO, CPU, us_per_tick=None), "segment")
 
 
-def _models(*jobs: JobRecords, by: By = "model") -> JobRows:
-    rows = JobRows(by, 0, "us")
+def _rows(records: JobRecords, by: By, skip: int = 0) -> dict[tuple[str, ...], Row]:
+    figures = SessionFigures(frozenset([by]), skip, in_us=records.us_per_tick is not None)
+    figures.add(records)
+    return {row.key: row for row in figures.rows(by)}
+
+
+def _models(*jobs: JobRecords, by: By = "model") -> SessionFigures:
+    rows = SessionFigures(frozenset([by]), 0)
     for each in jobs:
         rows.add(each)
     return rows
@@ -143,7 +152,7 @@ def test_an_inference_that_lacks_one_of_a_layer_s_records_is_told_and_not_faster
     (found,) = rows_of.models()
     assert (found.lacking, found.layers.median, found.layers.mad) == (1, 70, 0)
     assert (found.latency.number, found.latency.mean) == (3, 75)
-    assert [(row.key[1], row.in_inference) for row in rows_of.rows()] == [("conv0", 70), ("not in any layer", 5)]
+    assert [(row.key[1], row.in_inference) for row in rows_of.rows("layer")] == [("conv0", 70), ("not in any layer", 5)]
 
 
 def test_figures_over_several_devices_say_so_where_they_are_of_no_one() -> None:
@@ -152,7 +161,7 @@ def test_figures_over_several_devices_say_so_where_they_are_of_no_one() -> None:
     told = "m: figures are over 2 devices: `profagent stats --by device` tells them apart"
     (over_all,) = _models(ours, by="layer").models()
     assert told in model_lines(over_all)
-    each = _models(ours, by="device").models()
+    each = _models(ours, by="device").models("device")
     assert [(one.device, one.devices) for one in each] == [("3", 1), ("0", 1)]
     assert not any("devices" in line for one in each for line in model_lines(one))
 
@@ -172,7 +181,7 @@ def test_latencies_of_all_jobs_are_of_one_origin() -> None:
 def test_a_layer_is_ranked_by_what_it_takes_when_its_record_is_there() -> None:
     """Of four inferences one lacks the longest layer's record, which by its total would be the second."""
     rows: Rows = [(i, layer, 0, us) for i in range(4) for layer, us in ((0, 100), (1, 90)) if i or layer]
-    found = _models(job(inferences(4), rows, whole=[(0.0, 200.0)] * 4), by="layer").rows()
+    found = _models(job(inferences(4), rows, whole=[(0.0, 200.0)] * 4), by="layer").rows("layer")
     assert [(row.key[1], row.figures.total, row.share) for row in found] == [
         ("conv0", 300, 50.0),
         ("conv1", 360, 45.0),
@@ -186,7 +195,7 @@ def test_the_parts_sum_to_the_latency_of_their_own_model(by: By) -> None:
     whole = [(0.0, 100.0), (200.0, 310.0), (0.0, 60.0), (70.0, 130.0)]
     npu = [*TWO, *((row[0] + 2, *row[1:]) for row in TWO)]
     cpu = [*CPU, *((row[0] + 2, *row[1:]) for row in CPU)]
-    found = _models(job(both, npu, cpu, whole=whole), by=by).rows()
+    found = _models(job(both, npu, cpu, whole=whole), by=by).rows(by)
     for model, latency in (("m", 105.0), ("other", 60.0)):
         ours = [row for row in found if row.key[0] == model]
         assert sum(row.share or 0.0 for row in ours) == pytest.approx(100.0)
@@ -195,14 +204,14 @@ def test_the_parts_sum_to_the_latency_of_their_own_model(by: By) -> None:
 
 def test_layers_that_overlap_leave_no_rest() -> None:
     rows = _models(job(inferences(2), TWO, CPU, whole=[(0.0, 20.0)] * 2), by="layer")
-    assert not any(row.key[1] == "not in any layer" for row in rows.rows())
+    assert not any(row.key[1] == "not in any layer" for row in rows.rows("layer"))
     (model,) = rows.models()
     assert "m: its layers take 42.500 us together, more than that: they overlap" in model_lines(model)
 
 
 def test_without_a_latency_shares_are_of_the_sum_of_layers() -> None:
     rows = _models(job(inferences(2), TWO, CPU), by="layer")
-    assert sum(row.share or 0.0 for row in rows.rows()) == pytest.approx(100.0)
+    assert sum(row.share or 0.0 for row in rows.rows("layer")) == pytest.approx(100.0)
     (model,) = rows.models()
     assert (model.latency.median, model.latency_from) == (None, None)
     first, *_ = model_lines(model)
@@ -210,10 +219,10 @@ def test_without_a_latency_shares_are_of_the_sum_of_layers() -> None:
 
 
 @pytest.mark.parametrize("by", ["layer", "type", "segment", "aicpu"])
-def test_what_is_left_out_is_in_no_value(by: str) -> None:
+def test_what_is_left_out_is_in_no_value(by: By) -> None:
     records = job(inferences(2), TWO, CPU)
     alone = job(inferences(1), [(0, *row[1:]) for row in TWO if row[0]], [(0, *row[1:]) for row in CPU if row[0]])
-    assert _by(records, by, [False, True]) == _by(alone, by)
+    assert _rows(records, by, skip=1) == _rows(alone, by)
 
 
 def test_without_skip_the_warm_up_of_each_load_is_left_out() -> None:
@@ -231,18 +240,18 @@ def test_what_is_warm_up_is_seen_by_the_latency_where_it_is_known() -> None:
 
 
 def test_ratios_have_the_keys_of_the_durations() -> None:
-    records = job(inferences(2), TWO, ratios=0.25)
-    for by, key in (
+    figures = SessionFigures(frozenset(["layer"]), 1)
+    figures.add(job(inferences(2), TWO, ratios=0.25))
+    keys: list[tuple[By, tuple[str, ...]]] = [
         ("layer", ("m", "conv1", "Convolution", "AA_CORE")),
         ("segment", ("m", "1", "AA_CORE")),
         ("model", ("m",)),
-    ):
-        found = list(ratios_by(records, by, np.array([False, True])))  # type: ignore[arg-type]
-        (ratios, ticks) = next(each[1:] for each in found if each[0] == key)
-        assert (ratios == 0.25).all()
-        assert set(ticks) <= {11, 21, 6}
-    assert list(ratios_by(records, "aicpu", np.array([True, True]))) == []
-    assert list(ratios_by(job(inferences(2), TWO), "layer", np.array([True, True]))) == []
+    ]
+    for by, key in keys:
+        found = figures.ratios(lambda coding, by=by: coding.key(by))  # type: ignore[misc]
+        assert found[key] == pytest.approx(np.full(len(RATIOS), 0.25))
+    assert all(row.bound is None for row in figures.rows("aicpu"))
+    assert all(row.bound is None for row in _rows(job(inferences(2), TWO), "layer").values())
 
 
 @pytest.mark.parametrize("largest", [300, 70_000])

@@ -1,4 +1,4 @@
-"""Series by hand: a JOB of one model, or of several, whose records a test names."""
+"""Records of a JOB by hand: of one model, or of several, whose records a test names."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from profagent.formats.countermap import COUNTER_NAMES, bound_by
 from profagent.formats.inference_times import Spans
-from profagent.stats.figures import JobRecords
+from profagent.formats.names import LogKind
+from profagent.stats.figures import CounterSample, InferenceOf, JobRecords
+from profagent.store.columns import RecordTable, Segments
 from profagent.store.queries import LayerRow
-from profagent.store.series import CounterSeries, InferenceOf, JobSeries, RecordSeries
 
 # Of a record: inference, layer's index, segment's number, duration.
 Rows = Sequence[tuple[int, int, int, float]]
@@ -23,10 +24,15 @@ def inferences(*loads: int, model: int = 1, name: str = "m") -> list[InferenceOf
     return [InferenceOf(model, name, 0, 1, 1, load, pic) for load, count in enumerate(loads) for pic in range(count)]
 
 
-def records(rows: Rows) -> RecordSeries:
+def records(kind: LogKind, rows: Rows) -> RecordTable:
+    """A segment for each record."""
     columns = list(zip(*rows, strict=True)) or [()] * 4
     inference, layer, net = (np.array(column, np.int64) for column in columns[:3])
-    return RecordSeries(inference, layer, net, np.array(columns[3], np.float64))
+    place, duration = np.arange(len(rows)), np.array(columns[3], np.float64)
+    unknown = np.full(len(rows), np.nan)
+    segments = Segments(place, inference, place, np.full(len(rows), kind is LogKind.AICPU), net, unknown, unknown)
+    times = {"ticks": duration} if kind is LogKind.AICORE else {"begin_us": duration * 0, "end_us": duration}
+    return RecordTable(kind, segments, place, {"layer_index": layer, **times})
 
 
 def _spans(times: Times, count: int) -> Spans:
@@ -48,8 +54,17 @@ def job(
 
     `whole` and `calls` are begins and ends of the inferences' records and calls, not known unless they are given.
     """
-    cores = records(aicore)
-    counters = None if ratios is None else CounterSeries(cores, np.full((len(cores.layer), len(COUNTER_NAMES)), ratios))
-    models = {row.model for row in of}
-    series = JobSeries(list(of), cores, records(aicpu), counters, _spans(whole, len(of)), _spans(calls, len(of)))
-    return JobRecords(series, {model: (layers or {}).get(model, LAYERS) for model in models}, us_per_tick, bound_by)
+    cores = records(LogKind.AICORE, aicore)
+    counters = None if ratios is None else CounterSample(cores, np.full((len(cores), len(COUNTER_NAMES)), ratios))
+    return JobRecords(
+        list(of),
+        [*range(1, len(of) + 1)],
+        cores,
+        records(LogKind.AICPU, aicpu),
+        counters,
+        _spans(whole, len(of)),
+        _spans(calls, len(of)),
+        {each.model: (layers or {}).get(each.model, LAYERS) for each in of},
+        us_per_tick,
+        bound_by,
+    )

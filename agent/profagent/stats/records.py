@@ -1,0 +1,197 @@
+"""Reading a JOB's records for figures over all of them, and its API calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from profagent.formats.countermap import COUNTER_NAMES, bound_by, largest_pipe
+from profagent.formats.inference_times import (
+    UNUSED,
+    Calls,
+    Spans,
+    whole_spans,
+)
+from profagent.formats.names import LogKind
+from profagent.formats.records import NANOSECOND_CLOCK_MHZ, ticks_to_us
+from profagent.limits import SAMPLED_FILES, SAMPLED_RECORDS
+from profagent.stats.figures import UNKNOWN, CounterSample, InferenceOf, JobRecords
+from profagent.store.columns import TIMES, UNITS, CallTable, RecordTable, Segments, call_tables, chunks, sample
+from profagent.store.database import KNOWN, fetched
+from profagent.store.queries import layers_of
+from profagent.store.sessions import require_records
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from profagent.store.columns import RecordQuery
+    from profagent.store.database import Row, Running
+    from profagent.store.queries import Scope
+
+_INFERENCES = f"""
+SELECT inference, m.model, m.name, device_id, batch_num, input_pic_num, current_pic_count, start_us, end_us
+FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job AND {KNOWN}
+ORDER BY m.name, m.model, device_id, start_us IS NULL, start_us, load, current_pic_count, inference
+"""  # noqa: S608 - a condition of ours
+_CALL_NAMES = "SELECT api, name, type FROM api_name"
+
+
+class ApiCalls(NamedTuple):
+    """Calls of one of the runtime's functions: its name and type, and how many calls there are.
+
+    `duration` and `own` in µs are of calls with a known begin; `own` leaves out what calls inside a call took.
+    """
+
+    key: tuple[str, str]
+    number: int
+    duration: NDArray[np.float64]
+    own: NDArray[np.float64]
+
+
+async def read_job(readers: Sequence[Running], scope: Scope, *, in_us: bool) -> JobRecords:
+    """Return all that a session has of a JOB's inferences whose figures are final, and the layers of its models.
+
+    Durations on the NPU are in µs where they can be, else in ticks. Several `readers` share the work: SQLite lets the
+    threads of a process run side by side.
+    """
+    connection = readers[0]
+    await require_records(connection, scope.session.session)
+    named = {"session": scope.session.session, "job": scope.job.job, "clockless": scope.job.frequency_mhz is None}
+    inferences, numbers, npu = _inferences(await fetched(connection, _INFERENCES, named))
+    segments = await connection.run(partial(Segments.of, inferences=numbers))
+    whole = whole_spans([_where_used(npu, segments), segments.on_cpu(len(inferences))])
+    counters = None
+    if scope.session.counter_map is not None:
+        counters = await connection.run(partial(_counters, segments=segments, inferences=inferences))
+    aicore, aicpu = [await _records(readers, kind, segments) for kind in UNITS]
+    frequency_mhz = scope.job.frequency_mhz
+    return JobRecords(
+        inferences,
+        numbers,
+        aicore,
+        aicpu,
+        counters,
+        whole,
+        await connection.run(partial(_calls, scope.job.job, inferences, whole)),
+        {model: await layers_of(connection, model) for model in {row.model for row in inferences}},
+        ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None,
+        largest_pipe if frequency_mhz == NANOSECOND_CLOCK_MHZ else bound_by,
+    )
+
+
+async def calls_by_function(connection: Running, scope: Scope) -> list[ApiCalls]:
+    """Return the calls of a JOB by function, by the function's number."""
+    names = {api: (name, kind) for api, name, kind in await fetched(connection, _CALL_NAMES)}
+    tables = await connection.run(lambda found: [*call_tables(found, scope.job.job, scope.session.session)])
+    if not tables:
+        return []
+    columns = (np.concatenate([getattr(table, name) for table in tables]) for name in CallTable._fields[2:])
+    api, begins, ends, pids, tids = columns
+    is_known = begins != 0
+    known = api[is_known]
+    durations = (ends - begins)[is_known].astype(np.float64)
+    own = own_durations((pids << 32 | tids)[is_known], begins[is_known], ends[is_known])
+    return [
+        ApiCalls(names.get(each, (f"unknown({each})", UNKNOWN)), int((api == each).sum()), *of_call)
+        for each in np.unique(api).tolist()
+        for of_call in [(durations[known == each], own[known == each])]
+    ]
+
+
+def own_durations(
+    threads: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return each call's duration without that of the calls that lie in it, in the same thread."""
+    own = (ends - begins).astype(np.float64)
+    for thread in np.unique(threads):
+        places = np.flatnonzero(threads == thread)
+        places = places[np.lexsort((-ends[places], begins[places]))]
+        # A call lies in another only where one that began before is not over.
+        is_inside = np.append(False, begins[places][1:] < np.maximum.accumulate(ends[places])[:-1])
+        holders: list[int] = []
+        for place in places[is_inside | np.append(is_inside[1:], False)].tolist():
+            while holders and ends[holders[-1]] < ends[place]:
+                holders.pop()
+            if holders:
+                own[holders[-1]] -= ends[place] - begins[place]
+            holders.append(place)
+    return own
+
+
+def _inferences(rows: Sequence[Row]) -> tuple[list[InferenceOf], list[int], Spans]:
+    """The inferences, their numbers in the database, and when they ran on the NPU."""
+    found: list[InferenceOf] = []
+    load, before, count_before = 0, None, -1
+    for _, model, name, device, batch, pictures, stored, *_ in rows:
+        count = int(stored)
+        load = (load + (count <= count_before)) if before == (model, device) else 0
+        before, count_before = (model, device), count
+        found.append(InferenceOf(model, name, device, batch, pictures, load, count))
+    begin, end = np.array([row[-2:] for row in rows], np.float64).reshape(-1, 2).T
+    return found, [row[0] for row in rows], Spans(begin, end)
+
+
+def _where_used(npu: Spans, segments: Segments) -> Spans:
+    """The spans of inferences on the NPU: UNUSED where one has no segment there, and no time is known."""
+    is_used = ~np.isnan(npu.begin_us)
+    is_used[segments.of_unit(LogKind.AICORE).inference] = True
+    return Spans(*(np.where(is_used, each, none) for each, none in zip(npu, UNUSED, strict=True)))
+
+
+async def _records(readers: Sequence[Running], kind: LogKind, segments: Segments) -> RecordTable:
+    """All records of a unit in the order of their files."""
+    names = ("layer_index", *TIMES[kind])
+    queries = await readers[0].run(lambda connection: [*chunks(connection, segments, kind, names)])
+    shares = [[*share] for share in np.array_split(np.arange(len(queries)), len(readers))]
+    parts = zip(readers, shares, strict=True)
+    found = await asyncio.gather(*(reader.run(partial(_read, [queries[n] for n in share])) for reader, share in parts))
+    return RecordTable.joined([table for tables in found for table in tables], kind, segments.of_unit(kind))
+
+
+def _read(queries: Sequence[RecordQuery], connection: sqlite3.Connection) -> list[RecordTable]:
+    return [query.read(connection).narrowed() for query in queries]
+
+
+def _counters(
+    connection: sqlite3.Connection, *, segments: Segments, inferences: Sequence[InferenceOf]
+) -> CounterSample | None:
+    """Some records of SAMPLED_FILES files of each model with their counters; None without any."""
+    ours = segments.of_unit(LogKind.AICORE)
+    models = np.array([each.model for each in inferences], np.int64)[ours.inference]
+    logs = [_evenly(np.unique(ours.log[models == model])) for model in np.unique(models)]
+    if not logs:
+        return None
+    some = ours.at(np.isin(ours.log, np.concatenate(logs)))
+    table = sample(connection, some, LogKind.AICORE, ("layer_index", "ticks", *COUNTER_NAMES), SAMPLED_RECORDS)
+    return CounterSample(table, np.stack([table.columns[name] for name in COUNTER_NAMES], axis=1))
+
+
+def _calls(job: int, inferences: Sequence[InferenceOf], whole: Spans, connection: sqlite3.Connection) -> Spans:
+    """The call of each inference: of its own model's, whichever session fetched it.
+
+    A call comes later than the inference that it ran.
+    """
+    found = Spans(*np.full((2, len(inferences)), np.nan))
+    models = np.array([each.model for each in inferences], np.int64)
+    by_model: dict[int, list[CallTable]] = defaultdict(list)
+    for table in call_tables(connection, job):
+        by_model[table.model].append(table)
+    for model, tables in by_model.items():
+        columns = (np.concatenate([getattr(each, name) for each in tables]) for name in ("api", "begin_us", "end_us"))
+        ours = models == model
+        for column, known in zip(found, Calls(*columns).spans(whole.at(ours)), strict=True):
+            column[ours] = known
+    return found
+
+
+def _evenly(logs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """SAMPLED_FILES of these, as far apart from each other as can be; all where there are no more."""
+    places = np.arange(len(logs)) * SAMPLED_FILES // len(logs)
+    return logs[np.diff(places, prepend=-1) > 0]

@@ -1,0 +1,422 @@
+"""The figures of a session's inferences by layer, type, model, device and segment: its records are read once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
+from profagent.formats.inference_times import (
+    NOT_IN_ANY_LAYER,
+    LatencyFrom,
+    Parts,
+    joined_spans,
+    latency_of,
+    pace_of,
+)
+from profagent.formats.records import is_on_ai_cpu
+from profagent.stats.figures import UNITS, UNKNOWN, Column, Figures, LeftOut, figures_in_place, figures_of, left_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from profagent.formats.inference_times import Latency, Spans
+    from profagent.stats.figures import CounterSample, JobRecords, ModelTimes
+    from profagent.store.columns import RecordTable
+    from profagent.store.queries import LayerRow
+
+K = TypeVar("K")
+By = Literal["layer", "type", "model", "device", "segment", "aicpu"]
+StatsBy = By | Literal["api", "step"]
+Key = tuple[str, ...]
+Unit = Literal["us", "ticks"]
+# What a row that is of no layer has for a layer's type or unit.
+NONE = "-"
+# What a row is named by.
+KEYS: dict[str, tuple[str, ...]] = {
+    "layer": ("model", "layer", "type", "unit"),
+    "type": ("model", "type", "unit"),
+    "model": ("model",),
+    "device": ("model", "device"),
+    "segment": ("model", "segment", "unit"),
+    "aicpu": ("model", "layer", "type"),
+    "api": ("function", "type"),
+    "step": ("step", "range"),
+}
+# Rows are inferences, whose figures are of their latency.
+OF_WHOLE_INFERENCES = ("model", "device")
+SMALL_CODES = 1 << 16
+
+
+def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The values of each code, codes rising, values in their order; codes are not negative."""
+    if not len(codes):
+        return
+    # numpy sorts 16 bits by counting, which takes a tenth of the time.
+    order = np.argsort(codes.astype(np.uint16) if codes.max() < SMALL_CODES else codes, kind="stable")
+    ordered = codes[order]
+    starts = np.append(0, (ordered[1:] != ordered[:-1]).nonzero()[0] + 1)
+    yield from zip(ordered[starts].tolist(), np.split(values[order], starts[1:]), strict=True)
+
+
+class Coded:
+    """A number for each record that says of which model, net and layer it is, and of which device."""
+
+    def __init__(self, job: JobRecords, records: RecordTable, *, with_net: bool = False) -> None:
+        self._job = job
+        named = sorted({(each.model, each.device_id): each.model_name for each in job.inferences}.items())
+        self._models = [(model, device, name) for (model, device), name in named]
+        places = {key[:2]: place for place, key in enumerate(self._models)}
+        models = np.array([places[each.model, each.device_id] for each in job.inferences], np.int64)
+        self._width = int(records.layer.max(initial=-1)) + 2
+        self._height = int(records.net.max(initial=-1)) + 1 if with_net else 1
+        net = records.net if with_net else 0
+        self.codes: NDArray[np.int64] = (
+            (models[records.inference] * self._height + net) * self._width + records.layer + 1
+        )
+
+    def of(self, code: int, unit: str) -> Coding:
+        """Return what a number says of records of a unit; without nets, the net is 0."""
+        rest, layer = divmod(code, self._width)
+        place, net = divmod(rest, self._height)
+        model, device, name = self._models[place]
+        return Coding(name, str(device), Column(unit, net, layer - 1), self._job.layers[model].get(layer - 1))
+
+
+class Coding(NamedTuple):
+    """What records are of; `layer` is None where the model's table has none."""
+
+    model: str
+    device: str
+    column: Column
+    layer: LayerRow | None
+
+    def key(self, by: By) -> Key:
+        """Return the key of the row that they are in."""
+        name, kind = (UNKNOWN, UNKNOWN) if self.layer is None else (self.layer.name, self.layer.type)
+        # Another tool tells by the type that a layer ran on the CPU.
+        unit = UNITS[1] if is_on_ai_cpu(kind) else self.column.unit
+        match by:
+            case "model":
+                return (self.model,)
+            case "device":
+                return (self.model, self.device)
+            case "segment":
+                return (self.model, str(self.column.net), self.column.unit)
+            case "type":
+                return (self.model, kind, unit)
+            case "aicpu":
+                return (self.model, name, kind)
+        return (self.model, name, kind, unit)
+
+
+class ModelFigures(NamedTuple):
+    """The two times of a model's inferences, and their pace.
+
+    `latency` is in µs, of the inferences whose latency is known; `layers`, the sum of an inference's layers, of all of
+    them, in µs or in ticks of the NPU. `recorded` of the layers in the model's table (`of_layers`; both None without
+    one) have a record in any of the inferences; `lacking` is how many inferences lack the record of a layer that most
+    have. `gap_us` lies between an inference and the next. `device`: they are of that one alone, else of all `devices`.
+    """
+
+    model: str
+    inferences: int
+    latency: Figures
+    latency_from: LatencyFrom | None
+    per_second: float | None
+    gap_us: float | None
+    layers: Figures
+    layers_unit: Unit
+    recorded: int | None
+    of_layers: int | None
+    lacking: int
+    device: str | None = None
+    devices: int = 1
+
+    @property
+    def key(self) -> Key:
+        """The row that has these figures, where rows are inferences."""
+        return (self.model,) if self.device is None else (self.model, self.device)
+
+    @property
+    def name(self) -> str:
+        """The model, with its device where they are of one."""
+        return self.model if self.device is None else f"{self.model}, device {self.device}"
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of the mean inference."""
+        latency_us = self.latency.mean if self.layers_unit == "us" else None
+        return Parts(self.layers.mean or 0.0, latency_us)
+
+
+class _Ran(NamedTuple):
+    """When a model's inferences of a JOB ran, as of `ModelTimes`."""
+
+    whole: Spans
+    calls: Spans
+    loads: NDArray[np.int64]
+    ran_before: NDArray[np.float64]
+
+
+class _Model:
+    """A model's inferences of several JOBs, or those on one device, without the records."""
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+        self._jobs: list[_Ran] = []
+        self._layers: list[NDArray[np.float64]] = []
+        self._recorded, self._of_layers, self._lacking = 0, 0, 0
+        self._devices: set[int] = set()
+        # The time of each column over all inferences.
+        self._sums: dict[tuple[Column, LayerRow | None], float] = defaultdict(float)
+
+    def add(self, model: ModelTimes, devices: Collection[int]) -> None:
+        """Take the inferences of a JOB in, which are of these devices."""
+        self._devices.update(devices)
+        self._jobs.append(_Ran(model.whole, model.calls, model.loads, model.ran_before))
+        self._layers.append(model.completed.sum(axis=1))
+        self._recorded = max(self._recorded, len({column.layer for column in model.columns if column.layer >= 0}))
+        self._of_layers = max(self._of_layers, len(model.table))
+        self._lacking += int((np.isnan(model.times) & (model.completed > 0)).any(axis=1).sum())
+        for column, total in zip(model.columns, model.completed.sum(axis=0).tolist(), strict=True):
+            self._sums[column, model.table.get(column.layer)] += total
+
+    def _latency(self) -> Latency:
+        return latency_of(
+            joined_spans([job.whole for job in self._jobs]), joined_spans([job.calls for job in self._jobs])
+        )
+
+    def figures(self, unit: Unit) -> ModelFigures:
+        """Return the figures of all inferences that were taken in; `unit` is that of the layers."""
+        latency, layers = self._latency(), np.concatenate(self._layers)
+        known = latency.us[~np.isnan(latency.us)]
+        pace = pace_of(
+            ((job.calls if latency.origin is LatencyFrom.CALL else job.whole).at(found), job.ran_before[found])
+            for job in self._jobs
+            for _, found in split(job.loads, np.arange(len(job.loads)))
+        )
+        return ModelFigures(
+            self._key[0],
+            len(layers),
+            figures_of(known),
+            latency.origin,
+            *pace,
+            figures_of(layers),
+            unit,
+            self._recorded if self._of_layers else None,
+            self._of_layers or None,
+            self._lacking,
+            self._key[1] if len(self._key) > 1 else None,
+            len(self._devices),
+        )
+
+    def times(self) -> NDArray[np.float64]:
+        """Latency, begin to end of the records, and layers of each inference, NaN where one is not known."""
+        whole = joined_spans([job.whole for job in self._jobs])
+        return np.stack([self._latency().us, whole.us, np.concatenate(self._layers)], axis=1)
+
+    def times_in_inference(self, by: By) -> dict[Key, float]:
+        """Return the time that the mean inference spends on each row's layers."""
+        sums: dict[Key, float] = defaultdict(float)
+        for (column, layer), time in self.columns().items():
+            if by != "aicpu" or column.unit == UNITS[1]:
+                sums[Coding(self._key[0], "", column, layer).key(by)] += time
+        return sums
+
+    def columns(self) -> dict[tuple[Column, LayerRow | None], float]:
+        """Return the time that the mean inference spends on each of the model's columns."""
+        inferences = sum(map(len, self._layers))
+        return {key: total / inferences for key, total in self._sums.items()}
+
+    def rest(self) -> Figures:
+        """Return the figures of the time that no layer explains, in inferences whose latency is known."""
+        rest = self._latency().us - np.concatenate(self._layers)
+        return figures_of(rest[~np.isnan(rest)])
+
+
+class Row(NamedTuple):
+    """The figures of one thing.
+
+    `in_inference` is what it takes in the mean inference of its model, `share` that in % of the inference. Where it is
+    None the row is of no inference: the share is of the total of all rows. `own`, of the runtime's functions alone, is
+    the total without calls inside their calls, and the share is of that of all rows.
+    """
+
+    key: Key
+    figures: Figures
+    share: float | None
+    bound: str | None
+    in_inference: float | None = None
+    own: float | None = None
+
+
+class SessionFigures:
+    """Figures of several JOBs together, by all that `bys` says: the records of a JOB are read once, and freed then.
+
+    `skip` as of `stats`. Without `in_us` times of the NPU are in ticks, and those of the CPU stand apart.
+    """
+
+    def __init__(self, bys: frozenset[StatsBy], skip: int | None = None, *, in_us: bool = True) -> None:
+        self.in_us = in_us
+        self._bys, self._skip = bys, skip
+        # By unit, what its records are of, with their durations and how long a tick of them is in µs.
+        self._durations: dict[str, list[tuple[Coding, NDArray[Any], float]]] = {unit: [] for unit in UNITS}
+        self._sums: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+        self._counters: list[tuple[Coding, NDArray[np.float64], NDArray[Any]]] = []
+        self._models: dict[By, dict[Key, _Model]] = {"model": {}, "device": {}, "aicpu": {}}
+        self._left_out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        # All JOBs of a session are of one device.
+        self._bound: Callable[[NDArray[np.float64]], str | None] = bound_by
+
+    def unit(self, by: By) -> Unit:
+        """Return the unit of layers' times."""
+        return "us" if self.in_us or by == "aicpu" else "ticks"
+
+    def add(self, job: JobRecords) -> None:
+        """Take a JOB in, without its warm-up."""
+        self._bound = job.bound
+        keeps, found = left_out(job, self._skip)
+        for model, inferences, number in found:
+            self._left_out[model][0] += inferences
+            self._left_out[model][1] += number
+        models = job.models(keeps)
+        for times in models:
+            self._add_model("model", (times.name,), job, times)
+            for device, places in _by_device(job, times) if "device" in self._bys else ():
+                self._add_model("device", (times.name, str(device)), job, times.at(places))
+        if "aicpu" in self._bys and not self.in_us:
+            for times in job.models(keeps, is_of_cpu=True):
+                self._add_model("aicpu", (times.name,), job, times)
+        if "segment" in self._bys:
+            self._add_segments(models)
+        if not self._bys.isdisjoint(("layer", "type", "aicpu")):
+            self._add_durations(job, keeps)
+        if job.counters is not None:
+            self._add_counters(job, job.counters, keeps)
+
+    def _add_model(self, of: By, key: Key, job: JobRecords, times: ModelTimes) -> None:
+        devices = {job.inferences[place].device_id for place in times.places.tolist()}
+        self._models[of].setdefault(key, _Model(key)).add(times, devices)
+
+    def _add_segments(self, models: Sequence[ModelTimes]) -> None:
+        """Take sums of a segment's layers in each inference in."""
+        for model in models:
+            places: dict[Key, list[int]] = defaultdict(list)
+            for place, column in enumerate(model.columns):
+                places[Coding(model.name, "", column, None).key("segment")].append(place)
+            for key, found in places.items():
+                is_known = ~np.isnan(model.times[:, found]).all(axis=1)
+                self._sums[key].append(model.completed[:, found].sum(axis=1)[is_known])
+
+    def _add_durations(self, job: JobRecords, keeps: NDArray[np.bool_]) -> None:
+        units = job.units() if self.in_us else (*job.units(), *job.units(is_of_cpu=True))
+        for unit, records, us in units:
+            coded, kept = Coded(job, records), keeps[records.inference]
+            for code, durations in split(coded.codes[kept], records.duration[kept]):
+                self._durations[unit].append((coded.of(code, unit), durations, us))
+
+    def _add_counters(self, job: JobRecords, counters: CounterSample, keeps: NDArray[np.bool_]) -> None:
+        records = counters.records
+        coded, duration = Coded(job, records, with_net=True), records.duration
+        (places,) = keeps[records.inference].nonzero()
+        for code, found in split(coded.codes[places], places):
+            self._counters.append((coded.of(code, UNITS[0]), counters.values[found, : len(RATIOS)], duration[found]))
+
+    def inference_times(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Give of each model's inferences latency, begin to end of the records, and layers, shape (inferences, 3)."""
+        for key, model in self._models["model"].items():
+            yield key[0], model.times()
+
+    def columns(self) -> Iterator[tuple[Coding, float]]:
+        """Give the time that the mean inference of each model spends on a layer in a net."""
+        for (name, *_), model in self._models["model"].items():
+            for (column, layer), time in model.columns().items():
+                yield Coding(name, "", column, layer), time
+
+    def durations(self, by: By) -> dict[Key, list[tuple[NDArray[Any], float]]]:
+        """Return the durations of the records that each row is of, in parts, and how long a tick of each is in µs."""
+        found: dict[Key, list[tuple[NDArray[Any], float]]] = defaultdict(list)
+        for unit in UNITS[1:] if by == "aicpu" else UNITS if self.in_us else UNITS[:1]:
+            for coding, durations, us in self._durations[unit]:
+                found[coding.key(by)].append((durations, us))
+        return found
+
+    def longest(self, by: By, most: int) -> dict[Key, list[tuple[NDArray[Any], float]]]:
+        """Return `durations` of the rows that take the most time, first that which takes the most."""
+        found = self.durations(by)
+        totals = {key: sum(float(each.sum()) * us for each, us in parts) for key, parts in found.items()}
+        return {key: found[key] for key in sorted(found, key=lambda key: -totals[key])[:most]}
+
+    def ratios(self, key_of: Callable[[Coding], K]) -> dict[K, NDArray[np.float64]]:
+        """Return the mean ratios, weighted by time, of the records that have counters, by what they are of."""
+        found: dict[K, list[tuple[NDArray[np.float64], NDArray[Any]]]] = defaultdict(list)
+        for coding, ratios, ticks in self._counters:
+            found[key_of(coding)].append((ratios, ticks))
+        return {
+            key: mean_ratios(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            for key, parts in found.items()
+        }
+
+    def bound_of(self, ratios: NDArray[np.float64]) -> str | None:
+        """Return the word for what bounds a layer with these mean ratios."""
+        return self._bound(ratios)
+
+    def models(self, by: By = "model") -> list[ModelFigures]:
+        """The figures of each model, or of each on each device, what takes most time first."""
+        found = [model.figures(self.unit(by)) for model in self._models_by(by).values()]
+        return sorted(found, key=lambda each: (-(each.latency.total or 0.0), -(each.layers.total or 0.0), each.key))
+
+    def _models_by(self, by: By) -> dict[Key, _Model]:
+        is_apart = by == "device" or (by == "aicpu" and not self.in_us)
+        return self._models[by if is_apart else "model"]
+
+    def rows(self, by: By) -> list[Row]:
+        """A row for each key that the JOBs have, by falling time in an inference; the rest of each model in the end."""
+        bounds = {} if by == "aicpu" else {key: self._bound(ratios) for key, ratios in self._ratios_by(by).items()}
+        models = self.models(by)
+        if by in OF_WHOLE_INFERENCES:
+            return [Row(each.key, each.latency, None, bounds.get(each.key)) for each in models]
+        rows, rests = [], []
+        figures = self._figures(by)
+        for each in models:
+            parts, model = each.parts, self._models_by(by)[each.key]
+            for key, time in model.times_in_inference(by).items():
+                rows.append(Row(key, figures[key], parts.share(time), bounds.get(key), time))
+            if parts.rest_us is not None and by != "aicpu":
+                key = (each.model, NOT_IN_ANY_LAYER, *[NONE] * (len(KEYS[by]) - 2))
+                rests.append(Row(key, model.rest(), parts.share(parts.rest_us), None, parts.rest_us))
+        return [*sorted(rows, key=lambda row: (-(row.in_inference or 0.0), row.key)), *rests]
+
+    def _ratios_by(self, by: By) -> dict[Key, NDArray[np.float64]]:
+        return self.ratios(lambda coding: coding.key(by))
+
+    def _figures(self, by: By) -> dict[Key, Figures]:
+        if by == "segment":
+            return {key: figures_of(np.concatenate(parts)) for key, parts in self._sums.items()}
+        return {key: figures_in_place(joined_us(parts)) for key, parts in self.durations(by).items()}
+
+    def left_out(self) -> list[LeftOut]:
+        """What is left out of each model over all JOBs."""
+        return [LeftOut(model, *sums) for model, sums in self._left_out.items()]
+
+
+def joined_us(parts: Sequence[tuple[NDArray[Any], float]]) -> NDArray[np.float64]:
+    """Return the durations of several parts, each with how long a tick of its is in µs."""
+    found = np.empty(sum(len(durations) for durations, _ in parts))
+    end = 0
+    for durations, us in parts:
+        begin, end = end, end + len(durations)
+        np.multiply(durations, us, out=found[begin:end])
+    return found
+
+
+def _by_device(job: JobRecords, times: ModelTimes) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The places of a model's inferences by device."""
+    devices = np.array([job.inferences[place].device_id for place in times.places.tolist()], np.int64)
+    for device in np.unique(devices).tolist():
+        yield device, (devices == device).nonzero()[0]
