@@ -23,7 +23,7 @@ from profagent.ascend_options.rules import all_rules
 from profagent.cli.main import EXIT_CODES, GROUPS, group
 from profagent.export.formats import FORMATS
 from profagent.ingest.decoder import schemas
-from profagent.ingest.reasons import REASONS
+from profagent.ledger import REASONS
 from profagent.store import counters, marks
 from profagent.store.database import SCHEMA_VERSION
 from profagent.store.workspace import SESSION_FORMS
@@ -152,7 +152,7 @@ def _format_line(name: str) -> str:
 
 def ledger_page() -> str:
     """Every reason from the registry."""
-    lines = [NOTICE.format("agent/profagent/ingest/reasons.py"), "# Reasons of the ledger", ""]
+    lines = [NOTICE.format("agent/profagent/ledger.py"), "# Reasons of the ledger", ""]
     lines += [
         "A `loss` is about bytes or records that existed and are gone: the capture is incomplete (exit code 4).",
         "A `note` is what the vendor's runtime does by itself, or a remark. A reason that only a newer daemon knows is",

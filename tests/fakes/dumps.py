@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from profagent.formats.counter_maps import CounterMaps
 from profagent.importing.importing import import_job
-from profagent.store.counter_maps import CounterMaps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

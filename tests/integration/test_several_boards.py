@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from profagent.cli.provenance import several_lines
+from profagent.tables.provenance import several_lines
 from tests.fakes.ports import own_port
 from tests.integration.board import content, eventually, running, sample, simulated
 from tests.integration.host import Ended, profagent, started

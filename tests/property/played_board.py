@@ -15,8 +15,7 @@ from profagent.errors import UnreachableError
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.formats.records import ticks_to_us
 from profagent.importing.importing import import_into
-from profagent.ingest.changes import Entry
-from profagent.ingest.reasons import STOPPED_EARLY
+from profagent.ledger import STOPPED_EARLY, Entry
 from profagent.link.session import State
 from profagent.link.translate import from_wire, to_wire
 from profagent.record.capture import Capture, FollowedStream

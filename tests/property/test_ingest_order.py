@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from profagent.formats.counter_maps import simulated_map
 from profagent.formats.names import parse_log_name
 from profagent.formats.sampling import EachNth, Keeping, Schedule
-from profagent.store.counter_maps import simulated_map
 from tests.fakes.dumps import Dump, assert_same, dump, imported
 from tests.fakes.job_copy import JobCopy
 from tests.fakes.small_job import SMALL_JOB, aicore_done

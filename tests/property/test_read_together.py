@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from profagent.formats.counter_maps import simulated_map
 from profagent.formats.names import LogKind
 from profagent.formats.records import Progress, read_unit
-from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record
 
 u32 = st.integers(0, 2**32 - 1)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from profagent.formats.counter_maps import CounterMaps, simulated_map
 from profagent.formats.names import parse_log_name
 from profagent.ingest.feed import reading_order
 from profagent.ingest.local import growing_kind
@@ -19,7 +20,6 @@ from profagent.ingest.mirror import digest_of
 from profagent.link.messages import Chunk, Completed, FollowedLog, LogEvent, Received, Started
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
-from profagent.store.counter_maps import CounterMaps, simulated_map
 from profagent.store.store import HeldLog, Store, StoredSession
 from profagent.store.workspace import Workspace
 from tests.fakes.dumps import Dump, assert_same, dump, imported

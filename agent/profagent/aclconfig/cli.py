@@ -12,11 +12,11 @@ import msgspec
 from profagent.aclconfig.edit import edited_acl_json, opened_acl_json, profiler_of, profiler_options
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
-from profagent.cli.table import json_text, printable
 from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.finding import Mark, finding_lines, section_fields, section_lines
 from profagent.errors import FormatError, UsageError
 from profagent.formats.names import display_text
+from profagent.tables.table import json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profagent.advise.rules import SEVERITIES, Need
-from profagent.cli.provenance import likely_counters, provenance_of
 from profagent.formats.countermap import RATIOS
 from profagent.formats.records import US_PER_MS
 from profagent.limits import LARGEST_RATIO, LONGEST_QUERY_S, READERS
@@ -24,6 +23,7 @@ from profagent.stats.figures import UNITS, UNKNOWN
 from profagent.stats.stats import gathered
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
+from profagent.tables.provenance import likely_counters, provenance_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

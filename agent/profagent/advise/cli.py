@@ -16,16 +16,16 @@ from profagent.advise.rules import LANGUAGES, all_rules
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import json_text, printable
+from profagent.cli.target import target_options, tell_unrecorded
 from profagent.files import make_directory, write_atomically
-from profagent.importing.target import target_options, tell_unrecorded
+from profagent.tables.table import json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from profagent.advise.advise import Advice
     from profagent.advise.rules import Language, Rule
-    from profagent.importing.target import Target
+    from profagent.cli.target import Target
 
 F = TypeVar("F", bound="Callable[..., Any]")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.provenance import SIMULATED_MARK
 from profagent.cli.running import terminal_columns
-from profagent.cli.table import UNKNOWN, Cell, Column, counted, fitted_lines
 from profagent.formats.records import US_PER_MS
 from profagent.limits import SHOWN_EVIDENCE
+from profagent.tables.provenance import SIMULATED_MARK
+from profagent.tables.table import UNKNOWN, Cell, Column, counted, fitted_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from profagent.cli.table import UNKNOWN
 from profagent.errors import UsageError
+from profagent.tables.table import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

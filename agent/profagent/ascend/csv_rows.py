@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from profagent import ledger
 from profagent.ascend.families import NOT_KNOWN, Family, families, places
 from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
 from profagent.ascend.texts import UNKNOWN_NS, Nuls, encoded, numbers, times_ns
 from profagent.errors import ResultError
 from profagent.formats.cells import text_of
 from profagent.formats.records import AI_CPU
-from profagent.ingest import reasons
 from profagent.limits import (
     CSV_PIECE_BYTES,
     CSV_ROWS_PER_BLOCK,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.ascend.draft import Draft
-    from profagent.ingest.changes import Entry
+    from profagent.ledger import Entry
 
 BYTE_ORDER_MARK = "\ufeff"
 _SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
@@ -246,10 +246,10 @@ def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernel
 def _entries(lines: _Lines, headers: Sequence[int], *, is_damaged: bool) -> Iterator[Entry]:
     if headers:
         what = f"line {headers[0]:,}: a header stands there, one of {len(headers) + 1:,}: what is below is read by it"
-        yield reasons.entry(reasons.JOINED_RESULT, what, count=len(headers))
+        yield ledger.entry(ledger.JOINED_RESULT, what, count=len(headers))
     if not lines.is_ended and not is_damaged:
         what = "its last line has no end: if the file was cut there, the last cell is not what it was"
-        yield reasons.entry(reasons.JOINED_RESULT, what)
+        yield ledger.entry(ledger.JOINED_RESULT, what)
     yield from lines.nuls.entries()
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from profagent import ledger
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN
 from profagent.ascend.kernels import (
     NS_PER_US,
@@ -32,7 +33,6 @@ from profagent.ascend.kernels import (
 from profagent.formats.inference_times import share_within
 from profagent.formats.names import display_text
 from profagent.formats.records import FIRST_WALL_US, NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
-from profagent.ingest import reasons
 from profagent.limits import LARGEST_INTEGER, ROWS_PER_STATEMENT
 from profagent.store.database import RECORDS_PER_PART, refused
 from profagent.store.drafts import COUNTED, DRAFT, STORE, last_numbers, new_draft, take_over
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.ingest.changes import Entry
+    from profagent.ledger import Entry
 
 Key = tuple[int, str, str, str, str]
 DEVICE_FOLDER = re.compile(r"(?:^|/)device_(\d+)/")
@@ -122,11 +122,11 @@ class Draft:
         self.families += [shown] if shown not in self.families else []
         self._put("INSERT INTO ascend_file VALUES (?, 1, ?, ?, ?, ?)", (log, kind, family or "other", columns, rows))
         if family is None:
-            self.note(log, reasons.entry(reasons.UNKNOWN_FAMILY, f"{rows:,} rows of a {kind}"))
+            self.note(log, ledger.entry(ledger.UNKNOWN_FAMILY, f"{rows:,} rows of a {kind}"))
 
     def note(self, log: int | None, entry: Entry) -> None:
         """Keep an entry of the ledger."""
-        if entry.grade == reasons.LOSS:
+        if entry.grade == ledger.LOSS:
             self.losses += entry.count
         else:
             self.notes += entry.count
@@ -191,7 +191,7 @@ class Draft:
         shares, weights = (np.array(each) for each in zip(*self._shares, strict=True))
         if self.kernels != 1:
             what = f"shares of pipes, of one kernel, where {self.kernels:,} kernels are told"
-            self.note(None, reasons.entry(reasons.NOT_COUNTED, what, count=int(weights.sum())))
+            self.note(None, ledger.entry(ledger.NOT_COUNTED, what, count=int(weights.sum())))
             return
         means = np.average(shares, axis=0, weights=weights).tolist()
         columns = ", ".join(f"{name} = ?" for name in PIPES)
@@ -294,11 +294,11 @@ class Draft:
         """Write what follows from all of it, and make it a draft, or the session of the store that is returned."""
         for log, untimed in self._untimed.items():
             what = f"{untimed:,} kernels or steps have no duration: they are rows only"
-            self.note(log, reasons.entry(reasons.NOT_COUNTED, what, count=untimed))
+            self.note(log, ledger.entry(ledger.NOT_COUNTED, what, count=untimed))
         for log, unplaced in self._unplaced.items():
             if unplaced:
                 what = f"{unplaced:,} kernels have no start: they are in no timeline and in no trace"
-                self.note(log, reasons.entry(reasons.NOT_COUNTED, what, count=unplaced))
+                self.note(log, ledger.entry(ledger.NOT_COUNTED, what, count=unplaced))
         if self._shares:
             self._write_shares()
         counter_map = "Ascend pipes" if self._has_pipes else None

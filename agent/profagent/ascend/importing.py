@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from profagent import ledger
 from profagent.ascend.csv_rows import import_sheet
 from profagent.ascend.database import import_database
 from profagent.ascend.draft import DEVICE_FOLDER, Draft
@@ -35,7 +36,6 @@ from profagent.ascend.timeline import import_timeline
 from profagent.errors import ProfagentError, ResultError, UsageError
 from profagent.files import to_the_end
 from profagent.formats.names import display_text
-from profagent.ingest import reasons
 from profagent.limits import MOST_IMPORTING_PROCESSES, MOST_NAMED
 from profagent.store.database import refused
 from profagent.store.drafts import take_over_file
@@ -146,7 +146,7 @@ async def _session_with(store: Store, content: str) -> int | None:
 async def with_ledger(store: Store, taken: Taken) -> Taken:
     """Return it with the losses and notes of its session."""
     counts: dict[str, int] = dict(await store.query(_LEDGER, (taken.session,)))
-    return taken._replace(losses=counts.get(reasons.LOSS, 0), notes=counts.get(reasons.NOTE, 0))
+    return taken._replace(losses=counts.get(ledger.LOSS, 0), notes=counts.get(ledger.NOTE, 0))
 
 
 def content_of(source: Source) -> str:
@@ -275,7 +275,7 @@ def _fill(draft: Draft, source: Source) -> None:
     def lose(file: Path, log: int | None, error: ResultError) -> None:
         errors.append(error)
         log = draft.begin_file(_path_in(source, file), file.stat().st_size) if log is None else log
-        draft.note(log, reasons.entry(reasons.DAMAGED_RESULT, _text(source, error), *error.unread))
+        draft.note(log, ledger.entry(ledger.DAMAGED_RESULT, _text(source, error), *error.unread))
 
     found = _recognised(draft, source, lose)
     if found and not errors and not any(each.is_known for each in found):
@@ -312,7 +312,7 @@ def _recognised(draft: Draft, source: Source, lose: Callable[[Path, None, Result
                 found.append(recognise(file))
             else:
                 log = draft.begin_file(_path_in(source, file), file.stat().st_size)
-                draft.note(log, reasons.entry(reasons.NOT_COUNTED, f"{latest.name} is a later export of it"))
+                draft.note(log, ledger.entry(ledger.NOT_COUNTED, f"{latest.name} is a later export of it"))
         except ResultError as error:
             lose(file, None, error)
     return found

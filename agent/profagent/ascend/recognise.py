@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from profagent.ascend.families import Family
-    from profagent.ingest.changes import Entry
+    from profagent.ledger import Entry
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 RESULTS = "ASCEND_PROFILER_OUTPUT"

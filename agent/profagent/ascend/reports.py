@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from profagent import ledger
 from profagent.ascend.families import families
 from profagent.ascend.texts import encoded
 from profagent.errors import ResultError
-from profagent.ingest import reasons
 from profagent.limits import LARGEST_REPORT_BYTES
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def import_report(draft: Draft, log: int, file: Path) -> None:
             what = (
                 f"names that stand in one object again: {', '.join(repeated)}: what stood under them first is not read"
             )
-            draft.note(log, reasons.entry(reasons.DAMAGED_RESULT, what, count=repeated.total()))
+            draft.note(log, ledger.entry(ledger.DAMAGED_RESULT, what, count=repeated.total()))
     if documents > 1:
         what = f"{documents} reports stand one behind another: all are read"
-        draft.note(log, reasons.entry(reasons.JOINED_RESULT, what, count=documents))
+        draft.note(log, ledger.entry(ledger.JOINED_RESULT, what, count=documents))
 
 
 def _documents(file: Path, text: str, repeated: Counter[str]) -> Iterator[Any]:

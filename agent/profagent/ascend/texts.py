@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 import numpy as np
 
+from profagent import ledger
 from profagent.ascend.kernels import NS_PER_US
-from profagent.ingest import reasons
 from profagent.limits import LARGEST_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from profagent.ingest.changes import Entry
+    from profagent.ledger import Entry
 
 T = TypeVar("T")
 UNKNOWN_NS = -1
@@ -52,7 +52,7 @@ class Nuls:
         """The ledger's entry, if there are any."""
         if self.count:
             what = f"{self.count:,} NUL bytes, the first at byte {self.first:,}: what stands behind them is read"
-            yield reasons.entry(reasons.JOINED_RESULT, what, self.first, count=self.count)
+            yield ledger.entry(ledger.JOINED_RESULT, what, self.first, count=self.count)
 
 
 def encoded(rows: Sequence[Any]) -> str:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
+from profagent import ledger
 from profagent.ascend.families import families
 from profagent.ascend.kernels import WITH_TASKS, Called, Kernels
 from profagent.ascend.texts import Nuls, decoded_events, event_times_ns
 from profagent.errors import ResultError
-from profagent.ingest import reasons
 from profagent.limits import LONGEST_EVENT_BYTES, LONGEST_OPENING_BYTES, TIMELINE_PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.ascend.draft import Draft
-    from profagent.ingest.changes import Entry
+    from profagent.ledger import Entry
 
 _BETWEEN = b" \t\r\n,"
 # Files that were joined keep the mark of their encoding.
@@ -253,14 +253,14 @@ def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str])
 def _entries(meaning: _Meaning, pieces: Pieces, count: int) -> Iterator[Entry]:
     if meaning.odd:
         what = f"{meaning.odd:,} of {count:,} events, which are kept: they have a shape that no known tool writes"
-        yield reasons.entry(reasons.NOT_COUNTED, what, count=meaning.odd)
+        yield ledger.entry(ledger.NOT_COUNTED, what, count=meaning.odd)
     members = [name for name in pieces.members if name not in ("", "traceEvents")]
     if members:
         what = f"what it has beside its events is not taken: {', '.join(members)}"
-        yield reasons.entry(reasons.NOT_COUNTED, what, count=len(members))
+        yield ledger.entry(ledger.NOT_COUNTED, what, count=len(members))
     if pieces.arrays > 1:
         what = f"{pieces.arrays} arrays of events stand one behind another: all are read"
-        yield reasons.entry(reasons.JOINED_RESULT, what, count=pieces.arrays)
+        yield ledger.entry(ledger.JOINED_RESULT, what, count=pieces.arrays)
     yield from pieces.nuls.entries()
 
 

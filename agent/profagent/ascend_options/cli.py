@@ -12,10 +12,10 @@ from profagent.ascend_options import making
 from profagent.ascend_options.documents import ATLAS, SS928, check_documents
 from profagent.cli import options
 from profagent.cli.running import tell
-from profagent.cli.table import json_text, printable
 from profagent.doctor.finding import finding_lines, section_fields, section_lines
 from profagent.errors import UsageError
 from profagent.limits import LARGEST_OPTIONS_BYTES
+from profagent.tables.table import json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

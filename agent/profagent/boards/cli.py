@@ -11,9 +11,9 @@ import click
 
 from profagent.cli import options
 from profagent.cli.running import run_until_stopped, tell
-from profagent.cli.table import Column, json_text, table_lines
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardEntry, BoardsFile
+from profagent.tables.table import Column, json_text, table_lines
 
 if TYPE_CHECKING:
     import asyncio

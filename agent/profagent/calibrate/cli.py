@@ -15,13 +15,13 @@ from profagent.calibrate.fitting import Evidence, Finding, Fit, Verdict, find_co
 from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_table, said_inference
 from profagent.cli import options
 from profagent.cli.progress import progress
-from profagent.cli.table import Cell, Column, json_text, printable, table_lines
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.formats.countermap import MAPPED_NAMES, SDK_NOT_SAID
 from profagent.formats.records import ticks_to_us
 from profagent.ingest.local import JobRecords
 from profagent.limits import MOST_NAMED, MOST_PAIRS
+from profagent.tables.table import Cell, Column, json_text, printable, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -31,19 +31,19 @@ from profagent.calibrate.vendor_table import (
 from profagent.cli import options
 from profagent.cli.options import FILE, OUTPUT_FILE
 from profagent.cli.running import run_to_the_end
-from profagent.cli.table import Column, counted, printable, table_lines
+from profagent.cli.target import directory_named
 from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.formats import model_info
 from profagent.formats.model_info import TAG_BYTES, iter_items
 from profagent.formats.names import SIMULATED_MARKER, LogKind, LogName, display_text, is_job_name, parse_log_name
-from profagent.importing.target import directory_named
 from profagent.ingest.local import list_job
 from profagent.limits import KIT_INFERENCES, LARGEST_KIT_BYTES
 from profagent.store.database import reading
 from profagent.store.queries import find_session, jobs_of
 from profagent.store.sessions import require_records
 from profagent.store.workspace import Workspace, session_named
+from profagent.tables.table import Column, counted, printable, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,25 +11,25 @@ import click
 from profagent.cli import options
 from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import counted, json_text, printable
+from profagent.cli.target import named_target
 from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content
+from profagent.formats.counter_maps import BUILT_IN
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ
-from profagent.importing.job_folder import alone_in_job, job_database, new_database
-from profagent.importing.target import named_target
-from profagent.store.counter_maps import BUILT_IN
 from profagent.store.counters import exchange_counters
 from profagent.store.database import reading
+from profagent.store.job_folder import alone_in_job, job_database, new_database
 from profagent.store.queries import find_session, jobs_of
 from profagent.store.sessions import require_records
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
+from profagent.tables.table import counted, json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from profagent.store.counter_maps import CounterMaps
+    from profagent.formats.counter_maps import CounterMaps
 
 
 async def redecode_session(workspace: Workspace, session: int, maps: CounterMaps) -> dict[str, Any]:

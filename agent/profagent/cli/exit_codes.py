@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent import ledger
 from profagent.cli.running import tell
-from profagent.cli.table import printable
 from profagent.errors import IncompleteError, UnsupportedBoardError
-from profagent.ingest import reasons
 from profagent.limits import MOST_INCOMPLETE_LINES
 from profagent.store.coverage import why_incomplete
 from profagent.store.database import reading
 from profagent.store.queries import find_session
+from profagent.tables.table import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 def exit_code_of(summary: Mapping[str, Any], *, waits_for_records: bool = True) -> int:
     """Return the exit code of what made a session. That nothing was recorded counts where records were waited for."""
-    if reasons.UNSUPPORTED_SOC in summary["ledger"]["note"]:
+    if ledger.UNSUPPORTED_SOC in summary["ledger"]["note"]:
         return UnsupportedBoardError.exit_code
-    is_mere_wait = not waits_for_records and reasons.INCOMPLETE & summary["ledger"]["note"].keys() == {
-        reasons.NOTHING_RECORDED
+    is_mere_wait = not waits_for_records and ledger.INCOMPLETE & summary["ledger"]["note"].keys() == {
+        ledger.NOTHING_RECORDED
     }
     return 0 if summary["complete"] or (is_mere_wait and not summary["ledger"]["loss"]) else IncompleteError.exit_code
 

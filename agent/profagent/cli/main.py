@@ -199,7 +199,7 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         result = group.main(args=arguments, prog_name="profagent", standalone_mode=False)
     except ProfagentError as error:
-        from profagent.cli.table import printable  # noqa: PLC0415 - `--help` imports next to nothing
+        from profagent.tables.table import printable  # noqa: PLC0415 - `--help` imports next to nothing
 
         # What a board or a file said may stand in it.
         for line in (f"profagent: {error}", f"  {error.hint}"):

@@ -203,7 +203,7 @@ def counter_map(function: F) -> F:
     @functools.wraps(function)
     def with_maps(*args: Any, counter_map: Path | None, **others: Any) -> Any:
         from profagent.cli.running import tell  # noqa: PLC0415 - verbs that decode nothing start faster
-        from profagent.store.counter_maps import CounterMaps, maps_folder, read_map  # noqa: PLC0415 - as above
+        from profagent.formats.counter_maps import CounterMaps, maps_folder, read_map  # noqa: PLC0415 - as above
 
         named = None if counter_map is None else read_map(counter_map)
         maps = CounterMaps(named, maps_folder(), tell, peak_bytes_per_s=_peak_bytes_per_s())

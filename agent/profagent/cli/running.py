@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from profagent.cli.table import printable, time_text
 from profagent.errors import RefusedError, UnreachableError
 from profagent.link.boards_file import BoardNames
+from profagent.tables.table import printable, time_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator

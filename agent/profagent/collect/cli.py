@@ -16,15 +16,15 @@ import click
 from profagent.aclconfig.edit import profiler_options
 from profagent.cli import options
 from profagent.cli.progress import BYTES, progress
-from profagent.cli.provenance import summary_lines
 from profagent.cli.running import run_until_stopped, tell
-from profagent.cli.table import json_text, printable
 from profagent.collect.collecting import Collecting, CollectOptions
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
 from profagent.ssh.connection import Given, Person
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
+from profagent.tables.provenance import summary_lines
+from profagent.tables.table import json_text, printable
 
 if TYPE_CHECKING:
     from profagent.collect.collecting import Collected

@@ -21,15 +21,15 @@ from profagent.errors import ProfagentError, UnreachableError
 from profagent.export.summary import export_summary
 from profagent.export.timeline import export_timeline
 from profagent.files import make_directory
+from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.formats.names import is_job_name
 from profagent.importing.importing import import_job
-from profagent.importing.job_folder import own_folder, write_log
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, full_address, is_local, own_consumer
 from profagent.record.beginnings import MadeJobs
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
-from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.job_folder import own_folder, write_log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -14,7 +14,6 @@ import click
 
 from profagent.cli.exit_codes import exit_code_of
 from profagent.cli.options import duration_s
-from profagent.cli.provenance import summary_lines
 from profagent.cli.running import program, run_until_stopped, tell
 from profagent.diff.diff import Operand as ReportOperand
 from profagent.errors import ProfagentError, UnreachableError
@@ -27,6 +26,7 @@ from profagent.record.options import RecordOptions
 from profagent.record.record import record
 from profagent.report.report import write_report
 from profagent.store.workspace import Workspace
+from profagent.tables.provenance import summary_lines
 from profagent.watch.lines import line_of
 from profagent.watch.watch import WatchOptions, watch
 

@@ -10,13 +10,13 @@ import click
 
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
-from profagent.cli.table import json_text, printable
 from profagent.deploy.board import DEFAULT_LISTEN, Asked
 from profagent.deploy.daemon_tree import PYTHONS
 from profagent.deploy.deploying import Deployed, DeployOptions, opened
 from profagent.deploy.units import DEFAULT_PREFIX, INITS, Layout
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys
+from profagent.tables.table import json_text, printable
 
 RETAIN = ("keep", "delivered", "min_free")
 # What says how a version is brought, and so does not go with leading back or removing.

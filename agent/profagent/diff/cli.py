@@ -10,19 +10,19 @@ import click
 
 from profagent.cli import options
 from profagent.cli.running import asynchronous
-from profagent.cli.table import json_text
+from profagent.cli.target import named_target
 from profagent.diff.comparing import Floor
 from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.diff.report import diff_document, junit_cases, junit_xml, report_lines
 from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
-from profagent.importing.target import named_target
 from profagent.store.workspace import LAST, Workspace, session_query
+from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
     from profagent.diff.diff import Condition
-    from profagent.store.counter_maps import CounterMaps
+    from profagent.formats.counter_maps import CounterMaps
 
 
 _FLOOR = re.compile(r"(?P<percent>\d+(?:\.\d+)?)%(?:,(?P<us>\d+(?:\.\d+)?)us)?")

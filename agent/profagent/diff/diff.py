@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.cli.provenance import provenance_of
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
 from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported
 from profagent.errors import UsageError
@@ -20,6 +19,7 @@ from profagent.stats.records import calls_by_function, read_job
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.sessions import NO_BOARD
+from profagent.tables.provenance import provenance_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

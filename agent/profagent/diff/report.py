@@ -6,18 +6,18 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from profagent.cli.provenance import doubt_line, likely_counters, sampling_line
-from profagent.cli.table import UNKNOWN, Cell, Column, cell_text, counted, fitted_lines, markdown, printable, toned
 from profagent.formats.countermap import bound_mark
 from profagent.limits import MOST_LACKING, MOST_MARKDOWN_ROWS, MOST_NAMED_CHANGES
+from profagent.tables.provenance import doubt_line, likely_counters, sampling_line
+from profagent.tables.table import UNKNOWN, Cell, Column, cell_text, counted, fitted_lines, markdown, printable, toned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from profagent.cli.table import Tone
     from profagent.diff.comparing import Change, Match, ModelDiff, Moved
     from profagent.diff.diff import Condition, Diff, Run
     from profagent.diff.runs import ModelRun
+    from profagent.tables.table import Tone
 
 
 COLUMNS = (

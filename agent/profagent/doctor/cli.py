@@ -16,7 +16,6 @@ from profagent.boards.cli import via
 from profagent.boards.tunnel import reached
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
-from profagent.cli.table import json_text
 from profagent.doctor import host
 from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.board import metrics_checks, npu_checks, roots_checks
@@ -33,6 +32,7 @@ from profagent.link.credentials import host_of
 from profagent.link.messages import PROTOCOL
 from profagent.link.translate import Examination
 from profagent.store.workspace import Workspace
+from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

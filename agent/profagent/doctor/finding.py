@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from profagent.cli.table import printable
 from profagent.formats.names import display_text
+from profagent.tables.table import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

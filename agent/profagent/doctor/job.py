@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.cli.table import counted
 from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.countermap import LAYERS_SHARE, SLACK_US
-from profagent.formats.names import LogKind, display_text, parse_log_name
+from profagent.formats.job_files import BUILD, empty_log, has_tables, names_of, recorded, unprofiled, why_no_layers
+from profagent.formats.names import LogKind
 from profagent.formats.records import AICORE_DTYPE, AICPU_DTYPE, view_records
 from profagent.limits import (
     EXAMINED_INFERENCES,
@@ -24,6 +24,7 @@ from profagent.limits import (
     MOST_NETS,
     MOST_NUMBERED_RECORDS,
 )
+from profagent.tables.table import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,57 +38,22 @@ if TYPE_CHECKING:
 
 # Below that share the NPU idled, or ticks are longer than is believed.
 LEAST_SHARE = 0.25
-_BUILD = (
-    "build the model with atc … --online_model_type=2 (0, 1, 4 and 5 lack the bit 2; 3, 6 and 7 have it),"
-    " and load it after profiling is on"
-)
-_NO_METRICS = '"aic_metrics" of acl.json is missing or not exactly "ArithmeticUtilization"'
-_SETTINGS = (
-    'write in acl.json: "aic_metrics": "ArithmeticUtilization", "aicpu": "on", "acl_api": "on";'
-    " `profagent aclconfig check FILE` looks at it"
-)
 
 
 def job_data(files: Mapping[str, int]) -> Iterator[Finding]:
     """There are layers; `files` are sizes by paths inside the JOB. Else the likely reason (format page 9)."""
     check = "job-data"
-    names = _names(files)
-    unprofiled = _unprofiled(names, files)
-    for model in unprofiled:
-        yield bad(check, _empty_log(model), _BUILD)
+    names = names_of(files)
+    models = unprofiled(names, files)
+    for model in models:
+        yield bad(check, empty_log(model), BUILD)
     layers = [name for path, name in names.items() if name.kind is LogKind.AICORE and name.is_data and files[path]]
     if layers:
-        models = {(name.model, name.model_id) for name in layers}
-        yield good(check, f"layers of {counted(len(layers), 'inference')} of {counted(len(models), 'model')}")
+        ran = {(name.model, name.model_id) for name in layers}
+        yield good(check, f"layers of {counted(len(layers), 'inference')} of {counted(len(ran), 'model')}")
         yield from _sampled(layers)
-    elif not unprofiled or _recorded(names, files) or _has_tables(names):
+    elif not models or recorded(names, files) or has_tables(names):
         yield bad(check, *why_no_layers(files))
-
-
-def why_no_layers(files: Mapping[str, int]) -> tuple[str, str]:
-    """Why a JOB is likely to have none, by what else it has, and what to do; `files` as of `job_data`.
-
-    That there is a JOB says that profiling was on: with another switch than "on" the runtime makes none.
-    """
-    names = _names(files)
-    recorded = _recorded(names, files)
-    if LogKind.AICPU in recorded:
-        why = f"the copy lacks the aicore files, or {_NO_METRICS}"
-        return f"layers on the CPU were recorded, and none on the NPU: {why}", _SETTINGS
-    if LogKind.ACL_API in recorded:
-        return f"calls were recorded, and no layers: no inference has ended, or {_NO_METRICS}", _SETTINGS
-    if _has_tables(names):
-        why = f'{_NO_METRICS}, and "acl_api" is missing or not exactly "on"'
-        return (
-            f"a model was loaded that profiles, and nothing was recorded: no inference has ended, or {why}",
-            f"run an inference to its end; {_SETTINGS}",
-        )
-    if unprofiled := _unprofiled(names, files):
-        return "; ".join(map(_empty_log, unprofiled)), _BUILD
-    return (
-        "a JOB without data: no model that is built for profiling was loaded after it was on, or AIISP is enabled",
-        _BUILD,
-    )
 
 
 def job_checks(job: JobRecords, files: Mapping[str, int]) -> Iterator[Finding]:
@@ -169,35 +135,6 @@ def _cpu_us(job: JobRecords, path: str, done: Done) -> int:
     return sum(end - start for start, end in spans if done.start_us <= start <= end <= done.end_us)
 
 
-def _names(files: Mapping[str, int]) -> dict[str, LogName]:
-    return {path: name for path in files if (name := parse_log_name(path)) is not None}
-
-
-def _recorded(names: Mapping[str, LogName], files: Mapping[str, int]) -> set[LogKind]:
-    """Of which kinds there are records."""
-    return {name.kind for path, name in names.items() if name.is_data and files[path]}
-
-
-def _has_tables(names: Mapping[str, LogName]) -> bool:
-    return any(name.kind is LogKind.LAYER_INFO for name in names.values())
-
-
-def _unprofiled(names: Mapping[str, LogName], files: Mapping[str, int]) -> list[LogName]:
-    """Models that were loaded and are not built for profiling: an empty acl_api, no `.done`, no tables of layers."""
-    tables = {(name.model, name.model_id) for name in names.values() if name.kind is LogKind.LAYER_INFO}
-    return [
-        name
-        for path, name in names.items()
-        if name.kind is LogKind.ACL_API
-        and not (name.is_done or files[path] or f"{path}.done" in names)
-        and (name.model, name.model_id) not in tables
-    ]
-
-
-def _empty_log(name: LogName) -> str:
-    return f"model {_shown(name)} left an empty log of calls: it is not built for profiling"
-
-
 def _sampled(layers: Sequence[LogName]) -> Iterator[Finding]:
     counts: dict[tuple[str | None, int | None], set[int]] = defaultdict(set)
     for name in layers:
@@ -208,10 +145,6 @@ def _sampled(layers: Sequence[LogName]) -> Iterator[Finding]:
             "only the first inference of each model is there: one ran, or the interval is 0",
             'for every inference, in acl.json: "interval": "1"',
         )
-
-
-def _shown(name: LogName) -> str:
-    return f"{display_text(name.model or '')!r} (id {name.model_id})"
 
 
 # Each fact's alternatives; the first is taken for likely, and alone is read right.

@@ -10,33 +10,33 @@ import click
 
 from profagent.cli import options
 from profagent.cli.exit_codes import exit_code_of_written
-from profagent.cli.provenance import ledger_lines, not_final_lines
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import counted, json_text
-from profagent.errors import IncompleteError, UsageError
-from profagent.export.formats import FORMATS, Format, Scope
-from profagent.export.merged import Operand, export_trace
-from profagent.export.session_trace import Wanted
-from profagent.formats.names import display_text
-from profagent.importing.job_folder import DATABASE_FOLDER, write_log
-from profagent.importing.target import (
+from profagent.cli.target import (
     choice_options,
     directory_named,
     named_target,
     tell_unrecorded,
     vendor_target_options,
 )
+from profagent.errors import IncompleteError, UsageError
+from profagent.export.formats import FORMATS, Format, Scope
+from profagent.export.merged import Operand, export_trace
+from profagent.export.session_trace import Wanted
+from profagent.formats.names import display_text
 from profagent.ingest.local import OUTPUT_FOLDERS
+from profagent.store.job_folder import DATABASE_FOLDER, write_log
+from profagent.tables.provenance import ledger_lines, not_final_lines
+from profagent.tables.table import counted, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from profagent.cli.target import Target
     from profagent.export.formats import Written
     from profagent.export.job_files import Exported
     from profagent.export.merged import Merged
-    from profagent.importing.target import Target
-    from profagent.store.counter_maps import CounterMaps
+    from profagent.formats.counter_maps import CounterMaps
     from profagent.store.selection import Choice
 
 US_PER_S = 1_000_000

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profagent.cli.table import UNKNOWN
 from profagent.export.blocks import (
     NS_PER_US,
     Counters,
@@ -24,6 +23,7 @@ from profagent.export.blocks import (
 from profagent.formats.countermap import MAPPED_RATIOS
 from profagent.formats.records import CYCLES_PER_TICK
 from profagent.limits import LATEST_US
+from profagent.tables.table import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from profagent.cli.provenance import provenance_of
-from profagent.cli.table import sheet_pieces
 from profagent.files import make_directory, write_atomically, written_atomically
 from profagent.formats.names import display_text
 from profagent.limits import LONGEST_STEM_BYTES
@@ -18,14 +16,16 @@ from profagent.store.database import reading
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.selection import Choice, InferenceRow
 from profagent.store.sessions import require_records
+from profagent.tables.provenance import provenance_of
+from profagent.tables.table import sheet_pieces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
     import aiosqlite
 
-    from profagent.cli.table import Cell, Column
     from profagent.store.queries import CallLog
+    from profagent.tables.table import Cell, Column
 
 METADATA_FILE = "metadata.json"
 DIGEST_HEX = 10

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from profagent.cli.table import UNKNOWN
 from profagent.export.blocks import (
     NO_ARGS,
     Counters,
@@ -29,6 +28,7 @@ from profagent.formats.names import model_text
 from profagent.store.database import fetched, fetched_one, pages
 from profagent.store.queries import Scope, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
+from profagent.tables.table import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence

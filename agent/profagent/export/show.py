@@ -8,15 +8,25 @@ import click
 
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
-from profagent.cli.provenance import (
+from profagent.cli.running import asynchronous
+from profagent.cli.target import choice_options, tell_unrecorded, vendor_target_options
+from profagent.export.job_files import NO_CHOICE
+from profagent.export.tables import acl_statistic_rows, icache_miss_rate, inference_tables
+from profagent.export.timeline import export_timeline
+from profagent.formats.records import shown_mhz
+from profagent.store.database import event_counts, reading
+from profagent.store.job_folder import write_log
+from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
+from profagent.store.selection import Choice, Selection
+from profagent.store.sessions import require_records
+from profagent.tables.provenance import (
     SIMULATED_MARK,
     events_line,
     provenance_lines,
     provenance_of,
     session_title,
 )
-from profagent.cli.running import asynchronous
-from profagent.cli.table import (
+from profagent.tables.table import (
     ACL_STATISTIC,
     FREQUENCY,
     OP_STATISTIC,
@@ -31,16 +41,6 @@ from profagent.cli.table import (
     printable,
     toned,
 )
-from profagent.export.job_files import NO_CHOICE
-from profagent.export.tables import acl_statistic_rows, icache_miss_rate, inference_tables
-from profagent.export.timeline import export_timeline
-from profagent.formats.records import shown_mhz
-from profagent.importing.job_folder import write_log
-from profagent.importing.target import choice_options, tell_unrecorded, vendor_target_options
-from profagent.store.database import event_counts, reading
-from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
-from profagent.store.selection import Choice, Selection
-from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from profagent.importing.target import Target
+    from profagent.cli.target import Target
     from profagent.store.selection import InferenceRow
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.cli.progress import progress
-from profagent.cli.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY
 from profagent.export.job_files import NO_CHOICE, JobFiles, export_jobs, name_with_model
 from profagent.export.tables import UNKNOWN_FIELD, acl_statistic_rows, icache_miss_rate, inference_tables, mean_tables
 from profagent.formats.records import shown_mhz
 from profagent.store.queries import call_logs, calls
 from profagent.store.selection import Selection
+from profagent.tables.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.cli.table import DASH, UNKNOWN, Cell
 from profagent.formats.countermap import MAPPED_RATIOS
 from profagent.formats.records import CYCLES_PER_TICK, is_on_ai_cpu, ticks_to_us
 from profagent.store.queries import layers_of
+from profagent.tables.table import DASH, UNKNOWN, Cell
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from profagent.cli.progress import progress
-from profagent.cli.table import UNKNOWN
 from profagent.export.job_files import NO_CHOICE, JobFiles, export_jobs, name_with_model
 from profagent.formats.records import CYCLES_PER_TICK, is_on_ai_cpu
 from profagent.store.queries import call_logs, calls, earliest_call_us, layers_of
 from profagent.store.selection import InferenceRow, Selection
+from profagent.tables.table import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence

@@ -9,26 +9,26 @@ import click
 
 from profagent.cli import options
 from profagent.cli.exit_codes import exit_code_of
-from profagent.cli.provenance import events_line, ledger_lines, summary_lines
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.cli.table import counted, json_text, printable
+from profagent.cli.target import tell_unrecorded
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_acl_json
 from profagent.formats.names import display_text
 from profagent.importing.importing import import_into, import_job
-from profagent.importing.job_folder import fresh_database, write_log
-from profagent.importing.target import tell_unrecorded
 from profagent.link.messages import Profiling
 from profagent.store.database import reading
+from profagent.store.job_folder import fresh_database, write_log
 from profagent.store.sessions import NO_BOARD
 from profagent.store.summary import session_summary
 from profagent.store.workspace import Workspace
+from profagent.tables.provenance import events_line, ledger_lines, summary_lines
+from profagent.tables.table import counted, json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from profagent.ascend.importing import Taken
-    from profagent.store.counter_maps import CounterMaps
+    from profagent.formats.counter_maps import CounterMaps
 
 # An import's database holds this one session.
 SESSION = 1

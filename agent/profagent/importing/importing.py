@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from profagent.cli.progress import progress
 from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_done
+from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.formats.names import display_text, parse_log_name
 from profagent.formats.sampling import interval_of
 from profagent.importing.descriptions import described
-from profagent.importing.job_folder import alone_in_job, job_database, new_database
 from profagent.ingest.changes import JobChanges, ProfilingKnown
 from profagent.ingest.decoder import decoder_of, source_named
 from profagent.ingest.local import LocalJob, LocalStream, in_batches, list_collection
@@ -35,7 +35,7 @@ from profagent.link.messages import (
     Received,
     Started,
 )
-from profagent.store.counter_maps import BUILT_IN, CounterMaps
+from profagent.store.job_folder import alone_in_job, job_database, new_database
 from profagent.store.sessions import NO_BOARD, MapUsed, SessionStart
 from profagent.store.store import Store
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagent.ascend.importing import Taken, import_results, with_ledger
 from profagent.cli.progress import progress
 from profagent.errors import ProfagentError, UsageError
+from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.importing.importing import import_into, require_identity
 from profagent.importing.sources import Walk
-from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import NO_BOARD
 from profagent.store.store import Store
 

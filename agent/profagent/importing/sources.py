@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from profagent import ledger
 from profagent.ascend.archive import NAMES, UNPACK_BY_HAND, Limits, unpack
 from profagent.ascend.recognise import (
     DESCRIPTIONS,
@@ -29,21 +30,20 @@ from profagent.ascend.recognise import (
     recognised,
     run_in,
 )
-from profagent.cli.table import counted
 from profagent.errors import ProfagentError, ResultError, UsageError
 from profagent.formats.names import display_text, parse_log_name
 from profagent.importing.descriptions import described
-from profagent.ingest import reasons
 from profagent.ingest.decoder import source_named
 from profagent.ingest.local import OUTPUT_FOLDERS
 from profagent.limits import MOST_ARCHIVES, MOST_NAMED, REMEMBERED_RESULTS
 from profagent.store.workspace import is_workspace
+from profagent.tables.table import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from profagent.ascend.recognise import Found
-    from profagent.ingest.changes import Entry
+    from profagent.ledger import Entry
 
 _TABLES = (".csv", ".json", ".db")
 
@@ -354,4 +354,4 @@ def _entry(passed: Sequence[Passed]) -> Entry:
     # The database holds text; a name need not be any.
     names = ", ".join(display_text(each.path.name) for each in passed[:MOST_NAMED])
     more = ", …" if len(passed) > MOST_NAMED else ""
-    return reasons.entry(reasons.NOT_TAKEN, f"{passed_text(passed)}: {names}{more}", count=len(passed))
+    return ledger.entry(ledger.NOT_TAKEN, f"{passed_text(passed)}: {names}{more}", count=len(passed))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profagent.formats.names import LogKind
+from profagent.formats.names import LogKind, display_text, is_collection_name
+from profagent.ledger import Entry, loss_entry
+from profagent.limits import LONGEST_DETAIL, LONGEST_REASON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.formats.records import Unit
     from profagent.ingest.feed import Group, WholeFile
+    from profagent.link.messages import Loss
 
 
 class LogAdvanced(Struct, frozen=True):
@@ -193,17 +196,6 @@ class InferenceTimed(Struct, frozen=True):
     done: Done | None
 
 
-class Entry(Struct, frozen=True):
-    """A ledger entry's content. `first` and `last` are byte offsets in the log, None where it is about no place."""
-
-    grade: str
-    reason: str
-    detail: str
-    first: int | None = None
-    last: int | None = None
-    count: int = 1
-
-
 class ContentLedger(Struct, frozen=True):
     """Everything odd in a log's bytes as known now; it replaces what was said of this log before.
 
@@ -277,3 +269,25 @@ class JobChanges(Struct, frozen=True):
     changes: Sequence[Change]
     state: str | None = None
     caught_up: bool = False
+
+
+def loss_change(job: str, path: str | None, loss: Loss) -> tuple[str, Change]:
+    """What a Loss of the wire means, and the JOB that it belongs to: a kept loss belongs to the board itself."""
+    if loss.id:
+        return "", _kept(loss)
+    return job, LinkLedger(path, loss_entry(loss.reason, loss.detail, loss.lost_bytes))
+
+
+def _kept(loss: Loss) -> KeptLoss:
+    """A figure that is 0 is not known."""
+    reason, detail = display_text(loss.reason)[:LONGEST_REASON], display_text(loss.detail)[:LONGEST_DETAIL]
+    entry = loss_entry(reason, detail, loss.lost_bytes)
+    return KeptLoss(
+        loss.id,
+        entry,
+        loss.job_name if is_collection_name(loss.job_name) else "",
+        lost_logs=loss.lost_logs or None,
+        lost_bytes=loss.lost_bytes or None,
+        from_us=loss.from_wall_us or None,
+        to_us=loss.to_wall_us or None,
+    )

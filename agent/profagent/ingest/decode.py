@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
+from profagent import ledger
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done, parse_info_json
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import LayerTable, parse_layer_info, parse_net_info
 from profagent.formats.names import DEVICE_INFO, DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, parse_log_name
 from profagent.formats.sampling import step_of
-from profagent.ingest import reasons
 from profagent.ingest.changes import (
     ContentLedger,
-    Entry,
     FrequencyKnown,
     LayersKnown,
     LogAdvanced,
@@ -45,10 +44,11 @@ if TYPE_CHECKING:
     from profagent.ingest.decoder import JobFiles
     from profagent.ingest.feed import Group
     from profagent.ingest.logs import DataLog
+    from profagent.ledger import Entry
 
 T = TypeVar("T")
-NO_FREQUENCY = reasons.entry(
-    reasons.NO_FREQUENCY, f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
+NO_FREQUENCY = ledger.entry(
+    ledger.NO_FREQUENCY, f"there is no {DEVICE_INFO}, which tells the NPU's clock: times of layers are not known"
 )
 
 
@@ -341,7 +341,7 @@ class JobDecoder(Decoder):
                 known = _known(path, name, data)
                 self._note_reported(path)
         except FormatError as error:
-            entries = (reasons.entry(reasons.MALFORMED, str(error), error.offset, error.offset),)
+            entries = (ledger.entry(ledger.MALFORMED, str(error), error.offset, error.offset),)
         yield from known
         yield ContentLedger(path, entries)
         if name.is_done:
@@ -373,7 +373,7 @@ class JobDecoder(Decoder):
         """Join records again that came before a file of their model's layers."""
         disagreements = self._joins.disagreements(name)
         if disagreements is not None:
-            entries = tuple(reasons.entry(reasons.LAYER_COUNTS, text) for text in disagreements)
+            entries = tuple(ledger.entry(ledger.LAYER_COUNTS, text) for text in disagreements)
             yield ContentLedger(layer_info_path(name), entries)
         elif name.kind is LogKind.LAYER_INFO:
             yield LayersKnown(name.model or "", name.model_id or 0, LayerTable((), ()))
@@ -422,4 +422,4 @@ def _check_whole(path: str, data: bytes, *, is_whole: bool) -> None:
 
 
 def _foreign(path: str) -> Change:
-    return ContentLedger(path, (reasons.entry(reasons.FOREIGN_FILE, "not a file of the runtime: kept, not read"),))
+    return ContentLedger(path, (ledger.entry(ledger.FOREIGN_FILE, "not a file of the runtime: kept, not read"),))

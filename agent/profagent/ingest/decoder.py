@@ -9,9 +9,9 @@ from __future__ import annotations
 import pkgutil
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from profagent import ledger
 from profagent.errors import StoreError
 from profagent.formats.names import is_job_name
-from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset, SourceRows
 from profagent.limits import LARGEST_CONTENT_BYTES
 from profagent.link.messages import JOB_SOURCE
@@ -151,7 +151,7 @@ def without_rows(source: str, changes: Iterable[Change]) -> list[Change]:
 def no_decoder(source: str) -> ContentLedger:
     """What is to be said of a collection of a source that is not known."""
     detail = f"no decoder for the source {source!r}: its logs are kept, not read"
-    return ContentLedger(None, (reasons.entry(reasons.NO_DECODER, detail),))
+    return ContentLedger(None, (ledger.entry(ledger.NO_DECODER, detail),))
 
 
 def small_file(files: JobFiles, path: str) -> bytes | None:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from profagent.formats.board_files import Done
     from profagent.formats.countermap import CounterMap
     from profagent.formats.records import Unit
-    from profagent.ingest.changes import Entry
     from profagent.ingest.decode import Joins
+    from profagent.ledger import Entry
     from profagent.link.messages import FollowedLog, LogEvent
 
 # The files of an inference in the order in which they are read: each unit's data, then the `.done` that ends it.

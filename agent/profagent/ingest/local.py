@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from profagent import ledger
 from profagent.errors import FormatError, UnsupportedBoardError, UsageError
 from profagent.files import content, required
 from profagent.formats.board_files import is_whole_done, looks_like_hi3519, parse_info_json
@@ -27,7 +28,6 @@ from profagent.formats.names import (
     parse_log_name,
 )
 from profagent.formats.records import AICORE_DTYPE, view_records
-from profagent.ingest import reasons
 from profagent.ingest.changes import LinkLedger, SegmentRecords
 from profagent.ingest.decode import Joins
 from profagent.ingest.decoder import decoder_of, is_job, small_file, source_named
@@ -282,7 +282,7 @@ class LocalStream:
         for path in self._listing.others:
             entry = self._directory / path
             what = "a directory" if entry.is_dir() and not entry.is_symlink() else "no regular file"
-            yield Loss(0, 1, reasons.NOT_A_FILE, f"{path} is {what}", 0)
+            yield Loss(0, 1, ledger.NOT_A_FILE, f"{path} is {what}", 0)
 
     def events(self, log: FollowedLog, holding: Holding) -> Iterator[Received]:
         """What the host does not hold of a log."""
@@ -380,7 +380,7 @@ class LocalJob:
                 for path in reading.paths:
                     yield from self._of_file(path)
         for loss in self._stream.odd():
-            yield _Part(0, 0, changes=[LinkLedger(None, reasons.entry(loss.reason, loss.detail))])
+            yield _Part(0, 0, changes=[LinkLedger(None, ledger.entry(loss.reason, loss.detail))])
 
     def _of_whole(self, file: WholeFile) -> Iterable[Change]:
         self._to_come = "" if file.done else file.path + DONE_SUFFIX
@@ -400,7 +400,7 @@ class LocalJob:
     def _mean(self, path: str, event: LogEvent, *, is_small: bool) -> Iterable[Change]:
         match event:
             case Loss():
-                return [LinkLedger(path, reasons.entry(reasons.UNREADABLE, event.detail))]
+                return [LinkLedger(path, ledger.entry(ledger.UNREADABLE, event.detail))]
             case Started() if not is_small:
                 return self._decoder.begin(path, event.generation, event.offset)
             case Chunk() if not is_small:

@@ -14,12 +14,12 @@ import numpy as np
 from cachetools import LRUCache
 from msgspec import Struct, field
 
+from profagent import ledger
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.join import Joined, layers_of
 from profagent.formats.names import DONE_SUFFIX, LogKind, LogName, parse_log_name
 from profagent.formats.records import API_DTYPE, RECORD_BYTES, Progress, api_magic_faults, read_unit, view_records
-from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.decoder import check_size, small_file
 from profagent.limits import CALLS_BLOCK_BYTES, OPEN_LOGS
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
     from profagent.formats.join import LayerJoin
     from profagent.formats.records import Unit
-    from profagent.ingest.changes import Change, Entry
+    from profagent.ingest.changes import Change
     from profagent.ingest.decode import Joins
     from profagent.ingest.decoder import JobFiles
+    from profagent.ledger import Entry
 
 # What the ledger says of a log
 
 _OF_RECORDS = {
-    reasons.SEQUENCE_GAP: "records missing from the sequence: the runtime's filter",
-    reasons.SEQUENCE_JUMP: "records missing: more than the runtime's filter leaves out",
-    reasons.NO_LAYER: "records without a known layer: shown without a name",
-    reasons.BAD_RECORD: "expected 0x00005A5A at the record's start: bytes kept, record not decoded",
-    reasons.BEGIN_UNKNOWN: "calls that began before profiling was started",
+    ledger.SEQUENCE_GAP: "records missing from the sequence: the runtime's filter",
+    ledger.SEQUENCE_JUMP: "records missing: more than the runtime's filter leaves out",
+    ledger.NO_LAYER: "records without a known layer: shown without a name",
+    ledger.BAD_RECORD: "expected 0x00005A5A at the record's start: bytes kept, record not decoded",
+    ledger.BEGIN_UNKNOWN: "calls that began before profiling was started",
 }
 
 
@@ -85,23 +86,21 @@ def assess(
 def orphan_done(file_len: int | None) -> Entry:
     """Return the ledger's entry about a `.done` without data, which announces so many bytes."""
     if not file_len:
-        return reasons.entry(
-            reasons.DONE_WITHOUT_DATA, "a .done without data that announces no bytes", grade=reasons.NOTE
-        )
+        return ledger.entry(ledger.DONE_WITHOUT_DATA, "a .done without data that announces no bytes", grade=ledger.NOTE)
     detail = f"the .done announces {file_len} bytes, there is no data: it could not be written or was removed"
-    return reasons.entry(reasons.DONE_WITHOUT_DATA, detail, count=file_len)
+    return ledger.entry(ledger.DONE_WITHOUT_DATA, detail, count=file_len)
 
 
 def _without_done(facts: LogFacts, *, is_done_empty: bool) -> Entry:
     # The runtime begins a .done only where there were bytes to announce.
     if is_done_empty:
         missing = "may miss its end" if facts.size else "has no bytes"
-        return reasons.entry(
-            reasons.MISSING_DATA, f"the .done is empty, this data {missing}: the disk may have been full"
+        return ledger.entry(
+            ledger.MISSING_DATA, f"the .done is empty, this data {missing}: the disk may have been full"
         )
     if facts.size:
-        return reasons.entry(reasons.NO_DONE, "no .done vouches for this data: it may miss its end")
-    return reasons.entry(reasons.EMPTY, "the log is empty and has no .done: nothing was recorded in it")
+        return ledger.entry(ledger.NO_DONE, "no .done vouches for this data: it may miss its end")
+    return ledger.entry(ledger.EMPTY, "the log is empty and has no .done: nothing was recorded in it")
 
 
 def _of_size(facts: LogFacts, done: Done | None) -> Iterator[Entry]:
@@ -109,19 +108,19 @@ def _of_size(facts: LogFacts, done: Done | None) -> Iterator[Entry]:
     if torn:
         start = facts.size - torn
         detail = f"the last record has {torn} of {facts.record_bytes} bytes"
-        yield reasons.entry(reasons.TORN_RECORD, detail, start, facts.size)
+        yield ledger.entry(ledger.TORN_RECORD, detail, start, facts.size)
     if done is None:
         return
     if done.file_len > facts.size:
         announced = f"the .done announces {done.file_len} bytes, the file has {facts.size}"
         if facts.size == 0:
-            yield reasons.entry(reasons.MISSING_DATA, f"{announced}: it could not be written", count=done.file_len)
+            yield ledger.entry(ledger.MISSING_DATA, f"{announced}: it could not be written", count=done.file_len)
         else:
             detail = f"{announced}: a short read, or bytes counted for an earlier inference"
-            yield reasons.entry(reasons.ANNOUNCED_LENGTH, detail, count=done.file_len - facts.size)
+            yield ledger.entry(ledger.ANNOUNCED_LENGTH, detail, count=done.file_len - facts.size)
     if facts.loads > 1:
         detail = f"{facts.loads} inferences in one file: the model was loaded again"
-        yield reasons.entry(reasons.APPENDED, detail, facts.last_load_start, facts.size, facts.loads)
+        yield ledger.entry(ledger.APPENDED, detail, facts.last_load_start, facts.size, facts.loads)
 
 
 class Oddity(NamedTuple):
@@ -142,7 +141,7 @@ class Oddity(NamedTuple):
     @property
     def entry(self) -> Entry:
         """The ledger's entry about these records."""
-        return reasons.entry(self.reason, _OF_RECORDS[self.reason], self.first, self.last, self.records)
+        return ledger.entry(self.reason, _OF_RECORDS[self.reason], self.first, self.last, self.records)
 
 
 def oddities(unit: Unit) -> dict[int, list[Oddity]]:
@@ -151,9 +150,9 @@ def oddities(unit: Unit) -> dict[int, list[Oddity]]:
     is_odd, missing = unit.is_gap_odd, unit.gap_missing
     (unknown,) = (unit.columns["layer_index"] < 0).nonzero()
     for reason, at, counts in (
-        (reasons.SEQUENCE_GAP, unit.gap_at[~is_odd], missing[~is_odd]),
-        (reasons.SEQUENCE_JUMP, unit.gap_at[is_odd], missing[is_odd]),
-        (reasons.NO_LAYER, unknown, np.ones(len(unknown), np.int64)),
+        (ledger.SEQUENCE_GAP, unit.gap_at[~is_odd], missing[~is_odd]),
+        (ledger.SEQUENCE_JUMP, unit.gap_at[is_odd], missing[is_odd]),
+        (ledger.NO_LAYER, unknown, np.ones(len(unknown), np.int64)),
     ):
         if len(at):
             for log, oddity in _by_log(unit, reason, at, counts):
@@ -245,10 +244,10 @@ class DataLog:
         faults = api_magic_faults(records)
         number = np.arange(first, first + len(records))
         if len(faults):
-            self._note_places(reasons.BAD_RECORD, first, faults)
+            self._note_places(ledger.BAD_RECORD, first, faults)
             good = np.delete(np.arange(len(records)), faults)
             records, number = records[good], number[good]
-        self._note_places(reasons.BEGIN_UNKNOWN, 0, number[np.flatnonzero(records["begin_us"] == 0)])
+        self._note_places(ledger.BEGIN_UNKNOWN, 0, number[np.flatnonzero(records["begin_us"] == 0)])
         return ApiRecords(self.path, self.name, number, records)
 
     def _in_segments(self, unit: Unit, join: LayerJoin | None) -> SegmentRecords:

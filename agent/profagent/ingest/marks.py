@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.ingest import reasons
+from profagent import ledger
 from profagent.ingest.changes import SourceRows
 from profagent.ingest.mark_numbers import Life
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.ingest.changes import Change, Entry
+    from profagent.ingest.changes import Change
+    from profagent.ledger import Entry
 
 RECORD_BYTES = 256
 _MAGIC, _VERSION = 0x4B52414D, 1
@@ -230,4 +231,4 @@ FROM {rows_of("range", "MARKS")};
 def dropped_entry(count: int) -> Entry:
     """What the ledger says of numbers that are missing."""
     detail = "numbers of marks that are missing: no daemon took these, or the segment that has them is not here"
-    return reasons.entry(reasons.DROPPED_MARKS, detail, count=count)
+    return ledger.entry(ledger.DROPPED_MARKS, detail, count=count)

@@ -11,16 +11,17 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from profagent import ledger
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER
-from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, SimulatedKnown, SourceRows
 from profagent.ingest.decoder import Decoder, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from profagent.ingest.changes import Change, Entry
+    from profagent.ingest.changes import Change
     from profagent.ingest.decoder import JobFiles
+    from profagent.ledger import Entry
 
 Rows = dict[str, list[tuple[Any, ...]]]  # by table
 END = "end"
@@ -92,7 +93,7 @@ class SpoolDecoder(Decoder, Generic[R]):
     def odd(self, reader: R) -> Iterator[Entry]:
         """What is wrong with the whole records that a reader has read."""
         if reader.bad:
-            yield reasons.entry(reasons.BAD_RECORD, "records that are none: bytes kept, not decoded", count=reader.bad)
+            yield ledger.entry(ledger.BAD_RECORD, "records that are none: bytes kept, not decoded", count=reader.bad)
 
     @classmethod
     def growing(cls, path: str) -> bool:
@@ -141,21 +142,21 @@ class SpoolDecoder(Decoder, Generic[R]):
             yield SimulatedKnown(None, None)
         elif path == END and data:
             detail = "its daemon did not end it: what programs wrote until the next one was there is not here"
-            yield ContentLedger(path, (reasons.entry(reasons.DAEMON_KILLED, detail),))
+            yield ContentLedger(path, (ledger.entry(ledger.DAEMON_KILLED, detail),))
         elif path != END and not self.growing(path.removesuffix(DONE_SUFFIX)):
-            yield ContentLedger(path, (reasons.entry(reasons.FOREIGN_FILE, "no file of a spool"),))
+            yield ContentLedger(path, (ledger.entry(ledger.FOREIGN_FILE, "no file of a spool"),))
 
     def end(self, _unsettled: Iterable[str], _orphans: Iterable[str]) -> Iterator[Change]:
         """Say which segments have no end, and which are not here."""
         for path, (offset, reader) in sorted(self._open.items()):
-            no_end = reasons.entry(reasons.NO_DONE, "no .done vouches for this segment: it may miss its end")
+            no_end = ledger.entry(ledger.NO_DONE, "no .done vouches for this segment: it may miss its end")
             yield ContentLedger(path, (*self.odd(reader), *_torn(reader, offset), no_end))
         self._open.clear()
         numbers = {int(path) for path in {*self._seen, *self.files.names()} if self.growing(path)}
         missing = max(numbers, default=0) - len(numbers)
         if missing > 0:
             detail = f"{missing} of {max(numbers)} segments are not here"
-            yield ContentLedger(None, (reasons.entry(reasons.MISSING_SEGMENT, detail, count=missing),))
+            yield ContentLedger(None, (ledger.entry(ledger.MISSING_SEGMENT, detail, count=missing),))
 
     def _at(self, path: str, offset: int) -> tuple[R, Rows]:
         """The reader of a segment at `offset`; of one that is not in use, what came before is read again."""
@@ -180,7 +181,7 @@ class SpoolDecoder(Decoder, Generic[R]):
 def _torn(reader: Reader, size: int) -> Iterator[Entry]:
     if reader.torn:
         detail = f"the last record is not whole: {len(reader.torn)} bytes of it are here"
-        yield reasons.entry(reasons.TORN_RECORD, detail, size - len(reader.torn), size)
+        yield ledger.entry(ledger.TORN_RECORD, detail, size - len(reader.torn), size)
 
 
 def table(name: str, columns: str) -> str:

@@ -9,10 +9,10 @@ from uuid import uuid4
 import click
 
 from profagent.cli import options
-from profagent.cli.table import Column, json_text, table_lines
 from profagent.keys.keys import DAYS, Entry, Keys, Made
 from profagent.limits import MOST_DAYS
 from profagent.link.credentials import REVOKED, ROLES, VIEWER, Certificate, default_keys
+from profagent.tables.table import Column, json_text, table_lines
 
 TITLES = ("kind", "name", "role", "until", "state", "fingerprint (SHA-256)", "addresses")
 COLUMNS = tuple(Column(title) for title in TITLES)

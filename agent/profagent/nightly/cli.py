@@ -26,7 +26,6 @@ import msgspec
 from profagent.cli.options import FILE, OUTPUT_FILE, age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
-from profagent.cli.table import counted, json_text, printable
 from profagent.diff.diff import parse_condition
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
@@ -37,6 +36,7 @@ from profagent.nightly.run import NightRun, measure
 from profagent.sessions.clearing import Rules, chosen_sessions, clear
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace
+from profagent.tables.table import counted, json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

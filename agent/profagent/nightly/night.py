@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from profagent.cli.provenance import coverage_line
-from profagent.cli.table import counted, markdown, printable
 from profagent.errors import UsageError
 from profagent.export.formats import FORMATS
+from profagent.tables.provenance import coverage_line
+from profagent.tables.table import counted, markdown, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

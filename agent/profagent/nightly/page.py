@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from profagent import __version__
-from profagent.cli.table import counted, printable
 from profagent.diff.report import junit_xml
 from profagent.files import write_atomically
 from profagent.limits import MOST_PREDECESSORS
 from profagent.nightly.night import Verdict, junit_cases, report_lines
 from profagent.report.report import style
+from profagent.tables.table import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,15 +11,15 @@ import click
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.options import duration_s
-from profagent.cli.provenance import several_lines, summary_lines
 from profagent.cli.running import tell
-from profagent.cli.table import json_text
 from profagent.errors import UsageError
 from profagent.formats.sampling import EachNth, parse_schedule
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
+from profagent.tables.provenance import several_lines, summary_lines
+from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

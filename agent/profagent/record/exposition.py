@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from profagent import ledger
 from profagent.errors import UsageError
 from profagent.formats.figure_states import FigureState
-from profagent.ingest import reasons
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from profagent.errors import ProfagentError
-    from profagent.ingest.changes import Change, Entry
+    from profagent.ingest.changes import Change
+    from profagent.ledger import Entry
     from profagent.link.coverage import Coverage
     from profagent.link.messages import Board, JobStatus
     from profagent.link.session import LinkSession
@@ -250,7 +251,7 @@ class Measured:
                 self._lose((job, change.path), change.entries)
             case KeptLoss():
                 self._lose(change.number, [change.entry])
-            case LinkLedger() if change.entry.grade == reasons.LOSS:
+            case LinkLedger() if change.entry.grade == ledger.LOSS:
                 reason = change.entry.reason
                 self._link_losses[reason] = self._link_losses.get(reason, 0) + change.entry.count
                 self._lose(("link", reason), [change.entry], self._link_losses[reason])
@@ -316,7 +317,7 @@ class Measured:
 
     def _lose(self, place: object, entries: Iterable[Entry], count: int | None = None) -> None:
         """Put these losses in the place of those that were told of the same thing before."""
-        found = [(each.reason, count or each.count) for each in entries if each.grade == reasons.LOSS]
+        found = [(each.reason, count or each.count) for each in entries if each.grade == ledger.LOSS]
         before = self._losses.pop(place, [])
         if found:
             self._losses[place] = found

@@ -6,17 +6,17 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from profagent import ledger
 from profagent.errors import ProtocolError, StoreError, UnsupportedBoardError
 from profagent.files import make_anew, opened, write_all
-from profagent.ingest import reasons
-from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver
+from profagent.formats.counter_maps import simulated_map
+from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver, loss_change
 from profagent.ingest.decoder import decoder_of, source_named
 from profagent.ingest.feed import Feed
 from profagent.ingest.mirror import ClosingCache, Translated, digest_of, logs_set_aside
-from profagent.ingest.reasons import another_file, checked_path, loss_change, refusal, removal_entry
+from profagent.ledger import another_file, checked_path, refusal, removal_entry
 from profagent.limits import LARGEST_CONTENT_BYTES, REMEMBERED_JOBS
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
-from profagent.store.counter_maps import simulated_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -107,7 +107,7 @@ def _names_in(file: Path) -> list[LeftLogs]:
 
 
 # A file that was copied before is not the one that is there now.
-_ANOTHER_FILE = frozenset({reasons.DIFFERENT, reasons.RECREATED})
+_ANOTHER_FILE = frozenset({ledger.DIFFERENT, ledger.RECREATED})
 
 
 class BoardMirrors:
@@ -286,7 +286,7 @@ class BoardMirrors:
             except StoreError as error:
                 if not self._of(job).mirror.forgets:
                     raise
-                entry = reasons.entry(reasons.TOO_LARGE, f"not decoded again: {error}")
+                entry = ledger.entry(ledger.TOO_LARGE, f"not decoded again: {error}")
                 changes[job].append(LinkLedger(checked_path(log.path), entry))
 
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
@@ -384,7 +384,7 @@ class BoardMirrors:
 
     def _another_file(self, log: FollowedLog, path: str, event: Started) -> Iterator[Change]:
         # Of a log that the mirror damaged that is told already.
-        is_told = log.snapshot or (event.reason == reasons.DIFFERENT and log.handle in self._damaged)
+        is_told = log.snapshot or (event.reason == ledger.DIFFERENT and log.handle in self._damaged)
         if event.reason in _ANOTHER_FILE and not is_told:
             yield LinkLedger(path, another_file(event.reason))
 
@@ -429,7 +429,7 @@ class BoardMirrors:
     def _lost(self, handle: int, path: str) -> Change:
         self._damaged.add(handle)
         detail = f"the mirror's {path} lost bytes that were committed: what the board has of it is copied anew"
-        return LinkLedger(None, reasons.entry(reasons.MIRROR_CHANGED, detail))
+        return LinkLedger(None, ledger.entry(ledger.MIRROR_CHANGED, detail))
 
 
 def _check_digest(found: bytes | None, digest: bytes, log: FollowedLog, path: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.link.credentials import BY_ADDRESS
-from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import MapUsed, SessionStart
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from profagent import ledger
 from profagent.cli.exit_codes import exit_code_of
 from profagent.cli.progress import BYTES, JobsProgress, Progress, progress
-from profagent.cli.provenance import keeping_line, not_copied_text
-from profagent.cli.table import counted
 from profagent.errors import (
     DiskFullError,
     FaultError,
@@ -23,7 +22,6 @@ from profagent.errors import (
     WorkspaceBusyError,
 )
 from profagent.formats.names import is_job_name
-from profagent.ingest import reasons
 from profagent.limits import MEASURING_AT_END_S, MEASURING_S, MEASURING_SHARE, MOST_JOB_LINES
 from profagent.link.channel import connected
 from profagent.link.coverage import Standing
@@ -35,6 +33,8 @@ from profagent.record.recording import Recording
 from profagent.record.view import RecordView
 from profagent.store.coverage import NOT_ENDED
 from profagent.store.store import Store
+from profagent.tables.provenance import keeping_line, not_copied_text
+from profagent.tables.table import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -343,15 +343,15 @@ class BoardRecord:
         told = []
         for name, left in (await self._left(behind)).items():
             told.append(f"stopped early: {not_copied_text(left, name)}")
-            self._recording.note(name, reasons.entry(reasons.STOPPED_EARLY, told[-1], first=left))
+            self._recording.note(name, ledger.entry(ledger.STOPPED_EARLY, told[-1], first=left))
         self._tell_first(told)
         going_on = [job for job in self._view.jobs if job.is_job and not job.is_over and job not in behind]
         for job in going_on if self._options.until_finished else ():
             count = 0 if session.has_synced else None
-            self._note(job.name, reasons.STOPPED_EARLY, f"stopped early: {job.name} had not ended", count)
+            self._note(job.name, ledger.STOPPED_EARLY, f"stopped early: {job.name} had not ended", count)
         if self._options.inferences is not None:
             came = f"{self._view.inferences} of {counted(self._options.inferences, 'inference')} came"
-            self._note("", reasons.STOPPED_EARLY, f"stopped early: {came}")
+            self._note("", ledger.STOPPED_EARLY, f"stopped early: {came}")
         is_known = behind and coverage.board.standing in (Standing.COVERED, Standing.BEHIND)
         if not (session.has_synced or is_known):
             self._tell(self._recording.note_uncovered(coverage))
@@ -359,11 +359,11 @@ class BoardRecord:
     def _note_nothing(self) -> None:
         jobs = [job.name for job in self._view.jobs if job.is_job]
         what = f"{', '.join(jobs)} has no record" if jobs else "no JOB came"
-        self._note("", reasons.NOTHING_RECORDED, f"nothing recorded: {what}; waited for a program that records")
+        self._note("", ledger.NOTHING_RECORDED, f"nothing recorded: {what}; waited for a program that records")
 
     def _note(self, job: str, reason: str, text: str, first: int | None = None) -> None:
         self._tell(text)
-        self._recording.note(job, reasons.entry(reason, text, first=first))
+        self._recording.note(job, ledger.entry(reason, text, first=first))
 
     def _tell_first(self, lines: Iterable[str]) -> None:
         """Tell the first of such lines, and how many others there are: a board may have any number of JOBs."""

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from profagent.cli.table import time_text
+from profagent import ledger
 from profagent.errors import FormatError, UnreachableError, UnsupportedBoardError
 from profagent.files import finished, to_the_end
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
-from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, JobChanges, LinkLedger, LogRemoved, NamesAnnounced, ProfilingKnown
+from profagent.ingest.changes import JobChanges, LinkLedger, LogRemoved, NamesAnnounced, ProfilingKnown
 from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
-from profagent.ingest.reasons import checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
+from profagent.ledger import Entry, checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.limits import ANSWER_S, INFERENCES_PER_LOOK, MOST_REMARKS
 from profagent.link.channel import clock_difference
 from profagent.link.coverage import Standing
@@ -28,6 +27,7 @@ from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Ack
 from profagent.record.mirroring import BoardMirrors
 from profagent.store.inference_columns import ColumnReader
 from profagent.store.writer import Applied
+from profagent.tables.table import time_text
 
 if TYPE_CHECKING:
     import sqlite3
@@ -185,7 +185,7 @@ class Recording:
             try:
                 path = checked_path(log.path)
             except FormatError as error:
-                self.note(log.job, reasons.entry(reasons.BAD_PATH, str(error)))
+                self.note(log.job, ledger.entry(ledger.BAD_PATH, str(error)))
                 answers.append(Holding(log.handle, skip=True))
             else:
                 wanted.setdefault(log.job, {})[path] = log
@@ -407,7 +407,7 @@ class Recording:
     def note_uncovered(self, coverage: Coverage) -> str:
         """Note that the capture ended while the board may have had more; returns why, for people."""
         text = f"not covered at the end: {_why_uncovered(coverage)}"
-        self.note("", reasons.entry(reasons.NOT_COVERED, text))
+        self.note("", ledger.entry(ledger.NOT_COVERED, text))
         return text
 
     async def end(self) -> None:

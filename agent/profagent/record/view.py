@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.provenance import kept_loss_line
+from profagent import ledger
 from profagent.cli.running import LinkRemarks, remarks
-from profagent.cli.table import counted
-from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, InferenceTimed, KeptLoss, LinkLedger, PlainLogs
+from profagent.ingest.changes import InferenceTimed, KeptLoss, LinkLedger, PlainLogs
+from profagent.ledger import Entry
 from profagent.limits import MOST_SHOWN_LOSSES
 from profagent.link.messages import REMOVED
 from profagent.record.beginnings import Beginnings
+from profagent.tables.provenance import kept_loss_line
+from profagent.tables.table import counted
 
 if TYPE_CHECKING:
     import asyncio
@@ -93,7 +94,7 @@ class RecordView:
             ):
                 self._kept_losses[change.number] = change
                 self._tell(kept_loss_line(change.fields))
-            case LinkLedger(entry=Entry(grade=reasons.LOSS, reason=reasons.REMOVED_OPEN)) if job in self._seen:
+            case LinkLedger(entry=Entry(grade=ledger.LOSS, reason=ledger.REMOVED_OPEN)) if job in self._seen:
                 self._tell(f"{job} was removed from the board before it had ended")
             case InferenceTimed() if change.done is not None and self._options.inferences is not None:
                 self._inferences.add((job, change.name, change.load))

@@ -10,17 +10,17 @@ from profagent.advise.cli import advice_options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import OUTPUT_FILE, SessionCommand, completed
 from profagent.cli.running import asynchronous
-from profagent.cli.table import printable
 from profagent.diff.cli import operand
 from profagent.diff.diff import Operand
 from profagent.report.report import write_report
 from profagent.store.workspace import Workspace
+from profagent.tables.table import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.advise.rules import Language, Rule
-    from profagent.importing.target import Target
+    from profagent.cli.target import Target
 
 
 @click.command("report", cls=SessionCommand)

@@ -17,20 +17,11 @@ from profagent import __version__
 from profagent.advise.advise import Advice, advised, timed
 from profagent.advise.report import PHRASES, advice_document, gain_text
 from profagent.advise.rules import all_rules
-from profagent.cli.provenance import (
-    coverage_line,
-    covered_text,
-    provenance_lines,
-    provenance_of,
-    session_title,
-    share_text,
-)
-from profagent.cli.table import UNKNOWN
 from profagent.diff.diff import Operand, diff
 from profagent.diff.report import changes_text, diff_document
 from profagent.files import write_atomically
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER
-from profagent.ingest.reasons import REASONS, SEQUENCE_GAP
+from profagent.ledger import REASONS, SEQUENCE_GAP
 from profagent.limits import MOST_EVIDENCE, MOST_LEDGER_ROWS, MOST_POINTS, READERS, SPREAD_LAYERS
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
@@ -42,6 +33,15 @@ from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import NO_BOARD, is_cleared
+from profagent.tables.provenance import (
+    coverage_line,
+    covered_text,
+    provenance_lines,
+    provenance_of,
+    session_title,
+    share_text,
+)
+from profagent.tables.table import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

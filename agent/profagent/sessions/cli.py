@@ -12,21 +12,10 @@ import click
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import age_us, size_bytes
-from profagent.cli.provenance import (
-    coverage_line,
-    covered_text,
-    events_line,
-    keeping_line,
-    kept_loss_line,
-    named_gaps,
-    session_title,
-    share_text,
-)
 from profagent.cli.running import asynchronous, tell
-from profagent.cli.table import Cell, Column, counted, fitted_lines, json_text, printable, time_text, toned
+from profagent.cli.target import target_options
 from profagent.errors import UsageError
-from profagent.importing.target import target_options
-from profagent.ingest.reasons import REASONS
+from profagent.ledger import REASONS
 from profagent.limits import SHOWN_LEDGER_ENTRIES
 from profagent.link.boards_file import BoardNames
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, disk_bytes
@@ -36,14 +25,25 @@ from profagent.store.queries import find_session, ledger_entries
 from profagent.store.sessions import fits
 from profagent.store.summary import all_sessions
 from profagent.store.workspace import BASELINE, Workspace, session_named, set_baseline
+from profagent.tables.provenance import (
+    coverage_line,
+    covered_text,
+    events_line,
+    keeping_line,
+    kept_loss_line,
+    named_gaps,
+    session_title,
+    share_text,
+)
+from profagent.tables.table import Cell, Column, counted, fitted_lines, json_text, printable, time_text, toned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from profagent.cli.table import Tone
-    from profagent.importing.target import Target
+    from profagent.cli.target import Target
     from profagent.sessions.clearing import Chosen
     from profagent.store.sessions import Condition
+    from profagent.tables.table import Tone
 
 _TITLES = "session|board|source|started (UTC)|state|covered|JOBs|inferences|captured|losses|notes|labels"
 SESSION_COLUMNS = tuple(map(Column, _TITLES.split("|")))

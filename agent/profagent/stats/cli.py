@@ -11,9 +11,18 @@ import click
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import age_us
-from profagent.cli.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
 from profagent.cli.running import asynchronous
-from profagent.cli.table import (
+from profagent.cli.target import target_options, tell_unrecorded
+from profagent.errors import UsageError
+from profagent.link.boards_file import BoardNames
+from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
+from profagent.stats.figures import UNITS
+from profagent.stats.session_figures import OF_WHOLE_INFERENCES
+from profagent.stats.stats import BYS, stats
+from profagent.stats.trend import is_alike, trend
+from profagent.store.workspace import Workspace
+from profagent.tables.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
+from profagent.tables.table import (
     Column,
     counted,
     fitted_lines,
@@ -24,26 +33,17 @@ from profagent.cli.table import (
     time_text,
     toned,
 )
-from profagent.errors import UsageError
-from profagent.importing.target import target_options, tell_unrecorded
-from profagent.link.boards_file import BoardNames
-from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
-from profagent.stats.figures import UNITS
-from profagent.stats.session_figures import OF_WHOLE_INFERENCES
-from profagent.stats.stats import BYS, stats
-from profagent.stats.trend import is_alike, trend
-from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from profagent.cli.table import Tone
-    from profagent.importing.target import Target
+    from profagent.cli.target import Target
     from profagent.stats.session_figures import Row, StatsBy
     from profagent.stats.stats import Stats
     from profagent.stats.trend import BoardTrend
     from profagent.store.sessions import Condition
+    from profagent.tables.table import Tone
 
 # What it takes that there is any.
 NEEDS = {

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from profagent.cli.provenance import likely_counters
-from profagent.cli.table import counted
 from profagent.formats.countermap import bound_mark
 from profagent.formats.inference_times import LatencyFrom, recorded_text
 from profagent.stats.session_figures import KEYS, OF_WHOLE_INFERENCES
+from profagent.tables.provenance import likely_counters
+from profagent.tables.table import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from profagent.cli.table import Cell
     from profagent.stats.session_figures import ModelFigures, Row
     from profagent.stats.stats import Stats
+    from profagent.tables.table import Cell
 
 # The unit of a column: that of the answer, one of its own, or none.
 ANSWERS = "the answer's"

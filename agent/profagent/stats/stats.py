@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
-from profagent.cli.provenance import provenance_of
 from profagent.errors import UsageError
 from profagent.formats.inference_times import LatencyFrom, share_within
 from profagent.limits import READERS
@@ -22,6 +21,7 @@ from profagent.stats.session_figures import OF_WHOLE_INFERENCES, By, ModelFigure
 from profagent.store.database import pages, readings
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.sessions import figures_of_session, is_cleared, left_out_of
+from profagent.tables.provenance import provenance_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from profagent.ingest import reasons
+from profagent import ledger
 from profagent.limits import MOST_GAPS, MOST_REASONS
 from profagent.link.coverage import Standing
 from profagent.store.database import fetched, fetched_one
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Between two runs of `record` that went on with one session: no row says so, it follows from those of the runs.
 NOT_RUN = "not-run"
 NOT_ENDED = "it has not ended: `record` runs, was killed, or could not write its end"
-_MARKS = ", ".join("?" * len(reasons.INCOMPLETE))
+_MARKS = ", ".join("?" * len(ledger.INCOMPLETE))
 
 
 def write_coverage(connection: sqlite3.Connection, session: int, intervals: Iterable[Interval]) -> None:
@@ -95,7 +95,7 @@ async def why_incomplete(connection: aiosqlite.Connection, session: int) -> list
         connection,
         f"SELECT detail FROM ledger_entry WHERE session = ? AND reason IN ({_MARKS})"  # noqa: S608 - marks
         " ORDER BY entry LIMIT ?",
-        (session, *sorted(reasons.INCOMPLETE), MOST_REASONS),
+        (session, *sorted(ledger.INCOMPLETE), MOST_REASONS),
     )
     losses = await fetched(
         connection,
@@ -110,5 +110,5 @@ def take_up_again(connection: sqlite3.Connection, session: int) -> None:
     connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
     connection.execute(
         f"DELETE FROM ledger_entry WHERE session = ? AND reason IN ({_MARKS})",  # noqa: S608 - marks
-        (session, *sorted(reasons.INCOMPLETE)),
+        (session, *sorted(ledger.INCOMPLETE)),
     )

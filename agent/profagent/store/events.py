@@ -20,7 +20,7 @@ from profagent.formats.records import api_name
 from profagent.ingest.changes import ApiRecords, KeptLoss, LinkLedger, NamesAnnounced
 from profagent.ingest.live_latency import InferenceTimes, ModelCalls
 from profagent.ingest.live_samples import LiveSamples
-from profagent.ingest.reasons import SEQUENCE_GAP
+from profagent.ledger import SEQUENCE_GAP
 from profagent.limits import CALLED_MODELS, TOLD_JOBS
 from profagent.link.messages import ENDED_STATES, REMOVED
 from profagent.store.figures import SLOWEST_LAYERS, us_per_tick
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from profagent.formats.inference_layers import RecordColumns
     from profagent.formats.model_info import LayerTable, Run
     from profagent.formats.names import LogName
-    from profagent.ingest.changes import Change, Entry, JobChanges
+    from profagent.ingest.changes import Change, JobChanges
     from profagent.ingest.live_samples import Model
+    from profagent.ledger import Entry
     from profagent.store.figures import Figures
     from profagent.store.inference_columns import InferenceColumns, InferenceRow
 

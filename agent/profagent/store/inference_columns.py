@@ -19,7 +19,8 @@ from profagent.formats.inference_layers import RecordColumns
 from profagent.formats.inference_times import UNUSED, Spans, whole_spans
 from profagent.formats.model_info import LayerTable, Run
 from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
-from profagent.ingest.changes import Entry, LayersKnown, Redecoded
+from profagent.ingest.changes import LayersKnown, Redecoded
+from profagent.ledger import Entry
 from profagent.limits import INFERENCES_PER_LOOK, REMEMBERED_PLACED_LOGS, REMEMBERED_TABLES, WAITING_PER_LOOK
 from profagent.store.columns import RecordQuery, Segments, places_in, ranges_of
 from profagent.store.database import fetched_of

@@ -27,7 +27,7 @@ from profagent.ingest.changes import (
     SimulatedKnown,
     files_of,
 )
-from profagent.ingest.reasons import SEQUENCE_GAP
+from profagent.ledger import SEQUENCE_GAP
 from profagent.limits import MOST_HELD_INFERENCES, OPEN_INFERENCES, PATIENCE_S, SHOWN_ENTRIES, TOLD_INFERENCES
 from profagent.store.events import Composer, Event, is_over, model_of
 from profagent.store.figures import figures_of
@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
     from profagent.formats.model_info import LayerTable
     from profagent.formats.names import LogName
-    from profagent.ingest.changes import Change, Entry, JobChanges
+    from profagent.ingest.changes import Change, JobChanges
     from profagent.ingest.live_samples import Model
+    from profagent.ledger import Entry
     from profagent.store.inference_columns import InferenceColumns, InferenceRow
     from profagent.store.writer import Applied
 

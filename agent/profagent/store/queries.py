@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from profagent import ledger
 from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name
-from profagent.ingest import reasons
 from profagent.ingest.decoder import is_job
 from profagent.limits import LARGEST_INTEGER
 from profagent.store.database import fetched, fetched_named, fetched_one, pages
@@ -237,7 +237,7 @@ async def implausible_of(connection: aiosqlite.Connection, session: int, job: in
         connection,
         "SELECT j.name, detail FROM ledger_entry JOIN job j USING (job)"
         " WHERE session = ?1 AND reason = ?2 AND (?3 IS NULL OR job = ?3) ORDER BY entry",
-        (session, reasons.IMPLAUSIBLE_COUNTER, job),
+        (session, ledger.IMPLAUSIBLE_COUNTER, job),
     )
     return [f"implausible: {name}: {detail}" for name, detail in rows]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from profagent import ledger
 from profagent.formats.names import LogKind, LogName, display_text, parse_log_name
-from profagent.ingest import reasons
-from profagent.ingest.changes import Entry
+from profagent.ledger import Entry
 from profagent.limits import LARGEST_AMOUNT, LARGEST_INTEGER, LONGEST_DETAIL, LONGEST_REASON, MOST_NOTED
 from profagent.store.database import Part, fetched_of
 
@@ -411,11 +411,11 @@ class LedgerRows:
         known = self._connection.execute(
             "SELECT entry FROM ledger_entry"
             " WHERE session = ? AND log IS NULL AND job IS ? AND reason = ? AND grade = ?",
-            (self._session, self._job, reasons.MORE, entry.grade),
+            (self._session, self._job, ledger.MORE, entry.grade),
         ).fetchall()
         if not known:
             detail = "beyond those that are told one by one; count is the sum of theirs"
-            self.insert(None, "link", reasons.entry(reasons.MORE, detail, count=entry.count, grade=entry.grade))
+            self.insert(None, "link", ledger.entry(ledger.MORE, detail, count=entry.count, grade=entry.grade))
             return
         self._connection.execute(
             "UPDATE ledger_entry SET count = min(count + ?, ?) WHERE entry = ?",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from profagent import ledger
 from profagent.formats.inference_times import EXECUTE, EXECUTE_ASYNC
 from profagent.formats.sampling import (
     FROM_FILE,
@@ -28,8 +29,7 @@ from profagent.formats.sampling import (
     infer_interval,
     sum_of,
 )
-from profagent.ingest import reasons
-from profagent.ingest.reasons import RING_CALLS, ring_entry
+from profagent.ledger import RING_CALLS, ring_entry
 from profagent.limits import LARGEST_INTEGER, MOST_SAMPLING_NOTES, NAMED_PICTURES
 from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, pages
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import aiosqlite
     from numpy.typing import NDArray
 
-    from profagent.ingest.changes import Entry
+    from profagent.ledger import Entry
 
 _OF_SESSION = (
     "SELECT job, model FROM session_job JOIN model m USING (job) WHERE session = ?1 AND (?2 IS NULL OR job = ?2) AND"
@@ -299,7 +299,7 @@ def _notes(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> Iter
         yield from _of_gaps(samples, gaps, figures, model)
     elif figures.origin == FROM_FILE and figures.why is not None and figures.why.startswith(MISMATCH):
         detail = f"{model}: its picture counts do not fit the interval {figures.interval} of its acl.json"
-        yield reasons.entry(reasons.INTERVAL_MISMATCH, detail)
+        yield ledger.entry(ledger.INTERVAL_MISMATCH, detail)
 
 
 def _of_gaps(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> Iterator[Entry]:
@@ -311,7 +311,7 @@ def _of_gaps(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> It
             late += 1
             if late <= MOST_SAMPLING_NOTES:
                 detail = f"{name}: the sample at picture {count} came {gap.late_by} inferences late"
-                yield reasons.entry(reasons.SAMPLE_LATE, detail)
+                yield ledger.entry(ledger.SAMPLE_LATE, detail)
         if gap is not None and gap.never_came:
             missing += 1
             if missing <= MOST_SAMPLING_NOTES:
@@ -319,13 +319,13 @@ def _of_gaps(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> It
                 is_whole = inferences * samples.pictures == count - before
                 step = figures.interval * samples.pictures
                 which = _missed(before, gap.never_came, step) if is_whole else _missed_between(before, count)
-                yield reasons.entry(reasons.SAMPLE_NEVER_CAME, f"{name}: {which}", count=gap.never_came)
+                yield ledger.entry(ledger.SAMPLE_NEVER_CAME, f"{name}: {which}", count=gap.never_came)
     if (rest := late - MOST_SAMPLING_NOTES) > 0:
-        yield reasons.entry(reasons.SAMPLE_LATE, f"{model}: {rest} more samples came late", count=rest)
+        yield ledger.entry(ledger.SAMPLE_LATE, f"{model}: {rest} more samples came late", count=rest)
     if missing > MOST_SAMPLING_NOTES:
         rest = (figures.never_came or 0) - missing_named
         detail = f"{model}: {rest} more samples that were due never came"
-        yield reasons.entry(reasons.SAMPLE_NEVER_CAME, detail, count=rest)
+        yield ledger.entry(ledger.SAMPLE_NEVER_CAME, detail, count=rest)
 
 
 def _odd_gaps(samples: _Samples, gaps: _Gaps, interval: int, model: str) -> Iterable[tuple[str, int, int, int]]:

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
+from profagent import ledger
 from profagent.errors import SameBoardError, StoreError
 from profagent.files import finished
 from profagent.formats.figure_states import CAPTURE_ENDED
-from profagent.ingest import reasons
 from profagent.ingest.decoder import schemas
 from profagent.link.messages import ENDED_STATES
 from profagent.store import counters, marks
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from profagent.ingest.changes import Entry, JobChanges
+    from profagent.ingest.changes import JobChanges
+    from profagent.ledger import Entry
     from profagent.link.coverage import Interval
     from profagent.store.database import Running
     from profagent.store.sampling import ModelSampling
@@ -443,7 +444,7 @@ def _write_findings(connection: sqlite3.Connection, session: int, job: int, foun
     with transaction(connection):
         _write_samplings(connection, session, job, found.samplings)
         for of, details in found.counters.items():
-            entries = [reasons.entry(reasons.IMPLAUSIBLE_COUNTER, detail) for detail in details]
+            entries = [ledger.entry(ledger.IMPLAUSIBLE_COUNTER, detail) for detail in details]
             LedgerRows(connection, of, job).replace_all("counters", entries, of_session=True)
         if found.rings is not None:
             LedgerRows(connection, session, job).replace_rings(found.rings)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from profagent import ledger
 from profagent.formats.records import shown_mhz
-from profagent.ingest import reasons
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import RECORDS_PER_PART, event_counts, fetched, fetched_named, fetched_one
 from profagent.store.queries import (
@@ -102,7 +102,7 @@ async def not_copied(connection: aiosqlite.Connection, session: int) -> dict[str
     rows = await fetched(
         connection,
         "SELECT name, first FROM ledger_entry JOIN job USING (job) WHERE session = ? AND reason = ?",
-        (session, reasons.STOPPED_EARLY),
+        (session, ledger.STOPPED_EARLY),
     )
     return dict(rows)
 

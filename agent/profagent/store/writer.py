@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 
+from profagent import ledger
 from profagent.formats.figure_states import (
     JOB_ENDED,
     Figure,
@@ -18,7 +19,6 @@ from profagent.formats.figure_states import (
     state_of,
 )
 from profagent.formats.names import DEVICE_INFO, joined_unit, parse_log_name, split_unit
-from profagent.ingest import reasons
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
@@ -298,11 +298,11 @@ class JobRows:
             self._ledger.replace_all("content", change.entries)
         else:
             # Of marks that were dropped, the numbers of all segments together tell more than those of one.
-            entries = [entry for entry in change.entries if entry.reason != reasons.DROPPED_MARKS]
+            entries = [entry for entry in change.entries if entry.reason != ledger.DROPPED_MARKS]
             self._ledger.replace(self._logs.row(change.path), entries)
 
     def _add_entry(self, change: LinkLedger) -> None:
-        if change.path is None and change.entry.reason == reasons.REMOVED_UNREAD and self._has_come():
+        if change.path is None and change.entry.reason == ledger.REMOVED_UNREAD and self._has_come():
             # A stream that began a moment ago had not looked at it again.
             return
         self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)

@@ -14,9 +14,9 @@ from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import run_until_stopped, tell
-from profagent.cli.table import json_text
 from profagent.errors import UsageError
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named
+from profagent.tables.table import json_text
 from profagent.watch.against import against_of
 from profagent.watch.lines import line_of
 from profagent.watch.replay import Replayed, replay
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
+    from profagent.formats.counter_maps import CounterMaps
     from profagent.link.credentials import Access
-    from profagent.store.counter_maps import CounterMaps
     from profagent.store.events import Event
 
 

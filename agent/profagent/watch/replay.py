@@ -10,7 +10,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from profagent.cli.provenance import session_title
 from profagent.formats.records import FIRST_WALL_US, shown_mhz
 from profagent.ingest.decoder import is_job
 from profagent.limits import LONGEST_PAUSE_S
@@ -19,6 +18,7 @@ from profagent.store.events import Composer
 from profagent.store.queries import find_session
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import require_records
+from profagent.tables.provenance import session_title
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.stored import Ran, StoredSession, called_models, first_start_us, jobs_of
 from profagent.watch.watch import BOARD_EACH_S

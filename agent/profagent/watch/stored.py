@@ -13,7 +13,8 @@ import numpy as np
 
 from profagent.formats.names import DONE_SUFFIX, parse_log_name
 from profagent.formats.records import API_DTYPE
-from profagent.ingest.changes import ApiRecords, Entry, JobChanges, KeptLoss, LinkLedger, SourceRows
+from profagent.ingest.changes import ApiRecords, JobChanges, KeptLoss, LinkLedger, SourceRows
+from profagent.ledger import Entry
 from profagent.limits import INFERENCES_PER_PAGE, RECORDS_PER_PAGE
 from profagent.store.database import fetched, pages
 from profagent.store.figures import Figures, figures_of

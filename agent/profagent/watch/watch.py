@@ -15,9 +15,9 @@ from cachetools import LRUCache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profagent.cli.provenance import doubt_line
 from profagent.cli.running import LinkRemarks, remarks
 from profagent.errors import FaultError, UnreachableError
+from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
@@ -31,9 +31,9 @@ from profagent.record.capture import Capture
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
 from profagent.record.view import NO_JOB
-from profagent.store.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.live_events import LiveComposer
 from profagent.store.store import Store
+from profagent.tables.provenance import doubt_line
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.memory import MemoryWorkspace
 

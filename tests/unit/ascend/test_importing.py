@@ -19,10 +19,10 @@ from profagent.ascend import database, importing
 from profagent.ascend import timeline as timelines
 from profagent.ascend.csv_rows import Rows
 from profagent.ascend.timeline import Pieces
-from profagent.cli.table import Column, sheet_pieces
 from profagent.sessions.cli import gc as gc_command
 from profagent.stats.cli import command as stats_command
 from profagent.store import drafts
+from profagent.tables.table import Column, sheet_pieces
 from tests.integration.host import profagent
 from tests.unit.ascend import files
 from tests.unit.ascend.files import OP_SUMMARY, START_NS, event, kernel, process, rows, summary, taken, timeline, write

@@ -24,12 +24,12 @@ from profagent.calibrate.redecode_cli import redecode_job, redecode_session
 from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.cli.main import run
 from profagent.errors import UsageError
+from profagent.formats.counter_maps import BUILT_IN, CounterMaps, read_map, simulated_map
 from profagent.formats.model_info import parse_layer_info, parse_net_info
 from profagent.formats.names import parse_log_name
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.importing.importing import import_into, import_job
 from profagent.store import counters
-from profagent.store.counter_maps import BUILT_IN, CounterMaps, read_map, simulated_map
 from profagent.store.workspace import Workspace
 from profagentd.simulate import draw as encode
 from profagentd.simulate.network import AICORE, Layer, Network, Run, Segment
@@ -161,7 +161,7 @@ MAPS = CounterMaps(simulated_map())
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from profagent.store.counter_maps import CounterMaps, simulated_map
+from profagent.formats.counter_maps import CounterMaps, simulated_map
 from profagent.calibrate.redecode_cli import redecode_session
 from profagent.store.workspace import Workspace
 from profagent.store import counters

@@ -15,7 +15,6 @@ import click
 import pytest
 
 from profagent.cli.main import GLOSSARY, GROUPS, VERBS, LazyGroup, group, main, run
-from profagent.cli.provenance import summary_lines
 from profagent.errors import (
     IncompleteError,
     ProfagentError,
@@ -25,6 +24,7 @@ from profagent.errors import (
     UsageError,
     WorkspaceBusyError,
 )
+from profagent.tables.provenance import summary_lines
 from tests.integration.host import ENVIRONMENT
 
 HEAVY = (

@@ -16,11 +16,11 @@ from profagent.cli import options
 from profagent.cli.main import run
 from profagent.cli.progress import BYTES, Progress, progress
 from profagent.cli.running import REPEATED_S, LinkRemarks, remarks
-from profagent.cli.table import text_width
+from profagent.cli.target import job_target, named_target
 from profagent.errors import RefusedError, UnreachableError, UsageError
-from profagent.importing.target import job_target, named_target
+from profagent.formats.counter_maps import BUILT_IN
 from profagent.link.messages import Clocks, Retention
-from profagent.store.counter_maps import BUILT_IN
+from profagent.tables.table import text_width
 from profagentd.simulate.run import SimulationOptions
 from tests.board.terminal import at_terminal, without_terminal
 from tests.daemon.simulated_job import write_job

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from profagent.cli.table import (
+from profagent.export.job_files import unique_name
+from profagent.export.summary import acl_statistic_name, op_statistic_name, op_summary_name
+from profagent.export.tables import icache_miss_rate
+from profagent.export.timeline import acl_name, task_time_name
+from profagent.limits import ROWS_PER_PIECE
+from profagent.tables.table import (
     Column,
     fitted_lines,
     json_text,
@@ -19,11 +24,6 @@ from profagent.cli.table import (
     text_width,
     toned,
 )
-from profagent.export.job_files import unique_name
-from profagent.export.summary import acl_statistic_name, op_statistic_name, op_summary_name
-from profagent.export.tables import icache_miss_rate
-from profagent.export.timeline import acl_name, task_time_name
-from profagent.limits import ROWS_PER_PIECE
 from tests.unit.export.rows import inference_row
 
 COLUMNS = (Column("Name"), Column("Time(us)", 3), Column("Bytes", 0))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from profagent.formats.counter_maps import simulated_map
 from profagent.ingest import local
-from profagent.store.counter_maps import simulated_map
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
 from tests.fakes.dumps import assert_same, files_of, imported

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from profagent.cli.main import run
+from profagent.cli.target import imported_database
 from profagent.errors import StoreError
-from profagent.importing import job_folder
+from profagent.formats.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.importing.importing import import_alone, import_job
-from profagent.importing.job_folder import alone_in_job, imported_database, write_log
 from profagent.ingest import local
 from profagent.ingest.local import LocalJob
-from profagent.store.counter_maps import BUILT_IN, CounterMaps, simulated_map
+from profagent.store import job_folder
+from profagent.store.job_folder import alone_in_job, write_log
 from profagent.store.store import StoredSession
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from profagent import ledger
 from profagent.formats.board_files import Done
+from profagent.formats.counter_maps import simulated_map
 from profagent.formats.names import parse_log_name
-from profagent.ingest import reasons
 from profagent.ingest.changes import ApiRecords, Change, Redecoded
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.logs import DataLog
 from profagent.ingest.mirror import JobMirror
-from profagent.store.counter_maps import simulated_map
 from tests.encoders import aicore_record, api_record
 from tests.fakes.dumps import dump, files_of, imported
 from tests.fakes.job_copy import JOB, JobCopy
@@ -220,4 +220,4 @@ def test_calls_without_the_magic_number_are_left_out_with_their_places() -> None
     numbers = [each.number.tolist() for each in found if isinstance(each, ApiRecords)]
     assert numbers == [[0], [], [2]]
     odd = {reason: (entry.count, entry.first, entry.last) for reason, entry in log.facts.odd.items()}
-    assert odd == {reasons.BAD_RECORD: (2, 32, 96), reasons.BEGIN_UNKNOWN: (1, 64, 64)}
+    assert odd == {ledger.BAD_RECORD: (2, 32, 96), ledger.BEGIN_UNKNOWN: (1, 64, 64)}

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
+from profagent import ledger
 from profagent.formats.names import LogKind, LogName, parse_log_name
-from profagent.ingest import reasons
 from profagent.ingest.decode import Joins
 from profagent.ingest.feed import (
     Arrival,
@@ -334,8 +334,8 @@ def test_groups_become_columns_of_each_unit() -> None:
     entries = {
         log: [(each.reason, each.first, each.count) for each in of] for log, of in plain.entries[LogKind.AICORE].items()
     }
-    unknown = (reasons.NO_LAYER, 512, 1)
-    assert entries == {1: [(reasons.SEQUENCE_GAP, 256, 1)], 2: [(reasons.SEQUENCE_GAP, 512, 9), unknown]}
+    unknown = (ledger.NO_LAYER, 512, 1)
+    assert entries == {1: [(ledger.SEQUENCE_GAP, 256, 1)], 2: [(ledger.SEQUENCE_GAP, 512, 9), unknown]}
     assert not plain.entries[LogKind.AICPU]
 
 

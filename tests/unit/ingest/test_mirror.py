@@ -12,7 +12,7 @@ import pytest
 from profagent.errors import FormatError, ProtocolError, StoreError
 from profagent.files import disk_full, has_room, is_full, is_full_database
 from profagent.ingest.mirror import JobMirror
-from profagent.ingest.reasons import checked_path
+from profagent.ledger import checked_path
 from profagent.limits import ROOM_BYTES
 from tests.fakes.open_files import open_below
 

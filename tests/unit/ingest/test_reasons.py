@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.ingest import reasons
-from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
-from profagent.ingest.reasons import REASONS, checked_path, entry, grade_of, loss_change, removal_entry
+from profagent import ledger
+from profagent.ingest.changes import KeptLoss, LinkLedger, loss_change
+from profagent.ledger import REASONS, Entry, checked_path, entry, grade_of, removal_entry
 from profagent.limits import LONGEST_DETAIL
 from profagent.link.messages import FollowedLog, Loss
 
@@ -31,7 +31,7 @@ def test_the_registry_has_what_a_daemon_tells() -> None:
 
 
 @pytest.mark.parametrize("reason", REASONS.values(), ids=REASONS)
-def test_a_reason_says_what_it_means_and_what_to_do(reason: reasons.Reason) -> None:
+def test_a_reason_says_what_it_means_and_what_to_do(reason: ledger.Reason) -> None:
     assert reason.grade in {"loss", "note"}
     assert len(reason.text.split(". ")[0].split()) < 25
     for sentence in (reason.text, reason.remedy):
@@ -40,8 +40,8 @@ def test_a_reason_says_what_it_means_and_what_to_do(reason: reasons.Reason) -> N
 
 
 def test_an_entry_has_the_grade_of_its_reason_unless_the_case_has_the_other() -> None:
-    assert entry(reasons.TORN_RECORD, "x").grade == "loss"
-    assert entry(reasons.DONE_WITHOUT_DATA, "x", grade=reasons.NOTE).grade == "note"
+    assert entry(ledger.TORN_RECORD, "x").grade == "loss"
+    assert entry(ledger.DONE_WITHOUT_DATA, "x", grade=ledger.NOTE).grade == "note"
     with pytest.raises(KeyError):
         entry("a-word-of-its-own", "x")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from profagent import ledger
 from profagent.errors import UnreachableError
-from profagent.ingest import reasons
 from profagent.ingest.changes import ContentLedger, JobChanges, KeptLoss, LinkLedger, SourceRows
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import (
@@ -172,7 +172,7 @@ def whole(number: int) -> Batch:
 
 # What is counted of a capture for Prometheus
 
-LOSS, NOTE = reasons.DISK_FULL, reasons.SEQUENCE_GAP
+LOSS, NOTE = ledger.DISK_FULL, ledger.SEQUENCE_GAP
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_losses_are_those_that_the_ledger_has_now(measured: Measured) -> None:
         measured.changed([Applied(JobChanges("JOBA", "", changes))])  # type: ignore[arg-type]
         return value(measured, "losses", reason=LOSS)
 
-    lost, noted = reasons.entry(LOSS, "x", count=3), reasons.entry(NOTE, "x", count=9)
+    lost, noted = ledger.entry(LOSS, "x", count=3), ledger.entry(NOTE, "x", count=9)
     assert (lost.grade, noted.grade) == ("loss", "note")
     assert tell(ContentLedger("a", (lost, noted))) == 3
     assert tell(ContentLedger("b", (lost,))) == 6

@@ -13,7 +13,8 @@ from profagent.cli.options import duration_s
 from profagent.errors import UsageError
 from profagent.formats.board_files import Done
 from profagent.formats.names import parse_log_name
-from profagent.ingest.changes import Entry, InferenceTimed, JobChanges, LinkLedger
+from profagent.ingest.changes import InferenceTimed, JobChanges, LinkLedger
+from profagent.ledger import Entry
 from profagent.link.coverage import Standing
 from profagent.link.messages import JobMeasure, JobStatus, Loss, Received
 from profagent.record import beginnings

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from profagent.cli.main import run
+from profagent.cli.target import named_target
 from profagent.errors import UsageError
-from profagent.importing.target import named_target
-from profagent.store.counter_maps import CounterMaps, simulated_map
+from profagent.formats.counter_maps import CounterMaps, simulated_map
 from profagent.store.sessions import condition_of, fits, labels_of
 from profagent.store.workspace import Workspace, baseline_session, baselines, session_named, set_baseline
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder

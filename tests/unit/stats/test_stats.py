@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from profagent.cli.main import run
-from profagent.cli.provenance import SIMULATED_MARK
 from profagent.errors import UsageError
 from profagent.formats.countermap import RATIOS
 from profagent.stats.document import model_lines, stats_document
@@ -17,6 +16,7 @@ from profagent.stats.figures import JobRecords, LeftOut, left_out, warm_up
 from profagent.stats.session_figures import By, Row, SessionFigures, joined_us, split
 from profagent.stats.stats import stats
 from profagent.stats.trend import level_changes
+from profagent.tables.provenance import SIMULATED_MARK
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, mark, spooled
 from tests.fakes.spooled import START_US as BEGUN_US

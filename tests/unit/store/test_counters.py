@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.formats.board_files import Done
+from profagent.formats.counter_maps import CounterMaps, read_map, simulated_map
 from profagent.formats.countermap import MAPPED_NAMES, RATES, SHARES
 from profagent.ingest.changes import FrequencyKnown, InferenceTimed, LogAdvanced, LogReset, Redecoded, SegmentRecords
-from profagent.ingest.reasons import IMPLAUSIBLE_COUNTER
-from profagent.store.counter_maps import CounterMaps, read_map, simulated_map
+from profagent.ledger import IMPLAUSIBLE_COUNTER
 from profagent.store.queries import implausible_of
 from profagent.store.sessions import MapUsed
 from profagentd.simulate.draw import load_counters

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from profagent.formats.board_files import Done
+from profagent.formats.counter_maps import simulated_map
 from profagent.formats.countermap import MAPPED_RATIOS
 from profagent.formats.inference_layers import LayerTimes
 from profagent.formats.inference_times import EXECUTE
@@ -18,7 +19,6 @@ from profagent.formats.records import API_DTYPE
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
-    Entry,
     FrequencyKnown,
     InferenceTimed,
     JobChanges,
@@ -29,8 +29,7 @@ from profagent.ingest.changes import (
     NamesAnnounced,
 )
 from profagent.ingest.local import LocalJob, list_collection
-from profagent.ingest.reasons import SEQUENCE_GAP
-from profagent.store.counter_maps import simulated_map
+from profagent.ledger import SEQUENCE_GAP, Entry
 from profagent.store.events import Composer
 from profagent.store.figures import figures_of
 from profagent.store.inference_columns import ColumnReader, InferenceColumns

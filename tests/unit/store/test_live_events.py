@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from profagent.ingest.changes import Entry, JobChanges, KeptLoss, LinkLedger, LogRemoved
-from profagent.store.counter_maps import simulated_map
+from profagent.formats.counter_maps import simulated_map
+from profagent.ingest.changes import JobChanges, KeptLoss, LinkLedger, LogRemoved
+from profagent.ledger import Entry
 from profagent.watch.lines import line_of
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item, net_item
 from tests.unit.watch.arriving_job import INFO_JSON, JOB, START_US, ArrivingJob, aicore_done, aicore_path, records

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from profagent import ledger
 from profagent.formats.board_files import Done
+from profagent.formats.counter_maps import simulated_map
 from profagent.formats.join import UNKNOWN_LAYER
 from profagent.formats.model_info import LayerTable, Run
 from profagent.formats.names import LogKind
 from profagent.formats.records import Progress, read_unit
-from profagent.ingest import reasons
 from profagent.ingest.changes import (
     FrequencyKnown,
     JobChanges,
@@ -25,7 +26,6 @@ from profagent.ingest.changes import (
 )
 from profagent.ingest.feed import Group, WholeFile
 from profagent.ingest.logs import oddities
-from profagent.store.counter_maps import simulated_map
 from profagent.store.figures import figures_of
 from profagent.store.inference_columns import ColumnReader
 from profagent.store.sessions import MapUsed
@@ -106,7 +106,7 @@ def test_they_have_the_same_rows(tmp_path: Path, expected: dict[str, Any]) -> No
     assert sorted(figures) == ["final", "final", "pending"], (
         "the model uses the CPU: of one inference its log is missing"
     )
-    assert {row[2] for row in expected["ledger"]} == {reasons.SEQUENCE_GAP, reasons.SEQUENCE_JUMP, reasons.NO_LAYER}
+    assert {row[2] for row in expected["ledger"]} == {ledger.SEQUENCE_GAP, ledger.SEQUENCE_JUMP, ledger.NO_LAYER}
 
 
 def test_what_came_before_in_the_batch_is_known(tmp_path: Path, expected: dict[str, Any]) -> None:

@@ -13,16 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.errors import StoreError, UsageError
-from profagent.ingest.changes import (
-    Change,
-    ContentLedger,
-    Entry,
-    JobChanges,
-    KeptLoss,
-    LinkLedger,
-    LogAdvanced,
-    LogReset,
-)
+from profagent.ingest.changes import Change, ContentLedger, JobChanges, KeptLoss, LinkLedger, LogAdvanced, LogReset
+from profagent.ledger import Entry
 from profagent.store import database
 from profagent.store import rows as module
 from profagent.store.database import fetched_one, reading, readings

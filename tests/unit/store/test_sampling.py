@@ -19,7 +19,6 @@ from profagent.formats.sampling import MAY_HAVE_STOPPED, NOT_LISTED
 from profagent.ingest.changes import (
     Change,
     ContentLedger,
-    Entry,
     InferenceTimed,
     JobChanges,
     LinkLedger,
@@ -28,7 +27,7 @@ from profagent.ingest.changes import (
     PassedOver,
     ProfilingKnown,
 )
-from profagent.ingest.reasons import INTERVAL_MISMATCH, RING_CALLS, SAMPLE_LATE, SAMPLE_NEVER_CAME
+from profagent.ledger import INTERVAL_MISMATCH, RING_CALLS, SAMPLE_LATE, SAMPLE_NEVER_CAME, Entry
 from profagent.limits import MOST_SAMPLING_NOTES
 from profagent.store.sampling import most_calls_between, sampling_of
 from tests.unit.store.conftest import opened

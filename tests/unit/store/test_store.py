@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from profagent import ledger
 from profagent.errors import DiskFullError, SameBoardError, StoreError
-from profagent.ingest import reasons
-from profagent.ingest.changes import Change, Entry, JobChanges, LinkLedger, LogAdvanced, LogRemoved
-from profagent.store.counter_maps import simulated_map
+from profagent.formats.counter_maps import simulated_map
+from profagent.ingest.changes import Change, JobChanges, LinkLedger, LogAdvanced, LogRemoved
+from profagent.ledger import Entry
 from profagent.store.database import SCHEMA_VERSION, fetched, reading, writing
 from profagent.store.sessions import MapUsed, SessionStart, begin_session
 from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
@@ -262,7 +263,7 @@ async def test_an_unfinished_session_goes_on_with_more_labels(db: Writing) -> No
 
 
 @pytest.mark.parametrize(
-    ("reason", "goes_on"), [*((reason, True) for reason in sorted(reasons.INCOMPLETE)), ("no-done", False)]
+    ("reason", "goes_on"), [*((reason, True) for reason in sorted(ledger.INCOMPLETE)), ("no-done", False)]
 )
 async def test_a_session_that_was_not_complete_goes_on(db: Writing, reason: str, goes_on: bool) -> None:
     first = await begun(db)

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from profagent import ledger
 from profagent.cli.main import run
-from profagent.cli.provenance import coverage_line
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
 from profagent.importing.importing import import_into, import_job
-from profagent.ingest import reasons
-from profagent.ingest.changes import ContentLedger, Entry, LinkLedger, LogAdvanced
+from profagent.ingest.changes import ContentLedger, LinkLedger, LogAdvanced
+from profagent.ledger import Entry
 from profagent.link.coverage import Interval, Standing
 from profagent.store.coverage import NOT_ENDED, coverage_of
 from profagent.store.summary import all_sessions, session_summary
 from profagent.store.workspace import Workspace, default_workspace
+from profagent.tables.provenance import coverage_line
 from tests.fakes.dumps import write_files
 from tests.fakes.job_copy import JOB
 from tests.fakes.small_job import SMALL_JOB
@@ -123,7 +124,7 @@ def test_a_session_is_complete_when_it_has_ended_and_nothing_is_missing(rows: Ro
     assert rows.query("SELECT complete FROM sessions") == [(0,)]
 
 
-@pytest.mark.parametrize("reason", sorted(reasons.INCOMPLETE))
+@pytest.mark.parametrize("reason", sorted(ledger.INCOMPLETE))
 def test_a_note_about_the_capture_itself_makes_a_session_incomplete(rows: Rows, reason: str) -> None:
     rows.apply(LinkLedger(None, Entry("note", reason, "what was not there")))
     rows.run(rows.writer.end(9))

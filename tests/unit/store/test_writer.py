@@ -11,7 +11,6 @@ from profagent.formats.board_files import Done
 from profagent.formats.model_info import Layer, LayerTable, Run
 from profagent.ingest.changes import (
     ContentLedger,
-    Entry,
     FrequencyKnown,
     InferenceTimed,
     JobChanges,
@@ -23,6 +22,7 @@ from profagent.ingest.changes import (
     Redecoded,
     SimulatedKnown,
 )
+from profagent.ledger import Entry
 from profagent.store.database import RECORDS_PER_PART
 from tests.unit.store.rows import AICORE, AICPU, CALLS, JOB, Rows, aicore, aicpu, calls, name_of
 

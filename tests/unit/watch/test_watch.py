@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.errors import ProtocolError, UnreachableError
+from profagent.formats.counter_maps import CounterMaps, simulated_map
 from profagent.formats.countermap import MAPPED_NAMES
 from profagent.formats.inference_layers import LayerTimes, RecordColumns
 from profagent.formats.model_info import LayerTable
@@ -22,7 +23,6 @@ from profagent.ingest.live_latency import InferenceTimes
 from profagent.limits import KEPT_EVENTS, KEPT_INFERENCES
 from profagent.link.credentials import Access
 from profagent.link.messages import JobStatus, Profiling
-from profagent.store.counter_maps import CounterMaps, simulated_map
 from profagent.watch.layers import LayerQuery, ModelLayers, Sort
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.watch import NO_COUNTER_MAP, WatchOptions, WatchView, watch_all

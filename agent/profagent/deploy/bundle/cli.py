@@ -23,7 +23,6 @@ from profagent import __version__
 from profagent.cli import options
 from profagent.cli.progress import BYTES, progress
 from profagent.cli.running import run_to_the_end, tell
-from profagent.cli.table import json_text
 from profagent.deploy.bundle.assembling import MACHINES, bundle_tree, can_compile, find_runtime
 from profagent.deploy.bundle.by_hand import MODULES
 from profagent.deploy.daemon_tree import LAUNCHER, own_packages, pack, wheel_files
@@ -32,6 +31,7 @@ from profagent.deploy.wheels import fetch_wheels
 from profagent.errors import ProfagentError
 from profagent.files import write_atomically
 from profagent.limits import DOWNLOAD_S, FILE_PIECE_BYTES, TRIAL_S
+from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ from rich.segment import Segment
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, Screen
 
-from profagent.cli.table import UNKNOWN, counted, shortened
 from profagent.formats.countermap import RATIOS, bound_mark
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER
+from profagent.tables.table import UNKNOWN, counted, shortened
 from profagent.watch.screen import paint
 from profagent.watch.screen.paint import BAR, FAINT, GOOD, INK, STRONG, TITLE, WARN, Lines, joined, word
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rich.segment import Segment
 
-from profagent.cli.table import UNKNOWN, counted, shortened, time_text
 from profagent.formats.countermap import bound_mark
 from profagent.formats.inference_times import LatencyFrom
+from profagent.tables.table import UNKNOWN, counted, shortened, time_text
 from profagent.watch.model import LinkState
 from profagent.watch.screen import paint
 from profagent.watch.screen.paint import BAD, BAR, CHOSEN, FAINT, GOOD, INK, STRONG, TITLE, WARN, cut, joined, word

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from profagent.cli.running import retrying
-from profagent.cli.table import counted
 from profagent.errors import ProfagentError
 from profagent.link.boards_file import BoardNames
 from profagent.record.options import RecordOptions
 from profagent.record.record import BoardRecord
 from profagent.store.marks import add_mark
 from profagent.store.writer import Applied
+from profagent.tables.table import counted
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import Pace, Player
 from profagent.watch.screen.app import WatchApp

@@ -15,13 +15,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from profagent import __version__
-from profagent.cli.table import counted
 from profagent.errors import StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
+from profagent.formats.counter_maps import BUILT_IN
 from profagent.formats.names import display_text
 from profagent.ingest.decoder import is_job
 from profagent.ingest.local import OUTPUT_FOLDERS, require_job
-from profagent.store.counter_maps import BUILT_IN
 from profagent.store.database import FILE_NAME, reading
 from profagent.store.queries import find_session
 from profagent.store.sessions import MapUsed
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
-    from profagent.store.counter_maps import CounterMaps
+    from profagent.formats.counter_maps import CounterMaps
 
 
 DATABASE_FOLDER = "sqlite"
@@ -123,24 +122,6 @@ async def fresh_database(directory: Path, maps: CounterMaps = BUILT_IN) -> Path 
     database = job_database(directory)
     is_fresh = maps.named is None and _is_fresh(directory, database) and not await _gained_map(database, maps)
     return database if is_fresh else None
-
-
-async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, tell: Callable[[str], None]) -> Path:
-    """The JOB's database; imported first when none is fresh."""
-    database = await fresh_database(directory, maps)
-    if database is not None:
-        return database
-    from profagent.importing.importing import import_alone  # noqa: PLC0415 - verbs that only read start faster
-
-    async with alone_in_job(directory, tell):
-        # Whoever was waited for has made it.
-        database = await fresh_database(directory, maps)
-        if database is None:
-            tell(f"importing {directory}")
-            imported = await import_alone(directory, maps)
-            write_log(directory, [f"import: {counted(imported.files, 'file')} in {imported.elapsed_s:.1f} s"])
-            database = imported.database
-    return database
 
 
 def write_log(directory: Path, lines: Iterable[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pkgutil
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -12,24 +13,27 @@ import click
 
 from profagent.cli import options
 from profagent.cli.running import tell
-from profagent.doctor.job import why_no_layers
 from profagent.errors import UsageError
+from profagent.formats.counter_maps import BUILT_IN
+from profagent.formats.job_files import why_no_layers
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ
-from profagent.importing.job_folder import imported_database, own_folder
-from profagent.store.counter_maps import BUILT_IN
 from profagent.store.database import event_counts, fetched_one, reading
+from profagent.store.job_folder import alone_in_job, fresh_database, own_folder, write_log
 from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
 from profagent.store.selection import Choice
 from profagent.store.sessions import is_cleared
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named, session_query
+from profagent.tables.table import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from profagent.store.counter_maps import CounterMaps
+    from profagent.formats.counter_maps import CounterMaps
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
+# What imports a JOB: loaded when one has to be, so that commands that only read start faster.
+_IMPORT = "profagent.importing.importing:import_alone"
 # Why results of another tool have no layers, and what to do.
 NO_KERNELS = (
     "no file of it tells kernels",
@@ -143,6 +147,23 @@ async def job_target(directory: Path, job: str | None, workspace: Path | None, m
             raise UsageError(f"{option} goes with a session", hint=f"leave it out: {directory} is a JOB directory")
     database = await imported_database(directory, maps, tell=tell)
     return Target(database, directory, job=(await asyncio.to_thread(directory.resolve)).name, maps=maps)
+
+
+async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, tell: Callable[[str], None]) -> Path:
+    """The JOB's database; imported first when none is fresh."""
+    database = await fresh_database(directory, maps)
+    if database is not None:
+        return database
+    import_alone = pkgutil.resolve_name(_IMPORT)
+    async with alone_in_job(directory, tell):
+        # Whoever was waited for has made it.
+        database = await fresh_database(directory, maps)
+        if database is None:
+            tell(f"importing {directory}")
+            imported = await import_alone(directory, maps)
+            write_log(directory, [f"import: {counted(imported.files, 'file')} in {imported.elapsed_s:.1f} s"])
+            database = imported.database
+    return database
 
 
 async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:

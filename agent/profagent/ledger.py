@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from profagent.errors import FormatError, UnsupportedBoardError
-from profagent.formats.names import display_text, is_collection_name
-from profagent.ingest.changes import Entry, KeptLoss, LinkLedger
-from profagent.limits import LONGEST_DETAIL, LONGEST_NAME_BYTES, LONGEST_PATH_BYTES, LONGEST_REASON, REMEMBERED_PATHS
+from profagent.limits import LONGEST_NAME_BYTES, LONGEST_PATH_BYTES, REMEMBERED_PATHS
 
-if TYPE_CHECKING:
-    from profagent.ingest.changes import Change
-    from profagent.link.messages import Loss
+
+class Entry(Struct, frozen=True):
+    """A ledger entry's content. `first` and `last` are byte offsets in the log, None where it is about no place."""
+
+    grade: str
+    reason: str
+    detail: str
+    first: int | None = None
+    last: int | None = None
+    count: int = 1
 
 
 # The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
@@ -27,13 +34,6 @@ RING_CALLS = 511
 def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
     """An entry for a Loss of the wire; what took no byte of a log is a note."""
     return Entry(grade_of(reason), reason, detail, count=lost_bytes or 1)
-
-
-def loss_change(job: str, path: str | None, loss: Loss) -> tuple[str, Change]:
-    """What a Loss of the wire means, and the JOB that it belongs to: a kept loss belongs to the board itself."""
-    if loss.id:
-        return "", _kept(loss)
-    return job, LinkLedger(path, loss_entry(loss.reason, loss.detail, loss.lost_bytes))
 
 
 def removal_entry(sent: int, size: int) -> list[Entry]:
@@ -85,21 +85,6 @@ def ring_entry(calls: int) -> Entry:
         " older ones may be missing"
     )
     return entry(RING_FULL, detail, count=calls)
-
-
-def _kept(loss: Loss) -> KeptLoss:
-    """A figure that is 0 is not known."""
-    reason, detail = display_text(loss.reason)[:LONGEST_REASON], display_text(loss.detail)[:LONGEST_DETAIL]
-    entry = loss_entry(reason, detail, loss.lost_bytes)
-    return KeptLoss(
-        loss.id,
-        entry,
-        loss.job_name if is_collection_name(loss.job_name) else "",
-        lost_logs=loss.lost_logs or None,
-        lost_bytes=loss.lost_bytes or None,
-        from_us=loss.from_wall_us or None,
-        to_us=loss.to_wall_us or None,
-    )
 
 
 LOSS = "loss"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
-from profagent.cli.table import UNKNOWN, counted, printable, time_text
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
 from profagent.ingest.decoder import is_job
-from profagent.ingest.reasons import SEQUENCE_GAP
+from profagent.ledger import SEQUENCE_GAP
 from profagent.limits import MOST_NAMED
 from profagent.link.boards_file import BoardNames
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import NO_BOARD
+from profagent.tables.table import UNKNOWN, counted, printable, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
