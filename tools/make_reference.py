@@ -301,7 +301,7 @@ def rules_page() -> str:
         for rule in (each for each in own_rules() if each.severity == severity):
             title = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", rule.en.title.removesuffix(": {rows} layer{s}"))
             limits = [f"{name} {value:g}" for name, value in rule.thresholds.items()]
-            told = "; ".join(", ".join(each) for each in (limits, rule.needs) if each)
+            told = "; ".join(", ".join(each) for each in (limits, rule.all_needs) if each)
             lines.append(f"- `{rule.id}`: {title}.{f' ({told})' if told else ''}")
     lines += ["", "## Tables for rules", "", "They are there while rules run, beside [the views](database.md)."]
     for name, (text, columns) in _commented("TEMP TABLE", MEANS).items():

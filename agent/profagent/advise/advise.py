@@ -6,7 +6,6 @@ figures of these are those of `stats`: final inferences without warm-up.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
 from collections import defaultdict
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.advise.rules import SEVERITIES, Need
+from profagent.advise.rules import SEVERITIES
 from profagent.formats.countermap import RATIOS
 from profagent.formats.records import US_PER_MS
 from profagent.limits import LARGEST_RATIO, LONGEST_QUERY_S, READERS
@@ -38,20 +37,18 @@ if TYPE_CHECKING:
     from profagent.store.queries import SessionRow
 
 STEPS_BETWEEN_LOOKS = 100_000
-# Behind it stands what a rule judges by; before it, what it shows.
-_CONDITION = re.compile(r"\b(?:WHERE|HAVING)\b", re.IGNORECASE)
 # Between the names of a row's several layers.
 _BETWEEN_LAYERS = " | "
 # Of a row, what a finding says by itself.
 _NOT_EVIDENCE = ("model",)
-LACKS: dict[Need, str] = {
+LACKS: dict[str, str] = {
     "times": "nobody knows how long a tick takes: the JOB has no info.json, or no layer was recorded",
     "counters": "no counter map says which word of a record is which counter",
     "calls": 'no single API call is known: "acl_api" of acl.json must be exactly "on"',
     "metrics": "no system metric was recorded",
 }
 # Of another tool's files about another device. What they say of steps and other units no SS928 has: nobody misses it.
-OTHER_DEVICE: dict[Need, str] = {
+OTHER_DEVICE: dict[str, str] = {
     "times": "no kernel of these results has a duration",
     "counters": "these results have no shares of units: record them with aic_metrics=PipeUtilization",
     "calls": "these results tell sums of calls only: `profagent stats --by api`",
@@ -210,7 +207,7 @@ async def advised(
     await means.put_into(connection, session.session)
     (step_us,) = await fetched_one(connection, _STEP_US)
     is_other = any("told_by" in each for each in provenance)
-    about: dict[Need, bool] = {"times": bool(means.models), "steps": step_us is not None}
+    about: dict[str, bool] = {"times": bool(means.models), "steps": step_us is not None}
     about |= {"ss928": not is_other, "other": is_other}
     there = await _there(connection, session, about)
     lacks = OTHER_DEVICE if is_other else LACKS
@@ -220,7 +217,7 @@ async def advised(
     quiet: list[str] = []
     untold: list[Untold] = []
     for rule in rules:
-        if lacking := [need for need in rule.needs if need not in there]:
+        if lacking := [need for need in rule.all_needs if need not in there]:
             if lacking[0] in lacks:
                 untold.append(Untold(rule.id, lacks[lacking[0]]))
             continue
@@ -246,7 +243,7 @@ def _ordered(findings: Sequence[Finding]) -> list[Finding]:
     return found
 
 
-async def _there(connection: aiosqlite.Connection, session: SessionRow, about: Mapping[Need, bool]) -> set[Need]:
+async def _there(connection: aiosqlite.Connection, session: SessionRow, about: Mapping[str, bool]) -> set[str]:
     """What the session has of what rules need, with what is known already."""
     found = {need for need, has in about.items() if has}
     if session.counter_map is not None:
@@ -259,15 +256,13 @@ async def _there(connection: aiosqlite.Connection, session: SessionRow, about: M
 
 
 async def _unknown(connection: aiosqlite.Connection, rule: Rule) -> str:
-    """Of how many layers the counters that a rule judges by are not known: what it says is of the others."""
-    condition = _CONDITION.split(rule.sql, 1)[-1]
-    read = [name for name in (*RATIOS, "bound") if re.search(rf"\b{name}\b", condition)]
-    if "counters" not in rule.needs or not read:
+    """Say of how many layers counters that the rule reads are not known: its findings are about the others."""
+    if not rule.counters:
         return ""
-    counts = [f"count(*) - count({name})" for name in read]
+    counts = [f"count(*) - count({name})" for name in rule.counters]
     query = f"SELECT count(*), {', '.join(counts)} FROM layer_means WHERE unit = 'AA_CORE'"  # noqa: S608 - our names
     layers, *unknown = await fetched_one(connection, query)
-    names = [f"{name} ({count})" for name, count in zip(read, unknown, strict=True) if count]
+    names = [f"{name} ({count})" for name, count in zip(rule.counters, unknown, strict=True) if count]
     return f"of {layers} layers on the NPU these are not known: {', '.join(names)}" if names else ""
 
 
@@ -324,7 +319,7 @@ class _Runner:
         words = rule.words(self.language)
         title, text, advice = (rule.said(each, values) for each in (words.title, words.finding, words.advice))
         evidence = [{name: value for name, value in row.items() if name not in _NOT_EVIDENCE} for row in rows]
-        is_likely = self.is_likely and "counters" in rule.needs
+        is_likely = self.is_likely and bool(rule.counters)
         about = (rule.id, rule.severity, rule.kind, model)
         return Finding(*about, title, text, advice, rule.manual, gain_us, share, is_likely, evidence, [], rule.per)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 from profagent.errors import UsageError
+from profagent.formats.countermap import RATIOS
 from profagent.tables.table import UNKNOWN
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 # What a session may lack; of a rule that needs it nobody can tell then.
-Need = Literal["times", "counters", "calls", "metrics", "steps", "ss928", "other"]
+Need = Literal["times", "calls", "metrics", "steps", "ss928", "other"]
+# Columns of `layer_means` that come from counters: a rule that reads them needs a counter map.
+COUNTERS = (*RATIOS, "bound")
 # What `gain_us` is a part of.
 Per = Literal["inference", "step"]
 SEVERITIES = ("high", "medium", "low", "info")
@@ -49,6 +52,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One rule. Each row of `sql` is evidence; those of one `model`, and one value of the column `each`, are a finding.
 
     `gain_us` of a row is what it could bring at most in an inference, or a step (`per`); NULL is 'not known'.
+    `counters` names the columns of COUNTERS that `sql` reads; layers that lack one are told as not judged.
     """
 
     id: str
@@ -60,6 +64,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sql: str
     en: Words
     zh: Words
+    counters: list[str] = []
     each: str = ""
     per: Per = "inference"
     file: str = ""
@@ -70,6 +75,13 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("id: write small letters, digits and single hyphens")
         if not _QUERY.match(self.sql):
             raise ValueError("sql: a query begins with SELECT or WITH")
+        if unknown := [name for name in self.counters if name not in COUNTERS]:
+            raise ValueError(f"counters: {unknown[0]!r} is none; write {' or '.join(map(repr, COUNTERS))}")
+
+    @property
+    def all_needs(self) -> list[str]:
+        """What the session must have: `needs`, and "counters" if the rule reads some."""
+        return [*self.needs, *(["counters"] if self.counters else [])]
 
     def words(self, language: Language) -> Words:
         """Its words in a language."""

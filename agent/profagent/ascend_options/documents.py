@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.aclconfig.edit import PROFILER, Profiler, edited_acl_json
 from profagent.ascend_options.checking import checked, problems, shown
 from profagent.ascend_options.environment import MODE, OPTIONS, environment_text, read_environment
-from profagent.ascend_options.json_text import BEHIND_NAME, known, read, slip_findings, written
+from profagent.ascend_options.json_text import double_findings, known, read, slip_finding, written
 from profagent.ascend_options.rules import MORE, Expression, all_rules
 from profagent.ascend_options.script import BESIDE, POSITIONAL, place_of, read_script
 from profagent.ascend_options.tables import plain, read_toml, tables, toml_text, typed
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from profagent.ascend_options.environment import Environment
-    from profagent.ascend_options.json_text import Reading, Slip
+    from profagent.ascend_options.json_text import Reading
     from profagent.ascend_options.script import OptionCall, OptionText
     from profagent.ascend_options.tables import Table
     from profagent.doctor.finding import Finding
@@ -43,7 +42,8 @@ _NO = {"", "off", "no", "false", "0", "none", "null", "disable", "disabled"}
 _OBJECT = re.compile(r"(?:[\s\ufeff]|//.*|/\*(?s:.*?)\*/)*+\{")
 _EMPTY = re.compile(r"[\s\ufeff]*\{\s*\}\s*")
 # An object in it, which profiling_options have not.
-_HAS_OBJECT = re.compile(rf"{BEHIND_NAME}\s*\{{")
+_HAS_OBJECT = re.compile(r":\s*\{")
+_BROKEN = "it cannot be read: nothing is recorded"
 _HINT = (
     "name an acl.json, a text of profiling_options, a script with either, or with a Profiler(…) or profile(…) of"
     " MindSpore or torch_npu, JSON or TOML with their arguments, or a file that sets PROFILING_MODE"
@@ -107,14 +107,11 @@ def _is_acl_json(text: str) -> bool:
 
 
 def _tables(name: str, text: str) -> list[Result]:
-    """What is found in torch_npu's arguments of a file in JSON or TOML; nothing where it has none."""
+    """Return what is found in torch_npu's arguments of a file in JSON or TOML; nothing where it has none."""
     if _is_json(text):
         reading = _read(text)
-        broken = slip_findings(text, reading, "it cannot be read: nothing is recorded")
-        if reading.slip and text.count("{") > 1 and any(tables(reading.value)):
-            # Which table its members are of cannot be told.
-            return [Result(Section(name, (replace(broken[0], remedy="mend it, then check it again"),)))]
-        return _of_tables(name, reading.value, broken, partial(json.dumps, indent=4, ensure_ascii=False))
+        write = partial(json.dumps, indent=4, ensure_ascii=False)
+        return _of_tables(name, reading.value, double_findings(reading), write)
     value, is_meant = read_toml(text), name.endswith(".toml")
     if isinstance(value, str):
         return [Result(Section(name, (bad("toml", f"it is no TOML: {value}", "mend it"),)))] if is_meant else []
@@ -125,7 +122,7 @@ def _tables(name: str, text: str) -> list[Result]:
 
 
 def _of_tables(
-    name: str, value: object, broken: list[Finding], write: Callable[[Mapping[str, object]], str]
+    name: str, value: object, doubled: list[Finding], write: Callable[[Mapping[str, object]], str]
 ) -> list[Result]:
     """Each table's findings, and its corrected text with those in it."""
     try:
@@ -138,12 +135,12 @@ def _of_tables(
         findings = _table(table, changed)
         about = " ".join((name, ".".join(table.path))).strip()
         section = Section(f"{about}: {all_rules().families[table.family].title}", findings)
-        is_written = table.path in changed or bool(broken)
+        is_written = table.path in changed or bool(doubled)
         results.append(Result(section, write(changed.get(table.path, table.given)) if is_written else None))
     results.reverse()
-    if broken and results:
+    if doubled and results:
         first = results[0]
-        section = Section(first.section.about, (*broken, *problems(first.section.findings)))
+        section = Section(first.section.about, (*doubled, *problems(first.section.findings)))
         results[0] = first._replace(section=section)
     return results
 
@@ -169,15 +166,17 @@ def _environment(name: str, found: Environment) -> Result:
     if found.lost_quotes():
         why = f"the shell takes the quotes out of {OPTIONS}: {found.values[OPTIONS]}; nothing is recorded"
         findings.append(bad("json", why, "put the whole text between '…'"))
+    is_broken = False
     if (text := found.meant_options()) is not None:
+        is_broken = _read(text).slip is not None
         options = _options(name, text)
         right[OPTIONS] = options.corrected or text
         findings = [*problems(findings), *options.section.findings]
     if any(each.mark is Mark.BAD for each in findings):
         findings = list(problems(findings))
     is_computed = any(isinstance(value, Expression) for value in right.values())
-    is_right = is_computed or right == found.values
-    corrected = None if is_right else environment_text(right, is_shell=found.is_shell)
+    is_left = is_broken or is_computed or right == found.values
+    corrected = None if is_left else environment_text(right, is_shell=found.is_shell)
     return Result(Section(f"{name} (environment)", tuple(findings)), corrected)
 
 
@@ -206,7 +205,7 @@ def _device(profiler: Mapping[str, object] | None, device: str | None) -> str:
 
 def _enables(text: str, device: str | None) -> bool:
     """Whether acl.init with this file leaves no way for acl.prof.init: on an SS928 also with the switch off."""
-    profiler = _profiler(_read(text).value)
+    profiler = _profiler(_acl_json_value(_read(text), text))
     if profiler is None:
         return False
     if _device(profiler, device) == ATLAS:
@@ -221,58 +220,40 @@ def _read(text: str) -> Reading:
         raise UsageError("the JSON is nested too deep", hint=_HINT) from error
 
 
+def _acl_json_value(reading: Reading, text: str) -> object:
+    """Return the value of an acl.json; a file that only an SS928's runtime takes has one, too. None if it is broken."""
+    if reading.slip is None:
+        return reading.value
+    try:
+        return load_acl_json(text.encode(), "acl.json")
+    except FormatError:
+        return None
+
+
 def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
     reading = _read(text)
-    meant = _meant(reading.value)
+    value = _acl_json_value(reading, text)
+    meant = _meant(value)
     profiler = _profiler(meant)
-    if _device(profiler, device) == SS928:
-        return _ss928_acl_json(name, data, text, reading, is_told=device is not None)
+    is_ss928 = _device(profiler, device) == SS928
+    if reading.slip and (value is None or not is_ss928):
+        return Result(Section(name, (slip_finding(text, reading.slip, _BROKEN),)))
+    if is_ss928:
+        section = acl_json_section(f"{name} (SS928{'' if device else '; --device atlas: other Ascend devices'})", data)
+        return Result(section, None if section.is_good else _mended(value, name))
     about = f"{name} (Atlas)"
     if profiler is None:
         return Result(Section(about, (bad("switch", "no object 'profiler': nothing is recorded", "add one"),)))
     found = checked("acl_json", profiler)
     assert isinstance(meant, dict)
     right = json.dumps({**meant, PROFILER: found.corrected}, indent=4, ensure_ascii=False)
-    section = _section(about, text, reading, found.findings, "acl_json")
-    if reading.slip:
-        section = Section(about, (*section.findings, *_left_out(text, reading.value)))
-    is_called_so = _profiler(reading.value) is not None
+    findings = (*double_findings(reading), *found.findings)
+    is_called_so = _profiler(value) is not None
     if not is_called_so:
         why = "no key is exactly 'profiler': nothing is recorded"
-        section = Section(about, (bad("switch", why, "take the corrected text"), *problems(section.findings)))
-    is_right = is_called_so and reading.slip is None and found.corrected == profiler
-    return Result(section, None if is_right else right)
-
-
-def _ss928_acl_json(name: str, data: bytes, text: str, reading: Reading, *, is_told: bool) -> Result:
-    """`aclconfig check` of the file; of a broken one also of what can be told of it."""
-    about = f"{name} (SS928{'' if is_told else '; --device atlas: other Ascend devices'})"
-    broken: list[Finding] = []
-    try:
-        value = load_acl_json(data, name)
-    except FormatError:
-        value = reading.value
-        broken = slip_findings(text, reading, "svp_acl_init fails with 100000")
-        broken += _left_out(text, value)
-        data = json.dumps(value).encode("utf-8", "surrogateescape")
-    section = acl_json_section(about, data)
-    if broken:
-        section = Section(about, (*broken, *problems(section.findings)))
-    return Result(section, None if section.is_good else _mended(value, name))
-
-
-def _left_out(text: str, value: object) -> list[Finding]:
-    """What is told of a broken acl.json with more objects than `profiler`, which alone was understood."""
-    is_alone = isinstance(value, dict) and value.keys() == {PROFILER}
-    is_more = is_alone and text.count("{") > 2  # its own, and that of `profiler`
-    return [unknown("json", "what stands beside 'profiler' is not in the corrected text")] if is_more else []
-
-
-def _section(about: str, text: str, reading: Reading, findings: tuple[Finding, ...], family: str) -> Section:
-    """With what is wrong with the JSON itself; of a broken text the runtime takes nothing."""
-    broken = slip_findings(text, reading, all_rules().families[family].wrong)
-    rest = findings if reading.slip is None else problems(findings)
-    return Section(about, (*broken, *rest))
+        findings = (bad("switch", why, "take the corrected text"), *problems(findings))
+    is_right = is_called_so and found.corrected == profiler
+    return Result(Section(about, findings), None if is_right else right)
 
 
 def _mended(value: object, name: str) -> str | None:
@@ -300,21 +281,17 @@ def _mended(value: object, name: str) -> str | None:
 
 
 def _options(about: str, text: str, place: tuple[int, int] | None = None) -> Result:
+    """Check a text of profiling_options; `place` is the slip's in the file that the text is a part of."""
     reading = _read(text)
+    if slip := reading.slip:
+        slip = slip._replace(line=place[0], column=place[1]) if place else slip
+        return Result(Section(about, (slip_finding(text, slip, _BROKEN),)))
     if not isinstance(reading.value, dict):
         return Result(Section(about, (bad("json", "it holds no object", "write {…}"),)))
     given = {name: known(value) for name, value in reading.value.items()}
     found = checked("profiling_options", given)
-    section = _section(
-        about, text, reading._replace(slip=_moved(reading.slip, place)), found.findings, "profiling_options"
-    )
-    is_right = reading.slip is None and found.corrected == given
-    return Result(section, None if is_right else written(found.corrected))
-
-
-def _moved(slip: Slip | None, place: tuple[int, int] | None) -> Slip | None:
-    """The slip where it stands in the file that the text is a part of."""
-    return slip._replace(line=place[0], column=place[1]) if slip and place else slip
+    section = Section(about, (*double_findings(reading), *found.findings))
+    return Result(section, None if found.corrected == given else written(found.corrected))
 
 
 def _script(name: str, source: str, facts: set[str]) -> Iterator[Result]:
@@ -345,23 +322,13 @@ def _text_of_script(name: str, source: str, found: OptionText) -> Result:
 
 
 def _calls(name: str, calls: list[OptionCall]) -> Iterator[Result]:
-    """Each call; one that stands in another is corrected there, too."""
-    results = []
-    inner: dict[str, str] = {}
-    wrong: list[str] = []
-    for call in reversed(calls):
+    """Check each call by itself: one in another call has a correction of its own."""
+    for call in calls:
         found = checked(call.family, call.given, call.facts)
-        section = Section(f"{name}:{call.line} {call.name}(…)", found.findings)
         text = call_text(call.name, found.corrected)
-        for before, after in inner.items():
-            text = text.replace(before, after)
         # As text: 1 is no True.
         is_changed = text != call_text(call.name, call.given)
-        # What has no name here cannot be written.
-        is_told = call.facts.isdisjoint((POSITIONAL, MORE)) and not any(each in call.source for each in wrong)
-        if is_changed and is_told:
-            inner[call.source] = text
-        elif not section.is_good:
-            wrong.append(call.source)
-        results.append(Result(section, text if is_changed and is_told else None))
-    return reversed(results)
+        # Arguments without a name here cannot be written.
+        is_whole = call.facts.isdisjoint((POSITIONAL, MORE))
+        section = Section(f"{name}:{call.line} {call.name}(…)", found.findings)
+        yield Result(section, text if is_changed and is_whole else None)

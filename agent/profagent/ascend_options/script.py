@@ -8,7 +8,7 @@ import warnings
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
-from profagent.ascend_options.json_text import CLOSING, OPENING, members
+from profagent.ascend_options.json_text import CLOSING, OPENING
 from profagent.ascend_options.rules import HANDLER, MORE, Expression, Member, all_rules
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ SETTINGS = ("enable_profiling", "profiling_mode", "profiling_options", "PROFILIN
 # `RewriterConfig.OFF` by its number.
 _REWRITER_OFF = 2
 _BRACES = re.compile(r"\{[^{}]*\}")
+# Also in a text that is broken: a quote is missing, or comes from a Chinese keyboard.
+_KEY = re.compile(r"(\w+)[\"'”’]?\s*[:：]")
 _CONTINUED = "\\\n"
 
 
@@ -48,7 +50,6 @@ class OptionCall(NamedTuple):
     name: str
     given: dict[str, object]
     facts: frozenset[str]
-    source: str
 
 
 class OptionText(NamedTuple):
@@ -172,7 +173,7 @@ def _call(node: ast.Call, family: str, facts: frozenset[str]) -> OptionCall:
     if isinstance(handler, ast.Call) and _dotted(handler.func).endswith(HANDLER) and _has_directory(handler):
         here.add(f"{HANDLER}(dir_name)")
     there = {name: value for name, value in given.items() if value is not None}
-    return OptionCall(node.lineno, family, ast.unparse(node.func), there, facts | here, ast.unparse(node))
+    return OptionCall(node.lineno, family, ast.unparse(node.func), there, facts | here)
 
 
 def _named_calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
@@ -269,9 +270,8 @@ def _part(node: ast.expr) -> str:
 
 
 def _is_options(text: str) -> bool:
-    return text.lstrip().startswith("{") and not all_rules().keys_of("profiling_options").keys().isdisjoint(
-        members(text)
-    )
+    keys = all_rules().keys_of("profiling_options").keys()
+    return text.lstrip().startswith("{") and not keys.isdisjoint(_KEY.findall(text))
 
 
 def _facts(node: ast.AST) -> Iterator[str]:

@@ -199,7 +199,7 @@ def test_without_a_counter_map_what_rests_on_it_is_not_guessed(
     assert run(["advise", "1", "--workspace", str(workspace), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     why = {each["rule"]: each["why"] for each in found["cannot_tell"]}
-    of_boards = {name: {*rule.needs} for name, rule in RULES.items() if "other" not in rule.needs}
+    of_boards = {name: {*rule.all_needs} for name, rule in RULES.items() if "other" not in rule.needs}
     assert why.keys() == {name for name, needs in of_boards.items() if {"counters", "calls", "metrics"} & needs}
     assert "no counter map" in why["dld-suspect"]
     assert run(["advise", "1", "--workspace", str(workspace)]) == 0

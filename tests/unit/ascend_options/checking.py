@@ -31,6 +31,8 @@ class Checking:
         # What is said to be right must be.
         for text in [each["corrected"] for each in results if each["corrected"]]:
             again = self._checked([text], device or ("atlas" if "(Atlas)" in results[0]["about"] else ""))
+            # A call in a call has a correction of its own.
+            again = again[:1] if again[0]["about"].endswith("(…)") else again
             assert told(again) == [], f"{text}\n{evidence(again)}"
             assert {each["corrected"] for each in again} == {None}, text
         self.code = code
