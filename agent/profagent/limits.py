@@ -215,8 +215,6 @@ PAGES_AHEAD = 4
 """pages read before they are written: reading waits."""
 READERS = 2
 """connections that read a JOB side by side: each reads a larger part."""
-ROWS_PER_READ = 500_000
-"""records in one row of a reading: the next row begins."""
 RECORDS_PER_CHUNK = 250_000
 """records that a question over all of them reads at a time: the next chunk begins."""
 SAMPLED_FILES = 100

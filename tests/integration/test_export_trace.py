@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from profagent.export.merged import Operand, export_trace
-from profagent.store import page_reader, placed
+from profagent.store import inference_pages
+from profagent.store.columns import Page, PageQuery
 from tests.integration.board import SAMPLES, sample
 from tests.integration.host import profagent
 from tests.integration.perfetto_file import Found, PerfettoFile, read
@@ -156,9 +157,8 @@ def test_a_part_of_the_time_alone(workspace: Path, tmp_path: Path) -> None:
 def in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small pages, all but the first read in other processes, also where there is one CPU."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(page_reader, "WORTH_PROCESSES_BYTES", 0)
-    monkeypatch.setattr(page_reader, "FIRST_INFERENCES", 2)
-    monkeypatch.setattr(placed, "RECORDS_PER_PAGE", 200)
+    monkeypatch.setattr(inference_pages, "WORTH_PROCESSES_BYTES", 0)
+    monkeypatch.setattr(inference_pages, "RECORDS_PER_PAGE", 200)
 
 
 @pytest.mark.parametrize("form", ["trace", "perfetto"])
@@ -168,7 +168,7 @@ def test_pages_that_processes_read_give_the_same_file(
 ) -> None:
     made = []
     for worth in (1 << 40, 0):
-        monkeypatch.setattr(page_reader, "WORTH_PROCESSES_BYTES", worth)
+        monkeypatch.setattr(inference_pages, "WORTH_PROCESSES_BYTES", worth)
         ended = profagent("export", form, "1", "--workspace", workspace, "--output", tmp_path / f"{form}-{worth}")
         assert ended.code == 0, ended.err
         made.append((tmp_path / f"{form}-{worth}").read_bytes())
@@ -182,26 +182,28 @@ def test_once_somebody_writes_pages_are_read_by_who_sees_the_state_before(
     shutil.copytree(workspace, tmp_path / "copy")
     database = tmp_path / "copy" / "profagent.db"
     before = exported(tmp_path / "copy", tmp_path / "before.json")
-    read_here = []
+    read_here: list[int] = []
 
-    async def plan_then_write(connection: Any, first: int, *more: Any, **named: Any) -> placed.PagePlan | None:
-        if first == 2:
+    ask, read = inference_pages.PageReader._ask, PageQuery.read
+
+    def write_then_ask(reader: inference_pages.PageReader, pool: Any, query: PageQuery, *more: Any) -> Any:
+        if query.first and not read_here[1:]:
             with closing(sqlite3.connect(database)) as other, other:
                 other.execute("UPDATE aicore SET ticks = 1, mac_busy = 0.5")
-        return await placed.plan_page(connection, first, *more, **named)
+        return ask(reader, pool, query, *more)
 
-    async def read_page(connection: Any, plan: placed.PagePlan) -> placed.Page:
-        read_here.append(plan.first)
-        return await placed.read_page(connection, plan)
+    def noted(query: PageQuery, connection: sqlite3.Connection) -> Page:
+        read_here.append(query.first)
+        return read(query, connection)
 
-    monkeypatch.setattr(page_reader, "plan_page", plan_then_write)
-    monkeypatch.setattr(page_reader, "read_page", read_page)
+    monkeypatch.setattr(inference_pages.PageReader, "_ask", write_then_ask)
+    monkeypatch.setattr(PageQuery, "read", noted)
     assert exported(tmp_path / "copy", tmp_path / "meanwhile.json") == before
     assert len(read_here) > 2
 
 
-def _dies_or_never_ends(plan: placed.PagePlan, _make: object) -> None:
-    if plan.first == 2:
+def _dies_or_never_ends(query: PageQuery, *_: object) -> None:
+    if query.first == 1:
         os._exit(1)
     signal.pause()
 
@@ -210,7 +212,8 @@ def _dies_or_never_ends(plan: placed.PagePlan, _make: object) -> None:
 def test_a_process_that_ends_leaves_no_file_and_no_other_process(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_reader, "_made", _dies_or_never_ends)
+    monkeypatch.setattr(inference_pages, "RECORDS_PER_PAGE", 1)
+    monkeypatch.setattr(inference_pages, "_made", _dies_or_never_ends)
     ended = profagent("export", "trace", "1", "--workspace", workspace, "--output", tmp_path / "trace.json")
     assert ended.code != 0
     assert "a process that reads" in ended.err
@@ -230,7 +233,7 @@ def test_of_several_sessions_one_at_a_time_has_processes(
             others.append(active_children())
             super().__init__(*arguments)
 
-    monkeypatch.setattr(page_reader, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(inference_pages, "ProcessPoolExecutor", Pool)
     copy = shutil.copytree(workspace, tmp_path / "copy")
     operands = [Operand(each / "profagent.db") for each in (workspace, copy)]
     asyncio.run(export_trace(operands, tmp_path / "two.json"))

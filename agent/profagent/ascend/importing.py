@@ -39,7 +39,7 @@ from profagent.formats.names import display_text
 from profagent.limits import MOST_IMPORTING_PROCESSES, MOST_NAMED
 from profagent.store.database import refused
 from profagent.store.drafts import take_over_file
-from profagent.store.page_reader import end_with_parent
+from profagent.store.inference_pages import end_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

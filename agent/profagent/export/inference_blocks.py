@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from profagent.export.blocks import (
     integers,
 )
 from profagent.formats.countermap import MAPPED_RATIOS
+from profagent.formats.names import LogKind
 from profagent.formats.records import CYCLES_PER_TICK
 from profagent.limits import LATEST_US
 from profagent.tables.table import UNKNOWN
@@ -32,12 +34,18 @@ if TYPE_CHECKING:
 
     from profagent.export.blocks import Clock
     from profagent.export.tracks import Tracks
-    from profagent.store.placed import Page, PlacedSegment
+    from profagent.store.columns import RecordTable, Segments
+    from profagent.store.inference_pages import InferencePage
     from profagent.store.queries import LayerRow
 
 # A `.done` has whole µs: neighbours may seem to overlap by less than one.
 SLACK_NS = 1000
 PMU = "PMU"
+COLUMNS = {
+    LogKind.AICORE: ("layer_index", "ticks", "ticks_before"),
+    LogKind.AICPU: ("layer_index", "begin_us", "end_us"),
+}
+WITH_RATIOS = {**COLUMNS, LogKind.AICORE: (*COLUMNS[LogKind.AICORE], *MAPPED_RATIOS)}
 
 
 class _Segment:
@@ -51,57 +59,62 @@ class _Segment:
         self.is_row = self.has_ratios = False
 
 
-class InferencePage:
+class InferenceBlocks:
     """Makes the blocks of a page. Each slice holds what is in it, also where `.done` files are too coarse.
 
     What takes long is done as it is made, which may be in another process.
     """
 
-    def __init__(self, page: Page, clock: Clock, frequency_mhz: int | None) -> None:
-        self.spans, self.records = page.spans, page.records
+    def __init__(self, page: InferencePage, clock: Clock, frequency_mhz: int | None) -> None:
+        self.spans = page.spans
         self._clock = clock
         self._place(page, frequency_mhz)
-        self._segments = self._held({row.segment: row for row in page.segments})
+        self._segments = self._held(page.segments)
 
-    def _place(self, page: Page, frequency_mhz: int | None) -> None:
+    def _place(self, page: InferencePage, frequency_mhz: int | None) -> None:
         """All layers whose place in time is known, by segment and start."""
         aicore, aicpu = page.aicore, page.aicpu
         ns_per_tick = np.nan if frequency_mhz is None else CYCLES_PER_TICK * NS_PER_US / frequency_mhz
-        starts_ns = [np.nan if row.start_us is None else self._clock.ns(row.start_us) for row in page.segments]
-        numbers = integers([row.segment for row in page.segments])
+        starts_us = aicore.segments.start_us.tolist()
+        starts_ns = np.array([np.nan if np.isnan(start) else self._clock.ns(start) for start in starts_us], np.float64)
         # Each end is computed as the next start is: neighbours meet.
-        base = np.array(starts_ns, np.float64)[np.searchsorted(numbers, aicore.segment)]
+        base = starts_ns[aicore.segment]
         known = ~np.isnan(base) & ~np.isnan(ns_per_tick)
         base_ns = np.where(known, base, 0.0).astype(np.int64)
-        ticks = [np.rint(np.where(known, each * ns_per_tick, 0.0)) for each in (aicore.begin, aicore.end)]
+        before = aicore.columns["ticks_before"]
+        ticks = [np.rint(np.where(known, each * ns_per_tick, 0.0)) for each in (before, before + aicore.duration)]
         starts, ends = (base_ns + each.astype(np.int64) for each in ticks)
-        cpu_known = (aicpu.end >= aicpu.begin) & (aicpu.end < LATEST_US)
-        cpu_starts, cpu_ends = (self._clock.column_ns(each[cpu_known]) for each in (aicpu.begin, aicpu.end))
+        begin_us, end_us = aicpu.columns["begin_us"], aicpu.columns["end_us"]
+        cpu_known = (end_us >= begin_us) & (end_us < LATEST_US)
+        cpu_starts, cpu_ends = (self._clock.column_ns(each[cpu_known]) for each in (begin_us, end_us))
         self.unplaced = int((~known).sum() + (~cpu_known).sum())
         is_cpu = np.repeat([0, 1], [known.sum(), cpu_known.sum()])
-        segment = np.concatenate([aicore.segment[known], aicpu.segment[cpu_known]])
+        segment = np.concatenate([_numbers_of(aicore)[known], _numbers_of(aicpu)[cpu_known]])
         start = np.concatenate([starts[known], cpu_starts])
         order = np.lexsort((start, segment))
         self._segment, self._start = segment[order], start[order]
         self._end = np.concatenate([ends[known], cpu_ends])[order]
         layer = np.concatenate([aicore.layer[known], aicpu.layer[cpu_known]])
         self._kind = (layer * 2 + is_cpu)[order]
-        none = np.full((int(cpu_known.sum()), aicore.ratios.shape[1]), np.nan)
-        self._ratios = np.concatenate([aicore.ratios[known], none])[order]
+        names = [name for name in MAPPED_RATIOS if name in aicore.columns]
+        ratios = np.full((len(order), len(names)), np.nan)
+        for place, name in enumerate(names):
+            ratios[: int(known.sum()), place] = aicore.columns[name][known]
+        self._ratios = ratios[order]
 
-    def _held(self, rows: Mapping[int, PlacedSegment]) -> dict[int, list[_Segment]]:
+    def _held(self, segments: Segments) -> dict[int, list[_Segment]]:
         """Segments that hold a layer, by their inference's position, in the order in which they ran."""
         if not len(self._segment):
             return {}
         begins = np.append(0, (self._segment[1:] != self._segment[:-1]).nonzero()[0] + 1)
-        of_rows = [rows[number] for number in self._segment[begins].tolist()]
-        found = self._segments_at(begins, of_rows)
+        ours = segments.at(np.searchsorted(segments.number, self._segment[begins]))
+        found = self._segments_at(begins, ours)
         by_position: dict[int, list[_Segment]] = {}
-        for row, segment in zip(of_rows, found, strict=True):
-            by_position.setdefault(row.position, []).append(segment)
-        for segments in by_position.values():
-            segments.sort(key=lambda segment: (segment.start_ns, -segment.end_ns))
-            _take_slack(segments)
+        for position, segment in zip(ours.inference.tolist(), found, strict=True):
+            by_position.setdefault(position, []).append(segment)
+        for of_inference in by_position.values():
+            of_inference.sort(key=lambda segment: (segment.start_ns, -segment.end_ns))
+            _take_slack(of_inference)
         # Layers lie within their segments.
         starts = np.repeat([segment.start_ns for segment in found], np.diff(np.append(begins, len(self._segment))))
         self._start = np.maximum(self._start, starts)
@@ -114,15 +127,18 @@ class InferencePage:
             segment.is_row, segment.has_ratios = is_row, has_ratios
         return by_position
 
-    def _segments_at(self, begins: NDArray[np.int64], rows: Sequence[PlacedSegment]) -> list[_Segment]:
+    def _segments_at(self, begins: NDArray[np.int64], segments: Segments) -> list[_Segment]:
         """The segments whose layers begin there."""
         ends = np.append(begins[1:], len(self._segment))
-        columns = self._start[begins], np.maximum.reduceat(self._end, begins), begins, ends
+        last = np.maximum.reduceat(self._end, begins)
+        columns = self._start[begins], last, begins, ends, segments.is_aicpu, segments.net
+        known = zip(segments.start_us.tolist(), segments.end_us.tolist(), strict=True)
         found: list[_Segment] = []
-        for row, first_ns, last_ns, begin, end in zip(rows, *(column.tolist() for column in columns), strict=True):
-            times = [first_ns, last_ns]
-            times += [self._clock.ns(time) for time in (row.start_us, row.end_us) if time is not None]
-            found.append(_Segment(_segment_label(row.is_aicpu, row.net), begin, end, times))
+        for times_us, (first_ns, last_ns, begin, end, is_aicpu, net) in zip(
+            known, zip(*(column.tolist() for column in columns), strict=True), strict=True
+        ):
+            times = [first_ns, last_ns, *(self._clock.ns(time) for time in times_us if not math.isnan(time))]
+            found.append(_Segment(_segment_label(is_aicpu, net), begin, end, times))
         return found
 
     def blocks(
@@ -196,6 +212,12 @@ class InferencePage:
         return Slices(labels.all, label[order], track[order], start[order], end[order], values, arrows)
 
 
+def _numbers_of(table: RecordTable) -> NDArray[np.int64]:
+    """The number of each record's segment."""
+    numbers: NDArray[np.int64] = table.segments.number[table.segment]
+    return numbers
+
+
 def _layer_label(kind: int, layers: Mapping[int, LayerRow]) -> Label:
     index, is_cpu = divmod(kind, 2)
     category = "cpu-layer" if is_cpu else "layer"
@@ -206,7 +228,7 @@ def _layer_label(kind: int, layers: Mapping[int, LayerRow]) -> Label:
 
 
 @lru_cache
-def _segment_label(is_aicpu: int, net: int) -> Label:
+def _segment_label(is_aicpu: bool, net: int) -> Label:
     unit, category = ("CPU", "cpu-segment") if is_aicpu else ("NPU", "segment")
     return Label(f"{unit} segment {net}", category)
 

@@ -17,7 +17,7 @@ from profagent.export.told import title_of, told_of
 from profagent.export.tracks import Tracks
 from profagent.files import make_directory
 from profagent.store.database import fetched
-from profagent.store.page_reader import PageReader
+from profagent.store.inference_pages import PageReader
 from profagent.store.queries import find_session
 from profagent.store.sessions import require_records
 

@@ -22,7 +22,7 @@ from profagent.export.blocks import (
     args_text,
     integers,
 )
-from profagent.export.inference_blocks import InferencePage
+from profagent.export.inference_blocks import COLUMNS, WITH_RATIOS, InferenceBlocks
 from profagent.export.kept_events import KEPT, KeptEvents
 from profagent.formats.names import model_text
 from profagent.store.database import fetched, fetched_one, pages
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from profagent.export.blocks import Block, Clock
     from profagent.export.tracks import Tracks
     from profagent.store.database import Row
-    from profagent.store.page_reader import PageReader
+    from profagent.store.inference_pages import PageReader
     from profagent.store.queries import LayerRow, SessionRow
 
 Key = TypeVar("Key")
@@ -180,9 +180,9 @@ class SessionTrace:
         await self._choose(scope)
         await self._reader.start_processes()
         layers: dict[int, dict[int, LayerRow]] = {}
-        has_ratios = self.session.counter_map is not None
-        make = functools.partial(InferencePage, clock=clock, frequency_mhz=scope.job.frequency_mhz)
-        async for page in self._reader.pages(make, has_ratios=has_ratios):
+        names = COLUMNS if self.session.counter_map is None else WITH_RATIOS
+        make = functools.partial(InferenceBlocks, clock=clock, frequency_mhz=scope.job.frequency_mhz)
+        async for page in self._reader.pages(make, names):
             self.rows_done += len(page.spans)
             first, last = page.spans[0], page.spans[-1]
             if first.model not in layers:

@@ -344,6 +344,16 @@ def pages(
     `groups` has a value for each inference: a page has inferences of one value only.
     """
     ranges = {kind: ranges_of(connection, kind, segments.of_unit(kind)) for kind in UNITS}
+    return _pages(segments, ranges, names, groups, most)
+
+
+def _pages(
+    segments: Segments,
+    ranges: Mapping[LogKind, Ranges],
+    names: Mapping[LogKind, Sequence[str]],
+    groups: Sequence[object],
+    most: int,
+) -> Iterator[PageQuery]:
     counts = np.zeros(len(groups), np.int64)
     for found in ranges.values():
         np.add.at(counts, found.inference, found.count)

@@ -20,7 +20,6 @@ from profagent.store.database import fetched, pages
 from profagent.store.figures import Figures, figures_of
 from profagent.store.inference_columns import ColumnReader, InferenceColumns
 from profagent.store.marks import marks_of
-from profagent.store.placed import FIRST_INFERENCES
 from profagent.store.rows import path_from_sql
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ FROM ledger_entry e LEFT JOIN log l USING (log) LEFT JOIN kept_loss k ON k.entry
 WHERE e.session = ?2 ORDER BY e.entry
 """
 # CROSS JOIN keeps SQLite from scanning all calls for each part.
+# How many inferences the first page has: later ones follow from how many records those had.
+_FIRST_INFERENCES = 20
 _CALLS = """
 SELECT l.job, r.end_us, l.path, r.api, r.begin_us, r.pid, r.tid
 FROM part p CROSS JOIN log l USING (log) CROSS JOIN api r
@@ -177,7 +178,7 @@ class StoredSession:
         reader = await self._connection.run(ColumnReader)
         cursor = await self._connection.execute(_INFERENCES, (self._session,))
         begun: set[int] = set()
-        count = FIRST_INFERENCES
+        count = _FIRST_INFERENCES
         while rows := [*await cursor.fetchmany(count)]:
             numbers = [number for _, _, number in rows]
             columns, figures = await self._connection.run(partial(self._read, reader, numbers))

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from profagent.errors import UsageError
-from profagent.limits import RECORDS_PER_PAGE
 from profagent.store.database import reading
-from profagent.store.placed import PagePlan, SpanRow
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.selection import ByPosition, Choice, InferenceRow, Selection
 from tests.unit.store.database import START_US, DatabaseBuilder
@@ -162,13 +160,3 @@ def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: Databas
     assert builder.segment(inference, builder.new_part(session, model, "aicpu"), "aicpu", start_us=START_US + 40)
     builder.aicpu(inference, builder.new_part(session, model, "aicpu"), [(45, 60), (20, 30)], [0, 1])
     assert select().earliest_us() == START_US + 20
-
-
-# Pages of inferences
-
-SPAN = SpanRow(0, 1, 0, 1, "yolo", 0, None, 0, None, None)
-
-
-@pytest.mark.parametrize(("share", "following"), [(0.7, 60), (1.0, 60), (1.4, 60), (2.0, 30), (0.5, 120), (0.0, 2000)])
-def test_a_page_s_size_stays_while_it_is_about_right(share: float, following: int) -> None:
-    assert PagePlan([SPAN] * 60, [], []).inferences_next(round(RECORDS_PER_PAGE * share)) == following

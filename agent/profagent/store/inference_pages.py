@@ -15,43 +15,77 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from multiprocessing import get_context, parent_process
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from profagent.errors import StoreError
-from profagent.limits import MOST_READING_PROCESSES, PAGES_AHEAD
-from profagent.store.database import READER_SETTINGS, data_version, fetched_one, inode_of, read_only, readings
-from profagent.store.placed import FIRST_INFERENCES, PagePlan, fetched_page, plan_page, read_page
+from profagent.limits import MOST_READING_PROCESSES, PAGES_AHEAD, RECORDS_PER_PAGE
+from profagent.store.columns import Segments, pages
+from profagent.store.database import (
+    READER_SETTINGS,
+    data_version,
+    fetched,
+    fetched_one,
+    inode_of,
+    read_only,
+    readings,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
-    import aiosqlite
-
-    from profagent.store.placed import Page
+    from profagent.formats.names import LogKind
+    from profagent.store.columns import PageQuery, RecordTable
+    from profagent.store.database import Running
 
 # Of the logs. A process takes half a second to start, in which 100,000 records of 256 bytes are read.
 WORTH_PROCESSES_BYTES = 64 << 20
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CPU_SEGMENTS = "FROM segment g WHERE g.inference = i.inference AND g.kind = 'aicpu' AND g.start_us > 0"
+_SPANS = f"""
+SELECT c.position, c.inference, c.device_id, c.model, c.name, c.model_id, c.stream_id, c.current_pic_count,
+       (SELECT min(us) FROM (SELECT i.start_us AS us UNION ALL SELECT g.start_us {_CPU_SEGMENTS})),
+       (SELECT max(us) FROM (SELECT i.end_us AS us UNION ALL SELECT g.end_us {_CPU_SEGMENTS}))
+FROM temp.chosen c JOIN inference i USING (inference) WHERE c.position BETWEEN ? AND ? ORDER BY c.position
+"""  # noqa: S608 - ours
 _BYTES = """
 SELECT ifnull(sum(offset), 0) FROM log WHERE log IN (SELECT g.log FROM temp.chosen JOIN segment g USING (inference))
 """
 
 
-class Made(Protocol):
-    """Made of a page: it tells how many records that has."""
+class InferenceSpan(NamedTuple):
+    """When a chosen inference ran, from its first begin to its last end on both processors; None where not known."""
 
-    records: int
+    position: int
+    inference: int
+    device_id: int
+    model: int
+    model_name: str
+    model_id: int
+    stream_id: int | None
+    current_pic_count: int
+    start_us: int | None
+    end_us: int | None
 
 
-T = TypeVar("T", bound=Made)
+class InferencePage(NamedTuple):
+    """Chosen inferences of one device and model by their position, with all of their segments and records."""
+
+    spans: list[InferenceSpan]
+    segments: Segments
+    aicore: RecordTable
+    aicpu: RecordTable
+
+
+T = TypeVar("T")
 
 
 class _Asked(NamedTuple):
-    inferences: int
-    plan: PagePlan
+    query: PageQuery
+    spans: list[InferenceSpan]
     answer: Future[Any] | None
 
 
@@ -64,7 +98,7 @@ class PageReader:
 
     _is_one_with_processes: ClassVar[bool] = False
 
-    def __init__(self, file: Path, connection: aiosqlite.Connection, watch: aiosqlite.Connection) -> None:
+    def __init__(self, file: Path, connection: Running, watch: Running) -> None:
         self.connection = connection
         self._file, self._watch = file, watch
         self._seen: tuple[int | None, int] | None = None
@@ -101,44 +135,43 @@ class PageReader:
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    async def pages(self, make: Callable[[Page], T], *, has_ratios: bool) -> AsyncIterator[T]:
-        """What is made of each page of the inferences that a Selection has chosen."""
-        first, inferences = 0, FIRST_INFERENCES
+    async def pages(
+        self, make: Callable[[InferencePage], T], names: Mapping[LogKind, Sequence[str]]
+    ) -> AsyncIterator[T]:
+        """Give what is made of each page of the inferences that a Selection has chosen; `names` are columns."""
+        queries = await self.connection.run(partial(_planned, names))
         asked: deque[_Asked] = deque()
-        while True:
-            if asked and (asked[0].plan.first, asked[0].inferences) != (first, inferences):
-                _cancel(asked)
-            # A page's size follows from the page before: those ahead are asked for as if all were alike.
-            pool, after = self._pool if first else None, asked[-1].plan.end if asked else first
-            while len(asked) < (PAGES_AHEAD if pool else 1):
-                plan = await plan_page(self.connection, after, inferences, has_ratios=has_ratios)
-                if plan is None:
-                    break
-                asked.append(_Asked(inferences, plan, self._ask(pool, plan, make)))
-                after = plan.end
-            if not asked:
-                return
-            _, plan, answer = asked.popleft()
-            made = await self._answer(answer)
-            if made is None:
-                made = make(await read_page(self.connection, plan))
-            yield made
-            first, inferences = plan.end, plan.inferences_next(made.records)
+        for query in queries:
+            spans = await fetched(self.connection, _SPANS, (query.first, query.end - 1))
+            shown = [*map(InferenceSpan._make, spans)]
+            # The first is needed at once: a process takes longer to begin.
+            pool = self._pool if query.first else None
+            asked.append(_Asked(query, shown, self._ask(pool, query, shown, make)))
+            if len(asked) >= (PAGES_AHEAD if self._pool else 1):
+                yield await self._made(asked.popleft(), make)
+        while asked:
+            yield await self._made(asked.popleft(), make)
 
-    def _ask(self, pool: ProcessPoolExecutor | None, plan: PagePlan, make: Callable[[Page], T]) -> Future[T] | None:
+    def _ask(
+        self,
+        pool: ProcessPoolExecutor | None,
+        query: PageQuery,
+        spans: list[InferenceSpan],
+        make: Callable[[InferencePage], T],
+    ) -> Future[T] | None:
         with self._ended_told():
-            return None if pool is None else pool.submit(_made, plan, make)
+            return None if pool is None else pool.submit(_made, query, spans, make)
 
-    async def _answer(self, answer: Future[T] | None) -> T | None:
-        """What a process made of a page; None where that is to be done here."""
-        if answer is None or self._pool is None:
-            return None
-        with self._ended_told():
-            made = await asyncio.wrap_future(answer)
-        if await self._state() == self._seen:
-            return made
-        self.end_processes()
-        return None
+    async def _made(self, asked: _Asked, make: Callable[[InferencePage], T]) -> T:
+        """What is made of a page: by a process, unless somebody has written since."""
+        if asked.answer is not None and self._pool is not None:
+            with self._ended_told():
+                made: T = await asyncio.wrap_future(asked.answer)
+            if await self._state() == self._seen:
+                return made
+            self.end_processes()
+        page = await self.connection.run(asked.query.read)
+        return make(InferencePage(asked.spans, *page[2:]))
 
     @contextmanager
     def _ended_told(self) -> Iterator[None]:
@@ -165,13 +198,6 @@ class PageReader:
             PageReader._is_one_with_processes = False
 
 
-def _cancel(asked: deque[_Asked]) -> None:
-    for each in asked:
-        if each.answer is not None:
-            each.answer.cancel()
-    asked.clear()
-
-
 _files: list[Path] = []
 _connections: list[sqlite3.Connection] = []
 
@@ -196,10 +222,17 @@ def _await_parent() -> None:
     os._exit(1)
 
 
-def _made(plan: PagePlan, make: Callable[[Page], T]) -> T:
+def _made(query: PageQuery, spans: list[InferenceSpan], make: Callable[[InferencePage], T]) -> T:
     if not _connections:
         connection = sqlite3.connect(read_only(_files[0]), uri=True, isolation_level=None)
         _connections.append(connection)
         connection.executescript(READER_SETTINGS)
         connection.execute("BEGIN")
-    return make(fetched_page(_connections[0], plan))
+    return make(InferencePage(spans, *query.read(_connections[0])[2:]))
+
+
+def _planned(names: Mapping[LogKind, Sequence[str]], connection: sqlite3.Connection) -> Iterator[PageQuery]:
+    """Pages of the inferences that a Selection has chosen, by device and model."""
+    groups = connection.execute("SELECT device_id, model FROM temp.chosen ORDER BY position").fetchall()
+    connection.execute("CREATE UNIQUE INDEX IF NOT EXISTS temp.chosen_position ON chosen (position)")
+    return pages(connection, Segments.chosen(connection), names, groups, RECORDS_PER_PAGE)
