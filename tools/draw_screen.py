@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 from profagent.importing.importing import import_into
 from profagent.ingest.changes import JobChanges
-from profagent.ingest.local import LocalJob, list_collection
+from profagent.ingest.metrics import MetricsDecoder
+from profagent.ingest.mirror import digest_of
+from profagent.ingest.mirror_in_place import MirrorInPlace
 from profagent.store.marks import add_mark
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
@@ -126,14 +128,13 @@ async def stored_session(folder: Path, inferences: int = INFERENCES) -> Workspac
 
 async def _add_metrics(workspace: Workspace, session: int, folder: Path, inferences: int) -> None:
     """Metrics as the daemon's collector writes them, twice a second, in the same session."""
-    await asyncio.to_thread(folder.mkdir)
     lines = [f"n {number} {unit} {name}" for number, (name, unit) in enumerate(VALUES)]
     for sweep in range(2 * inferences * PERIOD_US // 1_000_000):
         values = (7 + sweep % 3, 41 + sweep / 10, 8 + sweep % 4, (414 - sweep) * 2**20, 3 + sweep % 2)
         pairs = " ".join(f"{number}={value:g}" for number, value in enumerate(values))
         lines.append(f"s {START_US + sweep * 500_000} {pairs}")
-    await asyncio.to_thread((folder / "00000001").write_text, "\n".join([*lines, ""]), "utf-8")
-    changes = [change for each, _ in LocalJob(folder, list_collection(folder)).batches() for change in each]
+    text = "\n".join([*lines, ""]).encode()
+    changes = [*MetricsDecoder(MirrorInPlace(folder)).whole("00000001", 1, text, digest_of(text))]
     async with Store(workspace.database) as store:
         ((board,),) = await store.query("SELECT board FROM session WHERE session = ?", (session,))
         await store.write(session, board, [JobChanges(folder.name, str(folder), changes)])

@@ -180,8 +180,8 @@ READ_TOGETHER_BYTES = 4 << 20
 """bytes of an imported file read at a time: the next piece is read. A multiple of every record's size."""
 PARTS_PER_BATCH = 2_000
 """inferences, and pieces of other files, in one batch of an import: the next batch begins."""
-LOGS_PER_PAGE = 1_000
-"""logs of which an import into a workspace asks at a time what is held: the next page begins."""
+LOGS_PER_PAGE = 4_000
+"""logs of which an import asks at a time what is held: the next page begins."""
 LARGEST_LOCAL_DONE_BYTES = 4096
 """bytes of a `.done` that is looked at to tell if its data is complete: the data counts as not complete."""
 

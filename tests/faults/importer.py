@@ -20,5 +20,5 @@ if TYPE_CHECKING:
 def main(folder: Path, job: Path, when: str) -> None:
     """The whole life of such a process."""
     # Small batches, so that there are many steps.
-    workspace_import.LARGEST_BATCH_EVENTS = 7  # type: ignore[attr-defined]
+    workspace_import.PARTS_PER_BATCH = 2  # type: ignore[attr-defined]
     asyncio.run(import_into(job, Workspace(folder), asyncio.Event(), reached=Killer(when).reached))

@@ -144,7 +144,7 @@ def test_a_done_that_is_none(tmp_path: Path, text: bytes) -> None:
 
 def test_a_done_with_more_behind_it_ends_the_log_as_on_the_board(tmp_path: Path) -> None:
     ledger, rows = imported(tmp_path, {PLAIN: ONE, PLAIN + ".done": aicore_done(256) + b"more"})
-    assert [entry[:3] for entry in ledger] == [(PLAIN + ".done", "note", "malformed")]
+    assert [entry[:3] for entry in ledger] == [(PLAIN, "note", "no-done"), (PLAIN + ".done", "note", "malformed")]
     assert rows["inference"] == 1
 
 

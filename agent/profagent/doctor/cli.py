@@ -27,7 +27,8 @@ from profagent.formats.names import display_text
 from profagent.ingest.local import JobRecords
 from profagent.limits import RESOLVE_S
 from profagent.link.boards_file import BoardsFile
-from profagent.link.channel import clock_difference, connected
+from profagent.link.channel import connected
+from profagent.link.clock_difference import clock_difference
 from profagent.link.credentials import host_of
 from profagent.link.messages import PROTOCOL
 from profagent.link.translate import Examination

@@ -1,4 +1,4 @@
-"""Importing a JOB directory: into the database in its own `sqlite/` folder, or into a workspace."""
+"""Importing a JOB directory as if its board sent it: into the database in its own folder, or into a workspace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -17,12 +17,12 @@ from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_done
 from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.formats.names import display_text, parse_log_name
-from profagent.formats.sampling import interval_of
 from profagent.importing.descriptions import described
-from profagent.ingest.changes import JobChanges, ProfilingKnown
+from profagent.importing.in_place import WorkspaceInPlace
 from profagent.ingest.decoder import decoder_of, source_named
-from profagent.ingest.local import LocalJob, LocalStream, in_batches, list_collection
-from profagent.limits import LARGEST_BATCH_BYTES, LARGEST_BATCH_EVENTS, LARGEST_CHUNK_BYTES, LOGS_PER_PAGE
+from profagent.ingest.feed import Arrival
+from profagent.ingest.local import LocalStream, list_collection
+from profagent.limits import LARGEST_BATCH_BYTES, LARGEST_CHUNK_BYTES, LOGS_PER_PAGE, PARTS_PER_BATCH
 from profagent.link.messages import (
     JOB_SOURCE,
     OPEN,
@@ -35,25 +35,94 @@ from profagent.link.messages import (
     Received,
     Started,
 )
+from profagent.record.options import RecordingOptions
+from profagent.record.recording import Recording
 from profagent.store.job_folder import alone_in_job, job_database, new_database
-from profagent.store.sessions import NO_BOARD, MapUsed, SessionStart
+from profagent.store.sessions import NO_BOARD
 from profagent.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from profagent.cli.progress import Progress
-    from profagent.formats.countermap import CounterMap
     from profagent.importing.sources import Job
     from profagent.ingest.local import JobListing
     from profagent.link.messages import Acknowledgement
-    from profagent.record.recording import Recording, Step
+    from profagent.record.recording import Step
     from profagent.store.workspace import Workspace
 
+T = TypeVar("T")
 # What profagentd takes as an identity, and what `record` calls a board that has none.
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}|address \S{1,255}")
 # What of a summary grows when something comes.
 _AMOUNTS = ("bytes", "records", "events", "jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The board that the files of an import are from: its `identity`, and the version of its SDK, empty if not known.
+
+    `profiling` is what the JOB's program was to record, None where nobody knows.
+    """
+
+    identity: str = NO_BOARD
+    sdk: str = ""
+    profiling: Profiling | None = None
+
+
+class Import:
+    """One import of a collection's directory, recorded as if a board that has nothing else sent it."""
+
+    def __init__(self, directory: Path, listing: JobListing, recording: Recording, *, is_shared: bool) -> None:
+        """`is_shared`: the database may have other JOBs of the board."""
+        self.recording, self._listing, self._is_shared = recording, listing, is_shared
+        self._job = directory.name
+        self._stream = LocalStream(directory, listing)
+
+    async def begin(self, origin: Origin, address: str) -> None:
+        """Begin its session, or go on with the one that has the collection. Raises as Recording.begin."""
+        await self.recording.begin(_board_of(origin, self._listing), address)
+        status = JobStatus(1, self._job, address, OPEN, caught_up=False, profiling=origin.profiling)
+        self.recording.know_job(replace(status, source=self._listing.source))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Take what is not held of its files, and end the session.
+
+        Raises StoreError, UnsupportedBoardError, and ProfagentError at `stop`.
+        """
+        with progress("import", "files") as shown:
+            await self._copy(stop, shown)
+        refused = self.recording.refused.get(self._job)
+        if refused is None:
+            state = "finished" if await self._has_ended() else "quiet"
+            await self.recording.change_state(self._job, state, caught_up=True)
+        await self.recording.end()
+        if refused is not None:
+            raise refused
+
+    async def _copy(self, stop: asyncio.Event, shown: Progress) -> None:
+        stream, files = self._stream, len(self._listing.files)
+        await self.recording.take([Received(self._job, None, loss) for loss in stream.odd()], _unheard)
+        for readings in in_batches(self._listing.readings, lambda reading: len(reading.paths), LOGS_PER_PAGE):
+            page = [(reading, [stream.log(path) for path in reading.paths]) for reading in readings]
+            found = await self.recording.holdings([log for _, logs in page for log in logs])
+            missing = stream.missing(page, {holding.handle: holding for holding in found})
+            batches = in_batches(missing, _bytes, LARGEST_BATCH_BYTES, PARTS_PER_BATCH)
+            while batch := await asyncio.to_thread(next, batches, None):
+                read = [each for each in batch if isinstance(each, Arrival)]
+                others = [each for each in batch if isinstance(each, Received)]
+                await self.recording.take_read(read, others, _unheard)
+                shown(_handle(batch[-1]), files)
+                if stop.is_set():
+                    raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
+
+    async def _has_ended(self) -> bool:
+        """Return True if nothing more is written: each log of a JOB has its end, another source says so by a file."""
+        if self._listing.source != JOB_SOURCE:
+            return decoder_of(self._listing.source).end_file in self._listing.files
+        session = self.recording.session
+        # Beside other JOBs of its board it is what the board would call it, which expects no end of an empty log.
+        return await session.has_finished(self._job) if self._is_shared else not await session.unsettled_logs(self._job)
 
 
 async def import_into(
@@ -75,42 +144,40 @@ async def import_into(
     commit rule. `found` tells more of a JOB that was found by somebody who holds the workspace's lock. Raises
     UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
     """
-    from profagent.record.options import RecordingOptions  # noqa: PLC0415 - verbs that only read start faster
-    from profagent.record.recording import Recording  # noqa: PLC0415 - verbs that only read start faster
-
     require_identity(board)
     directory = await asyncio.to_thread(_collection_at, directory, workspace)
     # The database holds text; a path need not be any.
     address = display_text(str(directory if found is None else found.address))
-    listing, about = await asyncio.to_thread(lambda: (list_collection(directory), described(directory.parent)))
+    listing, options = await asyncio.to_thread(_looked_at, directory, maps)
     first = None if found is None else found.first
     mirrored = workspace.board_mirror(board) / directory.name
     await asyncio.to_thread(_require_no_loss, directory, listing, mirrored, address, first)
     with workspace.locked() if found is None else nullcontext():
         async with Store(workspace.database) as store:
-            chosen = RecordingOptions(
-                lambda: time.time_ns() // 1000,
-                source="import",
-                maps=maps,
-                labels=about.labels,
-                job=directory.name,
-            )
-            recording = Recording(workspace, store, chosen, reached=reached)
-            await recording.begin(_board_of(board, listing), address)
+            recording = Recording(workspace, store, options, reached=reached)
+            importing = Import(directory, listing, recording, is_shared=True)
+            await importing.begin(Origin(board, profiling=profiling), address)
             before = await recording.session.summary()
-            status = JobStatus(1, directory.name, address, OPEN, caught_up=False, profiling=profiling)
-            recording.know_job(replace(status, source=listing.source))
             if found is not None and found.beside is not None:
                 recording.note(directory.name, found.beside)
-            with progress("import", "files") as shown:
-                await _copy(recording, LocalStream(directory, listing), listing, stop, shown)
-            await _finish(recording, directory.name, is_ended=_is_ended(listing))
+            await importing.run(stop)
             summary = await recording.session.summary()
             inferences = await recording.session.final_inferences(directory.name)
     if before["bytes"] and all(before[name] == summary[name] for name in _AMOUNTS):
         known = {"job": directory.name, "session": summary["session"], "inferences": inferences}
         summary["earlier"] = [*summary["earlier"], known]
     return {**summary, "database": display_text(str(workspace.database)), "mirror": display_text(str(recording.mirror))}
+
+
+def _looked_at(directory: Path, maps: CounterMaps) -> tuple[JobListing, RecordingOptions]:
+    listing = list_collection(directory)
+    labels = described(directory.parent).labels
+    options = RecordingOptions(_now_us, source="import", maps=maps, labels=labels, job=directory.name, reads=True)
+    return listing, options
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
 
 
 def _collection_at(directory: Path, workspace: Workspace) -> Path:
@@ -142,6 +209,8 @@ def _require_no_loss(copy: Path, listing: JobListing, mirrored: Path, address: s
     A copy beside the `first` of one import is refused for any difference: it only goes on from there.
     """
     hint = "import it by itself into another workspace: --workspace DIR"
+    if not mirrored.is_dir():
+        return
     for path in listing.files:
         file, there = copy / path, mirrored / path
         if not there.is_file():
@@ -173,58 +242,44 @@ def _begin_alike(one: Path, other: Path, size: int) -> bool:
         return all(first.read(piece) == second.read(piece) for piece in pieces)
 
 
-async def _copy(
-    recording: Recording, stream: LocalStream, listing: JobListing, stop: asyncio.Event, shown: Progress
-) -> None:
-    files = len(listing.files)
-    await recording.take([Received(stream.job, None, loss) for loss in stream.odd()], _unheard)
-    for readings in in_batches(listing.readings, lambda reading: len(reading.paths), LOGS_PER_PAGE, LOGS_PER_PAGE):
-        logs = [stream.log(path) for reading in readings for path in reading.paths]
-        holdings = {holding.handle: holding for holding in await recording.holdings(logs)}
-        events = (together for reading in readings for together in stream.together(reading, holdings))
-        # What comes together has at most the four files of an inference.
-        batches = in_batches(events, _bytes, LARGEST_BATCH_BYTES, max(LARGEST_BATCH_EVENTS // 4, 1))
-        while batch := await asyncio.to_thread(next, batches, None):
-            received = [each for together in batch for each in together]
-            await recording.take(received, _unheard)
-            if (log := received[-1].log) is not None:
-                shown(log.handle, files)
-            if stop.is_set():
-                raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
+def _bytes(missing: Arrival | Received) -> int:
+    events = missing.received if isinstance(missing, Arrival) else (missing,)
+    return sum(len(each.event.data) for each in events if isinstance(each.event, Started | Chunk))
 
 
-async def _finish(recording: Recording, job: str, *, is_ended: bool) -> None:
-    refused = recording.refused.get(job)
-    if refused is None:
-        state = "finished" if is_ended or await recording.session.has_finished(job) else "quiet"
-        await recording.change_state(job, state, caught_up=True)
-    await recording.end()
-    if refused is not None:
-        raise refused
+def _handle(missing: Arrival | Received) -> int:
+    last = missing.received[-1] if isinstance(missing, Arrival) else missing
+    return last.event.handle
 
 
-def _is_ended(listing: JobListing) -> bool:
-    """Whether a file tells that nothing more is written; of a JOB none does."""
-    return decoder_of(listing.source).end_file in listing.files
-
-
-def _bytes(together: Sequence[Received]) -> int:
-    return sum(len(each.event.data) for each in together if isinstance(each.event, Started | Chunk))
+def in_batches(
+    items: Iterable[T], size_of: Callable[[T], int], most: int, most_items: int | None = None
+) -> Iterator[list[T]]:
+    """Yield the items in lists of so much size, and of at most `most_items`; the last one has the rest."""
+    batch: list[T] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += size_of(item)
+        if size >= most or len(batch) == most_items:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
 async def _unheard(_: Sequence[Acknowledgement]) -> None:
     """There is no board to acknowledge to."""
 
 
-def _board_of(identity: str, listing: JobListing) -> Board:
+def _board_of(origin: Origin, listing: JobListing) -> Board:
     return Board(
-        identity=identity,
+        identity=origin.identity,
         hostname="",
         model="",
         daemon_version="",
         protocol=PROTOCOL,
         simulated=listing.is_simulated,
-        sdk_version="",
+        sdk_version=origin.sdk,
         roots=(),
         clocks=Clocks(0, 0),
     )
@@ -267,49 +322,10 @@ async def import_alone(
     started = time.monotonic()
     directory = await asyncio.to_thread(directory.resolve)
     async with new_database(directory) as draft:
-        listing = await asyncio.to_thread(list_collection, directory)
-        counter_map = await asyncio.to_thread(lambda: maps.of(simulated=listing.is_simulated, sdk=sdk))
+        listing, options = await asyncio.to_thread(_looked_at, directory, maps)
         async with Store(draft, durable=False) as store:
-            await _fill(store, directory, listing, counter_map, maps.peak_bytes_per_s, profiling)
+            recording = Recording(WorkspaceInPlace(directory), store, options)
+            importing = Import(directory, listing, recording, is_shared=False)
+            await importing.begin(Origin(sdk=sdk, profiling=profiling), display_text(str(directory)))
+            await importing.run(asyncio.Event())
     return Imported(job_database(directory), len(listing.files), listing.is_simulated, time.monotonic() - started)
-
-
-async def _fill(
-    store: Store,
-    directory: Path,
-    listing: JobListing,
-    counter_map: CounterMap | None,
-    peak_bytes_per_s: float,
-    profiling: Profiling | None,
-) -> None:
-    address = display_text(str(directory))
-    about = await asyncio.to_thread(described, directory.parent)
-    session = await store.begin(
-        SessionStart(
-            identity=NO_BOARD,
-            hostname="",
-            board_model="",
-            source="import",
-            address=address,
-            started_us=time.time_ns() // 1000,
-            simulated=listing.is_simulated,
-            decoded_with=MapUsed.of(counter_map),
-            peak_bytes_per_s=peak_bytes_per_s,
-            labels=about.labels,
-        )
-    )
-    if profiling is not None:
-        known = ProfilingKnown(interval_of(profiling.interval), display_text(profiling.path))
-        await session.apply([JobChanges(directory.name, address, (known,))])
-    job = LocalJob(directory, listing, counter_map)
-    with progress("import", "files") as shown:
-        done, files = 0, len(listing.files)
-        for changes, read in job.batches():
-            await session.apply([JobChanges(directory.name, address, changes)])
-            done += read
-            shown(done, files)
-    unsettled, orphans = await session.unsettled_logs(directory.name), await session.orphan_dones(directory.name)
-    is_over = _is_ended(listing) if listing.source != JOB_SOURCE else not unsettled
-    state = "finished" if is_over else "quiet"
-    await session.apply([JobChanges(directory.name, address, job.end(unsettled, orphans), state, caught_up=True)])
-    await session.end(time.time_ns() // 1000)

@@ -161,9 +161,9 @@ class JobDecoder(Decoder):
 
     def expect(self, paths: Iterable[str]) -> None:
         """Note that the board announces logs of which not all is held: a `.done` counts once the board sends it."""
-        for path in filter(self.keeps, paths):
-            name = parse_log_name(path)
-            if name is not None and name.is_data and name.kind is not LogKind.ACL_API:
+        for path in paths:
+            name = None if path.endswith(DONE_SUFFIX) else parse_log_name(path)
+            if name is not None and name.is_data and name.kind is not LogKind.ACL_API and self.keeps(path):
                 self._logs.states.note(path, LogEvent.ANNOUNCED)
 
     def confirm(self, path: str) -> Iterator[Change]:

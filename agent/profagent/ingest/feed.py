@@ -152,7 +152,7 @@ def _comes_first(path: str) -> bool:
 
 
 class Arrival(NamedTuple):
-    """A group that came with a batch, and an event for each of its files: a `Started` that is all of the file.
+    """A group that came whole, and an event for each of its files: a `Started` that is all of the file.
 
     `received` has the order of `group.files`. To give up the group, give these events to the general way.
     """

@@ -1,6 +1,6 @@
 """A JOB directory on this machine, sent as its board would send it: what is held of each log, then the rest.
 
-So a copied JOB becomes what a live capture of it would have been, by the same way. Everything here blocks.
+So a JOB that was copied here becomes what a live capture of it would have been, by the same way. All of it blocks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,36 +28,30 @@ from profagent.formats.names import (
     parse_log_name,
 )
 from profagent.formats.records import AICORE_DTYPE, view_records
-from profagent.ingest.changes import LinkLedger, SegmentRecords
+from profagent.ingest.changes import SegmentRecords
 from profagent.ingest.decode import Joins
 from profagent.ingest.decoder import decoder_of, is_job, small_file, source_named
-from profagent.ingest.feed import WholeFile, group_of, reading_order
+from profagent.ingest.feed import Arrival, WholeFile, group_of, reading_order
 from profagent.ingest.logs import DataLog, done_of
 from profagent.ingest.mirror import DIGEST_BYTES, digest_of
 from profagent.ingest.read_ahead import AheadReader
 from profagent.limits import (
-    LARGEST_BATCH_BYTES,
     LARGEST_CHUNK_BYTES,
     LARGEST_LOCAL_DONE_BYTES,
     LARGEST_PLAIN_BYTES,
-    PARTS_PER_BATCH,
     READ_TOGETHER_BYTES,
 )
 from profagent.link.messages import JOB_SOURCE, Chunk, Completed, FollowedLog, Holding, Loss, Received, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from io import FileIO
     from pathlib import Path
 
-    from profagent.formats.countermap import CounterMap
     from profagent.formats.join import LayerJoin
     from profagent.formats.records import Records
-    from profagent.ingest.changes import Change
-    from profagent.ingest.feed import Group, Reading
+    from profagent.ingest.feed import Reading
     from profagent.link.messages import LogEvent
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +225,8 @@ def list_job(directory: Path) -> JobListing:
 class LocalStream:
     """The logs of one JOB directory. Links are not followed, and only what its listing has is read."""
 
-    def __init__(self, directory: Path, listing: JobListing, chunk_bytes: int = LARGEST_CHUNK_BYTES) -> None:
+    def __init__(self, directory: Path, listing: JobListing) -> None:
         self._directory = directory
-        self._chunk_bytes = chunk_bytes
         self.job = directory.name
         self._listing = listing
         files = listing.files
@@ -245,10 +238,27 @@ class LocalStream:
         handle, grows = self._places[path] + 1, self._listing.grows(path)
         return FollowedLog(handle, self.job, os.fsencode(path), snapshot=not grows)
 
-    def group(self, reading: Reading) -> Group | None:
-        """Read the files of an inference as a group; None where they are none."""
-        if reading.name is None:
-            return None
+    def missing(
+        self, page: Iterable[tuple[Reading, Sequence[FollowedLog]]], holdings: Mapping[int, Holding]
+    ) -> Iterator[Arrival | Received]:
+        """Yield what the host does not hold of files, given with their logs; inferences that are new come whole.
+
+        `holdings` are by handle; one that is to be skipped may be among them.
+        """
+        for reading, logs in page:
+            held = [holdings[log.handle] for log in logs]
+            is_new = reading.name is not None and not any(each.generation or each.skip for each in held)
+            arrival = self._arrival(reading, logs) if is_new else None
+            if arrival is not None:
+                yield arrival
+                continue
+            for log, holding in zip(logs, held, strict=True):
+                if not holding.skip:
+                    yield from self.events(log, holding)
+
+    def _arrival(self, reading: Reading, logs: Sequence[FollowedLog]) -> Arrival | None:
+        """Read the files of an inference; None where they are no group."""
+        assert reading.name is not None, "all files of an inference"
         files: list[WholeFile] = []
         for path in reading.paths:
             try:
@@ -258,24 +268,14 @@ class LocalStream:
             if data is None:
                 return None
             files.append(WholeFile(path, 1, data, digest_of(data)))
-        return group_of(reading.name, files)
-
-    def together(self, reading: Reading, holdings: Mapping[int, Holding]) -> Iterator[list[Received]]:
-        """Yield what the host does not hold of files that are read together, in lists that are to be taken at once.
-
-        `holdings` are by handle; one that is to be skipped may be among them.
-        """
-        logs = [self.log(path) for path in reading.paths]
-        group = self.group(reading) if all(holdings[log.handle] == Holding(log.handle) for log in logs) else None
-        if group is not None:
-            yield [
-                Received(self.job, log, Started(log.handle, 1, 0, "new", file.data, file.digest))
-                for log, file in zip(logs, group.files, strict=True)
-            ]
-            return
-        for log in logs:
-            if not (holding := holdings[log.handle]).skip:
-                yield from ([event] for event in self.events(log, holding))
+        group = group_of(reading.name, files)
+        if group is None:
+            return None
+        received = [
+            Received(self.job, log, Started(log.handle, 1, 0, "new", file.data, file.digest))
+            for log, file in zip(logs, files, strict=True)
+        ]
+        return Arrival(group, tuple(received))
 
     def odd(self) -> Iterator[Loss]:
         """Losses for what is no regular file."""
@@ -306,7 +306,7 @@ class LocalStream:
             digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
             file.seek(0)
             yield Started(log.handle, generation, 0, "different")
-        while data := file.read(self._chunk_bytes):
+        while data := file.read(READ_TOGETHER_BYTES):
             digest.update(data)
             yield Chunk(log.handle, generation, offset, data)
             offset += len(data)
@@ -322,110 +322,6 @@ class LocalStream:
         except OSError:
             return False
         return kind is not None and text is not None and is_whole_done(text, kind)
-
-
-class _Part(NamedTuple):
-    """A group that was read, or changes of an event of another file; its bytes, and how many files end with it."""
-
-    size: int
-    files: int
-    group: Group | None = None
-    changes: Sequence[Change] = ()
-
-
-class LocalJob:
-    """The files of a JOB directory, decoded where they stand: inferences together, others as they would come."""
-
-    def __init__(self, directory: Path, listing: JobListing, counter_map: CounterMap | None = None) -> None:
-        self._directory = directory
-        self._readings = listing.readings
-        self._stream = LocalStream(directory, listing, READ_TOGETHER_BYTES)
-        self._files = frozenset(listing.files)
-        self._decoder = decoder_of(listing.source)(self, counter_map=counter_map)
-        self._to_come = ""
-        self._beginning = b""  # of the small file that comes
-
-    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
-        """At most `size` bytes of a file from `start` on; None when there is none, or its turn has not come."""
-        if path not in self._files or path == self._to_come:
-            return None
-        return content(f"{self._directory}/{path}", size, start)
-
-    def names(self) -> list[str]:
-        """Nothing: tables of layers are read before any data."""
-        return []
-
-    def batches(self) -> Iterator[tuple[list[Change], int]]:
-        """Yield what the JOB's files mean, each time with how many files were read for it.
-
-        Raises UnsupportedBoardError.
-        """
-        for parts in in_batches(self._parts(), lambda part: part.size, LARGEST_BATCH_BYTES, PARTS_PER_BATCH):
-            changes = [change for part in parts for change in part.changes]
-            # Behind the changes of other files: among those is what names and times the records.
-            plain, odd = self._decoder.inferences([part.group for part in parts if part.group is not None])
-            changes += [change for group in odd for file in group.files for change in self._of_whole(file)]
-            yield [*changes, *plain], sum(part.files for part in parts)
-
-    def end(self, unsettled: list[str], orphans: list[str]) -> list[Change]:
-        """What is left to say when all files are read; the arguments come from the store."""
-        return list(self._decoder.end(unsettled, orphans))
-
-    def _parts(self) -> Iterator[_Part]:
-        for reading in self._readings:
-            group = self._stream.group(reading)
-            if group is not None:
-                yield _Part(sum(len(file.data) for file in group.files), len(reading.paths), group)
-            else:
-                for path in reading.paths:
-                    yield from self._of_file(path)
-        for loss in self._stream.odd():
-            yield _Part(0, 0, changes=[LinkLedger(None, ledger.entry(loss.reason, loss.detail))])
-
-    def _of_whole(self, file: WholeFile) -> Iterable[Change]:
-        self._to_come = "" if file.done else file.path + DONE_SUFFIX
-        meaning = self._decoder.snapshot if file.done else self._decoder.whole
-        return meaning(file.path, file.generation, file.data, file.digest)
-
-    def _of_file(self, path: str) -> Iterator[_Part]:
-        log = self._stream.log(path)
-        # A `.done` comes after its data: what these say in the end is decoded once.
-        self._to_come = "" if log.snapshot else path + DONE_SUFFIX
-        for received in self._stream.events(log, Holding(log.handle)):
-            event = received.event
-            changes = [*self._mean(path, event, is_small=log.snapshot)]
-            yield _Part(len(event.data) if isinstance(event, Chunk) else 0, 0, changes=changes)
-        yield _Part(0, 1)
-
-    def _mean(self, path: str, event: LogEvent, *, is_small: bool) -> Iterable[Change]:
-        match event:
-            case Loss():
-                return [LinkLedger(path, ledger.entry(ledger.UNREADABLE, event.detail))]
-            case Started() if not is_small:
-                return self._decoder.begin(path, event.generation, event.offset)
-            case Chunk() if not is_small:
-                return self._decoder.append(path, event.generation, event.offset, event.data)
-            case Completed() if not is_small:
-                return self._decoder.complete(path, event.generation, event.size, event.digest)
-            case Completed():
-                beginning, self._beginning = self._beginning, b""
-                return self._decoder.snapshot(path, event.generation, beginning, event.digest, size=event.size)
-            case Chunk():
-                self._beginning = self._beginning or event.data
-        return ()
-
-
-def in_batches(items: Iterable[T], size_of: Callable[[T], int], most: int, most_items: int) -> Iterator[list[T]]:
-    """Yield the items in lists of so much size and so many; the last one has the rest."""
-    batch: list[T] = []
-    size = 0
-    for item in items:
-        batch.append(item)
-        size += size_of(item)
-        if size >= most or len(batch) >= most_items:
-            yield batch
-            batch, size = [], 0
-    yield batch
 
 
 def growing_kind(path: str) -> LogKind | None:

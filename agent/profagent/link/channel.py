@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import grpc
@@ -34,39 +33,6 @@ if TYPE_CHECKING:
     from profagent.link.credentials import Access, KnownBoard
     from profagent.link.messages import Board, ClientMessage, Clocks, JobMeasure, ServerMessage
     from profagent.link.translate import Examination
-
-
-CLOCK_EXCHANGES = 5
-# Within one exchange a board's two clocks differ by no more than that, unless one was set.
-CLOCK_DRIFT_US = 1_000
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ClockDifference:
-    """One exchange: the board's clock is `offset_us` ahead of this machine's at `host_us`. The shortest is least."""
-
-    round_trip_us: int
-    offset_us: int
-    host_us: int
-
-
-async def clock_difference(channel: Channel, now_us: Callable[[], int]) -> ClockDifference | None:
-    """The clocks' difference, from the exchange with the shortest round trip.
-
-    One during which either wall clock was set tells nothing; None where all are so.
-    """
-    differences = []
-    for _ in range(CLOCK_EXCHANGES):
-        sent_us = now_us()
-        received, answered = await channel.clocks()
-        back_us = now_us()
-        inside_us = answered.monotonic_us - received.monotonic_us
-        round_trip_us = (back_us - sent_us) - inside_us
-        offset_us = (received.wall_us - sent_us + answered.wall_us - back_us) // 2
-        is_steady = abs(answered.wall_us - received.wall_us - inside_us) <= CLOCK_DRIFT_US
-        if is_steady and round_trip_us >= 0:
-            differences.append(ClockDifference(round_trip_us, offset_us, sent_us))
-    return min(differences, default=None)
 
 
 M = TypeVar("M")

@@ -12,7 +12,6 @@ from profagent.files import make_anew, opened, write_all
 from profagent.formats.counter_maps import simulated_map
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver, loss_change
 from profagent.ingest.decoder import decoder_of, source_named
-from profagent.ingest.feed import Feed
 from profagent.ingest.mirror import ClosingCache, Translated, digest_of, logs_set_aside
 from profagent.ledger import another_file, checked_path, refusal, removal_entry
 from profagent.limits import LARGEST_CONTENT_BYTES, REMEMBERED_JOBS
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
     from profagent.formats.sampling import Keeping
     from profagent.ingest.changes import Change
     from profagent.ingest.decoder import Decoder
-    from profagent.ingest.feed import Arrival
+    from profagent.ingest.feed import Arrival, Feed
     from profagent.ingest.memory_mirror import MemoryMirror
     from profagent.ingest.mirror import JobMirror
+    from profagent.ingest.mirror_in_place import MirrorInPlace
     from profagent.link.messages import FollowedLog, Received
     from profagent.store.store import CommittedLog, HeldLog
     from profagent.store.workspace import Workspace
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class OpenJob(NamedTuple):
     """One JOB's mirror and decoder."""
 
-    mirror: JobMirror | MemoryMirror
+    mirror: JobMirror | MemoryMirror | MirrorInPlace
     decoder: Decoder
 
 
@@ -118,11 +118,15 @@ class BoardMirrors:
         workspace: Workspace,
         identity: str,
         counter_map: CounterMap | None,
+        feed: Feed | None = None,
         *,
         keeping: Keeping | None = None,
         is_past: Callable[[str], bool] | None = None,
     ) -> None:
-        """`keeping` chooses inferences; `is_past` tells whether what comes of a JOB is from before the capture."""
+        """`feed` finds inferences that come whole; None where whoever sends has found them.
+
+        `keeping` chooses inferences; `is_past` tells whether what comes of a JOB is from before the capture.
+        """
         self.root = workspace.board_mirror(identity)
         self.batch = OpenBatch(workspace.open_batch(identity))
         self.refused: dict[str, UnsupportedBoardError] = {}
@@ -137,7 +141,7 @@ class BoardMirrors:
         # By handle, complete logs of this stream of which the mirror has the very bytes that were committed.
         self._verified: dict[int, HeldLog] = {}
         self._damaged: set[int] = set()  # handles of the logs of which the mirror lost what it held
-        self._feed = Feed()
+        self._feed = feed
 
     def set_aside(self) -> list[tuple[str, str]]:
         """JOB and path of each log of which an earlier generation is kept. Raises StoreError."""
@@ -195,7 +199,8 @@ class BoardMirrors:
             known = held.get(path)
             self._verified.pop(log.handle, None)
             is_new = known is None or known.generation == 0
-            self._feed.announce(log, path, is_new=is_new and decoder.keeps(path))
+            if self._feed is not None:
+                self._feed.announce(log, path, is_new=is_new and decoder.keeps(path))
             if known is None or is_new:
                 holdings.append(Holding(log.handle))
                 continue
@@ -228,16 +233,22 @@ class BoardMirrors:
             job.decoder.begin_stream()
         self._verified.clear()
         self._damaged.clear()
-        self._feed.begin_stream()
+        if self._feed is not None:
+            self._feed.begin_stream()
 
-    def take(self, events: Sequence[Received]) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
+    def take(
+        self, events: Sequence[Received], read: Sequence[Arrival] = ()
+    ) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
         """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
 
-        Raises StoreError when the disk fails, ProtocolError for a copy without the board's digest.
+        `read` are inferences that this process read whole itself, whose digests are those of their bytes. Raises
+        StoreError when the disk fails, ProtocolError for a copy without the board's digest.
         """
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
-        arrivals, others = self._feed.take(events, is_plain_allowed=self._may_be_plain)
+        arrivals, others = self._found(events)
+        for arrival in read:
+            arrivals.setdefault(arrival.received[0].job, []).append(arrival)
         # The others first: among them is what names and times the records.
         self._take_each(others, changes, reached)
         for name, found in arrivals.items():
@@ -245,6 +256,16 @@ class BoardMirrors:
                 odd = self._take_plain(name, found, changes.setdefault(name, []), reached)
                 self._take_each(odd, changes, reached)
         return changes, list(reached.values())
+
+    def _found(self, events: Sequence[Received]) -> tuple[dict[str, list[Arrival]], Sequence[Received]]:
+        """Return inferences that came whole, by JOB, with the board's digests, and the other events."""
+        if self._feed is None:
+            return {}, events
+        arrivals, others = self._feed.take(events, is_plain_allowed=self._may_be_plain)
+        for arrival in (each for found in arrivals.values() for each in found):
+            for file, received in zip(arrival.group.files, arrival.received, strict=True):
+                _check_digest(digest_of(file.data), file.digest, received.job, file.path)
+        return arrivals, others
 
     def _may_be_plain(self, job: str) -> bool:
         return job not in self.refused and not self._is_past(job)
@@ -263,7 +284,7 @@ class BoardMirrors:
                 continue
             for file, received in zip(group.files, events, strict=True):
                 assert received.log is not None, "a file of an inference"
-                self._put(job, received.log, file.path, file.generation, file.data, file.digest, reached)
+                self._put(job, received.log, file.path, file.generation, file.data, reached)
         changes += found
         return left
 
@@ -355,7 +376,8 @@ class BoardMirrors:
         self, job: OpenJob, log: FollowedLog, path: str, event: Started, reached: dict[int, Acknowledgement]
     ) -> list[Change]:
         """All of a log, as most of them come: it costs much less than its beginning, its bytes and its end."""
-        self._put(job, log, path, event.generation, event.data, event.digest, reached)
+        _check_digest(digest_of(event.data), event.digest, log.job, path)
+        self._put(job, log, path, event.generation, event.data, reached)
         meaning = job.decoder.snapshot if log.snapshot else job.decoder.whole
         return [*meaning(path, event.generation, event.data, event.digest), *self._another_file(log, path, event)]
 
@@ -366,10 +388,8 @@ class BoardMirrors:
         path: str,
         generation: int,
         data: bytes,
-        digest: bytes,
         reached: dict[int, Acknowledgement],
     ) -> None:
-        _check_digest(digest_of(data), digest, log, path)
         job.mirror.put(path, generation, data, snapshot=log.snapshot)
         reached[log.handle] = Acknowledgement(log.handle, generation, len(data), complete=True)
 
@@ -412,7 +432,7 @@ class BoardMirrors:
             # It stands as it was held: one that was removed is back.
             changes.append(LogAdvanced(path, event.generation, event.size, complete=True, digest=event.digest))
             changes += job.decoder.confirm(path)
-        _check_digest(job.mirror.prefix_digest(path, event.size, told=event.digest), event.digest, log, path)
+        _check_digest(job.mirror.prefix_digest(path, event.size, told=event.digest), event.digest, log.job, path)
         return changes
 
     def _is_as_held(self, handle: int, event: Started | Completed) -> bool:
@@ -432,9 +452,9 @@ class BoardMirrors:
         return LinkLedger(None, ledger.entry(ledger.MIRROR_CHANGED, detail))
 
 
-def _check_digest(found: bytes | None, digest: bytes, log: FollowedLog, path: str) -> None:
+def _check_digest(found: bytes | None, digest: bytes, job: str, path: str) -> None:
     if found != digest:
         raise ProtocolError(
-            f"the copy of {log.job}/{path} does not have the board's digest",
+            f"the copy of {job}/{path} does not have the board's digest",
             hint="check the disk of the host; the log is copied anew",
         )

@@ -57,6 +57,8 @@ class RecordingOptions:
     `notes_past`: the names of those are noted all the same, for how well a model was sampled.
     `keeping` chooses inferences. `compared` is called with how many µs the board's clock is ahead.
     `hold` is called with the board's identity before anything of it is touched.
+    `reads`: this process reads the files itself, those of an inference at once. So it finds the inferences that are new
+    and whole, and no names are noted before their files come.
     `with_columns`: what is committed comes with the records of its inferences, for whoever tells of these.
     """
 
@@ -72,6 +74,7 @@ class RecordingOptions:
     notes_past: bool = True
     compared: Callable[[int], None] = lambda _: None
     hold: Callable[[str], None] = lambda _: None
+    reads: bool = False
     with_columns: bool = False
 
     def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:

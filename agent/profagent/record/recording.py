@@ -19,9 +19,10 @@ from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import JobChanges, LinkLedger, LogRemoved, NamesAnnounced, ProfilingKnown
 from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
+from profagent.ingest.feed import Feed
 from profagent.ledger import Entry, checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.limits import ANSWER_S, INFERENCES_PER_LOOK, MOST_REMARKS
-from profagent.link.channel import clock_difference
+from profagent.link.clock_difference import clock_difference
 from profagent.link.coverage import Standing
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
 from profagent.record.mirroring import BoardMirrors
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.ingest.changes import Change
+    from profagent.ingest.feed import Arrival
     from profagent.link.channel import Channel
     from profagent.link.coverage import Coverage
     from profagent.link.messages import Board, FollowedLog, JobStatus, Received
@@ -112,7 +114,10 @@ class Recording:
             self._held = identity
         start = options.session_start(board, identity, address, counter_map)
         is_past = None if options.beginnings is None else options.beginnings.is_in_past
-        self._opened = BoardMirrors(self._workspace, identity, counter_map, keeping=options.keeping, is_past=is_past)
+        feed = None if options.reads else Feed()
+        self._opened = BoardMirrors(
+            self._workspace, identity, counter_map, feed, keeping=options.keeping, is_past=is_past
+        )
         self._session = await self._store.begin(start)
         # Where the disk is full, a later stream goes on here.
         self._identity, self._is_torn = identity, True
@@ -227,7 +232,8 @@ class Recording:
         holdings, lost = self._mirrors.compare(job, by_path, held)
         # A sample that is passed over did come: without its name it would be taken for one that did not.
         told = (*past, *new) if self._options.notes_past else new
-        return [*([NamesAnnounced(told)] if told else ()), *lost], [*answers, *holdings]
+        names = [NamesAnnounced(told)] if told and not self._options.reads else []
+        return [*names, *lost], [*answers, *holdings]
 
     async def _know_interval(self, job: str) -> None:
         """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""
@@ -244,8 +250,22 @@ class Recording:
         Raises StoreError and ProtocolError. Where `more` are at hand, these go to the disk while the next are put into
         the mirrors.
         """
+        return await self._take(events, (), acknowledge, more=more)
+
+    async def take_read(
+        self, read: Sequence[Arrival], others: Sequence[Received], acknowledge: Acknowledge
+    ) -> Sequence[Applied]:
+        """Take inferences that this process `read` whole itself, with the digests of their bytes, and other events.
+
+        Returns and raises as `take`.
+        """
+        return await self._take(others, read, acknowledge, more=False)
+
+    async def _take(
+        self, events: Sequence[Received], read: Sequence[Arrival], acknowledge: Acknowledge, *, more: bool
+    ) -> Sequence[Applied]:
         try:
-            changes, reached = await self._store.run(lambda _: self._write(events))
+            changes, reached = await self._store.run(lambda _: self._write(events, read))
             await self._wait_for_commit()
         except BaseException:
             self._is_torn = True
@@ -417,10 +437,12 @@ class Recording:
             await self._session.end(self._options.now_us())
             self._mirrors.close()
 
-    def _write(self, events: Sequence[Received]) -> tuple[list[JobChanges], list[Acknowledgement]]:
+    def _write(
+        self, events: Sequence[Received], read: Sequence[Arrival]
+    ) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
-        self._mirrors.batch.begin(events, self._place)
-        (by_job, reached), beginnings = self._mirrors.take(events), self._options.beginnings
+        self._mirrors.batch.begin([*events, *(each for arrival in read for each in arrival.received)], self._place)
+        (by_job, reached), beginnings = self._mirrors.take(events, read), self._options.beginnings
         for job, changes in by_job.items():
             is_past = beginnings is not None and beginnings.is_in_past(job)
             self._add(job, without_rows(self._place(job)[1], changes) if is_past else changes)

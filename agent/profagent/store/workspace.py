@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from profagent.ingest.memory_mirror import MemoryMirror
+    from profagent.ingest.mirror_in_place import MirrorInPlace
 
 VARIABLE = "PROFAGENT_WORKSPACE"
 # How a session is named on a command line.
@@ -82,7 +83,7 @@ class Workspace:
         """Return True if the disk has room for a batch."""
         return has_room(self.root)
 
-    def job_mirror(self, identity: str, job: str) -> JobMirror | MemoryMirror:
+    def job_mirror(self, identity: str, job: str) -> JobMirror | MemoryMirror | MirrorInPlace:
         """The mirror of one JOB."""
         board = self.board_mirror(identity)
         incoming = self.root / "incoming" / board.name / job

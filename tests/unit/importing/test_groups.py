@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.formats.counter_maps import simulated_map
+from profagent.importing import importing
 from profagent.ingest import local
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
@@ -42,5 +43,5 @@ def test_a_job_of_the_runtime_is_the_same_both_ways(tmp_path: Path, name: str, m
 
 def test_inferences_in_several_batches_are_the_same_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = files_of(write_job(tmp_path, SimulationOptions(model="yolov5s"), 5))
-    monkeypatch.setattr(local, "PARTS_PER_BATCH", 2)
+    monkeypatch.setattr(importing, "PARTS_PER_BATCH", 2)
     assert same_both_ways(tmp_path, files, monkeypatch) == 5

@@ -17,9 +17,9 @@ from profagent.cli.main import run
 from profagent.cli.target import imported_database
 from profagent.errors import StoreError
 from profagent.formats.counter_maps import BUILT_IN, CounterMaps, simulated_map
+from profagent.importing import importing
 from profagent.importing.importing import import_alone, import_job
-from profagent.ingest import local
-from profagent.ingest.local import LocalJob
+from profagent.record.recording import Recording
 from profagent.store import job_folder
 from profagent.store.job_folder import alone_in_job, write_log
 from profagent.store.store import StoredSession
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from io import TextIOWrapper
 
-    from profagent.ingest.changes import Change, JobChanges
+    from profagent.ingest.changes import JobChanges
+    from profagent.store.writer import Applied
 
 
 def _rows(database: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -67,13 +68,14 @@ def test_an_import_that_fails_leaves_the_database_as_it_was(job: Path, monkeypat
 
 def test_no_figure_that_was_final_is_judged_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = write_job(tmp_path, SimulationOptions(model="yolov5s"), 3)
-    monkeypatch.setattr(local, "PARTS_PER_BATCH", 1)
+    monkeypatch.setattr(importing, "PARTS_PER_BATCH", 1)
     apply, seen = StoredSession.apply, dict[int, list[str]]()
 
-    async def noted(self: StoredSession, changes: Sequence[JobChanges]) -> None:
-        await apply(self, changes)
+    async def noted(self: StoredSession, changes: Sequence[JobChanges]) -> Sequence[Applied]:
+        applied = await apply(self, changes)
         for inference, figures in await self._store.query("SELECT inference, figures FROM inference"):
             seen.setdefault(inference, []).append(figures)
+        return applied
 
     monkeypatch.setattr(StoredSession, "apply", noted)
     asyncio.run(import_job(job))
@@ -161,14 +163,14 @@ def test_what_a_killed_import_left_is_not_taken_and_goes(job: Path) -> None:
 def test_a_file_that_grows_while_it_is_imported_has_it_imported_again(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end = LocalJob.end
+    end = Recording.end
 
-    def grown(self: LocalJob, unsettled: list[str], orphans: list[str]) -> list[Change]:
+    async def grown(self: Recording) -> None:
         os.utime(job / "data/acl_api.0.yolo.0")
-        return end(self, unsettled, orphans)
+        await end(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalJob, "end", grown)
+        patched.setattr(Recording, "end", grown)
         assert _open(job)
     assert _open(job)
     assert not _open(job)

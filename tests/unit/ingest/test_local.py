@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from profagent.errors import UnsupportedBoardError, UsageError
-from profagent.ingest.changes import LinkLedger
-from profagent.ingest.local import LocalJob, LocalStream, growing_kind, list_job
-from profagent.link.messages import Chunk, Completed, Holding, LogEvent, Loss, Started
+from profagent.ingest.feed import Arrival
+from profagent.ingest.local import JobListing, LocalStream, growing_kind, list_job
+from profagent.link.messages import Chunk, Completed, Holding, LogEvent, Loss, Received, Started
 from profagentd.sources.job import kind_of
 from profagentd.sources.source import LogKind as DaemonKind
 from tests.fakes.dumps import write_files
@@ -40,12 +40,20 @@ def test_a_job_of_another_soc_is_refused_by_its_names(tmp_path: Path) -> None:
         list_job(tmp_path)
 
 
+def missing(job: Path, listing: JobListing, *held: Holding) -> list[Arrival | Received]:
+    """What a host lacks of a JOB of which it holds this."""
+    stream = LocalStream(job, listing)
+    page = [(reading, [*map(stream.log, reading.paths)]) for reading in listing.readings]
+    holdings = {log.handle: Holding(log.handle) for _, logs in page for log in logs}
+    return [*stream.missing(page, holdings | {each.handle: each for each in held})]
+
+
 def test_a_file_that_vanishes_is_a_loss(tmp_path: Path) -> None:
     listing = list_job(write_files(tmp_path, SMALL_JOB))
     (tmp_path / PLAIN).unlink()
-    changes = [change for each, _ in LocalJob(tmp_path, listing).batches() for change in each]
-    (lost,) = [change for change in changes if isinstance(change, LinkLedger)]
-    assert (lost.path, lost.entry.grade, lost.entry.reason) == (PLAIN, "loss", "unreadable")
+    events = [each.event for each in missing(tmp_path, listing) if isinstance(each, Received)]
+    (lost,) = (event for event in events if isinstance(event, Loss))
+    assert (lost.reason, lost.detail.startswith(PLAIN)) == ("unreadable", True)
 
 
 # A JOB directory as a stream: what is held goes on, what is not is sent, by the rules of the board's daemon
@@ -86,15 +94,16 @@ def told(events: list[LogEvent]) -> list[tuple[object, ...]]:
 
 def test_the_files_of_a_new_inference_come_whole_and_are_taken_at_once(job: Path) -> None:
     listing = list_job(job)
-    stream, (reading,) = LocalStream(job, listing), (each for each in listing.readings if PLAIN in each.paths)
-    new = {log.handle: Holding(log.handle) for log in map(stream.log, reading.paths)}
-    (taken,) = stream.together(reading, new)
-    assert [os.fsdecode(each.log.path) for each in taken if each.log] == [*reading.paths]
-    assert all(isinstance(each.event, Started) and each.event.is_whole for each in taken)
-    held = new | {stream.log(PLAIN).handle: Holding(stream.log(PLAIN).handle, 1, 256, b"x" * 16)}
-    assert all(len(each) == 1 for each in stream.together(reading, held)), "one by one"
-    skipped = {handle: Holding(handle, skip=True) for handle in new}
-    assert [*stream.together(reading, skipped)] == []
+    (reading,) = (each for each in listing.readings if PLAIN in each.paths)
+    (taken,) = (each for each in missing(job, listing) if isinstance(each, Arrival) and each.group.aicore.path == PLAIN)
+    assert [os.fsdecode(each.log.path) for each in taken.received if each.log] == [*reading.paths]
+    assert all(isinstance(each.event, Started) and each.event.is_whole for each in taken.received)
+    log = LocalStream(job, listing).log(PLAIN)
+    for held, comes in ((Holding(log.handle, 1, 256, b"x" * 16), True), (Holding(log.handle, skip=True), False)):
+        found = [each for each in missing(job, listing, held) if isinstance(each, Received)]
+        assert {os.fsencode(path) for path in reading.paths} - {each.log.path for each in found if each.log} == (
+            set() if comes else {log.path}
+        ), "one by one"
 
 
 @pytest.mark.parametrize("held", [(300, b"x" * 16), (10_000, b"x" * 16)], ids=["other bytes", "longer"])

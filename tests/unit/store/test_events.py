@@ -16,6 +16,7 @@ from profagent.formats.inference_layers import LayerTimes
 from profagent.formats.inference_times import EXECUTE
 from profagent.formats.model_info import LayerTable, Run
 from profagent.formats.records import API_DTYPE
+from profagent.importing.in_place import WorkspaceInPlace
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
@@ -28,8 +29,11 @@ from profagent.ingest.changes import (
     LogJudged,
     NamesAnnounced,
 )
-from profagent.ingest.local import LocalJob, list_collection
+from profagent.ingest.feed import Arrival
+from profagent.ingest.local import LocalStream, list_collection
 from profagent.ledger import SEQUENCE_GAP, Entry
+from profagent.link.messages import Holding, Received
+from profagent.record.mirroring import BoardMirrors
 from profagent.store.events import Composer
 from profagent.store.figures import figures_of
 from profagent.store.inference_columns import ColumnReader, InferenceColumns
@@ -53,9 +57,13 @@ ENDED = JobChanges(JOB, "", (), "finished", caught_up=True)
 def changes_of(directory: Path) -> list[Change]:
     """What the files of a JOB mean, each of them being announced before any comes; calls come last."""
     listing = list_collection(directory)
-    job = LocalJob(directory, listing, simulated_map() if listing.is_simulated else None)
+    stream, mirrors = LocalStream(directory, listing), BoardMirrors(WorkspaceInPlace(directory), "", None)
+    page = [(reading, [*map(stream.log, reading.paths)]) for reading in listing.readings]
+    missing = [*stream.missing(page, {log.handle: Holding(log.handle) for _, logs in page for log in logs})]
+    others = [each for each in missing if isinstance(each, Received)]
+    by_job, _ = mirrors.take(others, [each for each in missing if isinstance(each, Arrival)])
+    changes = by_job[directory.name]
     announced = [NamesAnnounced([path for path in listing.files if listing.grows(path)])]
-    changes = [change for changes, _ in job.batches() for change in changes]
     return [*announced, *sorted(changes, key=lambda change: isinstance(change, ApiRecords))]
 
 

@@ -1,0 +1,81 @@
+"""The files of a collection where they stand, as a mirror that copies nothing: for an import into its own database.
+
+A file is in the mirror as far as it has been given to it, whatever stands behind that, so that every file means what it
+would mean if it had come from a board.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from profagent.files import content
+from profagent.limits import LARGEST_CONTENT_BYTES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class MirrorInPlace:
+    """One collection's own files, with the methods of JobMirror. They are read and never written."""
+
+    forgets = False
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = str(directory)
+        self._sizes: dict[str, int] = {}  # by path, how far a file has been given
+        self._arriving: dict[str, int] = {}  # of snapshots that are not whole yet
+
+    def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
+        """Note that bytes from `offset` on follow."""
+        del generation
+        (self._arriving if snapshot else self._sizes)[path] = offset
+
+    def put(self, path: str, generation: int, data: bytes, *, snapshot: bool) -> None:
+        """Note that a file has come whole."""
+        del generation, snapshot
+        self._sizes[path] = len(data)
+
+    def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
+        """Note that bytes at `offset` have come."""
+        (self._arriving if snapshot else self._sizes)[path] = offset + len(data)
+
+    def finish_snapshot(self, path: str) -> bytes | None:
+        """Return the beginning of a snapshot that has come whole, None where none has."""
+        size = self._arriving.pop(path, None)
+        if size is None:
+            return None
+        self._sizes[path] = size
+        return self.read(path, LARGEST_CONTENT_BYTES)
+
+    def is_beyond(self, _path: str, _generation: int, _offset: int) -> bool:
+        """Return False: nothing is written, so a process that died has left nothing."""
+        return False
+
+    def restore(self, path: str, generation: int, offset: int) -> None:
+        """Do nothing: no earlier process has committed anything."""
+
+    def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
+        """Return at most `size` bytes of a file from `start` on; None where it has not come, or is gone."""
+        left = self._sizes.get(path)
+        if left is None:
+            return None
+        left = max(left - start, 0)
+        return content(f"{self._directory}/{path}", left if size is None else min(size, left), start)
+
+    def size(self, path: str) -> int | None:
+        """Return how many bytes of a file have come; None where it has not."""
+        return self._sizes.get(path)
+
+    def names(self) -> list[str]:
+        """Return the paths of all files that have come."""
+        return [*self._sizes]
+
+    def prefix_digest(self, _path: str, _offset: int, *, told: bytes | None = None) -> bytes | None:
+        """Return the digest as it was `told`: whoever read the file has taken it of these bytes."""
+        return told
+
+    def take_back(self, path: str, generation: int) -> None:
+        """Do nothing: nothing is set aside."""
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
