@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
 import shlex
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -11,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from profagent.cli.running import interrupted_by, retrying
+from profagent.cli.running import interrupted_by
 from profagent.deploy.daemon_tree import chosen_version
 from profagent.deploy.survey import check_room, survey
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.limits import DAEMON_END_S, DAEMON_START_S, KEPT_LINES, STDIN_TIMEOUT_S
+from profagent.link.backoff import Backoff
 from profagent.link.boards_file import BoardsFile
 from profagent.link.credentials import DEFAULT_PORT, KnownBoard, full_address, host_of, is_local
-from profagent.link.session import delay_s
 from profagent.ssh.connection import Person, connect
 from profagent.ssh.remote import socket_folder
 
@@ -221,12 +220,12 @@ class Tunnel:
             await asyncio.wait([keeping])
 
     async def _keep(self, opened: asyncio.Future[None], known: dict[str, KnownBoard], *, is_patient: bool) -> None:
-        attempt = 0
+        backoff = Backoff()
         while True:
             try:
                 async with self._open() as (board, lost):
                     known[board.name] = board
-                    attempt = 0
+                    backoff.reset()
                     if not opened.done():
                         opened.set_result(None)
                     why = await lost()
@@ -237,10 +236,7 @@ class Tunnel:
                 why = str(error)
             if not opened.done():
                 opened.set_result(None)
-            wait_s = delay_s(attempt, random.uniform)
-            attempt += 1
-            self._tell(f"no tunnel to {self.board.name}: {why}; {retrying(wait_s)}")
-            await asyncio.sleep(wait_s)
+            await backoff.pause(f"no tunnel to {self.board.name}: {why}", self._tell)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[KnownBoard, Callable[[], Awaitable[str]]]]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 from profagent.errors import RefusedError, UnreachableError
+from profagent.link.backoff import retrying
 from profagent.link.boards_file import BoardNames
 from profagent.tables.table import printable, time_text
 
@@ -75,11 +76,6 @@ class LinkRemarks:
         self._said, self._said_s = str(error), now_s
         line = f"{error}; {retrying(wait_s)}"
         return f"{line}; {error.hint}" if isinstance(error, RefusedError) else line
-
-
-def retrying(wait_s: float) -> str:
-    """That something is tried again, in whole seconds."""
-    return f"retrying in {max(1, round(wait_s))} s"
 
 
 @asynccontextmanager

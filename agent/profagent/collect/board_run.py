@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import random
 import shlex
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from profagent.cli.running import retrying
 from profagent.collect.explain import LOST
 from profagent.errors import ProfagentError, RefusedError, UnreachableError
 from profagent.limits import (
@@ -23,7 +21,7 @@ from profagent.limits import (
     PIPE_PIECE_BYTES,
     UNPREPARED_S,
 )
-from profagent.link.session import delay_s
+from profagent.link.backoff import Backoff
 from profagent.ssh.connection import connect
 from profagent.ssh.remote import Ran, connected, safely, shell_text
 
@@ -89,20 +87,19 @@ class PatientSsh:
 
         Raises RefusedError, and what the action raises but UnreachableError.
         """
-        attempt = 0
+        backoff = Backoff()
+        lost: Remote | None = None
         while True:
             remote = self.remote
             try:
-                if attempt:
+                if remote is lost:
                     remote = await self._another(remote)
                 return await action(remote)
             except RefusedError:
                 raise
             except UnreachableError as error:
-                wait_s = delay_s(attempt, random.uniform)
-                attempt += 1
-                self.tell(f"{error}; {retrying(wait_s)}")
-            await asyncio.sleep(wait_s)
+                lost = remote
+                await backoff.pause(str(error), self.tell)
 
     async def _another(self, lost: Remote) -> Remote:
         """A connection in place of one that was lost, which may have been made for somebody else already."""

@@ -28,6 +28,7 @@ from profagent.limits import (
     SLOWEST_DELAY_S,
 )
 from profagent.link import messages as m
+from profagent.link.backoff import FIRST_DELAY_S, Backoff
 from profagent.link.coverage import Standing
 from profagent.link.logs import LogTable, check_job, refuse
 from profagent.link.messages import PROTOCOL, REMOVED, JobStatus
@@ -48,15 +49,6 @@ US_PER_S = 1_000_000
 HEARTBEAT_S, SHORTEST_HEARTBEAT_S = 4.0, 1.0
 # What a daemon that answers Sync names in its description.
 SYNC = "sync"
-# The wait before an attempt is drawn between 0 and this, doubled at each: many hosts do not return together.
-FIRST_DELAY_S = 0.25
-# 0.25 s doubled this often is above the longest wait.
-LAST_DOUBLING = 7
-
-
-def delay_s(attempt: int, uniform: Callable[[float, float], float]) -> float:
-    """Seconds before attempt number `attempt` (0: the first after a failure), drawn by `uniform(low, high)`."""
-    return uniform(0.0, min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt, LAST_DOUBLING)))
 
 
 class State(Enum):
@@ -100,11 +92,12 @@ class LinkSession:
         self._address, self._opening, self._wants = address, opening, wants
         self._gather_s, self._is_patient = gather_s, is_patient
         self._uniform = uniform or random.uniform  # draws waits
+        self._backoff = Backoff(draw=self._uniform)
         self._chosen: dict[str, bool] = {}  # JOBs by name, and whether they are followed; over all streams
         self._refused: set[str] = set()
         self._wait_until = float("-inf")
         self._was_welcomed = False
-        self._attempt = self._breaches = 0
+        self._breaches = 0
         self._events: list[m.Event] = []
         self._begin(0.0)
 
@@ -261,7 +254,8 @@ class LinkSession:
         A link over which something came was a good one: the next loss is the first of its kind. Where there are no
         other JOBs, there is nothing to follow at all.
         """
-        self._attempt = self._breaches = 0
+        self._breaches = 0
+        self._backoff.reset()
         handles = tuple(handle for handle in self._selected if self._jobs[handle].name in refused)
         if not handles:
             return
@@ -287,9 +281,9 @@ class LinkSession:
             self._unlink(error, self._uniform(LONGEST_DELAY_S, SLOWEST_DELAY_S), now)
         else:
             # A link that held for so long was a good one.
-            self._attempt = 0 if now - self._begun_s > LONGEST_DELAY_S else self._attempt
-            self._unlink(error, delay_s(self._attempt, self._uniform), now)
-            self._attempt += 1
+            if now - self._begun_s > LONGEST_DELAY_S:
+                self._backoff.reset()
+            self._unlink(error, self._backoff.wait_s(), now)
 
     def silence(self) -> UnreachableError:
         """What it means that the board has not spoken until `silent_at`."""
@@ -309,7 +303,7 @@ class LinkSession:
             self.state = State.WAITING
             self.awaits_room, self._wait_until = True, now + ROOM_S
             return
-        self._attempt = 0
+        self._backoff.reset()
         self._events.append(m.Remark("there is room again: the capture goes on"))
         self._connect(now)
 
@@ -384,7 +378,7 @@ class LinkSession:
     def _goodbye(self, goodbye: m.Goodbye, now: float) -> None:
         # What is told once is not told again to the next stream.
         self.flush()
-        self._attempt = 0
+        self._backoff.reset()
         said = display_text(goodbye.reason[:LONGEST_GOODBYE])
         error = UnreachableError(f"the daemon at {self._address} says goodbye: {said}", hint="it is waited for")
         wait_s = min(goodbye.retry_after_us / US_PER_S, SLOWEST_DELAY_S) + self._uniform(0.0, FIRST_DELAY_S)

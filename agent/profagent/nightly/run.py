@@ -14,6 +14,7 @@ from profagent.cli.options import duration_s
 from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.errors import UNKNOWN_NAME, IncompleteError, ProfagentError, UnreachableError
 from profagent.limits import EXPORT_S, LONGEST_OUTPUT_LINE_BYTES, LONGEST_WAIT_S, NIGHT_ENDING_S
+from profagent.link.backoff import Backoff
 from profagent.nightly.night import Compared, Outcome, Slower, Verdict
 from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
@@ -211,7 +212,8 @@ class NightRun:
         """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
         now = asyncio.get_running_loop().time
         deadline = now() + duration_s(self.settings.time_limit)
-        wait_s, attempts = duration_s(self.settings.wait), 0
+        backoff = Backoff(duration_s(self.settings.wait), LONGEST_WAIT_S, draw=max)  # boards do not fail together
+        attempts = 0
         while not stop.is_set():
             attempts += 1
             found = await self._attempt(board, max(0.0, deadline - now()), stop)
@@ -219,11 +221,10 @@ class NightRun:
             left_s = deadline - now()
             if not (found.is_away or found.is_lost) or attempts >= self.settings.attempts or left_s <= 0:
                 return found
-            delay_s = min(wait_s, left_s)
+            delay_s = min(backoff.wait_s(), left_s)
             self.tell(f"{board.name}: {found.problems[0]}; the next attempt is in {delay_s:.0f} s")
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), delay_s)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         return Outcome(board.name, None, attempts, problems=["the night was stopped before this board was reached"])
 
     async def _attempt(self, board: Board, limit_s: float, stop: asyncio.Event) -> Outcome:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from profagent.cli.running import retrying
 from profagent.errors import ProfagentError
+from profagent.link.backoff import retrying
 from profagent.link.boards_file import BoardNames
 from profagent.record.options import RecordOptions
 from profagent.record.record import BoardRecord
