@@ -25,7 +25,7 @@ from profagentd.limits import (
 from profagentd.loop import in_time
 from profagentd.retention.losses import space_of
 from profagentd.sources.acl_json import candidates, load_json
-from profagentd.sources.files import Place, kind_at, open_directory, remote_mounts
+from profagentd.sources.files import FolderPlace, kind_at, open_directory, remote_mounts
 from profagentd.sources.job import JobSource
 from profagentd.sources.state import JobState, npu_processes
 from profagentd.sources.walk import directories_of, find_jobs
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
-    from profagentd.loop import Clock
+    from profagentd.loop import DaemonClock
 
     Work = Callable[[], wire.Examination]
 
@@ -155,7 +155,9 @@ def _first_line(path: Path) -> str:
 _ANY_JOB = b"any"
 
 
-def root_facts(filesystem: Path, root: bytes, depth: int, jobs: Sequence[Place], open_jobs: int) -> wire.Examination:
+def root_facts(
+    filesystem: Path, root: bytes, depth: int, jobs: Sequence[FolderPlace], open_jobs: int
+) -> wire.Examination:
     """A root that JOBs are looked for in, so deep; `jobs` are those known in it, the newest first."""
     kind = kind_at(root, (filesystem / "proc/self/mountinfo").read_bytes()) or ""
     found = wire.RootFacts(path=text(root), file_system=kind, jobs=len(jobs), open_jobs=open_jobs)
@@ -168,14 +170,14 @@ def root_facts(filesystem: Path, root: bytes, depth: int, jobs: Sequence[Place],
         return wire.Examination(roots=[found])
     found.total_bytes, found.free_bytes, found.has_inodes = space.total_bytes, space.free_bytes, space.has_inodes
     found.newest.extend(map(_job_facts, jobs[:EXAMINED_ENTRIES]))
-    for place in find_jobs(Place(root, b""), depth).unreadable[:EXAMINED_ENTRIES]:
+    for place in find_jobs(FolderPlace(root, b""), depth).unreadable[:EXAMINED_ENTRIES]:
         found.unreadable.append(wire.UnreadableDirectory(path=text(place.directory), error=_why_not(place)))
     return wire.Examination(roots=[found])
 
 
-def acl_facts(root: bytes, jobs: Sequence[Place], patterns: Sequence[str] = ()) -> wire.Examination:
+def acl_facts(root: bytes, jobs: Sequence[FolderPlace], patterns: Sequence[str] = ()) -> wire.Examination:
     """Files that are or may be the acl.json of programs, by patterns or else in the usual places below a root."""
-    holders = {os.path.dirname(job.path): job for job in (Place(root, _ANY_JOB), *jobs)}
+    holders = {os.path.dirname(job.path): job for job in (FolderPlace(root, _ANY_JOB), *jobs)}
     files = {file.path: file for file in candidates(list(holders.values()), patterns)}
     found = wire.Examination()
     for file in list(files.values())[:EXAMINED_ACL_JSON]:
@@ -186,7 +188,7 @@ def acl_facts(root: bytes, jobs: Sequence[Place], patterns: Sequence[str] = ()) 
     return found
 
 
-def _job_facts(place: Place) -> wire.JobFacts:
+def _job_facts(place: FolderPlace) -> wire.JobFacts:
     found = wire.JobFacts(directory=text(place.directory))
     try:
         status = os.lstat(place.directory)
@@ -198,7 +200,7 @@ def _job_facts(place: Place) -> wire.JobFacts:
     return found
 
 
-def _why_not(place: Place) -> str:
+def _why_not(place: FolderPlace) -> str:
     """Why a directory cannot be read; nothing when it can."""
     try:
         os.close(open_directory(place))
@@ -234,7 +236,7 @@ class Examiner:
         self,
         board: JobRegistry,
         watch: Watch,
-        clock: Clock,
+        clock: DaemonClock,
         certificates: tuple[str, str] = ("", ""),
         filesystem: Path = Path("/"),
         patience_s: float = EXAMINED_S,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 US_PER_S = 1_000_000
 
 
-class Clock(Protocol):
+class DaemonClock(Protocol):
     """Wall clock, monotonic clock and waiting."""
 
     def wall_us(self) -> int:
@@ -50,7 +50,7 @@ class SystemClock:
         await asyncio.sleep(delay_s)
 
 
-class Moment(NamedTuple):
+class ClockReading(NamedTuple):
     """Both clocks, read one right after the other."""
 
     monotonic: float
@@ -61,9 +61,9 @@ class Moment(NamedTuple):
         return self.monotonic - max(0, self.wall_us - changed_wall_us) / US_PER_S
 
 
-def moment(clock: Clock) -> Moment:
+def moment(clock: DaemonClock) -> ClockReading:
     """Both clocks now."""
-    return Moment(clock.monotonic(), clock.wall_us())
+    return ClockReading(clock.monotonic(), clock.wall_us())
 
 
 async def until_first(*works: Coroutine[Any, Any, object]) -> None:

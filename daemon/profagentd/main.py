@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from profagentd.loop import Clock
+    from profagentd.loop import DaemonClock
 
 
 # Python's modules for it; asyncio and hashlib do without them, as on Pythons that were built without OpenSSL.
@@ -57,7 +57,7 @@ _TLS_1_2_SUITES = "ECDHE-PSK-AES128-CBC-SHA"
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
-def main(arguments: Sequence[str] | None = None, clock: Clock | None = None, filesystem: Path = Path("/")) -> int:
+def main(arguments: Sequence[str] | None = None, clock: DaemonClock | None = None, filesystem: Path = Path("/")) -> int:
     """Serve until SIGTERM or SIGINT, by this machine's clocks and files unless others are given; the exit code."""
     try:
         args = make_parser().parse_args(arguments)
@@ -74,7 +74,9 @@ def main(arguments: Sequence[str] | None = None, clock: Clock | None = None, fil
     return 0
 
 
-def _serve(args: argparse.Namespace, simulation: SimulationOptions | None, clock: Clock, filesystem: Path) -> None:
+def _serve(
+    args: argparse.Namespace, simulation: SimulationOptions | None, clock: DaemonClock, filesystem: Path
+) -> None:
     settings = _settings(args)
     can_change = args.config or args.roots_d
     if can_change:

@@ -27,8 +27,8 @@ from profagentd.follow.watcher import Watch
 from profagentd.limits import DRAIN_S, FILE_THREADS
 from profagentd.loop import US_PER_S, Roots, until_first
 from profagentd.retention.losses import KeptLosses
-from profagentd.retention.reaper import Retention
-from profagentd.simulate.board import Board
+from profagentd.retention.reaper import RetentionKeeper
+from profagentd.simulate.board import SimulatedBoard
 from profagentd.simulate.run import SimulationOptions, simulate
 from profagentd.sources.state import JobState
 from profagentd.spools.keeper import SpoolKeeper
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from profagentd.config import DaemonConfig, Examined
-    from profagentd.loop import Clock
+    from profagentd.loop import DaemonClock
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Notifier:
         except OSError as error:
             _LOGGER.debug("systemd was not told %s: %s", lines[0], error.strerror)
 
-    async def keep_telling(self, clock: Clock, status: Callable[[], str]) -> None:
+    async def keep_telling(self, clock: DaemonClock, status: Callable[[], str]) -> None:
         """Tell the status, and that the loop and its threads work, until cancelled."""
         alive_s = int(os.environ.get("WATCHDOG_USEC") or 30 * US_PER_S) / US_PER_S / 2
         sent, due_s = "", 0.0
@@ -147,7 +147,7 @@ class Orders:
     reread: Callable[[], Examined] | None = None
 
 
-async def serve(orders: Orders, clock: Clock, filesystem: Path = Path("/")) -> None:
+async def serve(orders: Orders, clock: DaemonClock, filesystem: Path = Path("/")) -> None:
     """Serve until SIGTERM or SIGINT; the board's files are below `filesystem`. Raises DaemonError when it cannot."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files"))
     stop = _asked_by(signal.SIGTERM, signal.SIGINT)
@@ -171,13 +171,13 @@ def _simulated(orders: Orders, simulation: SimulationOptions, own: Path) -> Orde
         state=config.state or str(own / "state"),
         run=config.run or str(own / "run"),
     )
-    board = Board(own / "board", simulation.seed)
+    board = SimulatedBoard(own / "board", simulation.seed)
     simulation = replace(simulation, root=Path(config.roots[0]), run=Path(config.run), board=board)
     return replace(orders, config=config, simulation=simulation)
 
 
 class _Daemon:
-    def __init__(self, orders: Orders, clock: Clock, notifier: Notifier, filesystem: Path) -> None:
+    def __init__(self, orders: Orders, clock: DaemonClock, notifier: Notifier, filesystem: Path) -> None:
         config, is_simulated = orders.config, orders.simulation is not None
         self._orders = orders
         self._clock = clock
@@ -186,7 +186,7 @@ class _Daemon:
         roots = Roots(map(real_root, config.roots))
         state = Path(config.state_directory)
         self._losses = KeptLosses(state)
-        self._retention = Retention(
+        self._retention = RetentionKeeper(
             config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
         )
         board = orders.simulation and orders.simulation.board
@@ -309,7 +309,7 @@ def _asked_by(*signals: signal.Signals) -> asyncio.Event:
     return asked
 
 
-async def _simulate(options: SimulationOptions, clock: Clock, spools: SpoolKeeper) -> None:
+async def _simulate(options: SimulationOptions, clock: DaemonClock, spools: SpoolKeeper) -> None:
     """Simulate, then end what the program and the board have brought, and serve on."""
     await spools.offered.wait()
     _LOGGER.info("simulated board: %s", await simulate(options, clock))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.aclconfig.edit import AclFile
+from profagent.aclconfig.edit import AclJsonFile
 from profagent.collect import board_run
 from profagent.collect.board_run import BoardRun, patient_ssh
 from profagent.collect.look import Place
@@ -99,7 +99,7 @@ async def remote(friend: Sshd) -> AsyncIterator[Remote]:
 
 async def test_a_link_at_the_name_of_the_new_file_is_not_written_through(attacked: Attacked, remote: Remote) -> None:
     attacked.plant("acl.json.part", attacked.secret)
-    file = AclFile(str(attacked.acl), "acl.json", remote)
+    file = AclJsonFile(str(attacked.acl), "acl.json", remote)
     assert await file.read() == b"{}"
     await file.write(b"new")
     assert attacked.acl.read_bytes() == b"new"
@@ -114,14 +114,14 @@ async def test_a_link_leads_on_only_to_what_is_its_owners(attacked: Attacked, re
     attacked.acl.rename(real)
     attacked.plant("acl.json", Path("conf.json"))
     attacked.plant("etc", attacked.etc)
-    own = AclFile(str(attacked.acl), "acl.json", remote)
+    own = AclJsonFile(str(attacked.acl), "acl.json", remote)
     await own.read()
     await own.write(b"new")
     assert attacked.acl.is_symlink()
     assert real.read_bytes() == b"new"
     attacked.plant("acl.json", attacked.secret)
     for path in (attacked.acl, attacked.app / "etc" / "secret.json"):
-        file = AclFile(str(path), "acl.json", remote)
+        file = AclJsonFile(str(path), "acl.json", remote)
         with pytest.raises(UsageError, match=f"a link of user {USER} leads to what is not his"):
             await file.read()
         with pytest.raises(ProfagentError, match=f"a link of user {USER} leads to what is not his"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from profagentd.loop import Moment, SystemClock
+from profagentd.loop import ClockReading, SystemClock
 
 WALL_US = 1_800_000_000_000_000
 
@@ -28,11 +28,11 @@ class FakeClock:
         self.advance(delay_s)
         await asyncio.sleep(0)
 
-    def advance(self, delay_s: float) -> Moment:
+    def advance(self, delay_s: float) -> ClockReading:
         """Let time pass."""
         self.now += delay_s
         self.wall += round(delay_s * 1_000_000)
-        return Moment(self.now, self.wall)
+        return ClockReading(self.now, self.wall)
 
 
 class FastClock(SystemClock):

@@ -15,12 +15,12 @@ from profagentd.service import Orders, serve
 from tests.daemon.waiting import until
 
 if TYPE_CHECKING:
-    from profagentd.loop import Clock
+    from profagentd.loop import DaemonClock
 
 
 @asynccontextmanager
 async def own_daemon(
-    root: Path, clock: Clock | None = None, *, scan: bool = False, **settings: Any
+    root: Path, clock: DaemonClock | None = None, *, scan: bool = False, **settings: Any
 ) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
     """Its address and its task; it is cancelled at the end. SIGTERM to this process ends it in good order.
 

@@ -14,17 +14,17 @@ import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow.log import FileEvent
-from profagentd.follow.registry import Job, JobStateTracker
+from profagentd.follow.registry import FollowedJob, JobStateTracker
 from profagentd.retention import policy as acks
 from profagentd.retention.losses import FILE_NAME
 from profagentd.retention.policy import DIRECTORY_NAME, RECORD_BYTES, AckTracker
 from profagentd.retention.reaper import KEEP_S
-from profagentd.sources.files import Fingerprint, Place
+from profagentd.sources.files import Fingerprint, FolderPlace
 from tests.daemon.daemon_process import AICORE_DONE, content, job_name, make_job, running
 from tests.daemon.wire_client import Client, digest, following
 from tests.fakes.small_disk import small_disk
 
-PLACE = Place(b"/r", job_name().encode())
+PLACE = FolderPlace(b"/r", job_name().encode())
 DATA, DONE = b"data/aicore.0.model.3.0.1.1.0", b"data/aicore.0.model.3.0.1.1.0.done"
 SEEN, OTHER = Fingerprint(7, 256, 10), Fingerprint(7, 256, 11)
 
@@ -62,7 +62,7 @@ async def test_a_log_is_delivered_when_every_named_consumer_has_this_very_file()
     assert tracker.has(PLACE, DATA, SEEN)
     assert not tracker.has(PLACE, DATA, OTHER)
     assert not tracker.has(PLACE, DONE, SEEN)
-    assert not tracker.has(Place(b"/other", PLACE.path), DATA, SEEN)
+    assert not tracker.has(FolderPlace(b"/other", PLACE.path), DATA, SEEN)
     tracker.delivered("b", PLACE, DATA, OTHER)  # they do not add up
     assert not tracker.has(PLACE, DATA, SEEN)
 
@@ -71,7 +71,7 @@ async def test_a_log_is_delivered_when_every_named_consumer_has_this_very_file()
 async def test_whatever_happens_to_a_log_takes_its_delivery_back(tmp_path: Path, touch: FileEvent) -> None:
     await delivered(tmp_path, "a", "b")
     tracker = await restarted(tmp_path)
-    tracker.names_changed(Job(PLACE, 0, 0, JobStateTracker(0.0, 60.0), is_scanned=False), {DATA: touch})
+    tracker.names_changed(FollowedJob(PLACE, 0, 0, JobStateTracker(0.0, 60.0), is_scanned=False), {DATA: touch})
     assert not tracker.has(PLACE, DATA, SEEN)
     assert tracker.has(PLACE, DONE, SEEN)
 
@@ -103,7 +103,7 @@ async def test_what_is_told_again_and_what_is_gone_does_not_pile_up(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acks, "SPARE_RECORDS", 10)
-    job = Job(PLACE, 0, 0, JobStateTracker(0.0, 60.0), is_scanned=False)
+    job = FollowedJob(PLACE, 0, 0, JobStateTracker(0.0, 60.0), is_scanned=False)
     await delivered(tmp_path, "a", "b")
     tracker = await delivered(tmp_path, "a", "b")
     assert len(records(file)) == 4 * RECORD_BYTES

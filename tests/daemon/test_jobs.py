@@ -10,7 +10,7 @@ import pytest
 
 from profagentd.follow.registry import NPU_LOOK_S, JobStateTracker
 from profagentd.sources import source_of
-from profagentd.sources.files import Place
+from profagentd.sources.files import FolderPlace
 from profagentd.sources.state import DEVICE, JobState, is_npu_open
 from profagentd.sources.walk import find_jobs, job_times
 from tests.daemon.daemon_process import job_name, make_job
@@ -19,11 +19,11 @@ from tests.daemon.privileges import public_directory, without_privileges
 DEPTH = 4
 
 
-def root(tmp_path: Path) -> Place:
-    return Place(os.fsencode(tmp_path), b"")
+def root(tmp_path: Path) -> FolderPlace:
+    return FolderPlace(os.fsencode(tmp_path), b"")
 
 
-def found(start: Place, depth: int = DEPTH) -> set[bytes]:
+def found(start: FolderPlace, depth: int = DEPTH) -> set[bytes]:
     return {place.path for place in find_jobs(start, depth).jobs}
 
 
@@ -94,7 +94,7 @@ def test_a_job_is_as_old_as_its_directory_and_as_new_as_its_newest_name(tmp_path
     job = make_job(tmp_path)
     os.utime(job / "data", ns=(9_000_000, 9_000_000))
     os.utime(job, ns=(5_000_000, 5_000_000))
-    assert job_times(Place(os.fsencode(tmp_path), os.fsencode(job.name))) == (5_000, 9_000)
+    assert job_times(FolderPlace(os.fsencode(tmp_path), os.fsencode(job.name))) == (5_000, 9_000)
 
 
 # Who has the NPU open, by a made-up /proc and by the real one

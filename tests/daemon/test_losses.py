@@ -13,7 +13,7 @@ from profagentd.follow.registry import JobRegistry
 from profagentd.limits import LOSSES_LIMIT
 from profagentd.loop import Roots
 from profagentd.retention.losses import MERGE_S, TELL_S, KeptLoss, KeptLosses, Space, SpaceWatch
-from profagentd.sources.files import Place
+from profagentd.sources.files import FolderPlace
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job
 from tests.fakes.small_disk import small_disk
@@ -103,7 +103,7 @@ class Disk:
 
     def find(self, number: int = 0) -> str:
         job = make_job(self._root, number)
-        place = Place(os.fsencode(self._root), os.fsencode(job.name))
+        place = FolderPlace(os.fsencode(self._root), os.fsencode(job.name))
         self._board.found(place, WALL_US, self.clock.wall, is_scanned=False)
         return job.name
 

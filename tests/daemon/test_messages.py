@@ -10,11 +10,11 @@ import pytest
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow import messages
 from profagentd.follow.log import Chunk, Completed, Event, Log, Loss, LossReason, Started, StartReason
-from profagentd.follow.registry import Job, JobStateTracker
+from profagentd.follow.registry import FollowedJob, JobStateTracker
 from profagentd.follow.session import Following
 from profagentd.limits import CHUNK_BYTES as LARGE_BYTES
 from profagentd.limits import PIECE_BYTES as SMALL_BYTES
-from profagentd.sources.files import Place
+from profagentd.sources.files import FolderPlace
 from profagentd.sources.source import LogKind
 from profagentd.sources.state import JobState
 from profagentd.sources.walk import Sighting
@@ -41,7 +41,7 @@ def test_our_enumerations_have_the_wires_numbers(ours: type[enum.Enum], theirs: 
 
 
 def test_a_jobs_status_says_where_it_is_and_what_it_does() -> None:
-    job = Job(Place(b"/r\xff", job_name().encode()), 1, 2, JobStateTracker(0.0, 60.0), is_scanned=False)
+    job = FollowedJob(FolderPlace(b"/r\xff", job_name().encode()), 1, 2, JobStateTracker(0.0, 60.0), is_scanned=False)
     status = messages.job_status(Following(3, job), caught_up=True).job_status
     assert (status.handle, status.name, status.caught_up) == (3, job_name(), True)
     assert status.directory == f"/r\\xff/{job_name()}"

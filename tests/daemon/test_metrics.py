@@ -9,7 +9,7 @@ import pytest
 
 from profagentd.metrics import collectors, sampler
 from profagentd.metrics.collectors import Sample
-from profagentd.metrics.sampler import Lines, Sampler, Sweep
+from profagentd.metrics.sampler import Sampler, Sweep, SweepLines
 
 PM = """\
 [PM] Version:[xxxx Release], Build Time[Jan  1 2025, 00:00:00]
@@ -60,7 +60,7 @@ def test_a_number_is_taken_for_its_own_name_alone(tmp_path: Path, text: str, fou
 
 
 def test_a_disks_name_may_be_anything() -> None:
-    lines = Lines()
+    lines = SweepLines()
     sweep = Sweep(1, [Sample("disk.\udcd6.used", "B", 5.0)], {})
     assert lines.of(sweep) + lines.names() == b"n 0 B disk.?.used\ns 1 0=5\nn 0 B disk.?.used\n"
 

@@ -11,7 +11,7 @@ import pytest
 
 from profagentd.limits import LARGEST_ACL_JSON_BYTES
 from profagentd.sources.acl_json import FRESH_US, AclConfig, NotUsable, find_profiling, parse_acl_config
-from profagentd.sources.files import Place
+from profagentd.sources.files import FolderPlace
 
 JOB = "JOB" + "A" * 29
 MADE_US = 1_767_225_600_000_000
@@ -35,7 +35,7 @@ class Project:
 
     def found(self, *patterns: str, late_us: int = 0) -> str | None:
         """The interval that is found for the JOB, looked for so long after it was made."""
-        place = Place(os.fsencode(self.root), os.fsencode(f"app/profiling/{JOB}"))
+        place = FolderPlace(os.fsencode(self.root), os.fsencode(f"app/profiling/{JOB}"))
         profiling = find_profiling(place, MADE_US, MADE_US + late_us, patterns)
         return profiling.config.interval if profiling else None
 

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profagentd.retention import reaper
-from profagentd.retention.policy import UNSEEN_REST_S, JobFacts, Policy, Retain, Stored, is_over, plan
-from profagentd.retention.reaper import Look, check, remove, remove_directories
-from profagentd.sources.files import Fingerprint, Place, fingerprint
+from profagentd.retention.policy import UNSEEN_REST_S, DeletableJob, Policy, Retain, Stored, is_over, plan
+from profagentd.retention.reaper import DeletionLook, check, remove, remove_directories
+from profagentd.sources.files import Fingerprint, FolderPlace, fingerprint
 from profagentd.sources.job import JobSource
-from profagentd.sources.source import Part
+from profagentd.sources.source import LogPart
 from profagentd.sources.state import JobState
 from tests.daemon.daemon_process import AICORE_DONE, content, make_job
 
 JOBS_FOLDER = Path(__file__).parents[1] / "data" / "jobs"
-JOB = Place(b"/root", b"JOB")
+JOB = FolderPlace(b"/root", b"JOB")
 SOURCE = JobSource()
 DELIVERED = Policy(Retain.DELIVERED, ("a",))
 ROOM = Policy(Retain.MIN_FREE, ("a",), min_free_bytes=1)
@@ -33,18 +33,18 @@ LONG_AFTER_NS = 1 << 62
 
 
 def stored(
-    name: bytes = b"x", *, part: Part = Part.WORK, size: int = 100, age: int = 0, delivered: bool = True
+    name: bytes = b"x", *, part: LogPart = LogPart.WORK, size: int = 100, age: int = 0, delivered: bool = True
 ) -> Stored:
     return Stored(JOB, ((name, Fingerprint(1, size, 1_000_000 - age)),), part, delivered)
 
 
 def gone(policy: Policy, *logs: Stored, over: bool = True, whole: bool = True, short: int = 0) -> list[bytes]:
-    deletions = plan(policy, [JobFacts(logs, whole, over)], short)
+    deletions = plan(policy, [DeletableJob(logs, whole, over)], short)
     return [path for each in deletions for path, _ in each.files]
 
 
 def test_what_is_delivered_goes_and_calls_when_the_job_is_over() -> None:
-    logs = stored(b"d"), stored(b"u", delivered=False), stored(b"c", part=Part.CALLS)
+    logs = stored(b"d"), stored(b"u", delivered=False), stored(b"c", part=LogPart.CALLS)
     assert gone(DELIVERED, *logs, over=False) == [b"d"]
     assert gone(DELIVERED, *logs, over=True) == [b"c", b"d"]
 
@@ -61,14 +61,14 @@ def test_what_is_delivered_goes_and_calls_when_the_job_is_over() -> None:
     ids=["alone", "with the rest", "job goes on", "other files", "undelivered rest"],
 )
 def test_tables_go_last_with_all_the_rest(other: Stored | None, over: bool, whole: bool, goes: bool) -> None:
-    names = gone(DELIVERED, stored(b"t", part=Part.TABLE), *([other] if other else []), over=over, whole=whole)
+    names = gone(DELIVERED, stored(b"t", part=LogPart.TABLE), *([other] if other else []), over=over, whole=whole)
     assert (b"t" in names) == goes
     assert not goes or names[-1] == b"t"
 
 
 def test_others_go_after_them_when_that_is_allowed_and_are_losses() -> None:
     logs = [stored(b"had", age=1), stored(b"not", age=9, delivered=False)]
-    deletions = plan(ROOM_AT_ANY_PRICE, [JobFacts(logs, is_all=True, is_over=False)], 10**9)
+    deletions = plan(ROOM_AT_ANY_PRICE, [DeletableJob(logs, is_all=True, is_over=False)], 10**9)
     assert deletions == logs[:2]
 
 
@@ -93,18 +93,18 @@ def test_a_job_is_over_when_nobody_can_go_on_with_it(
 LOGS = st.builds(
     stored,
     st.binary(min_size=1, max_size=3),
-    part=st.sampled_from(Part),
+    part=st.sampled_from(LogPart),
     size=st.integers(0, 1000),
     age=st.integers(0, 1000),
     delivered=st.booleans(),
 )
-JOBS = st.lists(st.builds(JobFacts, st.lists(LOGS, max_size=6), st.booleans(), st.booleans()), max_size=4)
+JOBS = st.lists(st.builds(DeletableJob, st.lists(LOGS, max_size=6), st.booleans(), st.booleans()), max_size=4)
 POLICIES = st.sampled_from([Policy(), DELIVERED, ROOM, ROOM_AT_ANY_PRICE])
 
 
 @settings(max_examples=200, derandomize=True)
 @given(policy=POLICIES, jobs=JOBS, short=st.integers(-1000, 30_000))
-def test_whatever_is_known_what_must_stay_stays(policy: Policy, jobs: Sequence[JobFacts], short: int) -> None:
+def test_whatever_is_known_what_must_stay_stays(policy: Policy, jobs: Sequence[DeletableJob], short: int) -> None:
     deletions = plan(policy, jobs, short)
     chosen = [id(each) for each in deletions]
     assert len(chosen) == len(set(chosen))
@@ -113,10 +113,10 @@ def test_whatever_is_known_what_must_stay_stays(policy: Policy, jobs: Sequence[J
     for each in deletions:
         (job,) = (job for job in jobs if any(log is each for log in job.logs))
         assert each.is_delivered or policy is ROOM_AT_ANY_PRICE
-        assert each.part is Part.WORK or job.is_over
-        assert each.part is not Part.TABLE or all(id(log) in chosen for log in job.logs)
+        assert each.part is LogPart.WORK or job.is_over
+        assert each.part is not LogPart.TABLE or all(id(log) in chosen for log in job.logs)
     if policy is ROOM:
-        sizes = [each.disk_bytes for each in deletions if each.part is not Part.TABLE]
+        sizes = [each.disk_bytes for each in deletions if each.part is not LogPart.TABLE]
         assert sum(sizes[:-1]) <= max(0, short)
 
 
@@ -131,34 +131,36 @@ def job(tmp_path: Path) -> Path:
     return made
 
 
-def place_of(job: Path) -> Place:
-    return Place(os.fsencode(job.parent), os.fsencode(job.name))
+def place_of(job: Path) -> FolderPlace:
+    return FolderPlace(os.fsencode(job.parent), os.fsencode(job.name))
 
 
-def looked(job: Path, *, delivered: bool = False, undelivered: bool = False, now_ns: int = LONG_AFTER_NS) -> JobFacts:
-    look = Look(place_of(job), SOURCE, lambda *_: delivered, now_ns, with_undelivered=undelivered)
+def looked(
+    job: Path, *, delivered: bool = False, undelivered: bool = False, now_ns: int = LONG_AFTER_NS
+) -> DeletableJob:
+    look = DeletionLook(place_of(job), SOURCE, lambda *_: delivered, now_ns, with_undelivered=undelivered)
     return look.facts(is_over=True)
 
 
-def found(facts: JobFacts) -> dict[bytes, tuple[Part, int]]:
+def found(facts: DeletableJob) -> dict[bytes, tuple[LogPart, int]]:
     return {log.files[0][0]: (log.part, len(log.files)) for log in facts.logs}
 
 
 @pytest.mark.parametrize(
     ("path", "part"),
     [
-        (b"data/aicore.0.m.3.0.1.1.0", Part.WORK),
-        (b"data/aicpu.0.m.3.0.1.1.0.done", Part.WORK),
-        (b"data/cont.0.m.0.1.1.0", Part.WORK),
-        (b"data/acl_api.0.m.0", Part.CALLS),
-        (b"data/m.0.layer.info", Part.TABLE),
-        (b"info.json.0", Part.TABLE),
+        (b"data/aicore.0.m.3.0.1.1.0", LogPart.WORK),
+        (b"data/aicpu.0.m.3.0.1.1.0.done", LogPart.WORK),
+        (b"data/cont.0.m.0.1.1.0", LogPart.WORK),
+        (b"data/acl_api.0.m.0", LogPart.CALLS),
+        (b"data/m.0.layer.info", LogPart.TABLE),
+        (b"info.json.0", LogPart.TABLE),
         (b"data/notes.txt", None),
         (b"aicore.0.m.3.0.1.1.0", None),
         (b"sqlite/aicore.0.m.3.0.1.1.0", None),
     ],
 )
-def test_the_runtimes_files_are_known_by_name_and_place(path: bytes, part: Part | None) -> None:
+def test_the_runtimes_files_are_known_by_name_and_place(path: bytes, part: LogPart | None) -> None:
     assert SOURCE.part(path) is part
 
 
@@ -175,7 +177,7 @@ def test_a_log_may_go_with_its_done_when_it_was_delivered_and_has_settled(job: P
     facts = looked(job, delivered=True)
     assert facts.is_all
     assert facts.is_settled
-    assert found(facts) == {b"info.json.0": (Part.TABLE, 1), DATA: (Part.WORK, 2)}
+    assert found(facts) == {b"info.json.0": (LogPart.TABLE, 1), DATA: (LogPart.WORK, 2)}
     just_now = looked(job, delivered=True, now_ns=(job / os.fsdecode(DATA)).stat().st_mtime_ns)
     assert (just_now.is_settled, DATA in found(just_now)) == (False, False)
     assert not looked(job).is_all

@@ -13,7 +13,17 @@ import pytest
 from profagentd.errors import DaemonError
 from profagentd.simulate import draw as encode
 from profagentd.simulate.draw import MAP_FILE, Drawing, load_counters
-from profagentd.simulate.network import AICORE, AICPU, Layer, Network, Run, Segment, chosen_facts, load_network, resized
+from profagentd.simulate.network import (
+    AICORE,
+    AICPU,
+    CompiledModel,
+    FusedRun,
+    SimulatedLayer,
+    UnitSegment,
+    chosen_facts,
+    load_network,
+    resized,
+)
 from profagentd.simulate.npu import JobWriter, LoadedModel, Npu, Sampling
 from profagentd.simulate.run import SimulationOptions, add_simulation_arguments, options_from, simulate
 from tests.daemon.simulated_job import (
@@ -30,7 +40,7 @@ from tests.daemon.simulated_job import (
 )
 
 if TYPE_CHECKING:
-    from profagentd.loop import Clock
+    from profagentd.loop import DaemonClock
 
 
 def test_a_job_holds_the_files_of_each_sampled_inference_and_nothing_else(tmp_path: Path) -> None:
@@ -167,18 +177,18 @@ def test_the_agent_has_the_same_map_byte_for_byte() -> None:
 # Networks and options
 
 
-FIVE_RUNS = Network(
+FIVE_RUNS = CompiledModel(
     "n",
     (
-        Segment(AICORE, tuple(Run((Layer(name, "Convolution"),), 1.0) for name in "abc")),
-        Segment(AICPU, (Run((Layer("cpu", "Custom"),), 1.0),)),
-        Segment(AICORE, tuple(Run((Layer(name, "Convolution"),), 1.0) for name in "de")),
-        Segment(AICPU, (Run((Layer("end", "Custom"),), 1.0),)),
+        UnitSegment(AICORE, tuple(FusedRun((SimulatedLayer(name, "Convolution"),), 1.0) for name in "abc")),
+        UnitSegment(AICPU, (FusedRun((SimulatedLayer("cpu", "Custom"),), 1.0),)),
+        UnitSegment(AICORE, tuple(FusedRun((SimulatedLayer(name, "Convolution"),), 1.0) for name in "de")),
+        UnitSegment(AICPU, (FusedRun((SimulatedLayer("end", "Custom"),), 1.0),)),
     ),
 )
 
 
-def names(network: Network) -> list[list[str]]:
+def names(network: CompiledModel) -> list[list[str]]:
     return [[run.layers[0].name for run in segment.runs] for segment in network.segments]
 
 
@@ -280,7 +290,7 @@ async def test_it_runs_for_the_time_at_the_rate_and_unloads(tmp_path: Path) -> N
     assert int(done(files[f"{API_LOG}.done"])["end_time"]) >= began_us + 2_000_000
 
 
-async def cancelled(options: SimulationOptions, clock: Clock) -> None:
+async def cancelled(options: SimulationOptions, clock: DaemonClock) -> None:
     """Run until something cancels it, and hold that it stays cancelled."""
     with pytest.raises(asyncio.CancelledError):
         await asyncio.ensure_future(simulate(options, clock))

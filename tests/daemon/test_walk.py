@@ -10,10 +10,10 @@ import pytest
 
 from profagentd.sources import files as filesystems
 from profagentd.sources.files import (
+    FolderPlace,
     Gone,
     NotAFile,
-    OpenJob,
-    Place,
+    OpenCollection,
     Unreadable,
     is_local,
     is_remote,
@@ -21,7 +21,7 @@ from profagentd.sources.files import (
     open_directory,
 )
 from profagentd.sources.job import JobSource
-from profagentd.sources.walk import Page, Walk, look
+from profagentd.sources.walk import CollectionWalk, WalkPage, look
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
 
@@ -33,18 +33,18 @@ def job(tmp_path: Path) -> Path:
     return make_job(tmp_path / "app")
 
 
-def place(job: Path) -> Place:
-    return Place(os.fsencode(job.parent), os.fsencode(job.name))
+def place(job: Path) -> FolderPlace:
+    return FolderPlace(os.fsencode(job.parent), os.fsencode(job.name))
 
 
-def pages(walk: Walk, limit: int) -> list[Page]:
+def pages(walk: CollectionWalk, limit: int) -> list[WalkPage]:
     found = [walk.page(limit)]
     while not found[-1].is_last:
         found.append(walk.page(limit, paths(found)))
     return found
 
 
-def paths(found: list[Page]) -> list[bytes]:
+def paths(found: list[WalkPage]) -> list[bytes]:
     return [each.path for page in found for each in page.logs]
 
 
@@ -59,13 +59,13 @@ def fill(job: Path, files: int) -> set[bytes]:
 @pytest.mark.parametrize("limit", [1, 3, 7, 1000])
 def test_every_file_comes_once(job: Path, limit: int) -> None:
     expected = fill(job, 10)
-    found = pages(Walk(place(job), JOB), limit)
+    found = pages(CollectionWalk(place(job), JOB), limit)
     assert sorted(paths(found)) == sorted(expected)
     assert all(len(page.logs) <= limit + 3 for page in found)
 
 
 def test_tables_that_are_made_behind_the_walks_back_come_before_their_data(job: Path) -> None:
-    walk = Walk(place(job), JOB)
+    walk = CollectionWalk(place(job), JOB)
     assert paths([walk.page(1)]) == [b"info.json.0"]
     for name in ("m.0.net.info", "m.0.layer.info", "aicore.0.m.3.0.1.1.0"):
         (job / "data" / name).write_bytes(b"x")
@@ -86,7 +86,7 @@ def test_a_look_brings_what_must_be_announced_before(job: Path) -> None:
 
 def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:
     fill(job, 10)
-    walk = Walk(place(job), JOB)
+    walk = CollectionWalk(place(job), JOB)
     walk.page(2)
     job.rename(job.parent / "elsewhere")
     assert walk.page(2).is_job_gone
@@ -97,7 +97,7 @@ def test_a_job_that_may_not_be_read_says_so() -> None:
         job = make_job(root)
         job.chmod(0)
         with without_privileges():
-            (page,) = pages(Walk(place(job), JOB), 10)
+            (page,) = pages(CollectionWalk(place(job), JOB), 10)
         job.chmod(0o700)
     assert page.unreadable == "Permission denied"
     assert page.is_last
@@ -109,16 +109,16 @@ NAME = b"data/aicore.0.model.3.0.1.1.0"
 
 
 @pytest.fixture
-def files(job: Path, tmp_path: Path) -> Iterator[OpenJob]:
-    with OpenJob(place_of(job, tmp_path)) as opened:
+def files(job: Path, tmp_path: Path) -> Iterator[OpenCollection]:
+    with OpenCollection(place_of(job, tmp_path)) as opened:
         yield opened
 
 
-def place_of(job: Path, root: Path) -> Place:
-    return Place(os.fsencode(root), os.fsencode(job.relative_to(root)))
+def place_of(job: Path, root: Path) -> FolderPlace:
+    return FolderPlace(os.fsencode(root), os.fsencode(job.relative_to(root)))
 
 
-def read(files: OpenJob, path: bytes) -> bytes:
+def read(files: OpenCollection, path: bytes) -> bytes:
     descriptor = files.open(path).descriptor
     try:
         return os.read(descriptor, 100)
@@ -126,13 +126,13 @@ def read(files: OpenJob, path: bytes) -> bytes:
         os.close(descriptor)
 
 
-def test_a_fifo_is_no_file_and_blocks_nobody(files: OpenJob, job: Path) -> None:
+def test_a_fifo_is_no_file_and_blocks_nobody(files: OpenCollection, job: Path) -> None:
     os.mkfifo(job / os.fsdecode(NAME))
     with pytest.raises(NotAFile):
         read(files, NAME)
 
 
-def test_a_data_directory_that_is_a_link_is_not_entered(files: OpenJob, job: Path, tmp_path: Path) -> None:
+def test_a_data_directory_that_is_a_link_is_not_entered(files: OpenCollection, job: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "x").write_bytes(b"secret")
     (job / "data").rmdir()
@@ -144,10 +144,10 @@ def test_a_data_directory_that_is_a_link_is_not_entered(files: OpenJob, job: Pat
 def test_a_job_reached_through_a_link_is_not_entered(job: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(job.parent)
     with pytest.raises(OSError, match="irectory"):
-        open_directory(Place(os.fsencode(tmp_path), b"link/" + os.fsencode(job.name)))
+        open_directory(FolderPlace(os.fsencode(tmp_path), b"link/" + os.fsencode(job.name)))
 
 
-def test_a_file_that_may_not_be_read_says_why(files: OpenJob, job: Path) -> None:
+def test_a_file_that_may_not_be_read_says_why(files: OpenCollection, job: Path) -> None:
     (job / os.fsdecode(NAME)).write_bytes(b"abc")
     (job / os.fsdecode(NAME)).chmod(0)
     files.status(NAME)

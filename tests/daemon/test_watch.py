@@ -26,38 +26,44 @@ if TYPE_CHECKING:
     from profagentd.follow.log import FileEvent
     from profagentd.follow.registry import Touches
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.files import Place
+    from profagentd.sources.files import FolderPlace
 
 
 class Told:
     """A board that remembers what it was told."""
 
     def __init__(self) -> None:
-        self.jobs: dict[Place, bool] = {}  # whether it is scanned
+        self.jobs: dict[FolderPlace, bool] = {}  # whether it is scanned
         self.touches: dict[bytes, FileEvent] = {}
-        self.doubts: list[Place] = []
-        self.gone_jobs: list[Place] = []
+        self.doubts: list[FolderPlace] = []
+        self.gone_jobs: list[FolderPlace] = []
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: FolderPlace) -> bool:
         return place in self.jobs
 
     def found(
-        self, place: Place, made_wall_us: int, changed_wall_us: int, *, is_scanned: bool, profiling: Profiling | None
+        self,
+        place: FolderPlace,
+        made_wall_us: int,
+        changed_wall_us: int,
+        *,
+        is_scanned: bool,
+        profiling: Profiling | None,
     ) -> None:
         assert profiling is None
         assert 0 < made_wall_us <= changed_wall_us
         assert place not in self.jobs
         self.jobs[place] = is_scanned
 
-    def gone(self, place: Place) -> None:
+    def gone(self, place: FolderPlace) -> None:
         del self.jobs[place]
         self.gone_jobs.append(place)
 
-    def changed(self, place: Place, touches: Touches) -> None:
+    def changed(self, place: FolderPlace, touches: Touches) -> None:
         self.touches.update(touches or {})
         self.doubts += [place] if touches is None else []
 
-    def seen(self, place: Place, until: float) -> None:
+    def seen(self, place: FolderPlace, until: float) -> None:
         pass
 
     @property

@@ -14,14 +14,21 @@ with atheris.instrument_imports(include=["profagent"]):
     from profagent.formats.countermap import parse_counter_map
     from profagent.formats.model_info import parse_layer_info, parse_net_info
     from profagent.formats.names import LogKind, parse_log_name
-    from profagent.formats.records import API_DTYPE, RECORD_BYTES, Progress, api_magic_faults, read_unit, view_records
+    from profagent.formats.records import (
+        API_DTYPE,
+        RECORD_BYTES,
+        LogProgress,
+        api_magic_faults,
+        read_unit,
+        view_records,
+    )
 
 FILE = "data/x"
 
 
 def read(kind: LogKind, data: bytes) -> None:
     """Read records in two parts, as they may come."""
-    progress, half = Progress.new(1), len(data) // (2 * RECORD_BYTES[kind]) * RECORD_BYTES[kind]
+    progress, half = LogProgress.new(1), len(data) // (2 * RECORD_BYTES[kind]) * RECORD_BYTES[kind]
     for part in (data[:half], data[half:]):
         if len(part) >= RECORD_BYTES[kind]:
             progress = read_unit(kind, [part], progress).after

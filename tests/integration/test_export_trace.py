@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from profagent.export.merged import Operand, export_trace
+from profagent.export.merged import SessionOperand, export_trace
 from profagent.store import inference_pages
 from profagent.store.columns import Page, PageQuery
 from tests.integration.board import SAMPLES, sample
@@ -235,7 +235,7 @@ def test_of_several_sessions_one_at_a_time_has_processes(
 
     monkeypatch.setattr(inference_pages, "ProcessPoolExecutor", Pool)
     copy = shutil.copytree(workspace, tmp_path / "copy")
-    operands = [Operand(each / "profagent.db") for each in (workspace, copy)]
+    operands = [SessionOperand(each / "profagent.db") for each in (workspace, copy)]
     asyncio.run(export_trace(operands, tmp_path / "two.json"))
     assert others == [[], []]
 
@@ -278,7 +278,9 @@ def test_two_boards_come_on_the_host_s_clock(workspace: Path, tmp_path: Path) ->
                 " SELECT 1, 'a', max(entry), 'OPS-x', (SELECT min(start_us) FROM inference) FROM ledger_entry"
             )
     merged = asyncio.run(
-        export_trace([Operand(workspace / "profagent.db"), Operand(other / "profagent.db")], tmp_path / "two.json")
+        export_trace(
+            [SessionOperand(workspace / "profagent.db"), SessionOperand(other / "profagent.db")], tmp_path / "two.json"
+        )
     )
     both = json.loads((tmp_path / "two.json").read_text())
     assert both["metadata"]["clock"] == "host"

@@ -11,24 +11,23 @@ from profagent_wire.v1 import board_pb2 as wire
 from profagentd.follow import messages
 from profagentd.follow.log import FileEvent
 from profagentd.follow.reading import read_batch
-from profagentd.follow.registry import Job, JobStateTracker
+from profagentd.follow.registry import FollowedJob, JobStateTracker
 from profagentd.follow.session import FollowSession
 from profagentd.follow.table import Quota
 from profagentd.limits import CHUNK_BYTES, PIECE_BYTES
-from profagentd.loop import US_PER_S, Moment
+from profagentd.loop import US_PER_S, ClockReading
 from profagentd.retention.policy import AckTracker, Policy, Retain, plan
-from profagentd.retention.reaper import Look as Stock
-from profagentd.retention.reaper import remove
-from profagentd.sources.files import Place
+from profagentd.retention.reaper import DeletionLook, remove
+from profagentd.sources.files import FolderPlace
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from profagentd.follow.log import Log
-    from profagentd.follow.reading import ReadTask, Step
+    from profagentd.follow.reading import ReadStep, ReadTask
     from profagentd.follow.session import Look
-    from profagentd.sources.walk import Page
+    from profagentd.sources.walk import WalkPage
 
 JOB = "JOB" + "A" * 29
 CONSUMER = "test"
@@ -54,8 +53,8 @@ class StreamedBoard:
         self.skew = 0  # how many logs whose turn it is wait for others
         self.piece_bytes = CHUNK_BYTES  # of logs that have their turns together, at most
         # What is under way, and what it will tell: a look, and a reading of logs, with those that were made before it.
-        self._looking: tuple[Look, Page] | None = None
-        self._reading: tuple[list[Log], list[ReadTask], list[Step]] | None = None
+        self._looking: tuple[Look, WalkPage] | None = None
+        self._reading: tuple[list[Log], list[ReadTask], list[ReadStep]] | None = None
         self._deliveries = AckTracker((CONSUMER,), None)
 
     @property
@@ -123,9 +122,9 @@ class StreamedBoard:
         if not self.directory.exists():
             return []
         place, long_after_ns = self._job.place, 2 * self._now.wall_us * 1000
-        facts = Stock(place, self._job.source, self._deliveries.has, long_after_ns, with_undelivered=False).facts(
-            is_over=False
-        )
+        facts = DeletionLook(
+            place, self._job.source, self._deliveries.has, long_after_ns, with_undelivered=False
+        ).facts(is_over=False)
         deletions = plan(Policy(Retain.DELIVERED, (CONSUMER,)), [facts], 0)[:LOGS_AT_A_TIME]
         gone = sorted(remove(place, [each.files for each in deletions]))
         for path in gone:
@@ -205,10 +204,10 @@ class StreamedBoard:
             self._deliveries.delivered(CONSUMER, place, path, seen)
 
     @property
-    def _now(self) -> Moment:
-        return Moment(self._passed_s, int((BEGUN_S + self._passed_s) * US_PER_S))
+    def _now(self) -> ClockReading:
+        return ClockReading(self._passed_s, int((BEGUN_S + self._passed_s) * US_PER_S))
 
-    def _new_job(self, root: Path, *, is_scanned: bool) -> Job:
+    def _new_job(self, root: Path, *, is_scanned: bool) -> FollowedJob:
         now = self._now
-        place = Place(bytes(root), JOB.encode())
-        return Job(place, now.wall_us, now.wall_us, JobStateTracker(now.monotonic, 60.0), is_scanned=is_scanned)
+        place = FolderPlace(bytes(root), JOB.encode())
+        return FollowedJob(place, now.wall_us, now.wall_us, JobStateTracker(now.monotonic, 60.0), is_scanned=is_scanned)

@@ -24,7 +24,7 @@ from profagent.formats.records import (
     AICPU_DTYPE,
     API_DTYPE,
     RECORD_BYTES,
-    Progress,
+    LogProgress,
     Unit,
     read_unit,
     view_records,
@@ -142,8 +142,8 @@ def test_any_records_fall_apart_the_same_way_however_they_are_cut(
 ) -> None:
     pieces = [aicore_record(sequence, 5, net) for sequence, net in records]
     last_loads = {} if last_start is None else {0: last_start}
-    whole = read_unit(LogKind.AICORE, [b"".join(pieces)], Progress.new(1), None, last_loads)
-    progress, at, found = Progress.new(1), 0, []
+    whole = read_unit(LogKind.AICORE, [b"".join(pieces)], LogProgress.new(1), None, last_loads)
+    progress, at, found = LogProgress.new(1), 0, []
     for size in [*parts, len(records)]:
         if piece := b"".join(pieces[at : at + size]):
             unit = read_unit(LogKind.AICORE, [piece], progress, None, last_loads)

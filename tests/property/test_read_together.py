@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 
 from profagent.formats.counter_maps import simulated_map
 from profagent.formats.names import LogKind
-from profagent.formats.records import Progress, read_unit
+from profagent.formats.records import LogProgress, read_unit
 from tests.encoders import aicore_record
 
 u32 = st.integers(0, 2**32 - 1)
@@ -42,9 +42,9 @@ def plain(value: Any) -> Any:
 @given(st.lists(files, min_size=1, max_size=5), maps)
 @example([aicore_record(0, 1, 0), aicore_record(0, 1, 0) + b"y"], None)
 def test_logs_read_together_are_what_they_are_alone(logs: list[bytes], counter_map: Any) -> None:
-    unit = read_unit(LogKind.AICORE, logs, Progress.new(len(logs)), counter_map)
+    unit = read_unit(LogKind.AICORE, logs, LogProgress.new(len(logs)), counter_map)
     for number, data in enumerate(logs):
-        alone = read_unit(LogKind.AICORE, [data], Progress.new(1), counter_map)
+        alone = read_unit(LogKind.AICORE, [data], LogProgress.new(1), counter_map)
         assert plain(unit.one(number)) == plain(alone)
         more = [aicore_record(1, 5, 0)]
         on, on_alone = (read_unit(LogKind.AICORE, more, each.after, counter_map) for each in (unit.one(number), alone))

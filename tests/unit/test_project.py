@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pickle
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -117,6 +119,21 @@ def test_generated_pages_are_what_the_code_gives() -> None:
     command = [sys.executable, str(ROOT / "tools/make_reference.py"), "--check"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
+
+
+def test_one_name_is_one_class() -> None:
+    """The daemon and the agent have a class each for some things that go over the wire between them."""
+    on_both_sides = {"Chunk", "Completed", "KeptLoss", "LogKind", "Loss", "Mount", "NpuProcess", "Profiling", "Removed"}
+    on_both_sides |= {"Schedule", "Started"}
+    found = defaultdict(list)
+    for side in ("agent", "daemon"):
+        for file in (ROOT / side).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_bytes())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name].append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    twice = {name: sorted(places) for name, places in found.items() if len(places) > 1}
+    assert {name: places for name, places in twice.items() if name not in on_both_sides} == {}
+    assert all(len({place.split("/")[0] for place in twice[name]}) == len(twice[name]) for name in on_both_sides)
 
 
 def test_the_pages_stand_in_their_four_folders() -> None:

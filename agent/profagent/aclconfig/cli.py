@@ -13,7 +13,7 @@ from profagent.aclconfig.edit import edited_acl_json, opened_acl_json, profiler_
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.doctor.acl_json import acl_json_section
-from profagent.doctor.finding import Mark, finding_lines, section_fields, section_lines
+from profagent.doctor.finding import FindingMark, finding_lines, section_fields, section_lines
 from profagent.errors import FormatError, UsageError
 from profagent.formats.names import display_text
 from profagent.tables.table import json_text, printable
@@ -21,7 +21,7 @@ from profagent.tables.table import json_text, printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from profagent.aclconfig.edit import AclFile, Profiler
+    from profagent.aclconfig.edit import AclJsonFile, ProfilerSettings
     from profagent.doctor.finding import Section
 
 
@@ -30,7 +30,7 @@ async def _get(path: str, board: str | None) -> dict[str, object] | None:
         return profiler_of(await _content(file), file.shown)
 
 
-async def _set(path: str, board: str | None, asked: Profiler) -> tuple[bool, Section]:
+async def _set(path: str, board: str | None, asked: ProfilerSettings) -> tuple[bool, Section]:
     """Whether the file changed, and what a check says of it then."""
     async with opened_acl_json(path, board) as file:
         before = await file.read()
@@ -45,14 +45,14 @@ async def _check(path: str, board: str | None) -> Section:
         return await _checked(file, await _content(file))
 
 
-async def _content(file: AclFile) -> bytes:
+async def _content(file: AclJsonFile) -> bytes:
     data = await file.read()
     if data is None:
         raise UsageError(f"{file.shown} is not there", hint="`profagent aclconfig set --output DIR` makes one")
     return data
 
 
-async def _checked(file: AclFile, data: bytes) -> Section:
+async def _checked(file: AclJsonFile, data: bytes) -> Section:
     state = ""
     with suppress(FormatError):
         output = (profiler_of(data, file.shown) or {}).get("output")
@@ -110,7 +110,7 @@ def get(*, path: str, board: str | None, as_json: bool) -> int:
 @_file
 @click.option("--output", metavar="DIR", help="Where JOBs are made: a directory of the board that is there.")
 @profiler_options(with_defaults=False)
-def set_(*, path: str, board: str | None, output: str | None, profiler: Profiler, as_json: bool) -> int:
+def set_(*, path: str, board: str | None, output: str | None, profiler: ProfilerSettings, as_json: bool) -> int:
     """Write the `profiler` object, in both spellings and all values as strings; what is not named stays as it is.
 
     A missing file or value is made: switch on, interval 0, acl_api on, aacpu on, aac_metrics ArithmeticUtilization.
@@ -125,7 +125,7 @@ def set_(*, path: str, board: str | None, output: str | None, profiler: Profiler
     else:
         click.echo(printable(f"{section.about}: {'written' if has_changed else 'nothing to do'}"))
         for finding in section.findings:
-            if finding.mark is not Mark.GOOD:
+            if finding.mark is not FindingMark.GOOD:
                 tell(next(finding_lines(finding)))
         if not section.is_good:
             tell(f"`profagent aclconfig check {path}` says more")

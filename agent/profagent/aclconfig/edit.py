@@ -32,16 +32,16 @@ _NEW_MODE = 0o644
 
 
 @asynccontextmanager
-async def opened_acl_json(path: str, board: str | None) -> AsyncIterator[AclFile]:
+async def opened_acl_json(path: str, board: str | None) -> AsyncIterator[AclJsonFile]:
     """The file here, or on a board by its name or as `ssh` calls it. Raises UsageError, UnreachableError."""
     if board is None:
-        yield AclFile(path, path)
+        yield AclJsonFile(path, path)
         return
     async with connect(await asyncio.to_thread(BoardsFile().login, board), Person()) as remote:
-        yield AclFile(path, f"{path} on {board}", remote)
+        yield AclJsonFile(path, f"{path} on {board}", remote)
 
 
-class AclFile:
+class AclJsonFile:
     """A file of this host, or of a board; `shown` is what messages call it. A board's raises UnreachableError, too."""
 
     def __init__(self, path: str, shown: str, remote: Remote | None = None) -> None:
@@ -95,7 +95,7 @@ def profiler_options(*, with_defaults: bool) -> Callable[[F], F]:
 
     What is not given is the vendor's default, or without them None.
     """
-    given = DEFAULTS if with_defaults else Profiler()
+    given = DEFAULTS if with_defaults else ProfilerSettings()
 
     def decorate(function: F) -> F:
         @click.option("--interval", type=click.IntRange(0, INTERVAL_MAX), default=given.interval, help=_INTERVAL)
@@ -112,7 +112,7 @@ def profiler_options(*, with_defaults: bool) -> Callable[[F], F]:
         @functools.wraps(function)
         def with_profiler(**given: Any) -> Any:
             asked = {name: given.pop(name) for name in ("switch", "interval", "acl_api", "aacpu", "aac_metrics")}
-            return function(profiler=Profiler(**asked), **given)
+            return function(profiler=ProfilerSettings(**asked), **given)
 
         return cast("F", with_profiler)
 
@@ -127,7 +127,7 @@ _SPELLINGS = (("switch",), ("interval",), ("acl_api",), ("aacpu", "aicpu"), ("aa
 
 
 @dataclass(frozen=True, slots=True)
-class Profiler:
+class ProfilerSettings:
     """Values that are asked for, by the vendor's names; None: as the file has them, else the vendor's default."""
 
     switch: str | None = None
@@ -144,10 +144,10 @@ class Profiler:
 
 
 # The manual's defaults, 'collecting by acl.json', table 1.
-DEFAULTS = Profiler("on", None, 0, "on", "on", METRICS)
+DEFAULTS = ProfilerSettings("on", None, 0, "on", "on", METRICS)
 
 
-def edited_acl_json(data: bytes, asked: Profiler, file: str, *, without_dump: bool = False) -> str:
+def edited_acl_json(data: bytes, asked: ProfilerSettings, file: str, *, without_dump: bool = False) -> str:
     """The text of the file with these values, as strings, in both spellings; other keys stay, but for a `dump`.
 
     Empty data is a file that there is not. Raises FormatError, and UsageError where no `output` is known.
@@ -185,7 +185,7 @@ def _document(data: bytes, file: str) -> dict[str, object]:
     return document
 
 
-def _values(own: Mapping[str, str], asked: Profiler, file: str) -> dict[str, str]:
+def _values(own: Mapping[str, str], asked: ProfilerSettings, file: str) -> dict[str, str]:
     """What was asked for, else what the file says, else the default; in both spellings."""
     output = asked.output or own.get("output")
     if not output:

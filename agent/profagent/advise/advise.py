@@ -120,7 +120,7 @@ _HAS_METRICS = "SELECT EXISTS (SELECT 1 FROM metrics WHERE session = ?)"
 _Key = tuple[str, str, int, str, str]
 
 
-class Finding(NamedTuple):
+class RuleFinding(NamedTuple):
     """What a rule found in one model, or in the session (`model` None).
 
     `gain_us` is what it could bring at most in an inference, or in a step (`per`), `share` that in % of it; None: not
@@ -162,7 +162,7 @@ class Advice:
     """Findings of the rules, first what could bring most; rules that found nothing; rules that lack data to tell."""
 
     session: int
-    findings: list[Finding]
+    findings: list[RuleFinding]
     quiet: list[str]
     untold: list[Untold]
     provenance: list[dict[str, Any]]
@@ -213,7 +213,7 @@ async def advised(
     lacks = OTHER_DEVICE if is_other else LACKS
     whole_us = {each.model: each.parts.whole_us for each in means.models}
     runner = _Runner(connection, session.session, whole_us, step_us, language, bool(likely_counters(provenance)))
-    findings: list[Finding] = []
+    findings: list[RuleFinding] = []
     quiet: list[str] = []
     untold: list[Untold] = []
     for rule in rules:
@@ -230,12 +230,12 @@ async def advised(
     return Advice(session.session, _ordered(findings), quiet, untold, provenance)
 
 
-def _ordered(findings: Sequence[Finding]) -> list[Finding]:
+def _ordered(findings: Sequence[RuleFinding]) -> list[RuleFinding]:
     """The findings by what they could bring, then by severity, with those before each that are about the same time."""
     ordered = sorted(
         findings, key=lambda each: (-(each.gain_us or 0.0), SEVERITIES.index(each.severity), each.rule, each.title)
     )
-    found: list[Finding] = []
+    found: list[RuleFinding] = []
     for each in ordered:
         alike = (other for other in found if other.gain_us and other.model == each.model)
         same = [other.rule for other in alike if other.layers() & each.layers()]
@@ -277,7 +277,7 @@ class _Runner:
     language: Language
     is_likely: bool
 
-    async def findings(self, rule: Rule) -> list[Finding]:
+    async def findings(self, rule: Rule) -> list[RuleFinding]:
         """A finding for each model that the rule's rows name, and each value of what it tells apart."""
         begun_s = time.monotonic()
         await self.connection.set_progress_handler(
@@ -297,7 +297,7 @@ class _Runner:
             by_model[row.get("model"), row.get(rule.each)].append(row)
         return [self._finding(rule, model, found) for (model, _), found in by_model.items()]
 
-    def _finding(self, rule: Rule, model: str | None, rows: list[dict[str, Any]]) -> Finding:
+    def _finding(self, rule: Rule, model: str | None, rows: list[dict[str, Any]]) -> RuleFinding:
         gains = [row["gain_us"] for row in rows]
         gain_us = None if None in gains else float(sum(gains))
         # A device's steps have a time of their own.
@@ -321,7 +321,7 @@ class _Runner:
         evidence = [{name: value for name, value in row.items() if name not in _NOT_EVIDENCE} for row in rows]
         is_likely = self.is_likely and bool(rule.counters)
         about = (rule.id, rule.severity, rule.kind, model)
-        return Finding(*about, title, text, advice, rule.manual, gain_us, share, is_likely, evidence, [], rule.per)
+        return RuleFinding(*about, title, text, advice, rule.manual, gain_us, share, is_likely, evidence, [], rule.per)
 
 
 class _Means:

@@ -13,7 +13,7 @@ from profagent.tables.table import UNKNOWN, Cell, Column, counted, fitted_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from profagent.advise.advise import Advice, Finding
+    from profagent.advise.advise import Advice, RuleFinding
     from profagent.advise.rules import Language
 
 _DECIMALS = 3
@@ -98,7 +98,7 @@ def advice_lines(advice: Advice, language: Language) -> Iterator[str]:
         yield f"N/A: {', '.join(names)}: {why}"
 
 
-def _finding_lines(finding: Finding, language: Language) -> Iterator[str]:
+def _finding_lines(finding: RuleFinding, language: Language) -> Iterator[str]:
     about = f"{finding.model}: " if finding.model else ""
     yield f"{about}{gain_text(finding, language)}"
     yield finding.finding
@@ -113,7 +113,7 @@ def _finding_lines(finding: Finding, language: Language) -> Iterator[str]:
         yield f"… {len(finding.evidence) - SHOWN_EVIDENCE} more rows: --json has all"
 
 
-def gain_text(finding: Finding, language: Language) -> str:
+def gain_text(finding: RuleFinding, language: Language) -> str:
     """What it could bring; its share where it is within the inference or step."""
     phrases = PHRASES[language]
     if finding.gain_us is None:
@@ -122,7 +122,7 @@ def gain_text(finding: Finding, language: Language) -> str:
     return phrases[finding.per].format(finding.gain_us / US_PER_MS) + share
 
 
-def evidence_table(finding: Finding) -> tuple[list[Column], list[list[Cell]]]:
+def evidence_table(finding: RuleFinding) -> tuple[list[Column], list[list[Cell]]]:
     """Its first rows."""
     rows = finding.evidence[:SHOWN_EVIDENCE]
     names = [name for name in rows[0] if name != GAIN or finding.gain_us is not None]

@@ -26,8 +26,8 @@ from profagent.ascend.kernels import (
     Kernels,
     Layers,
     Models,
+    ProgramStep,
     Segment,
-    Step,
     step_names,
 )
 from profagent.formats.inference_times import share_within
@@ -79,8 +79,8 @@ class Draft:
         self._numbers: dict[Key, int] = {}
         self._parts: dict[int, tuple[int, int]] = {}
         self._last_part = 0
-        self._steps: dict[tuple[Step, str], list[float]] = defaultdict(list)
-        self._step_files: dict[tuple[Step, str], int] = {}
+        self._steps: dict[tuple[ProgramStep, str], list[float]] = defaultdict(list)
+        self._step_files: dict[tuple[ProgramStep, str], int] = {}
         self._calls: dict[tuple[str, str], Called] = {}
         self._has_pipes = False
         # Shares of PIPES of one kernel, and of how many rows they are.
@@ -138,7 +138,9 @@ class Draft:
 
     def add_step(self, log: int, number: str, parts: Mapping[str, float], model: str = "", device: str = "") -> None:
         """A step's time and those of its parts, in µs; the step itself has no name. NaN is not known."""
-        step = Step(number, "" if model in NOT_KNOWN else model, self._devices[log] if device in NOT_KNOWN else device)
+        step = ProgramStep(
+            number, "" if model in NOT_KNOWN else model, self._devices[log] if device in NOT_KNOWN else device
+        )
         for name, time_us in parts.items():
             if not math.isfinite(time_us):
                 self._untimed[log] += 1

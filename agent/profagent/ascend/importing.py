@@ -24,7 +24,7 @@ from profagent.ascend.recognise import (
     FACTS,
     Form,
     Found,
-    Source,
+    ResultSource,
     latest_exports,
     rank,
     recognise,
@@ -62,7 +62,7 @@ _ANALYSES = {
 }
 
 # A source, the file for its draft, the store if it can be written to, the board.
-_Asked = tuple[Source, Path, Path | None, str]
+_Asked = tuple[ResultSource, Path, Path | None, str]
 
 
 class Taken(NamedTuple):
@@ -90,7 +90,12 @@ class Drafted(NamedTuple):
 
 
 async def import_results(
-    found: Sequence[Source], store: Store, database: Path, scratch: Path, board: str, done: Callable[[Taken], None]
+    found: Sequence[ResultSource],
+    store: Store,
+    database: Path,
+    scratch: Path,
+    board: str,
+    done: Callable[[Taken], None],
 ) -> None:
     """Bring sources into a store, which nobody else writes to, a session each. One that fails stops no other.
 
@@ -110,7 +115,7 @@ async def import_results(
             done(await to_the_end(_taken_over, database, drafted))
 
 
-def _as_ours(source: Source, error: Exception) -> ProfagentError:
+def _as_ours(source: ResultSource, error: Exception) -> ProfagentError:
     """The error, which names what was unpacked by its place in the archive."""
     if isinstance(error, ProfagentError):
         return error if source.archive is None else ProfagentError(_text(source, error), hint=error.hint)
@@ -118,7 +123,7 @@ def _as_ours(source: Source, error: Exception) -> ProfagentError:
     return ProfagentError(_text(source, f"cannot read {source.address}: {error}"), hint=hint)
 
 
-def _text(source: Source, error: object) -> str:
+def _text(source: ResultSource, error: object) -> str:
     return str(error).replace(str(source.path), str(source.address))
 
 
@@ -149,7 +154,7 @@ async def with_ledger(store: Store, taken: Taken) -> Taken:
     return taken._replace(losses=counts.get(ledger.LOSS, 0), notes=counts.get(ledger.NOTE, 0))
 
 
-def content_of(source: Source) -> str:
+def content_of(source: ResultSource) -> str:
     """Return a digest of its name, and of its files' names and bytes."""
     files = sorted(source.files)
     # What was written last may stand beside a database.
@@ -172,7 +177,7 @@ def _digest(data: bytes = b"") -> hashlib.blake2b:
 
 
 @contextmanager
-def drafts_of(found: Sequence[Source], scratch: Path, board: str, store: Path) -> Iterator[Iterator[Drafted]]:
+def drafts_of(found: Sequence[ResultSource], scratch: Path, board: str, store: Path) -> Iterator[Iterator[Drafted]]:
     """The drafts of sources, in their order, as they become ready; in parallel processes where it is worth it."""
     is_alone = len(found) < 2 or sum(source.size for source in found) < WORTH_A_PROCESS_BYTES
     # Only one process can write to the store.
@@ -206,7 +211,7 @@ def _waited_for(future: Future[Drafted], asked: _Asked) -> Drafted:
         return Drafted(file, Taken(source.address, None, _too_large(source)))
 
 
-def _too_large(source: Source) -> ProfagentError:
+def _too_large(source: ResultSource) -> ProfagentError:
     what = f"{source.address}: what read it was out of memory, or was killed"
     return ProfagentError(what, hint="import it by itself, where more memory is free")
 
@@ -234,7 +239,7 @@ def _drafted(asked: _Asked) -> Drafted:
     return Drafted(file, Taken(source.address, None, said))
 
 
-def _draft_of(source: Source, file: Path, store: Path | None, board: str) -> Taken:
+def _draft_of(source: ResultSource, file: Path, store: Path | None, board: str) -> Taken:
     """Raises ResultError where nothing could be read, UsageError for raw slices."""
     if source.raw:
         path = str(source.address)
@@ -261,14 +266,14 @@ def _what(families: Sequence[str]) -> str:
     return ", ".join(families[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _times_us(draft: Draft, source: Source, begun_us: int) -> tuple[int, int]:
+def _times_us(draft: Draft, source: ResultSource, begun_us: int) -> tuple[int, int]:
     """When it ran, by its kernels, else by its names; where neither tells a time that was, when it was imported."""
     now_us, stamp_us = time.time_ns() // 1000, source.stamp_us()
     told = draft.times_us(), None if stamp_us is None else (stamp_us, stamp_us)
     return next((each for each in told if each is not None and each[1] <= now_us), (begun_us, now_us))
 
 
-def _fill(draft: Draft, source: Source) -> None:
+def _fill(draft: Draft, source: ResultSource) -> None:
     """Bring every file in. What is damaged becomes a loss of the ledger, unless there is nothing else."""
     errors: list[ResultError] = []
 
@@ -304,7 +309,7 @@ def _fill(draft: Draft, source: Source) -> None:
         raise errors[0] if errors else ResultError(source.path, 0, "none of its files has a row")
 
 
-def _recognised(draft: Draft, source: Source, lose: Callable[[Path, None, ResultError], None]) -> list[Found]:
+def _recognised(draft: Draft, source: ResultSource, lose: Callable[[Path, None, ResultError], None]) -> list[Found]:
     found: list[Found] = []
     for file, latest in latest_exports(source.files).items():
         try:
@@ -327,7 +332,7 @@ def _import(draft: Draft, log: int, found: Found, makes: Sequence[str]) -> None:
         import_report(draft, log, found.file)
 
 
-def _about(source: Source) -> dict[str, str]:
+def _about(source: ResultSource) -> dict[str, str]:
     """What the files beside the results tell: framework, version, rank and device."""
     labels = {"source": "ascend"}
     folder = source.path if source.path.is_dir() else source.path.parent
@@ -351,5 +356,5 @@ def _about(source: Source) -> dict[str, str]:
     return labels
 
 
-def _path_in(source: Source, file: Path) -> str:
+def _path_in(source: ResultSource, file: Path) -> str:
     return file.name if file == source.path else str(file.relative_to(source.path))

@@ -107,7 +107,7 @@ class Segment:
             inference.start_ns = first if inference.start_ns is None else min(inference.start_ns, first)
 
 
-class Step(NamedTuple):
+class ProgramStep(NamedTuple):
     """A step of a program; models and devices count theirs alike."""
 
     number: str
@@ -115,7 +115,7 @@ class Step(NamedTuple):
     device: str
 
 
-def step_names(steps: Collection[Step]) -> dict[Step, str]:
+def step_names(steps: Collection[ProgramStep]) -> dict[ProgramStep, str]:
     """What each is called: with its model and device where there are several."""
     models, devices = {step.model for step in steps}, {step.device for step in steps}
     return {

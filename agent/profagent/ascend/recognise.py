@@ -89,7 +89,7 @@ class Found(NamedTuple):
         return self.form in _RESULTS and (self.sheet is None or self.sheet.family is not None)
 
 
-class Source(NamedTuple):
+class ResultSource(NamedTuple):
     """What becomes one session: a directory of results with its files, or one file.
 
     `raw` is the tool that makes results of one that has slices only. `archive` is what it was unpacked from, `inside`
@@ -188,10 +188,10 @@ def recognised(folder: Path) -> Recognised:
     return found
 
 
-class Run(NamedTuple):
+class ProfilerRun(NamedTuple):
     """A directory that one profiler's run has written: its results, and the folders of which nothing else is read."""
 
-    source: Source
+    source: ResultSource
     folders: tuple[Path, ...]
 
     @property
@@ -200,13 +200,13 @@ class Run(NamedTuple):
         return [*dict.fromkeys(file.parent for file in self.source.files)]
 
 
-def run_in(path: Path, look: Callable[[Path], Recognised]) -> Run | None:
+def run_in(path: Path, look: Callable[[Path], Recognised]) -> ProfilerRun | None:
     """Return the run that has written a directory; None where none has. `look` is `recognised`, or remembers it."""
     inside = _folders(path)
     own = path if path.name in (RESULTS, EXPORTED) else path / RESULTS
     if own.is_dir() and (files := _taken(look(own))):
         of_run = (entry for entry in inside if entry.name == FRAMEWORK or is_collection(entry))
-        return Run(Source(path, files), tuple(of_run))
+        return ProfilerRun(ResultSource(path, files), tuple(of_run))
     devices = [entry for entry in inside if _DEVICE.fullmatch(entry.name)]
     parts = [*devices, *(entry for entry in inside if entry.name == EXPORTED)]
     if _DEVICE.fullmatch(path.name):
@@ -219,13 +219,13 @@ def run_in(path: Path, look: Callable[[Path], Recognised]) -> Run | None:
     is_run = _is_run(here)
     # Without a device's directory they may be of several runs.
     if results or is_run or (databases and devices):
-        return Run(Source(path, (*results, *(_taken(here) if is_run else databases))), tuple(parts))
+        return ProfilerRun(ResultSource(path, (*results, *(_taken(here) if is_run else databases))), tuple(parts))
     if not databases and _is_raw(path):
-        return Run(Source(path, (), raw="msprof"), (*parts, path / "data"))
+        return ProfilerRun(ResultSource(path, (), raw="msprof"), (*parts, path / "data"))
     tool = _framework(path)
     raw = [entry for entry in inside if _is_raw(entry)] if tool else []
     raw += [entry for entry in inside if raw and entry.name == FRAMEWORK]
-    return Run(Source(path, (), raw=tool), tuple(raw)) if raw else None
+    return ProfilerRun(ResultSource(path, (), raw=tool), tuple(raw)) if raw else None
 
 
 def _framework(path: Path) -> str:

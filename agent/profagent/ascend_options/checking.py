@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from profagent.ascend_options.rules import MORE, Expression, Member, all_rules, nearest
-from profagent.doctor.finding import Finding, Mark, bad, good
+from profagent.doctor.finding import Finding, FindingMark, bad, good
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from profagent.ascend_options.rules import Key, Rule
+    from profagent.ascend_options.rules import Key, OptionRule
 
 OFF = ("off", "", False, None)
 
@@ -55,10 +55,10 @@ def checked(family: str, given: Mapping[str, object], facts: Collection[str] = (
     corrected = dict(options)
     for rule in all_rules().rules_of(family):
         if _holds(rule, keys, options, facts):
-            findings.append(Finding(rule.check, Mark(rule.mark), rule.text, rule.remedy))
+            findings.append(Finding(rule.check, FindingMark(rule.mark), rule.text, rule.remedy))
             corrected |= {name: keys[name].value(value) for name, value in rule.put.items()}
             corrected = {name: value for name, value in corrected.items() if name not in rule.drop}
-    if all(finding.mark is not Mark.BAD for finding in findings) and keys:
+    if all(finding.mark is not FindingMark.BAD for finding in findings) and keys:
         findings.insert(0, good("runtime", f"takes {_taken(keys, options)}"))
     return Checked(tuple(findings), {spelled.get(name, name): value for name, value in corrected.items()})
 
@@ -93,7 +93,7 @@ def _wrong(family: str, key: Key, value: object, problem: str, instead: object) 
     return bad("values", f"{key.name} is {shown(value)}, and {problem}; {effect}", remedy)
 
 
-def _holds(rule: Rule, keys: Mapping[str, Key], options: Mapping[str, object], facts: Collection[str]) -> bool:
+def _holds(rule: OptionRule, keys: Mapping[str, Key], options: Mapping[str, object], facts: Collection[str]) -> bool:
     there = {*options, *facts}
     on = {*facts, *(name for name, value in options.items() if value not in OFF)}
     return (
@@ -143,4 +143,4 @@ def _taken(keys: Mapping[str, Key], options: Mapping[str, object]) -> str:
 
 def problems(findings: Collection[Finding]) -> Iterator[Finding]:
     """Those that are not good."""
-    return (finding for finding in findings if finding.mark is not Mark.GOOD)
+    return (finding for finding in findings if finding.mark is not FindingMark.GOOD)

@@ -20,7 +20,7 @@ from profagent.tables.table import json_text, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from profagent.ascend_options.making import Made
+    from profagent.ascend_options.making import MadeOptions
 
 _NAMED = click.argument("named", metavar="[KEY=VALUE]…", nargs=-1)
 _DEVICE = "Whose acl.json it is: an SS928's, or another Ascend device's (Atlas)."
@@ -150,7 +150,7 @@ def _pairs(named: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-def _show(made: Made) -> None:
+def _show(made: MadeOptions) -> None:
     for finding in made.remarks:
         for line in finding_lines(finding):
             tell(line)

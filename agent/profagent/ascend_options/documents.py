@@ -7,7 +7,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.aclconfig.edit import PROFILER, Profiler, edited_acl_json
+from profagent.aclconfig.edit import PROFILER, ProfilerSettings, edited_acl_json
 from profagent.ascend_options.checking import checked, problems, shown
 from profagent.ascend_options.environment import MODE, OPTIONS, environment_text, read_environment
 from profagent.ascend_options.json_text import double_findings, known, read, slip_finding, written
@@ -16,7 +16,7 @@ from profagent.ascend_options.script import BESIDE, POSITIONAL, place_of, read_s
 from profagent.ascend_options.tables import plain, read_toml, tables, toml_text, typed
 from profagent.doctor.acl_json import ITEMS, METRICS, PROFILER_KEYS, acl_json_section, is_meant_profiler, meant_key
 from profagent.doctor.board import PLAIN_PATH
-from profagent.doctor.finding import Mark, Section, bad, unknown
+from profagent.doctor.finding import FindingMark, Section, bad, unknown
 from profagent.errors import FormatError, UsageError
 from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX, interval_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from profagent.ascend_options.environment import Environment
-    from profagent.ascend_options.json_text import Reading
+    from profagent.ascend_options.json_text import JsonReading
     from profagent.ascend_options.script import OptionCall, OptionText
     from profagent.ascend_options.tables import Table
     from profagent.doctor.finding import Finding
@@ -172,7 +172,7 @@ def _environment(name: str, found: Environment) -> Result:
         options = _options(name, text)
         right[OPTIONS] = options.corrected or text
         findings = [*problems(findings), *options.section.findings]
-    if any(each.mark is Mark.BAD for each in findings):
+    if any(each.mark is FindingMark.BAD for each in findings):
         findings = list(problems(findings))
     is_computed = any(isinstance(value, Expression) for value in right.values())
     is_left = is_broken or is_computed or right == found.values
@@ -213,14 +213,14 @@ def _enables(text: str, device: str | None) -> bool:
     return any(profiler.get(key) == wanted for key, wanted, _ in ITEMS.values())
 
 
-def _read(text: str) -> Reading:
+def _read(text: str) -> JsonReading:
     try:
         return read(text)
     except RecursionError as error:
         raise UsageError("the JSON is nested too deep", hint=_HINT) from error
 
 
-def _acl_json_value(reading: Reading, text: str) -> object:
+def _acl_json_value(reading: JsonReading, text: str) -> object:
     """Return the value of an acl.json; a file that only an SS928's runtime takes has one, too. None if it is broken."""
     if reading.slip is None:
         return reading.value
@@ -275,7 +275,9 @@ def _mended(value: object, name: str) -> str | None:
     kept = {**value, PROFILER: own} if isinstance(value, dict) else {PROFILER: own}
     try:
         data = json.dumps(kept).encode("utf-8", "surrogateescape")
-        return edited_acl_json(data, Profiler(switch="on", aac_metrics=metrics), name, without_dump=True).rstrip()
+        return edited_acl_json(
+            data, ProfilerSettings(switch="on", aac_metrics=metrics), name, without_dump=True
+        ).rstrip()
     except UsageError:
         return None
 

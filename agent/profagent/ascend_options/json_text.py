@@ -22,7 +22,7 @@ class Slip(NamedTuple):
     why: str
 
 
-class Reading(NamedTuple):
+class JsonReading(NamedTuple):
     """Value of a text, None if the text is broken; `doubles` are keys that stand twice in one object."""
 
     value: object
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
     doubles: tuple[str, ...] = ()
 
 
-def read(text: str) -> Reading:
+def read(text: str) -> JsonReading:
     """Read a text, broken or not. Raises RecursionError for one that is nested too deep."""
     doubles: list[str] = []
 
@@ -40,11 +40,11 @@ def read(text: str) -> Reading:
         return dict(pairs)
 
     try:
-        return Reading(json.loads(text, object_pairs_hook=unique), None, tuple(doubles))
+        return JsonReading(json.loads(text, object_pairs_hook=unique), None, tuple(doubles))
     except json.JSONDecodeError as error:
-        return Reading(None, Slip(error.lineno, error.colno, error.pos, error.msg))
+        return JsonReading(None, Slip(error.lineno, error.colno, error.pos, error.msg))
     except ValueError as error:  # a number with thousands of digits
-        return Reading(None, Slip(1, 1, 0, str(error)))
+        return JsonReading(None, Slip(1, 1, 0, str(error)))
 
 
 def known(value: object) -> object:
@@ -61,7 +61,7 @@ def slip_finding(text: str, slip: Slip, effect: str) -> Finding:
     return bad("json", " ".join(evidence.split()), "mend it, then check it again")
 
 
-def double_findings(reading: Reading) -> list[Finding]:
+def double_findings(reading: JsonReading) -> list[Finding]:
     """Return a finding for each key that stands twice in one object."""
     return [unknown("json", f"{name!r} stands twice: the last one counts") for name in reading.doubles]
 

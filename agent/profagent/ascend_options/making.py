@@ -13,7 +13,7 @@ from profagent.ascend_options.environment import MODE, OPTIONS, environment_text
 from profagent.ascend_options.json_text import written
 from profagent.ascend_options.rules import Expression, Member, all_rules
 from profagent.doctor.acl_json import acl_json_section, meant_key
-from profagent.doctor.finding import Mark
+from profagent.doctor.finding import FindingMark
 from profagent.errors import UsageError
 from profagent.formats.sampling import INTERVAL_MAX, interval_of
 
@@ -53,27 +53,27 @@ _ALL = "docs/reference/options.md has all of them"
 _SS928 = {"aicpu": "aacpu", "aic_metrics": "aac_metrics"}
 
 
-class Made(NamedTuple):
+class MadeOptions(NamedTuple):
     """A text, and what may be wrong with it."""
 
     text: str
     remarks: tuple[Finding, ...]
 
 
-def tensorflow(template: str, named: Mapping[str, str]) -> Made:
+def tensorflow(template: str, named: Mapping[str, str]) -> MadeOptions:
     """A piece of a TensorFlow script. Raises UsageError for options that cannot be."""
     options, remarks = _right("profiling_options", named)
-    return Made(template.format(options=written(options)), remarks)
+    return MadeOptions(template.format(options=written(options)), remarks)
 
 
-def environment(named: Mapping[str, str]) -> Made:
+def environment(named: Mapping[str, str]) -> MadeOptions:
     """The lines of a shell that set the environment's variables. Raises UsageError."""
     options, remarks = _right("profiling_options", named)
     values: dict[str, object] = {MODE: "true", OPTIONS: written(options)}
-    return Made(environment_text(values, is_shell=True), remarks)
+    return MadeOptions(environment_text(values, is_shell=True), remarks)
 
 
-def mindspore(named: Mapping[str, str]) -> Made:
+def mindspore(named: Mapping[str, str]) -> MadeOptions:
     """A call of MindSpore's Profiler, and its imports. Raises UsageError."""
     options, remarks = _right("mindspore", named)
     text = call_text("Profiler", options)
@@ -88,19 +88,19 @@ def mindspore(named: Mapping[str, str]) -> Made:
     used = ", ".join(name for name in names if f"{name}." in text or f"{name}(" in text)
     imports = ["from mindspore import Profiler", *([f"from mindspore.profiler import {used}"] if used else [])]
     after = "profiler.step()  # after each step" if "schedule" in options else "profiler.analyse()  # at the end"
-    return Made("\n".join([*imports, "", f"profiler = {text}", f"# … {after}"]), remarks)
+    return MadeOptions("\n".join([*imports, "", f"profiler = {text}", f"# … {after}"]), remarks)
 
 
-def atlas_acl_json(named: Mapping[str, str]) -> Made:
+def atlas_acl_json(named: Mapping[str, str]) -> MadeOptions:
     """An acl.json of an Atlas device. Raises UsageError."""
     options, remarks = _right("acl_json", {"switch": "on", **named})
     inner = ",\n".join(
         f"        {written({name: value})[1:-1].replace(':', ': ', 1)}" for name, value in options.items()
     )
-    return Made(f'{{\n    "profiler": {{\n{inner}\n    }}\n}}', remarks)
+    return MadeOptions(f'{{\n    "profiler": {{\n{inner}\n    }}\n}}', remarks)
 
 
-def ss928_acl_json(named: Mapping[str, str]) -> Made:
+def ss928_acl_json(named: Mapping[str, str]) -> MadeOptions:
     """An acl.json of an SS928. Raises UsageError."""
     asked: dict[str, Any] = {}
     for name, value in named.items():
@@ -115,7 +115,7 @@ def ss928_acl_json(named: Mapping[str, str]) -> Made:
     if interval is None or interval > INTERVAL_MAX:
         raise UsageError(f"interval is {asked['interval']!r}", hint=f"name a number from 0 to {INTERVAL_MAX}")
     text = edited_acl_json(b"", replace(DEFAULTS, **{**asked, "interval": interval}), "acl.json").rstrip()
-    return Made(text, _remarks(acl_json_section("acl.json", text.encode()).findings))
+    return MadeOptions(text, _remarks(acl_json_section("acl.json", text.encode()).findings))
 
 
 def _right(family: str, named: Mapping[str, str]) -> tuple[dict[str, object], tuple[Finding, ...]]:
@@ -128,7 +128,7 @@ def _right(family: str, named: Mapping[str, str]) -> tuple[dict[str, object], tu
 
 def _remarks(findings: Collection[Finding]) -> tuple[Finding, ...]:
     for finding in findings:
-        if finding.mark is Mark.BAD:
+        if finding.mark is FindingMark.BAD:
             raise UsageError(finding.evidence, hint=finding.remedy or _ALL)
     return tuple(problems(findings))
 

@@ -79,7 +79,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Expression(plain) if self.type in {"callable", "made"} else plain
 
 
-class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OptionFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A place where options stand."""
 
     title: str
@@ -87,7 +87,7 @@ class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wrong: str
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OptionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is told of several options together."""
 
     check: str
@@ -105,28 +105,28 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drop: list[str] = []
 
 
-class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OptionRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole of `rules.toml`."""
 
     sources: dict[str, str]
-    families: dict[str, Family]
+    families: dict[str, OptionFamily]
     keys: list[Key]
-    rules: list[Rule]
+    rules: list[OptionRule]
 
     def keys_of(self, family: str) -> dict[str, Key]:
         """By name."""
         return {key.name: key for key in self.keys if family in key.of}
 
-    def rules_of(self, family: str) -> list[Rule]:
+    def rules_of(self, family: str) -> list[OptionRule]:
         """In the order in which they are told."""
         return [rule for rule in self.rules if family in rule.of]
 
 
 @lru_cache
-def all_rules() -> Rules:
+def all_rules() -> OptionRules:
     """The rules that are installed."""
     text = resources.files(__package__).joinpath("rules.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), Rules)
+    return msgspec.convert(tomllib.loads(text), OptionRules)
 
 
 def nearest(word: str, words: list[str]) -> str | None:

@@ -11,7 +11,7 @@ import click
 import numpy as np
 import tomlkit
 
-from profagent.calibrate.fitting import Evidence, Finding, Fit, Verdict, find_counters
+from profagent.calibrate.fitting import CounterVerdict, Evidence, Fit, LearntCounter, find_counters
 from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_table, said_inference
 from profagent.cli import options
 from profagent.cli.progress import progress
@@ -19,7 +19,7 @@ from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.formats.countermap import MAPPED_NAMES, SDK_NOT_SAID
 from profagent.formats.records import ticks_to_us
-from profagent.ingest.local import JobRecords
+from profagent.ingest.local import LocalJobFiles
 from profagent.limits import MOST_NAMED, MOST_PAIRS
 from profagent.tables.table import Cell, Column, json_text, printable, table_lines
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from profagent.calibrate.fitting import Finding
+    from profagent.calibrate.fitting import LearntCounter
     from profagent.calibrate.vendor_table import VendorTable
     from profagent.ingest.local import InferenceRecords
 
@@ -158,7 +158,7 @@ class _Pair:
 class Calibration:
     """What was learnt, and from what; `digest` is of the matched records and what the tables say of them."""
 
-    findings: list[Finding]
+    findings: list[LearntCounter]
     coverage: list[dict[str, Any]]
     digest: str
     is_simulated: bool
@@ -181,7 +181,7 @@ class Calibration:
 
 def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
     """Fit all counters to all tables at once. Raises UsageError, FormatError."""
-    sources = [(job, JobRecords(job)) for job in jobs]
+    sources = [(job, LocalJobFiles(job)) for job in jobs]
     pairs: list[_Pair] = []
     with progress("match", "tables") as shown:
         for table in tables:
@@ -205,7 +205,7 @@ def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
     return Calibration(findings, [pair.coverage for pair in pairs], digest.hexdigest(), is_simulated)
 
 
-def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
+def _pair(table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]]) -> _Pair:
     """Find the one inference that a table is of. Raises UsageError where there is none, or not only one."""
     found = [*_matching(table, jobs, is_named=True)]
     if not any(pair.closeness[0] for pair in found):
@@ -226,7 +226,7 @@ def _pair(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]]) -> _Pair:
     return best[0]
 
 
-def _matching(table: VendorTable, jobs: Sequence[tuple[Path, JobRecords]], *, is_named: bool) -> Iterator[_Pair]:
+def _matching(table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]], *, is_named: bool) -> Iterator[_Pair]:
     """The inferences with such rows, among those that the file's name speaks of, or among the others."""
     wanted = said_inference(table.file)
     for job, source in jobs:
@@ -247,13 +247,13 @@ def fit_text(fit: Fit) -> str:
     return f"{fit.offset:#04x} {fit.type}{scale}" + ("" if fit.denominator == "none" else f" / {fit.denominator}")
 
 
-def _table(finding: Finding, fit: Fit, source: str) -> tomlkit.items.Table:
+def _table(finding: LearntCounter, fit: Fit, source: str) -> tomlkit.items.Table:
     table = tomlkit.table()
     offset = tomlkit.items.Integer(fit.offset, tomlkit.items.Trivia(), f"{fit.offset:#04x}")
     table.update({"offset": offset, "type": fit.type, "scale": fit.scale, "denominator": fit.denominator})
     table["unit"] = "bytes" if finding.counter.endswith("_bytes") else "fraction"
     table["verdict"] = finding.verdict.value
-    doubt = f"; to settle it: {finding.advice}" if finding.verdict is Verdict.LIKELY else ""
+    doubt = f"; to settle it: {finding.advice}" if finding.verdict is CounterVerdict.LIKELY else ""
     table["evidence"] = f"{fit.agreeing} of {finding.rows} rows of {source}{doubt}"
     return table
 
@@ -314,7 +314,7 @@ def _print_calibration(learnt: Calibration) -> None:
         click.echo(line)
 
 
-def _row(finding: Finding) -> tuple[Cell, ...]:
+def _row(finding: LearntCounter) -> tuple[Cell, ...]:
     where = fit_text(finding.fit) if finding.fit else "-"
     shown = ", ".join(map(fit_text, finding.rivals[:MOST_NAMED]))
     rivals = shown + (f" and {more} more" if (more := len(finding.rivals) - MOST_NAMED) > 0 else "")

@@ -159,7 +159,7 @@ PLAIN_SCALES = (1.0, 0.01)
 LEAST_BYTES_SCALE = 0.01
 
 
-class Verdict(StrEnum):
+class CounterVerdict(StrEnum):
     """How far a counter is to be trusted."""
 
     CERTAIN = "certain"
@@ -168,14 +168,14 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LearntCounter:
     """What was learnt of a counter from `rows` of a table; `advice` is what would settle it, empty when nothing must.
 
     `fit` is None where there is none, or several that are as good: `rivals` has those.
     """
 
     counter: str
-    verdict: Verdict
+    verdict: CounterVerdict
     rows: int
     fit: Fit | None = None
     rivals: tuple[Fit, ...] = ()
@@ -186,20 +186,20 @@ def find_counters(
     columns: Mapping[str, Evidence],
     records: npt.NDArray[np.uint8],
     shown: Callable[[int, int], None] = lambda _done, _total: None,
-) -> list[Finding]:
+) -> list[LearntCounter]:
     """Find each column's number; `records` (rows, 256) are all that there are, of whatever inference.
 
     `shown` is told how many of how many columns are done.
     """
-    findings: list[Finding] = []
+    findings: list[LearntCounter] = []
     for name, evidence in columns.items():
         shown(len(findings), len(columns))
         findings.append(_find(name, evidence, records))
     return _without_doubles(findings)
 
 
-def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:
-    finding = Finding(counter, Verdict.NOT_FOUND, len(evidence.values))
+def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> LearntCounter:
+    finding = LearntCounter(counter, CounterVerdict.NOT_FOUND, len(evidence.values))
     if not len(evidence.values):
         return replace(finding, advice="a table that has values in this column")
     if not (evidence.values > evidence.half).any():
@@ -213,7 +213,9 @@ def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> F
     return _judged(finding, possible, evidence, records)
 
 
-def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence, records: npt.NDArray[np.uint8]) -> Finding:
+def _judged(
+    finding: LearntCounter, fits: Sequence[Fit], evidence: Evidence, records: npt.NDArray[np.uint8]
+) -> LearntCounter:
     """Say what numbers that agree amount to: of those that miss rows, the ones that miss the fewest count."""
     most = max(fit.agreeing for fit in fits)
     best = [fit for fit in fits if fit.agreeing == most]
@@ -225,7 +227,7 @@ def _judged(finding: Finding, fits: Sequence[Fit], evidence: Evidence, records: 
     chosen = next((fit for fit in widths if _has_room(finding.counter, fit)), widths[-1])
     doubt = _doubt(chosen, best, evidence)
     rivals = tuple(fit for fit in fits if fit is not chosen)
-    verdict = Verdict.LIKELY if doubt else Verdict.CERTAIN
+    verdict = CounterVerdict.LIKELY if doubt else CounterVerdict.CERTAIN
     return replace(finding, verdict=verdict, fit=chosen, rivals=rivals, advice=doubt)
 
 
@@ -274,7 +276,7 @@ def _improbability(evidence: Evidence) -> float:
     return float(np.maximum(improbable, 0.0).sum())
 
 
-def _without_doubles(findings: Sequence[Finding]) -> list[Finding]:
+def _without_doubles(findings: Sequence[LearntCounter]) -> list[LearntCounter]:
     """Bytes that are found to be two counters are neither."""
     taken = [(finding.counter, {*finding.fit.bytes}) for finding in findings if finding.fit]
     kept = []
@@ -283,6 +285,6 @@ def _without_doubles(findings: Sequence[Finding]) -> list[Finding]:
         if finding.fit and (others := [name for name, place in taken if name != finding.counter and place & own]):
             advice = f"a model in which it differs from {', '.join(others)}: the same bytes fit"
             rivals = (finding.fit, *finding.rivals)
-            finding = replace(finding, verdict=Verdict.NOT_FOUND, fit=None, rivals=rivals, advice=advice)  # noqa: PLW2901
+            finding = replace(finding, verdict=CounterVerdict.NOT_FOUND, fit=None, rivals=rivals, advice=advice)  # noqa: PLW2901
         kept.append(finding)
     return kept

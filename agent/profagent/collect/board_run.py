@@ -23,7 +23,7 @@ from profagent.limits import (
 )
 from profagent.link.backoff import Backoff
 from profagent.ssh.connection import connect
-from profagent.ssh.remote import Ran, connected, safely, shell_text
+from profagent.ssh.remote import RanCommand, connected, safely, shell_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -260,7 +260,7 @@ async def _take(program: Program, host: str, tell: Callable[[str], None]) -> Non
             tell(f"a collect of user {user} runs on {host}, too (process {pid}): what both record may be of no use")
         said = line
     complaint = await program.complaint()
-    ran = Ran(said, complaint.encode(), await program.wait())
+    ran = RanCommand(said, complaint.encode(), await program.wait())
     word, _, rest = ran.text.partition(" ")
     pid, _, who = rest.partition(" ")
     if word == "held":

@@ -34,7 +34,7 @@ from profagent.store.job_folder import own_folder, write_log
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from profagent.aclconfig.edit import Profiler
+    from profagent.aclconfig.edit import ProfilerSettings
     from profagent.collect.board_run import PatientSsh, RunEnd
     from profagent.collect.look import Place, Prepared
     from profagent.link.boards_file import BoardEntry
@@ -56,7 +56,7 @@ class CollectOptions:
     target: str
     asker: Asker
     main: str
-    profiler: Profiler
+    profiler: ProfilerSettings
     output: Path
     workspace: Workspace
     remote_dir: str

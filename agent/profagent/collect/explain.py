@@ -7,14 +7,14 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profagent.doctor.finding import Mark
+from profagent.doctor.finding import FindingMark
 from profagent.doctor.job import job_data
 from profagent.formats.names import LogKind, parse_log_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from profagent.aclconfig.edit import Profiler
+    from profagent.aclconfig.edit import ProfilerSettings
     from profagent.collect.look import Main, Place
 
 # Why a run is over, where the board tells: its host was away for too long, or nobody knows.
@@ -49,7 +49,7 @@ class Aftermath:
 
     place: Place
     acl_json: str
-    asked: Profiler
+    asked: ProfilerSettings
     main: Main
     status: int
     why: str
@@ -120,9 +120,9 @@ def _kept_from(after: Aftermath) -> Cause:
 
 def _of_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iterator[Cause]:
     for finding in job_data(files):
-        if finding.mark is Mark.BAD:
+        if finding.mark is FindingMark.BAD:
             yield Cause(f"{job}: {finding.evidence}", finding.remedy)
-        elif finding.mark is Mark.UNKNOWN and after.asked.interval == 0:
+        elif finding.mark is FindingMark.UNKNOWN and after.asked.interval == 0:
             yield Cause(
                 f"{job}: interval 0 records only the first inference after each load of a model",
                 "for every inference: --interval 1",

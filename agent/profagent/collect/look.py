@@ -9,11 +9,11 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profagent.aclconfig.edit import DEFAULTS, AclFile, edited_acl_json, has_dump
+from profagent.aclconfig.edit import DEFAULTS, AclJsonFile, edited_acl_json, has_dump
 from profagent.collect.explain import LEAST_FREE_KIB, Aftermath
 from profagent.collect.project import OWN
 from profagent.doctor.board import plain_path
-from profagent.doctor.finding import Mark
+from profagent.doctor.finding import FindingMark
 from profagent.errors import ProfagentError, UsageError
 from profagent.limits import LARGEST_PROGRAM_BYTES
 from profagent.link.messages import Profiling
@@ -21,7 +21,7 @@ from profagent.link.messages import Profiling
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from profagent.aclconfig.edit import Profiler
+    from profagent.aclconfig.edit import ProfilerSettings
     from profagent.collect.board_run import RunEnd
     from profagent.ssh.remote import Remote
 
@@ -76,7 +76,7 @@ class Prepared:
 
     place: Place
     main: Main
-    asked: Profiler
+    asked: ProfilerSettings
     acl_json: str
     text: str
     before: frozenset[str]
@@ -96,12 +96,12 @@ async def placed(remote: Remote, directory: str, main: str) -> Place:
 
 
 async def prepared(
-    remote: Remote, place: Place, acl_json: str | None, asked: Profiler, tell: Callable[[str], None]
+    remote: Remote, place: Place, acl_json: str | None, asked: ProfilerSettings, tell: Callable[[str], None]
 ) -> Prepared:
     """Look at the program, its acl.json and the directory for JOBs, which is made. UsageError, ProfagentError."""
     main = await _main(remote, place)
     path = place.acl_json(acl_json) if acl_json else await _found_acl_json(remote, place)
-    data = await AclFile(path, path, remote).read()
+    data = await AclJsonFile(path, path, remote).read()
     text = edited_acl_json(data or b"", asked, path, without_dump=asked.records)
     for remark in _remarks(place, asked, path, data):
         tell(remark)
@@ -123,14 +123,14 @@ async def _found_acl_json(remote: Remote, place: Place) -> str:
     return ran.text or f"{place.main_directory}/acl.json"
 
 
-def _remarks(place: Place, asked: Profiler, path: str, data: bytes | None) -> list[str]:
+def _remarks(place: Place, asked: ProfilerSettings, path: str, data: bytes | None) -> list[str]:
     remarks = []
     finding = plain_path(place.output)
     if data is None:
         remarks.append(f"{path} is not there, and is made for this run")
     if asked.records and has_dump(data or b""):
         remarks.append(f"{path} speaks of a Dump, which excludes profiling: it is left out for this run")
-    if finding.mark is Mark.BAD:
+    if finding.mark is FindingMark.BAD:
         remarks.append(f"{finding.evidence}; take another --remote-dir if nothing comes")
     if asked.records and asked.interval == DEFAULTS.interval:
         remarks.append("interval 0: only the first inference after each load of a model is recorded; see --interval")

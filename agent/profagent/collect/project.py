@@ -35,7 +35,7 @@ _KINDS = {"f": "file", "x": "file", "d": "directory", "l": "link"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProjectEntry:
     """`kind`: file, directory or link. `content` is a file's SHA-256, empty if not known, and where a link leads."""
 
     kind: str
@@ -44,7 +44,7 @@ class Entry:
 
 
 # By the name below the project's directory.
-Tree = dict[str, Entry]
+Tree = dict[str, ProjectEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ async def upload_project(
 
 
 def difference(
-    wanted: Mapping[str, Entry], found: Mapping[str, Entry], put: Collection[str]
+    wanted: Mapping[str, ProjectEntry], found: Mapping[str, ProjectEntry], put: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names to send and to remove, in order. `put` are those of an earlier upload: nothing else is ever removed."""
     # A file whose digest the board cannot tell is sent.
@@ -136,17 +136,17 @@ def _paths(project: Path, left_out: Collection[Path]) -> Iterator[tuple[str, Pat
             yield name, here / base
 
 
-def _entry(path: Path) -> Entry | None:
+def _entry(path: Path) -> ProjectEntry | None:
     """None for what is neither file, directory nor link."""
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
-        return Entry("link", str(path.readlink()))
+        return ProjectEntry("link", str(path.readlink()))
     if stat.S_ISDIR(mode):
-        return Entry("directory")
+        return ProjectEntry("directory")
     if not stat.S_ISREG(mode):
         return None
     with path.open("rb") as file:
-        return Entry("file", hashlib.file_digest(file, "sha256").hexdigest(), bool(mode & 0o111))
+        return ProjectEntry("file", hashlib.file_digest(file, "sha256").hexdigest(), bool(mode & 0o111))
 
 
 async def _found(remote: Remote, where: str, names: list[str]) -> Tree:
@@ -179,7 +179,7 @@ done"""
     for name, line in zip(names, lines, strict=False):
         kind = _KINDS.get(line[:1], "other")
         if line not in ("", "-"):
-            found[name] = Entry(kind, line[1:] if kind == "link" else "", line == "x")
+            found[name] = ProjectEntry(kind, line[1:] if kind == "link" else "", line == "x")
     files = [name for name, entry in found.items() if entry.kind == "file"]
     if files:
         digests = f"cd {where} && sed 's|^|./|' | tr '\\n' '\\0' | xargs -0 sha256sum 2>/dev/null; :"

@@ -15,10 +15,10 @@ import click
 from profagent.cli.exit_codes import exit_code_of
 from profagent.cli.options import duration_s
 from profagent.cli.running import program, run_until_stopped, tell
-from profagent.diff.diff import Operand as ReportOperand
+from profagent.diff.diff import Operand
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.export.formats import FORMATS
-from profagent.export.merged import Operand, export_trace
+from profagent.export.merged import SessionOperand, export_trace
 from profagent.export.summary import export_summary
 from profagent.export.timeline import export_timeline
 from profagent.limits import DEMO_START_S, DEMO_STOP_S, ENDING_S
@@ -62,11 +62,11 @@ async def demo(
     database, session = options.workspace.database, summary["session"]
     for name in TRACES:
         format_ = FORMATS[name]
-        await export_trace([Operand(database, session)], folder / format_.place, writer=format_.load())
+        await export_trace([SessionOperand(database, session)], folder / format_.place, writer=format_.load())
     await export_timeline(database, folder / "timeline", session=session)
     await export_summary(database, folder / "summary", session=session)
     await export_summary(database, folder / "aggregate", session=session, aggregate=True)
-    shown = await write_report(ReportOperand(str(session), database, session), folder / "report.html")
+    shown = await write_report(Operand(str(session), database, session), folder / "report.html")
     return {**summary, "verdict": shown["verdict"]}, folder
 
 

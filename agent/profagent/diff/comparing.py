@@ -12,7 +12,7 @@ from profagent.diff.runs import sum_where_known
 from profagent.diff.significance import differences, different_rows
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.inference_times import LatencyFrom
-from profagent.stats.figures import Figures, figures_of
+from profagent.stats.figures import DurationFigures, figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -234,8 +234,8 @@ class Change:
 
     scope: Scope
     name: str
-    base: Figures
-    new: Figures
+    base: DurationFigures
+    new: DurationFigures
     p: float | None
     is_significant: bool = False
     moved: tuple[Moved, ...] = ()

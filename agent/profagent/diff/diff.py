@@ -107,7 +107,7 @@ class Operand(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ComparedRun:
     """A run as it is compared."""
 
     called: str
@@ -143,8 +143,8 @@ class Outcome(NamedTuple):
 class Diff:
     """What is to be said about two runs. `only` are models that one of them has: its name, and theirs."""
 
-    base: Run
-    new: Run
+    base: ComparedRun
+    new: ComparedRun
     models: list[ModelDiff]
     calls: list[Change]
     only: list[tuple[str, str]]
@@ -177,7 +177,7 @@ _NOT_TOLD = ("sampling", "NPU clock", "DDR bytes", "effective shares of cube and
 _WANTED = ("figures", "frequency", "interval")
 
 
-def unfair(base: Run, new: Run, models: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[str]:
+def unfair(base: ComparedRun, new: ComparedRun, models: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[str]:
     """A line for each thing that differs or is missing."""
     ones, others = _facts(base), _facts(new)
     for name in _FACTS:
@@ -196,7 +196,7 @@ def unfair(base: Run, new: Run, models: Iterable[tuple[ModelRun, ModelRun]]) -> 
             yield f"batch and pictures of {other.name}: {texts[0]} in BASE, {texts[1]} in NEW"
 
 
-def _facts(run: Run) -> dict[str, list[str]]:
+def _facts(run: ComparedRun) -> dict[str, list[str]]:
     """The values that the run's JOBs have; none where nothing is known."""
     return {
         name: sorted({str(value) for job in run.provenance if (value := fact(job)) is not None})
@@ -256,10 +256,10 @@ def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
     return Outcome(condition, failing, undecided)
 
 
-async def _read(operand: Operand, skip: int | None) -> Run:
+async def _read(operand: Operand, skip: int | None) -> ComparedRun:
     if operand.database is None:
         models, provenance = read_exported(operand.tables, skip)
-        return Run(operand.called, joined_runs(models), {}, provenance)
+        return ComparedRun(operand.called, joined_runs(models), {}, provenance)
     async with readings(operand.database, READERS) as readers:
         connection = readers[0]
         session = await find_session(connection, operand.session)
@@ -279,7 +279,7 @@ async def _read(operand: Operand, skip: int | None) -> Run:
             for each in await calls_by_function(connection, scope):
                 calls.setdefault(each.key[0], []).append(each.duration)
     joined = {name: np.concatenate(parts) for name, parts in calls.items()}
-    return Run(operand.called, models, joined, provenance)
+    return ComparedRun(operand.called, models, joined, provenance)
 
 
 def _run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:
@@ -292,6 +292,6 @@ def _run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[
     return [(ones[name], others[name]) for name in ones if name in others]
 
 
-def _only(side: str, run: Run, pairs: Sequence[tuple[ModelRun, ModelRun]]) -> list[tuple[str, str]]:
+def _only(side: str, run: ComparedRun, pairs: Sequence[tuple[ModelRun, ModelRun]]) -> list[tuple[str, str]]:
     compared = [model for pair in pairs for model in pair]
     return [(side, model.name) for model in run.models if not any(model is each for each in compared)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from profagent.diff.comparing import Change, Match, ModelDiff, Moved
-    from profagent.diff.diff import Condition, Diff, Run
+    from profagent.diff.diff import ComparedRun, Condition, Diff
     from profagent.diff.runs import ModelRun
     from profagent.tables.table import Tone
 
@@ -344,7 +344,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: ComparedRun) -> dict[str, Any]:
     return {"called": run.called, "simulated": run.is_simulated, "jobs": run.provenance}
 
 

@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from profagent.doctor.board import given, plain_path
-from profagent.doctor.finding import Finding, Mark, Section, bad, good, unknown
+from profagent.doctor.finding import Finding, FindingMark, Section, bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.board_files import load_acl_json
 from profagent.formats.sampling import INTERVAL_MAX, interval_of
@@ -181,7 +181,7 @@ def _output(output: object, state: str, roots: Sequence[str] | None) -> Iterator
     if not isinstance(output, str) or not output:
         yield bad(check, "there is no output: with the switch on the program crashes in svp_acl_init", _SET)
         return
-    if (path := plain_path(output)).mark is Mark.BAD:
+    if (path := plain_path(output)).mark is FindingMark.BAD:
         yield path
     make = f"on the board: mkdir -p {shlex.quote(output)}"
     if not output.startswith("/"):

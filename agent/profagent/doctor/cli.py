@@ -19,12 +19,12 @@ from profagent.cli.running import run_to_the_end, tell
 from profagent.doctor import host
 from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.board import metrics_checks, npu_checks, roots_checks
-from profagent.doctor.finding import Mark, Section, bad, good, section_fields, section_lines, unknown
+from profagent.doctor.finding import FindingMark, Section, bad, good, section_fields, section_lines, unknown
 from profagent.doctor.job import job_checks, job_facts
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import content
 from profagent.formats.names import display_text
-from profagent.ingest.local import JobRecords
+from profagent.ingest.local import LocalJobFiles
 from profagent.limits import RESOLVE_S
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import connected
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # As the daemon looks for it: beside the JOB, and one level above.
 USUAL_NAMES = ("acl.json", "src/acl.json")
-_MEANING = {Mark.GOOD: "ok", Mark.BAD: "to mend", Mark.UNKNOWN: "not known"}
+_MEANING = {FindingMark.GOOD: "ok", FindingMark.BAD: "to mend", FindingMark.UNKNOWN: "not known"}
 
 
 @click.command("doctor")
@@ -89,7 +89,7 @@ def command(
 
 def job_sections(directory: Path) -> list[Section]:
     """What is found in a JOB, in each acl.json in a usual place, and of facts. UsageError for no JOB."""
-    job, about = JobRecords(directory), display_text(str(directory))
+    job, about = LocalJobFiles(directory), display_text(str(directory))
     files: dict[str, int] = {}
     for path in job.paths:
         with suppress(OSError):  # it may just have gone: the JOB may be at work

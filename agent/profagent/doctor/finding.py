@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WIDTH = 12
 
 
-class Mark(StrEnum):
+class FindingMark(StrEnum):
     """The verdict, as programs are told it."""
 
     GOOD = "good"
@@ -24,7 +24,7 @@ class Mark(StrEnum):
     UNKNOWN = "unknown"
 
 
-_SIGNS = {Mark.GOOD: "✓", Mark.BAD: "✗", Mark.UNKNOWN: "?"}
+_SIGNS = {FindingMark.GOOD: "✓", FindingMark.BAD: "✗", FindingMark.UNKNOWN: "?"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Finding:
     """One check's verdict, what it stands on, and the command that mends it."""
 
     check: str
-    mark: Mark
+    mark: FindingMark
     evidence: str
     remedy: str = ""
 
@@ -47,22 +47,22 @@ class Section:
     @property
     def is_good(self) -> bool:
         """Whether nothing is known to be wrong."""
-        return all(finding.mark is not Mark.BAD for finding in self.findings)
+        return all(finding.mark is not FindingMark.BAD for finding in self.findings)
 
 
 def good(check: str, evidence: str) -> Finding:
     """It is as it should be."""
-    return Finding(check, Mark.GOOD, evidence)
+    return Finding(check, FindingMark.GOOD, evidence)
 
 
 def bad(check: str, evidence: str, remedy: str) -> Finding:
     """It is not as it should be."""
-    return Finding(check, Mark.BAD, evidence, remedy)
+    return Finding(check, FindingMark.BAD, evidence, remedy)
 
 
 def unknown(check: str, evidence: str, remedy: str = "") -> Finding:
     """It cannot be known."""
-    return Finding(check, Mark.UNKNOWN, evidence, remedy)
+    return Finding(check, FindingMark.UNKNOWN, evidence, remedy)
 
 
 def section_fields(section: Section) -> dict[str, object]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from profagent.formats.board_files import Done
     from profagent.formats.names import LogName
     from profagent.formats.records import Records
-    from profagent.ingest.local import JobRecords
+    from profagent.ingest.local import LocalJobFiles
 
 
 # Below that share the NPU idled, or ticks are longer than is believed.
@@ -56,7 +56,7 @@ def job_data(files: Mapping[str, int]) -> Iterator[Finding]:
         yield bad(check, *why_no_layers(files))
 
 
-def job_checks(job: JobRecords, files: Mapping[str, int]) -> Iterator[Finding]:
+def job_checks(job: LocalJobFiles, files: Mapping[str, int]) -> Iterator[Finding]:
     """What is there, and the NPU's clock."""
     yield from job_data(files)
     frequency_mhz = job.frequency_mhz
@@ -67,7 +67,7 @@ def job_checks(job: JobRecords, files: Mapping[str, int]) -> Iterator[Finding]:
     yield good("job-clock", f"{frequency_mhz} MHz, from info.json.0")
 
 
-class Net(NamedTuple):
+class JobNet(NamedTuple):
     """A net in one inference: its sequence numbers in the order of the file, its runs, pictures of each batch run."""
 
     sequence: tuple[int, ...]
@@ -76,17 +76,17 @@ class Net(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Inference:
+class JobInference:
     """Its ticks in all, and its time on the NPU by its `.done` and CPU records; of some a CPU part may be missing."""
 
     path: str
     ticks: int
     window_us: int
     may_have_cpu_part: bool = False
-    nets: tuple[Net, ...] = ()
+    nets: tuple[JobNet, ...] = ()
 
 
-def inferences_of(job: JobRecords) -> Iterator[Inference]:
+def inferences_of(job: LocalJobFiles) -> Iterator[JobInference]:
     """Those that have a `.done`: of a model that was loaded again the part that it is about, the last."""
     logs = job.inferences
     for path, name in logs[:: max(1, -(-len(logs) // EXAMINED_INFERENCES))]:
@@ -102,17 +102,17 @@ def inferences_of(job: JobRecords) -> Iterator[Inference]:
             is_unsure = not cpu_us and len(np.unique(records["net"])) > 1
             ticks = int(records["ticks"].sum(dtype="u8"))
             window_us = done.end_us - done.start_us - cpu_us
-            yield Inference(path, ticks, window_us, is_unsure, tuple(_nets(job, name, done, records)))
+            yield JobInference(path, ticks, window_us, is_unsure, tuple(_nets(job, name, done, records)))
 
 
-def _nets(job: JobRecords, name: LogName, done: Done, records: Records) -> Iterator[Net]:
+def _nets(job: LocalJobFiles, name: LogName, done: Done, records: Records) -> Iterator[JobNet]:
     """Those whose layers are known."""
     join, sizes = job.join(name), _batch_sizes(name, done)
     for net in np.unique(records["net"])[:MOST_NETS].tolist():
         is_batch = None if join is None else join.batch_layers(net)
         if is_batch is not None and sizes and len(is_batch) * sum(sizes) <= MOST_NUMBERED_RECORDS:
             sequence = records["sequence"][records["net"] == net].tolist()
-            yield Net(tuple(sequence), is_batch, sizes)
+            yield JobNet(tuple(sequence), is_batch, sizes)
 
 
 def _batch_sizes(name: LogName, done: Done) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ def _batch_sizes(name: LogName, done: Done) -> tuple[int, ...]:
     return (batch,) * full + ((rest,) if rest else ())
 
 
-def _cpu_us(job: JobRecords, path: str, done: Done) -> int:
+def _cpu_us(job: LocalJobFiles, path: str, done: Done) -> int:
     cpu_log = job.cpu_log(path)
     if cpu_log is None:
         return 0
@@ -178,7 +178,7 @@ class Votes(NamedTuple):
     votes: Sequence[Collection[str]] = ()
 
 
-def job_facts(job: JobRecords, about: str) -> Section:
+def job_facts(job: LocalJobFiles, about: str) -> Section:
     """What a JOB confirms or refutes, a finding for each fact."""
     inferences = list(inferences_of(job))
     nets = [each.nets for each in inferences]
@@ -206,7 +206,7 @@ def fact_finding(fact: str, found: Votes) -> Finding:
     return good(fact, evidence) if len(possible) == 1 else unknown(fact, evidence)
 
 
-def tick_votes(inferences: Sequence[Inference], frequency_mhz: int | None) -> Votes:
+def tick_votes(inferences: Sequence[JobInference], frequency_mhz: int | None) -> Votes:
     """Layers take no longer than their inference; an NPU that idles looks like a longer tick, and tells nothing."""
     usable = [each for each in inferences if each.window_us >= LEAST_US and each.ticks]
     if not usable or not frequency_mhz:
@@ -224,7 +224,7 @@ def tick_votes(inferences: Sequence[Inference], frequency_mhz: int | None) -> Vo
     return Votes(f"layers take of {len(usable)} inferences, at the median, {shares}", votes)
 
 
-def batch_votes(inferences: Sequence[Sequence[Net]]) -> Votes:
+def batch_votes(inferences: Sequence[Sequence[JobNet]]) -> Votes:
     """How nets that worked on several pictures are numbered."""
     several = [[net for net in nets if sum(net.sizes) > 1] for nets in inferences]
     first = next((net for nets in several for net in nets), None)
@@ -239,7 +239,7 @@ def batch_votes(inferences: Sequence[Sequence[Net]]) -> Votes:
     return Votes(seen, votes)
 
 
-def _batch_vote(net: Net) -> frozenset[str]:
+def _batch_vote(net: JobNet) -> frozenset[str]:
     last, ways = max(net.sequence), _numberings(net)
     allowed = frozenset(name for name, numbers in ways.items() if _may_be(numbers, net.sequence))
     # The last layers may take no time; a whole round of them does.
@@ -247,7 +247,7 @@ def _batch_vote(net: Net) -> frozenset[str]:
     return likely or allowed
 
 
-def _numberings(net: Net) -> Mapping[str, list[int]]:
+def _numberings(net: JobNet) -> Mapping[str, list[int]]:
     """The numbers of all records, by each alternative, before the runtime's filter."""
     batches = [_one_batch(net.is_batch, size) for size in net.sizes]
     return {

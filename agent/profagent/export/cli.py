@@ -19,8 +19,8 @@ from profagent.cli.target import (
     vendor_target_options,
 )
 from profagent.errors import IncompleteError, UsageError
-from profagent.export.formats import FORMATS, Format, Scope
-from profagent.export.merged import Operand, export_trace
+from profagent.export.formats import FORMATS, Format, FormatScope
+from profagent.export.merged import SessionOperand, export_trace
 from profagent.export.session_trace import Wanted
 from profagent.formats.names import display_text
 from profagent.ingest.local import OUTPUT_FOLDERS
@@ -122,7 +122,7 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
             raise UsageError("--last does not go with --from and --to", hint="leave one of them out")
         found = [await _target_of(target, workspace, maps) for target in targets]
         wanted = Wanted(last, _time_us(from_text), _time_us(to_text))
-        operands = [Operand(target.database, target.session) for target in found]
+        operands = [SessionOperand(target.database, target.session) for target in found]
         if len({*operands}) < len(operands):
             raise UsageError("a session is named twice", hint="name each once")
         file = output or results(found[0], format_) / format_.file_name
@@ -293,4 +293,4 @@ async def _target_of(text: str, workspace: Path | None, maps: CounterMaps) -> Ta
     return await named_target(text, None, workspace if directory_named(text) is None else None, maps)
 
 
-_MAKERS = {Scope.TRACE: _trace, Scope.TABLES: _tables, Scope.SESSION: _session}
+_MAKERS = {FormatScope.TRACE: _trace, FormatScope.TABLES: _tables, FormatScope.SESSION: _session}

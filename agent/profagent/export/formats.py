@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MB = 1_000_000
 
 
-class Scope(Enum):
+class FormatScope(Enum):
     """Data that one call of a writer gets; the options of the command follow from it. Writers may be of three kinds.
 
     A writer of TRACE is a class like `export.merged.Writer`, called with the file, the tracks and the metadata. It gets
@@ -57,7 +57,7 @@ class Format:
     `options` is given to the writer by its name.
     """
 
-    scope: Scope
+    scope: FormatScope
     writer: str
     place: str
     about: str
@@ -86,14 +86,14 @@ class Format:
 
 FORMATS: dict[str, Format] = {
     "timeline": Format(
-        Scope.TABLES,
+        FormatScope.TABLES,
         "profagent.export.timeline:export_timeline",
         "timeline/",
         "Write task_time and acl timelines.",
         "chrome://tracing and ui.perfetto.dev",
     ),
     "summary": Format(
-        Scope.TABLES,
+        FormatScope.TABLES,
         "profagent.export.summary:export_summary",
         "summary/",
         "Write op_summary, op_statistic and acl_statistic tables.",
@@ -108,7 +108,7 @@ FORMATS: dict[str, Format] = {
         ),
     ),
     "trace": Format(
-        Scope.TRACE,
+        FormatScope.TRACE,
         "profagent.export.json_trace:JsonTrace",
         "trace/trace.json",
         "Write one trace of all that sessions have.\n\n"
@@ -128,21 +128,21 @@ FORMATS: dict[str, Format] = {
         ),
     ),
     "perfetto": Format(
-        Scope.TRACE,
+        FormatScope.TRACE,
         "profagent.export.perfetto:PerfettoTrace",
         "trace/trace.pftrace",
         "Write the same trace in Perfetto's own format: one file, less than half the size.",
         "ui.perfetto.dev",
     ),
     "speedscope": Format(
-        Scope.TRACE,
+        FormatScope.TRACE,
         "profagent.export.speedscope:SpeedscopeFile",
         "trace/trace.speedscope.json",
         "Write the slices as profiles for speedscope.",
         "www.speedscope.app",
     ),
     "parquet": Format(
-        Scope.SESSION,
+        FormatScope.SESSION,
         "profagent.export.parquet:export_parquet",
         "parquet/",
         "Write the views as Parquet, by board and day.\n\n"
@@ -150,7 +150,7 @@ FORMATS: dict[str, Format] = {
         "DuckDB, polars and pandas",
     ),
     "sqlite": Format(
-        Scope.SESSION,
+        FormatScope.SESSION,
         "profagent.export.sqlite_file:export_sqlite",
         "sqlite/profagent.db",
         "Write one session as a database of its own.\n\n"

@@ -56,7 +56,7 @@ class Exported(NamedTuple):
         return {**{name: getattr(self, name) for name in names}, "directory": display_text(str(self.directory))}
 
 
-class JobFiles:
+class JobFileWriter:
     """Writer of the files of one JOB; `unplaced` counts what has no place in them."""
 
     def __init__(self, provenance: dict[str, Any], scope: Scope, directory: Path) -> None:
@@ -124,7 +124,7 @@ async def export_jobs(
     directory: Path,
     session: int | None,
     job: str | None,
-    write: Callable[[aiosqlite.Connection, JobFiles], Awaitable[None]],
+    write: Callable[[aiosqlite.Connection, JobFileWriter], Awaitable[None]],
     left_out: str = "left out",
 ) -> list[Exported]:
     """Have `write` write the files of each JOB of a session (None: the newest), and their metadata.
@@ -140,7 +140,7 @@ async def export_jobs(
         for row in await jobs_of(connection, found.session, job):
             scope = Scope(found, row)
             target = directory / Path(row.name).name if job is None else directory
-            files = JobFiles(await provenance_of(connection, scope), scope, target)
+            files = JobFileWriter(await provenance_of(connection, scope), scope, target)
             await write(connection, files)
             exported.append(files.finish(left_out))
     return exported

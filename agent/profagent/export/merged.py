@@ -33,7 +33,7 @@ _CLOCKS = "SELECT host_us, offset_us, round_trip_us FROM clock_sample WHERE sess
 LEAST_SPREAD_US = 30_000_000
 
 
-class Operand(NamedTuple):
+class SessionOperand(NamedTuple):
     """A session of a database; None is the newest."""
 
     database: Path
@@ -92,7 +92,7 @@ class _Source(NamedTuple):
 
 
 async def export_trace(
-    operands: Sequence[Operand],
+    operands: Sequence[SessionOperand],
     file: Path,
     wanted: Wanted = EVERYTHING,
     writer: Callable[[Path, Tracks, dict[str, Any]], Writer] = JsonTrace,
@@ -141,7 +141,7 @@ def _numbered(block: Block, source: int) -> Block:
     return block._replace(flows=tuple(flow._replace(number=(source << 40) + flow.number) for flow in block.flows))
 
 
-async def _source(stack: AsyncExitStack, operand: Operand, wanted: Wanted) -> _Source:
+async def _source(stack: AsyncExitStack, operand: SessionOperand, wanted: Wanted) -> _Source:
     reader = await stack.enter_async_context(PageReader.of(operand.database))
     connection = reader.connection
     session = await find_session(connection, operand.session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.cli.progress import progress
-from profagent.export.job_files import NO_CHOICE, JobFiles, export_jobs, name_with_model
+from profagent.export.job_files import NO_CHOICE, JobFileWriter, export_jobs, name_with_model
 from profagent.export.tables import UNKNOWN_FIELD, acl_statistic_rows, icache_miss_rate, inference_tables, mean_tables
 from profagent.formats.records import shown_mhz
 from profagent.store.queries import call_logs, calls
@@ -39,7 +39,7 @@ async def export_summary(
     `aggregate`: one table for the mean of all chosen inferences of a model, and not one for each.
     """
 
-    async def write(connection: aiosqlite.Connection, files: JobFiles) -> None:
+    async def write(connection: aiosqlite.Connection, files: JobFileWriter) -> None:
         selection = await Selection.of(connection, files.scope, choice._replace(by_aicore=True))
         make_tables = mean_tables if aggregate else inference_tables
         total = len(await selection.groups()) if aggregate else await selection.count()

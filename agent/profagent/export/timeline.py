@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from profagent.cli.progress import progress
-from profagent.export.job_files import NO_CHOICE, JobFiles, export_jobs, name_with_model
+from profagent.export.job_files import NO_CHOICE, JobFileWriter, export_jobs, name_with_model
 from profagent.formats.records import CYCLES_PER_TICK, is_on_ai_cpu
 from profagent.store.queries import call_logs, calls, earliest_call_us, layers_of
 from profagent.store.selection import InferenceRow, Selection
@@ -51,7 +51,7 @@ async def export_timeline(
 ) -> list[Exported]:
     """Write Chrome traces: task_time for the chosen inferences, acl for all API calls. Arguments as `export_jobs`."""
 
-    async def write(connection: aiosqlite.Connection, files: JobFiles) -> None:
+    async def write(connection: aiosqlite.Connection, files: JobFileWriter) -> None:
         selection = await Selection.of(connection, files.scope, choice)
         known = (await selection.earliest_us(), await earliest_call_us(connection, files.scope))
         origin_us = min((time for time in known if time is not None), default=0)
@@ -63,7 +63,7 @@ async def export_timeline(
 
 
 async def _write_tasks(
-    connection: aiosqlite.Connection, selection: Selection, files: JobFiles, origin_us: float, shown: Progress
+    connection: aiosqlite.Connection, selection: Selection, files: JobFileWriter, origin_us: float, shown: Progress
 ) -> None:
     tasks, inferences = selection.tasks(), selection.inferences()
     following, total = await anext(inferences, None), await selection.count()
@@ -82,7 +82,7 @@ async def _write_tasks(
         await _write_trace(files, task_time_name(group), batches(), events, origin_us, group)
 
 
-async def _write_calls(connection: aiosqlite.Connection, files: JobFiles, origin_us: float) -> None:
+async def _write_calls(connection: aiosqlite.Connection, files: JobFileWriter, origin_us: float) -> None:
     for log in await call_logs(connection, files.scope):
         events = CallEvents(origin_us, files.title(log.model_name))
         name = acl_name(log.device_id, log.model_name, log.model_id, log.batch_num)
@@ -91,7 +91,7 @@ async def _write_calls(connection: aiosqlite.Connection, files: JobFiles, origin
 
 
 async def _write_trace(
-    files: JobFiles,
+    files: JobFileWriter,
     name: str,
     batches: AsyncIterator[Sequence[TraceEvent]],
     events: TaskEvents | CallEvents,

@@ -246,7 +246,7 @@ LAYERS_SHARE, SLACK_US = 1.02, 2.0
 TICKS = "ticks <= .done"
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is, in the order of time: the pictures before its inference, its log, its number in that."""
 
     pictures: int
@@ -259,7 +259,7 @@ class Tally(NamedTuple):
 
     rows: int = 0
     implausible: int = 0
-    first: Place | None = None
+    first: RecordPlace | None = None
     worst: float | None = None
 
 

@@ -44,7 +44,7 @@ class FigureState(StrEnum):
     PARTIAL = "partial"
 
 
-class Part(StrEnum):
+class FigurePart(StrEnum):
     """What figures are made of: the records of the two units, the NPU's clock, the model's table of layers."""
 
     AICORE = "aicore"
@@ -78,10 +78,10 @@ class Figure(StrEnum):
 
 
 # What must be there for which figure.
-FIGURES: Mapping[Figure, tuple[Part, ...]] = {
-    Figure.RECORDS: (Part.AICORE, Part.AICPU),
-    Figure.TIME: (Part.AICORE, Part.AICPU, Part.CLOCK),
-    Figure.LAYERS: (Part.AICORE, Part.AICPU, Part.CLOCK, Part.LAYERS),
+FIGURES: Mapping[Figure, tuple[FigurePart, ...]] = {
+    Figure.RECORDS: (FigurePart.AICORE, FigurePart.AICPU),
+    Figure.TIME: (FigurePart.AICORE, FigurePart.AICPU, FigurePart.CLOCK),
+    Figure.LAYERS: (FigurePart.AICORE, FigurePart.AICPU, FigurePart.CLOCK, FigurePart.LAYERS),
 }
 
 
@@ -106,7 +106,7 @@ class UnitLog(NamedTuple):
 
 
 @lru_cache(REMEMBERED_PARTS)  # most logs are as others are
-def log_part(part: Part, log: UnitLog | None, number: int, ended: str = "", *, is_used: bool = False) -> Has:
+def log_part(part: FigurePart, log: UnitLog | None, number: int, ended: str = "", *, is_used: bool = False) -> Has:
     """The records of the inference with this number in its log of one unit; None: the unit has no log.
 
     `ended` says why nothing more comes; it is empty while something may. `is_used`: other inferences of the model have
@@ -142,11 +142,11 @@ def clock_part(frequency_mhz: int | None, *, has_come: bool, ended: str = "") ->
     return Has(Share.COMING, "info.json, which tells the NPU's clock, has not come yet")
 
 
-def state_of(figure: Figure, parts: Mapping[Part, Has]) -> Verdict:
+def state_of(figure: Figure, parts: Mapping[FigurePart, Has]) -> Verdict:
     """Whether a figure is known by its parts; a part that `parts` does not name is none."""
     # What ran on the CPU alone is timed by the CPU's clock.
-    is_timed_by_cpu = parts.get(Part.AICORE, Has(Share.NONE)).share is Share.NONE
-    without = {Part.CLOCK} if is_timed_by_cpu else {}
+    is_timed_by_cpu = parts.get(FigurePart.AICORE, Has(Share.NONE)).share is Share.NONE
+    without = {FigurePart.CLOCK} if is_timed_by_cpu else {}
     needed = [parts[part] for part in FIGURES[figure] if part in parts and part not in without]
     for share, state in ((Share.MISSING, FigureState.PARTIAL), (Share.COMING, FigureState.PENDING)):
         why = [has.why for has in needed if has.share is share]

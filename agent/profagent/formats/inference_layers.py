@@ -53,13 +53,13 @@ class RecordColumns(NamedTuple):
             return self.duration
         return None if us_per_tick is None else self.duration * us_per_tick
 
-    def layer(self, row: int, us_per_tick: float | None, table: LayerTable | None) -> Layer:
+    def layer(self, row: int, us_per_tick: float | None, table: LayerTable | None) -> RecordedLayer:
         """A record's layer and time, as far as clock and table are known."""
         name, type_ = _named(table, int(self.layer_index[row]))
         durations = self.durations_us(us_per_tick)
         duration_us = None if durations is None else float(durations[row])
         ratios = self.ratios(np.array([row])) if self.counters else None
-        return Layer(name, type_, self.unit, duration_us, None if ratios is None else ratios[0], us_per_tick)
+        return RecordedLayer(name, type_, self.unit, duration_us, None if ratios is None else ratios[0], us_per_tick)
 
     def ratios(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The ratios of some rows, shape (rows, ratios), NaN where they are not known."""
@@ -119,7 +119,7 @@ class LayerTimes:
             return sum(len(each.duration) for each in self.columns)
         return int((~np.isnan(self.by_place.reshape(2, -1)[:, :-1])).sum())
 
-    def layer(self, place: int, duration_us: float) -> Layer:
+    def layer(self, place: int, duration_us: float) -> RecordedLayer:
         """The layer with this place."""
         is_cpu, index = divmod(place, (self.of_layers or 0) + 1)
         unit = LogKind.AICPU if is_cpu else LogKind.AICORE
@@ -132,10 +132,10 @@ class LayerTimes:
                 found.append(columns.ratios(rows))
                 ticks.append(columns.duration[rows])
         ratios = mean_ratios(np.concatenate(found), np.concatenate(ticks)) if found else None
-        return Layer(name, type_, unit, duration_us, ratios, self.us_per_tick)
+        return RecordedLayer(name, type_, unit, duration_us, ratios, self.us_per_tick)
 
 
-class Layer(NamedTuple):
+class RecordedLayer(NamedTuple):
     """The layer of a record and how long it took; None for what is not known."""
 
     name: str | None

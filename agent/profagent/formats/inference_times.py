@@ -161,7 +161,7 @@ def latency_of(whole: Spans, calls: Spans) -> Latency:
     return Latency(whole, LatencyFrom.RECORDS if by_records else None)
 
 
-class Pace(NamedTuple):
+class InferencePace(NamedTuple):
     """Inferences per second, and the median gap between an inference and the next, in µs; None where not known.
 
     A gap below 0 says that inferences overlap.
@@ -171,7 +171,7 @@ class Pace(NamedTuple):
     gap_us: float | None
 
 
-def pace_of(loads: Iterable[tuple[Spans, NDArray[np.number]]]) -> Pace:
+def pace_of(loads: Iterable[tuple[Spans, NDArray[np.number]]]) -> InferencePace:
     """The pace of a model's inferences, of each load their latencies' spans and how many the model ran before each.
 
     Of inferences that were not sampled the number is known: where n lie between two samples, the gap is the n-th part
@@ -186,8 +186,8 @@ def pace_of(loads: Iterable[tuple[Spans, NDArray[np.number]]]) -> Pace:
         numbers += float(step[is_forward].sum())
         gaps.append(step_us[is_forward] / step[is_forward] - spans.us[known][:-1][is_forward])
     if not times:
-        return Pace(None, None)
-    return Pace(numbers / times * 1e6, float(np.median(np.concatenate(gaps))))
+        return InferencePace(None, None)
+    return InferencePace(numbers / times * 1e6, float(np.median(np.concatenate(gaps))))
 
 
 def layer_times(

@@ -166,7 +166,7 @@ FILTER_STEP_MAX = 10
 Integers = npt.NDArray[np.int64]
 
 
-class Progress(Struct, frozen=True):
+class LogProgress(Struct, frozen=True):
     """How far logs of a unit were read; arrays of shape (logs,).
 
     Attributes:
@@ -186,14 +186,14 @@ class Progress(Struct, frozen=True):
     ticks: Integers
 
     @classmethod
-    def new(cls, logs: int) -> Progress:
+    def new(cls, logs: int) -> LogProgress:
         """Return the progress of logs of which nothing was read."""
         zeros = np.zeros(logs, np.int64)
         return cls(zeros, zeros, zeros, zeros - 1, zeros, zeros)
 
-    def one(self, log: int) -> Progress:
+    def one(self, log: int) -> LogProgress:
         """Return the progress of one log."""
-        return Progress(*(getattr(self, name)[log : log + 1] for name in self.__struct_fields__))
+        return LogProgress(*(getattr(self, name)[log : log + 1] for name in self.__struct_fields__))
 
 
 class Unit(Struct, frozen=True):
@@ -223,8 +223,8 @@ class Unit(Struct, frozen=True):
     """
 
     kind: LogKind
-    before: Progress
-    after: Progress
+    before: LogProgress
+    after: LogProgress
     records: npt.NDArray[np.intp]
     first: npt.NDArray[np.intp]
     segment: npt.NDArray[np.intp]
@@ -279,7 +279,7 @@ PASS_BYTES = 512 << 10
 def read_unit(
     kind: LogKind,
     pieces: Sequence[bytes],
-    before: Progress,
+    before: LogProgress,
     counter_map: CounterMap | None = None,
     last_loads: Mapping[int, int] = MappingProxyType({}),
 ) -> Unit:
@@ -320,7 +320,7 @@ def read_unit(
         columns["ticks_before"] = _ticks_before(columns["ticks"], begins, first, segment, seg_first, before.ticks)
         ticks = (columns["ticks_before"] + columns["ticks"])[ends - 1]
     last = segment[ends - 1]
-    after = Progress(
+    after = LogProgress(
         before.records + records, seg_ordinal[last] + 1, seg_load[last] + 1, net[ends - 1], sequence[ends - 1], ticks
     )
     return Unit(

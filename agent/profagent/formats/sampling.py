@@ -147,7 +147,7 @@ class Gap(NamedTuple):
     never_came: int
 
 
-class Figures(NamedTuple):
+class SampleCounts(NamedTuple):
     """Counts of a model's samples. `due` includes what came; None: not known, and `why` says why not.
 
     `origin` says where the interval is from: FROM_FILE or INFERRED. `late` counts samples that came late.
@@ -175,7 +175,7 @@ SIZES = "its inferences differ in their number of pictures"
 NO_INTERVAL = "no acl.json tells the interval, and picture counts do not show it"
 MISMATCH = "its picture counts do not fit the interval"
 MAY_HAVE_STOPPED = "between samples the program may have stopped recording, and no calls tell"
-UNKNOWN_FIGURES = Figures(None, None, 0, None, None, None)
+UNKNOWN_FIGURES = SampleCounts(None, None, 0, None, None, None)
 
 
 def interval_of(text: str) -> int | None:
@@ -216,7 +216,7 @@ def figures_of(
     shown_by: Mapping[int, int] | None = None,
     why: str | None = None,
     has_calls: bool = False,
-) -> Figures:
+) -> SampleCounts:
     """Figures from the distances between samples, in inferences; None: they are not known, for the reason `why`.
 
     `interval_told` is that of an acl.json. Distances that it does not allow show that the program was told another one.
@@ -231,11 +231,11 @@ def figures_of(
     if why is None and gaps is not None:
         why = _doubt(gaps, interval, is_sure=has_calls or origin == FROM_FILE)
     if why is not None or gaps is None or not sampled:
-        return Figures(interval, origin, sampled, None, None, None, why)
+        return SampleCounts(interval, origin, sampled, None, None, None, why)
     meanings = [(gap_of(gap, interval), count) for gap, count in gaps.items() if interval is not None]
     late = sum(count for meaning, count in meanings if meaning is not None and meaning.late_by)
     never_came = sum(meaning.never_came * count for meaning, count in meanings if meaning is not None)
-    return Figures(interval, origin, sampled, sampled + never_came, late, never_came)
+    return SampleCounts(interval, origin, sampled, sampled + never_came, late, never_came)
 
 
 def _doubt(gaps: Mapping[int, int], interval: int | None, *, is_sure: bool) -> str | None:
@@ -249,7 +249,7 @@ def _doubt(gaps: Mapping[int, int], interval: int | None, *, is_sure: bool) -> s
     return MAY_HAVE_STOPPED if interval == 1 and not is_sure and max(gaps) > 1 else None
 
 
-def sum_of(figures: Iterable[Figures]) -> Figures:
+def sum_of(figures: Iterable[SampleCounts]) -> SampleCounts:
     """Figures of several models together; an interval that is not that of all is None."""
     each = list(figures)
     if not each:
@@ -257,7 +257,7 @@ def sum_of(figures: Iterable[Figures]) -> Figures:
     origins = {(one.interval, one.origin) for one in each}
     interval, origin = origins.pop() if len(origins) == 1 else (None, None)
     sampled = sum(one.sampled for one in each)
-    return Figures(
+    return SampleCounts(
         interval,
         origin,
         sampled,
@@ -291,7 +291,7 @@ class SampleTally:
         if after is not None:
             self.gaps[after - pic_count] += 1
 
-    def figures(self, interval_told: int | None) -> Figures:
+    def figures(self, interval_told: int | None) -> SampleCounts:
         """How well the model was sampled; `interval_told` is that of its acl.json, None where it is not known."""
         gaps = self._inferences()
         return figures_of(self.sampled, gaps, interval_told, why=SIZES if gaps is None else None)

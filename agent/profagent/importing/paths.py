@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SCRATCH = ".import-"
 
 
-class Imported(NamedTuple):
+class ImportedPaths(NamedTuple):
     """What became of all sources at the paths, those that are JOBs by their sessions, and every file not taken."""
 
     taken: list[Taken]
@@ -42,7 +42,7 @@ async def import_paths(
     board: str = NO_BOARD,
     maps: CounterMaps = BUILT_IN,
     profiling: Profiling | None = None,
-) -> Imported:
+) -> ImportedPaths:
     """Import everything that is found at paths. One source that fails stops no other.
 
     `maps` and `profiling` are those of the JOBs. Raises UsageError where no path has anything to import, and where
@@ -72,7 +72,7 @@ async def import_paths(
                         shown(len(taken), len(walk.jobs) + total)
 
                     await import_results(walk.results, store, workspace.database, Path(scratch), board, note)
-    return Imported(taken, [each.session for each in jobs if each.session is not None], walk.passed)
+    return ImportedPaths(taken, [each.session for each in jobs if each.session is not None], walk.passed)
 
 
 def _look_through(walk: Walk, paths: Sequence[Path]) -> list[Taken]:

@@ -22,8 +22,8 @@ from profagent.ascend.recognise import (
     DESCRIPTIONS,
     FACTS,
     Form,
-    Run,
-    Source,
+    ProfilerRun,
+    ResultSource,
     is_attributes,
     is_collection,
     recognise,
@@ -125,7 +125,7 @@ class Walk:
 
     def __init__(self, scratch: Path, own: Path) -> None:
         self.jobs: list[Job] = []
-        self.results: list[Source] = []
+        self.results: list[ResultSource] = []
         self.failed: list[Failed] = []
         self.passed: list[Passed] = []
         self._scratch, self._own = scratch, own.resolve()
@@ -208,7 +208,7 @@ class Walk:
         if isinstance(found, ResultError):
             # A result that is damaged is told when it is read.
             if is_named or path.suffix.lower() in _TABLES:
-                self._take(Source(path, (path,)), origin)
+                self._take(ResultSource(path, (path,)), origin)
             else:
                 self._pass(path, origin, Why.UNREADABLE)
         elif found.form is Form.ARCHIVE and (is_named or NAMES.search(path.name)):
@@ -216,7 +216,7 @@ class Walk:
         elif found.form in _WHY:
             self._pass(path, origin, _WHY[found.form])
         elif found.is_known or is_named:
-            self._take(Source(path, (path,)), origin)
+            self._take(ResultSource(path, (path,)), origin)
         else:
             is_description = fnmatch(path.name, DESCRIPTIONS)
             self._pass(path, origin, Why.DESCRIPTION if is_description else Why.UNKNOWN)
@@ -245,7 +245,7 @@ class Walk:
             self._pass(file, origin, Why.EXPORT)
         self._to_visit += [(entry, origin) for entry in sorted(_strangers(path), reverse=True)]
 
-    def _take_run(self, path: Path, run: Run, origin: _Origin | None) -> None:
+    def _take_run(self, path: Path, run: ProfilerRun, origin: _Origin | None) -> None:
         """Take the results of a run; what is in its folders beside them is not read."""
         self._take(run.source, origin)
         self._seen |= {*run.source.files, *run.folders, *run.results}
@@ -258,7 +258,7 @@ class Walk:
         entries = sorted({entry for folder in folders for entry in folder.iterdir()} - self._seen, reverse=True)
         self._to_visit += [(entry, origin) for entry in entries]
 
-    def _take(self, source: Source, origin: _Origin | None) -> None:
+    def _take(self, source: ResultSource, origin: _Origin | None) -> None:
         if origin is not None:
             inside = str(origin.inside / source.path.relative_to(origin.folder))
             source = source._replace(archive=origin.archive, inside=inside)

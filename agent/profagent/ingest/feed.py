@@ -19,7 +19,7 @@ from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.join import Joined, layers_of
 from profagent.formats.names import DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, display_text, parse_log_name
-from profagent.formats.records import RECORD_BYTES, Progress, read_unit
+from profagent.formats.records import RECORD_BYTES, LogProgress, read_unit
 from profagent.ingest.changes import PlainLogs, files_of
 from profagent.ingest.logs import oddities
 from profagent.limits import LARGEST_INTEGER, LARGEST_PLAIN_BYTES, MOST_NEW_LOGS
@@ -310,7 +310,9 @@ def decode_groups(
 
 
 def _unit(groups: Sequence[Group], kind: LogKind, counter_map: CounterMap | None) -> Unit:
-    return read_unit(kind, [files_of(group, kind)[0].data for group in groups], Progress.new(len(groups)), counter_map)
+    return read_unit(
+        kind, [files_of(group, kind)[0].data for group in groups], LogProgress.new(len(groups)), counter_map
+    )
 
 
 def _odd_logs(unit: Unit) -> set[int]:

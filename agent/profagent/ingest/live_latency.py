@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.formats.inference_times import Latency, Pace
+    from profagent.formats.inference_times import InferencePace, Latency
 
 _RUN_INFERENCES = (EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE)
 UNKNOWN_US = float("nan")
@@ -142,7 +142,7 @@ class LatencyWindow:
         return self._found
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> InferencePace:
         """Inferences per second, and the gap between them."""
         return pace_of([(self.latency.spans, np.array([each.ran_before for each in self._kept], np.float64))])
 

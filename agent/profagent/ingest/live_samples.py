@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from profagent.formats.names import LogKind, parse_log_name
-from profagent.formats.sampling import LOADS, NOT_LISTED, Figures, SampleTally, figures_of, sum_of
+from profagent.formats.sampling import LOADS, NOT_LISTED, SampleCounts, SampleTally, figures_of, sum_of
 from profagent.ingest.changes import LogAdvanced, NamesAnnounced, Redecoded, SegmentRecords
 from profagent.limits import COMPARED_MODELS, REMEMBERED_SAMPLES
 
@@ -51,7 +51,7 @@ class _Samples:
         if len(self.counts) > REMEMBERED_SAMPLES:
             self.forgotten = self.counts.pop(0)
 
-    def figures(self, interval: int | None) -> Figures:
+    def figures(self, interval: int | None) -> SampleCounts:
         """As SampleTally's; of a model that was loaded again it is not known what was due."""
         why = NOT_LISTED if self.is_unsure else LOADS if self.is_loaded_again else None
         if why is not None:
@@ -64,7 +64,7 @@ class LiveSamples:
 
     def __init__(self) -> None:
         self._models: OrderedDict[tuple[str, Model], _Samples] = OrderedDict()
-        self._forgotten: list[Figures] = []  # their sum, once there is one
+        self._forgotten: list[SampleCounts] = []  # their sum, once there is one
         self._intervals: dict[str, int | None] = {}
         self._listed: set[str] = set()
 
@@ -118,7 +118,7 @@ class LiveSamples:
         known = (self._figures(job, samples) for (job, _), samples in self._models.items())
         return sum_of([*self._forgotten, *known]).fields()
 
-    def _figures(self, job: str, samples: _Samples) -> Figures:
+    def _figures(self, job: str, samples: _Samples) -> SampleCounts:
         return samples.figures(self._intervals.get(job))
 
     def _of(self, job: str, model: Model) -> _Samples:

@@ -63,7 +63,7 @@ class InferenceRecords:
     layer_names: tuple[str | None, ...]
 
 
-class JobRecords:
+class LocalJobFiles:
     """The files of a JOB directory. Raises UsageError, UnsupportedBoardError when it is none of ours."""
 
     def __init__(self, directory: Path) -> None:

@@ -19,7 +19,7 @@ from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done
 from profagent.formats.join import Joined, layers_of
 from profagent.formats.names import DONE_SUFFIX, LogKind, LogName, parse_log_name
-from profagent.formats.records import API_DTYPE, RECORD_BYTES, Progress, api_magic_faults, read_unit, view_records
+from profagent.formats.records import API_DTYPE, RECORD_BYTES, LogProgress, api_magic_faults, read_unit, view_records
 from profagent.ingest.changes import ApiRecords, InferenceTimed, LogJudged, Redecoded, SegmentRecords
 from profagent.ingest.decoder import check_size, small_file
 from profagent.limits import CALLS_BLOCK_BYTES, OPEN_LOGS
@@ -184,7 +184,7 @@ class DataLog:
         self.last_load_record = last_load_record
         self._begins: set[int] = set()  # records at which a load begins
         self._pending = b""
-        self._progress = Progress.new(1)
+        self._progress = LogProgress.new(1)
 
     def append(
         self, data: bytes, join: LayerJoin | None, counter_map: CounterMap | None
@@ -285,7 +285,7 @@ class DataLog:
 # The life of a log
 
 
-class LogState(Enum):
+class DataLogState(Enum):
     """Where a data log stands: whether bytes are to come, and whether the `.done` that is there speaks of them."""
 
     # No bytes are to come, and a `.done` speaks of those that are here. Any log of which nothing is noted is here.
@@ -336,7 +336,7 @@ class LogEvent(Enum):
     __hash__ = object.__hash__
 
 
-RESTING, FRESH, STALE, GROWING, GROWING_FRESH, GROWING_STALE, EARLY = LogState
+RESTING, FRESH, STALE, GROWING, GROWING_FRESH, GROWING_STALE, EARLY = DataLogState
 _GROWING = frozenset({GROWING, GROWING_FRESH, GROWING_STALE})
 _STALE = frozenset({STALE, GROWING_STALE})
 _OPEN = _GROWING | _STALE | {EARLY}
@@ -346,7 +346,7 @@ _OPEN = _GROWING | _STALE | {EARLY}
 # A model that is loaded again adds to its log, and then writes the `.done` anew (format page 2.2). So bytes behind a
 # complete log make its `.done` stale, and so does an announcement, unless the `.done` came in this stream. A `.done`
 # that is rewritten while its log is complete is early: it speaks of bytes that are still to come.
-_TRANSITIONS: Mapping[LogEvent, tuple[LogState | None, ...]] = {
+_TRANSITIONS: Mapping[LogEvent, tuple[DataLogState | None, ...]] = {
     LogEvent.ANNOUNCED: (
         *(GROWING_STALE, GROWING_FRESH, GROWING_STALE, GROWING_STALE, GROWING_FRESH, GROWING_STALE),
         GROWING_FRESH,
@@ -364,7 +364,7 @@ _TRANSITIONS: Mapping[LogEvent, tuple[LogState | None, ...]] = {
     LogEvent.SETTLED: (RESTING, FRESH, RESTING, RESTING, FRESH, RESTING, FRESH),
     LogEvent.CAME_WHOLE: (RESTING, RESTING, RESTING, RESTING, RESTING, RESTING, RESTING),
 }
-_NEXT = {event: dict(zip(LogState, after, strict=True)) for event, after in _TRANSITIONS.items()}
+_NEXT = {event: dict(zip(DataLogState, after, strict=True)) for event, after in _TRANSITIONS.items()}
 
 
 class LogStates:
@@ -376,13 +376,13 @@ class LogStates:
 
     def __init__(self, most: int = OPEN_LOGS) -> None:
         self._most = most
-        self._states: OrderedDict[str, LogState] = OrderedDict()  # those at rest are left out
+        self._states: OrderedDict[str, DataLogState] = OrderedDict()  # those at rest are left out
 
-    def of(self, path: str) -> LogState:
+    def of(self, path: str) -> DataLogState:
         """Return the state of a log."""
         return self._states.get(path, RESTING)
 
-    def note(self, path: str, event: LogEvent) -> LogState:
+    def note(self, path: str, event: LogEvent) -> DataLogState:
         """Move a log to its next state; returns the state that it had."""
         before = self.of(path)
         after = _NEXT[event][before]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RACE = 64
 
 
-class Run(NamedTuple):
+class NumberRun(NamedTuple):
     """Numbers from `first` to `last`, of which `missing` are not here.
 
     `place` is the row of the first mark in its segment, and `log` the segment's number where several are looked at.
@@ -35,7 +35,7 @@ class Life:
 
     def __init__(self, number: int, place: int) -> None:
         """`number` came first."""
-        self.runs = [Run(number, number, place)]
+        self.runs = [NumberRun(number, number, place)]
 
     @property
     def dropped(self) -> int:
@@ -48,7 +48,7 @@ class Life:
         if number == end.last + 1:
             self.runs[-1] = end._replace(last=number)
         elif number > end.last:
-            self.runs.append(Run(number, number, place))
+            self.runs.append(NumberRun(number, number, place))
             self._bound()
         else:
             return self._take_late(number, place)
@@ -58,7 +58,7 @@ class Life:
         at = next((index for index, run in enumerate(self.runs) if run.last >= number), 0)
         if number <= self.runs[-1].last - RACE or self.runs[at].first <= number:
             return False
-        self.runs.insert(at, Run(number, number, place))
+        self.runs.insert(at, NumberRun(number, number, place))
         self._join(at)
         self._join(at - 1)
         return True
@@ -71,7 +71,7 @@ class Life:
     def _merge(self, at: int) -> None:
         one, other = self.runs[at : at + 2]
         missing = one.missing + other.missing + other.first - one.last - 1
-        self.runs[at : at + 2] = [Run(one.first, other.last, one.place, missing)]
+        self.runs[at : at + 2] = [NumberRun(one.first, other.last, one.place, missing)]
 
     def _bound(self) -> None:
         # What other segments may have is near the two ends.
@@ -79,12 +79,12 @@ class Life:
             self._merge(MOST_RUNS // 2)
 
 
-def gaps(lives: Sequence[Sequence[Run]]) -> Iterator[tuple[Run, Run | None, int]]:
+def gaps(lives: Sequence[Sequence[NumberRun]]) -> Iterator[tuple[NumberRun, NumberRun | None, int]]:
     """Yield each run with the one before it in its process, and how many numbers are missing between them and in it.
 
     `lives` are those of one writer in the order of the stream. Before the first run of a process all from 0 on count.
     """
-    known: list[Run] = []
+    known: list[NumberRun] = []
     for life in lives:
         if known and not _goes_on(known, life):
             yield from _gaps(known)
@@ -93,7 +93,7 @@ def gaps(lives: Sequence[Sequence[Run]]) -> Iterator[tuple[Run, Run | None, int]
     yield from _gaps(known)
 
 
-def _goes_on(known: Sequence[Run], life: Sequence[Run]) -> bool:
+def _goes_on(known: Sequence[NumberRun], life: Sequence[NumberRun]) -> bool:
     """Whether these are numbers of the same process: none that came already, and none from long ago."""
     if life[0].first <= known[-1].last - RACE:
         return False
@@ -101,7 +101,7 @@ def _goes_on(known: Sequence[Run], life: Sequence[Run]) -> bool:
     return not any(run.first <= other.last and other.first <= run.last for run in life for other in recent)
 
 
-def _gaps(runs: Sequence[Run]) -> Iterator[tuple[Run, Run | None, int]]:
+def _gaps(runs: Sequence[NumberRun]) -> Iterator[tuple[NumberRun, NumberRun | None, int]]:
     before = None
     for run in runs:
         yield run, before, run.first - (-1 if before is None else before.last) - 1 + run.missing

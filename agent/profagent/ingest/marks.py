@@ -56,7 +56,7 @@ class MarkKind(enum.Enum):
 _KINDS = list(MarkKind)
 
 
-class Mark(NamedTuple):
+class ProgramMark(NamedTuple):
     """A moment or a time of a program. Times are nanoseconds since 1970 by the board's clock."""
 
     kind: MarkKind
@@ -71,7 +71,7 @@ class Mark(NamedTuple):
     writer: int  # tells those apart that number marks in one process
 
 
-def decode(data: bytes) -> tuple[list[Mark], int]:
+def decode(data: bytes) -> tuple[list[ProgramMark], int]:
     """The marks of whole records, and how many records are none."""
     found, good = _records(data)
     return [_mark(row) for row in found[good].tolist()], int(len(found) - good.sum())
@@ -92,10 +92,10 @@ def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return found, good
 
 
-def _mark(row: tuple[Any, ...]) -> Mark:
+def _mark(row: tuple[Any, ...]) -> ProgramMark:
     _, _, kind, size, pid, tid, begin_ns, end_ns, number, lane, more, writer, raw = row
     text, attributes = raw[:size].decode("utf-8", "replace"), _attributes(raw[size : size + more])
-    return Mark(_KINDS[kind], text, attributes, pid, tid, begin_ns, end_ns, number, lane, writer)
+    return ProgramMark(_KINDS[kind], text, attributes, pid, tid, begin_ns, end_ns, number, lane, writer)
 
 
 def _attributes(raw: bytes) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import click
 
 from profagent.cli import options
-from profagent.keys.keys import DAYS, Entry, Keys, Made
+from profagent.keys.keys import DAYS, CertificateEntry, IssuedCertificate, Keys
 from profagent.limits import MOST_DAYS
 from profagent.link.credentials import REVOKED, ROLES, VIEWER, Certificate, default_keys
 from profagent.tables.table import Column, json_text, table_lines
@@ -160,16 +160,18 @@ def _sentence(certificate: Certificate) -> str:
     )
 
 
-def _show_made(made: Made, next_step: str, *, as_json: bool) -> None:
+def _show_made(made: IssuedCertificate, next_step: str, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json_text({**_fields(Entry(made.certificate, revoked=False)), "folder": str(made.folder)}))
+        click.echo(
+            json_text({**_fields(CertificateEntry(made.certificate, revoked=False)), "folder": str(made.folder)})
+        )
         return
     click.echo(_sentence(made.certificate))
     click.echo(f"its folder, for its owner alone: {made.folder}")
     click.echo(f"next: {next_step}")
 
 
-def _fields(entry: Entry) -> dict[str, Any]:
+def _fields(entry: CertificateEntry) -> dict[str, Any]:
     certificate = entry.certificate
     return {
         "kind": certificate.kind,
@@ -183,7 +185,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
+def _row(entry: CertificateEntry) -> tuple[str, ...]:
     found = entry.certificate
     state = "revoked" if entry.revoked else "expired" if entry.expired else "valid"
     until, addresses = f"{found.until:%Y-%m-%d}", " ".join(found.addresses)

@@ -167,7 +167,7 @@ _LIST_HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CertificateEntry:
     """A certificate of the CA, and whether it is revoked, or its time is over."""
 
     certificate: Certificate
@@ -176,7 +176,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class IssuedCertificate:
     """A certificate that was issued, and the folder to copy."""
 
     certificate: Certificate
@@ -191,7 +191,7 @@ class Keys:
         self.folder = folder
         self._now = now or datetime.now(UTC)
 
-    def init(self, name: str = "", days: int = DAYS) -> Made:
+    def init(self, name: str = "", days: int = DAYS) -> IssuedCertificate:
         """Make the folder, with an authority and an operator's certificate for this host. Raises UsageError."""
         if self.folder.is_dir() and any(self.folder.iterdir()):
             raise UsageError(
@@ -204,9 +204,11 @@ class Keys:
         files = {CA: authority.certificate, CA_KEY: authority.key, CERT: own.certificate, KEY: own.key}
         record = {_record(certificate): own.certificate, REVOKED: _LIST_HEAD.encode()}
         write_folder_atomically(self.folder, {**files, **record})
-        return Made(certificate, self.folder)
+        return IssuedCertificate(certificate, self.folder)
 
-    def issue_board(self, name: str, addresses: tuple[str, ...], days: int = DAYS, identity: str = "") -> Made:
+    def issue_board(
+        self, name: str, addresses: tuple[str, ...], days: int = DAYS, identity: str = ""
+    ) -> IssuedCertificate:
         """A board's certificate, for the one with this identity alone if it is given. Raises UsageError."""
         if not addresses:
             raise UsageError("a board's certificate needs an address", hint="--address for each that hosts call it by")
@@ -215,19 +217,19 @@ class Keys:
         files = {BOARD_CERT: issued.certificate, BOARD_KEY: issued.key}
         return self._hand_out("board", name, issued, files | ({BOARD_ID: f"{identity}\n".encode()} if identity else {}))
 
-    def issue_host(self, name: str, role: str, days: int = DAYS) -> Made:
+    def issue_host(self, name: str, role: str, days: int = DAYS) -> IssuedCertificate:
         """Another host's certificate. Raises UsageError."""
         issued = issue_host(self._authority(), _checked(name), role, days=days, now=self._now)
         return self._hand_out("host", name, issued, {CERT: issued.certificate, KEY: issued.key})
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CertificateEntry]:
         """The authority, and what it issued, by kind and name. Raises UsageError."""
         revoked = self._revoked()
         authority = Certificate.read(content(self.folder / CA), self.folder / CA)
         found = [authority, *issued_certificates(self.folder)]
         order = ("ca", "board", "host", "unknown")
         found.sort(key=lambda each: (order.index(each.kind), each.name, each.until))
-        return [Entry(each, each.fingerprint in revoked, each.until < self._now) for each in found]
+        return [CertificateEntry(each, each.fingerprint in revoked, each.until < self._now) for each in found]
 
     def takes(self, certificate: Certificate) -> bool:
         """Whether it is the CA's, holds now, and is not revoked. Raises UsageError."""
@@ -266,7 +268,7 @@ class Keys:
             raise UsageError(f"{what} is a board and a host", hint="name one of them by its fingerprint")
         return fresh
 
-    def _hand_out(self, kind: str, name: str, issued: Issued, files: dict[str, bytes]) -> Made:
+    def _hand_out(self, kind: str, name: str, issued: Issued, files: dict[str, bytes]) -> IssuedCertificate:
         certificate = Certificate.read(issued.certificate, name)
         folder = self.folder / f"{kind}s" / name
         with alone_in(self.folder):
@@ -281,7 +283,7 @@ class Keys:
             # What is there belongs to a certificate that is revoked.
             shutil.rmtree(folder, ignore_errors=True)
             write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})
-        return Made(certificate, folder)
+        return IssuedCertificate(certificate, folder)
 
     def _authority(self) -> Issued:
         certificate, key = (content(self.folder / each) for each in (CA, CA_KEY))

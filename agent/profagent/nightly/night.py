@@ -85,7 +85,7 @@ class Collect(msgspec.Struct, forbid_unknown_fields=True):
     more: list[str] = []
 
 
-class Board(msgspec.Struct, forbid_unknown_fields=True):
+class NightlyBoard(msgspec.Struct, forbid_unknown_fields=True):
     """A board, and either of the two."""
 
     name: str
@@ -95,7 +95,7 @@ class Board(msgspec.Struct, forbid_unknown_fields=True):
     labels: dict[str, str] = {}
 
 
-class Retention(msgspec.Struct, forbid_unknown_fields=True):
+class NightlyRetention(msgspec.Struct, forbid_unknown_fields=True):
     """Rules of `gc`."""
 
     older_than: str | None = None
@@ -117,7 +117,7 @@ class Tell(msgspec.Struct, forbid_unknown_fields=True):
 class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     """All of it; durations, ages and sizes are texts as commands take them."""
 
-    boards: list[Board]
+    boards: list[NightlyBoard]
     schedule: str = SCHEDULE
     workspace: str | None = None
     time_limit: str = "1h"
@@ -128,7 +128,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     baseline: str = ""
     counter_map: str = ""
     fail_if: list[str] = []
-    retention: Retention = msgspec.field(default_factory=Retention)
+    retention: NightlyRetention = msgspec.field(default_factory=NightlyRetention)
     tell: Tell = msgspec.field(default_factory=Tell)
 
 
@@ -177,7 +177,7 @@ def _faults(settings: Nightly) -> list[str]:
     return faults
 
 
-class Verdict(IntEnum):
+class NightVerdict(IntEnum):
     """How a board's night was; the largest is the whole night's."""
 
     GOOD = 0
@@ -194,7 +194,7 @@ class Verdict(IntEnum):
 
 
 # SLOWER is the answer that was asked for; what else went wrong has the codes of every command.
-_EXIT_CODES = {Verdict.INCOMPLETE: 4, Verdict.AWAY: 3, Verdict.FAILED: 1, Verdict.SLOWER: 1}
+_EXIT_CODES = {NightVerdict.INCOMPLETE: 4, NightVerdict.AWAY: 3, NightVerdict.FAILED: 1, NightVerdict.SLOWER: 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class Compared:
 
 
 @dataclass(slots=True)
-class Outcome:
+class BoardOutcome:
     """A board's night."""
 
     board: str
@@ -266,19 +266,19 @@ class Outcome:
         return f"{self.board} [simulated]" if self.is_simulated else self.board
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> NightVerdict:
         """The worst that can be said of it."""
         if any(each.slower for each in self.compared):
-            return Verdict.SLOWER
+            return NightVerdict.SLOWER
         if self.is_away:
-            return Verdict.AWAY
+            return NightVerdict.AWAY
         if self.is_incomplete:
-            return Verdict.INCOMPLETE
+            return NightVerdict.INCOMPLETE
         if self.problems:
-            return Verdict.FAILED
+            return NightVerdict.FAILED
         is_notified = any(each.can_tell for each in self.compared)
         is_open = any(each.problem or each.undecided for each in self.compared)
-        return Verdict.GOOD if is_notified and not is_open else Verdict.UNDECIDED
+        return NightVerdict.GOOD if is_notified and not is_open else NightVerdict.UNDECIDED
 
     def lines(self) -> Iterator[str]:
         """Its session, what it was compared with, and what went wrong."""
@@ -287,7 +287,7 @@ class Outcome:
         if line := coverage_line(self.coverage):
             yield line
         yield from self.problems
-        if self.verdict is Verdict.UNDECIDED and not self.compared:
+        if self.verdict is NightVerdict.UNDECIDED and not self.compared:
             yield "nothing to compare with: no good night before, and no baseline"
         for compared in self.compared:
             if not compared.is_missing:  # that is one of the problems
@@ -297,10 +297,10 @@ class Outcome:
     def headline(self) -> str:
         """The board, with what is to be known of it in a few words."""
         match self.verdict:
-            case Verdict.SLOWER:
+            case NightVerdict.SLOWER:
                 found = dict.fromkeys(str(each) for one in self.compared for each in one.slower)
                 return f"{self.shown_board}: {', '.join(found)}"
-            case Verdict.FAILED | Verdict.INCOMPLETE:
+            case NightVerdict.FAILED | NightVerdict.INCOMPLETE:
                 return f"{self.shown_board}: {self.problems[0]}"
         return self.shown_board
 
@@ -317,13 +317,13 @@ class Night:
     """All boards; `run` is its name, by the host's clock; `remarks` are about none of them."""
 
     run: str
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[BoardOutcome]
     remarks: Sequence[str] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> NightVerdict:
         """The worst of the boards'."""
-        return max((outcome.verdict for outcome in self.outcomes), default=Verdict.UNDECIDED)
+        return max((outcome.verdict for outcome in self.outcomes), default=NightVerdict.UNDECIDED)
 
     @property
     def exit_code(self) -> int:
@@ -342,7 +342,7 @@ class Night:
 
     def headlines(self) -> list[str]:
         """The verdict in lines, the worst first: which boards, and what of them; good ones where all are."""
-        found = sorted({outcome.verdict for outcome in self.outcomes} - {Verdict.GOOD}, reverse=True)
+        found = sorted({outcome.verdict for outcome in self.outcomes} - {NightVerdict.GOOD}, reverse=True)
         lines = [
             f"{verdict.word.upper()}: {'; '.join(each.headline for each in self.outcomes if each.verdict is verdict)}"
             for verdict in found

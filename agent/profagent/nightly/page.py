@@ -12,7 +12,7 @@ from profagent import __version__
 from profagent.diff.report import junit_xml
 from profagent.files import write_atomically
 from profagent.limits import MOST_PREDECESSORS
-from profagent.nightly.night import Verdict, junit_cases, report_lines
+from profagent.nightly.night import NightVerdict, junit_cases, report_lines
 from profagent.report.report import style
 from profagent.tables.table import counted, printable
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from profagent.nightly.night import Night, Outcome, Reports
+    from profagent.nightly.night import BoardOutcome, Night, Reports
 
 # The class of the report's style that colours a verdict.
 _TONES = {
-    Verdict.SLOWER.word: "high",
-    Verdict.FAILED.word: "high",
-    Verdict.AWAY.word: "medium",
-    Verdict.INCOMPLETE.word: "medium",
-    Verdict.UNDECIDED.word: "low",
-    Verdict.GOOD.word: "info",
+    NightVerdict.SLOWER.word: "high",
+    NightVerdict.FAILED.word: "high",
+    NightVerdict.AWAY.word: "medium",
+    NightVerdict.INCOMPLETE.word: "medium",
+    NightVerdict.UNDECIDED.word: "low",
+    NightVerdict.GOOD.word: "info",
 }
 _HEAD = """<!DOCTYPE html>
 <html lang="en">
@@ -77,7 +77,7 @@ def past_nights(folder: Path) -> list[PastNight]:
     return found
 
 
-def report_name(run: str, outcome: Outcome) -> str:
+def report_name(run: str, outcome: BoardOutcome) -> str:
     """The file, beside a night, of the report on a board's session: the page links to one that is there."""
     return f"{run}-session-{outcome.session}.html"
 

@@ -15,7 +15,7 @@ from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.errors import UNKNOWN_NAME, IncompleteError, ProfagentError, UnreachableError
 from profagent.limits import EXPORT_S, LONGEST_OUTPUT_LINE_BYTES, LONGEST_WAIT_S, NIGHT_ENDING_S
 from profagent.link.backoff import Backoff
-from profagent.nightly.night import Compared, Outcome, Slower, Verdict
+from profagent.nightly.night import BoardOutcome, Compared, NightVerdict, Slower
 from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
 from profagent.store.database import reading
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from profagent.nightly.night import Board, Nightly
+    from profagent.nightly.night import Nightly, NightlyBoard
     from profagent.nightly.page import PastBoard
     from profagent.store.workspace import Workspace
 
@@ -115,7 +115,7 @@ def _document(output: bytes) -> Mapping[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_map: str = "") -> list[str]:
+def capture_call(board: NightlyBoard, folder: Path, workspace: Path, run: str, counter_map: str = "") -> list[str]:
     """The arguments of `profagent` that capture a board; paths are relative to `folder`, where the settings are.
 
     `counter_map` is empty where none is named.
@@ -138,33 +138,33 @@ def capture_call(board: Board, folder: Path, workspace: Path, run: str, counter_
     return ["collect", "-m", collect.main, *common, *options, *collect.more, *arguments]
 
 
-def captured(board: str, ended: Ended) -> Outcome:
+def captured(board: str, ended: Ended) -> BoardOutcome:
     """What came of an attempt."""
     code, document, said = ended.code, ended.document, ended.said
     if code == UnreachableError.exit_code and document is None:
         # A name that nobody knows is a mistake in the settings: to try it again is of no use.
         why = said or "the board cannot be reached"
-        return Outcome(board, problems=[why], is_away=UNKNOWN_NAME not in said)
+        return BoardOutcome(board, problems=[why], is_away=UNKNOWN_NAME not in said)
     # `record` prints a session's summary, `collect` has one in its document.
     found = None if document is None else document["session"]
     session = found["session"] if isinstance(found, dict) else found
     if document is None or session is None:
-        return Outcome(board, problems=[said or f"the capture ended with exit code {code} and no session"])
+        return BoardOutcome(board, problems=[said or f"the capture ended with exit code {code} and no session"])
     summary = found if isinstance(found, dict) else document
     coverage = summary.get("coverage")
     # A program's own exit code may be any number.
     if code == IncompleteError.exit_code and not document.get("status"):
         problems = list(summary.get("incomplete", ())) or [said or "data is missing"]
-        return Outcome(board, session, problems=problems, is_incomplete=True, coverage=coverage)
+        return BoardOutcome(board, session, problems=problems, is_incomplete=True, coverage=coverage)
     if code:
         problem = "; ".join(str(cause["text"]) for cause in document.get("causes", []))
         is_lost = document.get("status", code) is None
         problems = [problem or f"the program ended with exit code {code}"]
-        return Outcome(board, session, problems=problems, is_lost=is_lost, coverage=coverage)
+        return BoardOutcome(board, session, problems=problems, is_lost=is_lost, coverage=coverage)
     if not any(summary["records"].values()):
         problems = ["no record of a program came: did it run, and was profiling on?"]
-        return Outcome(board, session, problems=problems, is_incomplete=True, coverage=coverage)
-    return Outcome(board, session, coverage=coverage)
+        return BoardOutcome(board, session, problems=problems, is_incomplete=True, coverage=coverage)
+    return BoardOutcome(board, session, coverage=coverage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +178,14 @@ class NightRun:
     earlier: Sequence[PastBoard]
     tell: Callable[[str], None]
 
-    async def boards(self, stop: asyncio.Event) -> list[Outcome]:
+    async def boards(self, stop: asyncio.Event) -> list[BoardOutcome]:
         """Return every board's night. Captures go on side by side; what follows them is done for one at a time."""
         turn = asyncio.Lock()
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._board(board, turn, stop)) for board in self.settings.boards]
         return [task.result() for task in tasks]
 
-    async def _board(self, board: Board, turn: asyncio.Lock, stop: asyncio.Event) -> Outcome:
+    async def _board(self, board: NightlyBoard, turn: asyncio.Lock, stop: asyncio.Event) -> BoardOutcome:
         now = asyncio.get_running_loop().time
         begun = now()
         outcome = await self._captured(board, stop)
@@ -198,7 +198,7 @@ class NightRun:
         outcome.seconds = now() - begun
         return outcome
 
-    async def _answered(self, board: Board, outcome: Outcome, stop: asyncio.Event) -> None:
+    async def _answered(self, board: NightlyBoard, outcome: BoardOutcome, stop: asyncio.Event) -> None:
         """Export the session, compare it, and write its report."""
         if outcome.session is not None:
             async with reading(self.workspace.database) as connection:
@@ -208,7 +208,7 @@ class NightRun:
             outcome.problems += [each.problem for each in outcome.compared if each.is_missing]
             await self._reported(outcome.session, outcome, stop)
 
-    async def _captured(self, board: Board, stop: asyncio.Event) -> Outcome:
+    async def _captured(self, board: NightlyBoard, stop: asyncio.Event) -> BoardOutcome:
         """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
         now = asyncio.get_running_loop().time
         deadline = now() + duration_s(self.settings.time_limit)
@@ -225,9 +225,11 @@ class NightRun:
             self.tell(f"{board.name}: {found.problems[0]}; the next attempt is in {delay_s:.0f} s")
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), delay_s)
-        return Outcome(board.name, None, attempts, problems=["the night was stopped before this board was reached"])
+        return BoardOutcome(
+            board.name, None, attempts, problems=["the night was stopped before this board was reached"]
+        )
 
-    async def _attempt(self, board: Board, limit_s: float, stop: asyncio.Event) -> Outcome:
+    async def _attempt(self, board: NightlyBoard, limit_s: float, stop: asyncio.Event) -> BoardOutcome:
         call = capture_call(board, self.folder, self.workspace.root, self.run, self.settings.counter_map)
         self.tell(f"{board.name}: profagent {' '.join(call)}")
         ended = await run_command(call, limit_s, stop, lambda line: self.tell(f"{board.name}: {line}"))
@@ -239,14 +241,14 @@ class NightRun:
             found.problems.insert(0, f"its time, {self.settings.time_limit}, was over")
         return found
 
-    async def _exported(self, session: int, outcome: Outcome, stop: asyncio.Event) -> None:
+    async def _exported(self, session: int, outcome: BoardOutcome, stop: asyncio.Event) -> None:
         for kind in () if stop.is_set() else self.settings.exports:
             call = ["export", kind, str(session), "--workspace", str(self.workspace.root)]
             ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
             if ended.code:
                 outcome.problems.append(f"export {kind} failed: {ended.said}")
 
-    async def _reported(self, session: int, outcome: Outcome, stop: asyncio.Event) -> None:
+    async def _reported(self, session: int, outcome: BoardOutcome, stop: asyncio.Event) -> None:
         """Write the report of a session beside what the night compares it with."""
         if stop.is_set() or "report" not in self.settings.reports:
             return
@@ -260,7 +262,7 @@ class NightRun:
 
 
 async def compared(
-    settings: Nightly, board: Board, workspace: Workspace, session: int, earlier: Sequence[PastBoard]
+    settings: Nightly, board: NightlyBoard, workspace: Workspace, session: int, earlier: Sequence[PastBoard]
 ) -> list[Compared]:
     """A session beside the baseline, and beside the last good night; what cannot be compared is said."""
     found: list[Compared] = []
@@ -281,7 +283,7 @@ async def compared(
 def measure(board: str, earlier: Sequence[PastBoard]) -> int | None:
     """What the board's next night is compared with: its last good night, else its last undecided one."""
     own = [past for past in earlier if past.board == board and past.session is not None]
-    for verdict in (Verdict.GOOD.word, Verdict.UNDECIDED.word):
+    for verdict in (NightVerdict.GOOD.word, NightVerdict.UNDECIDED.word):
         for past in own:
             if past.verdict == verdict:
                 return past.session

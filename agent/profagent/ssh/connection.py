@@ -134,7 +134,7 @@ _LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SshTarget:
     """A host, or an alias for one; user and port where they were named."""
 
     host: str
@@ -166,7 +166,7 @@ async def connect(target: str, asker: Asker) -> AsyncIterator[Remote]:
 
     Raises UsageError, UnreachableError, RefusedError.
     """
-    login = await asyncio.to_thread(_Login.read, Target.parse(target))
+    login = await asyncio.to_thread(_Login.read, SshTarget.parse(target))
     connection = await login.connected(asker)
     try:
         yield Remote(connection, login.options.host)
@@ -194,7 +194,7 @@ class _Login(asyncssh.SSHClient):
         self._is_reached = False
 
     @classmethod
-    def read(cls, target: Target) -> Self:
+    def read(cls, target: SshTarget) -> Self:
         """What the files say. Raises UsageError for one that cannot be read."""
         named = {"username": target.user, "port": target.port}
         files = [path for path in (Path(file).expanduser() for file in _FILES) if path.is_file()]

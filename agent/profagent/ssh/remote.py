@@ -131,7 +131,7 @@ def safely(command: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RanCommand:
     """A command that has ended. A status below 0 is a signal."""
 
     stdout: bytes
@@ -186,7 +186,7 @@ class Program:
             raise lost(self._where, ConnectionError("it ended while a command ran"))
         return self._process.returncode
 
-    async def fed(self, pieces: AsyncIterator[bytes]) -> Ran:
+    async def fed(self, pieces: AsyncIterator[bytes]) -> RanCommand:
         """Give it its input, and wait for its end. Raises UnreachableError; ProfagentError for too much output."""
         with connected(self._where):
             try:
@@ -198,7 +198,7 @@ class Program:
                     feeding.cancel()
             except BaseExceptionGroup as failures:
                 raise failures.exceptions[0] from None
-        return Ran(reading[0].result(), reading[1].result(), await self.wait())
+        return RanCommand(reading[0].result(), reading[1].result(), await self.wait())
 
     @asynccontextmanager
     async def kept_awake(self, each_s: float) -> AsyncIterator[None]:
@@ -240,7 +240,7 @@ class Remote:
         key = self._connection.get_server_host_key()
         return "" if key is None else key.get_fingerprint()
 
-    async def run(self, command: str, stdin: bytes = b"") -> Ran:
+    async def run(self, command: str, stdin: bytes = b"") -> RanCommand:
         """Run a shell command to its end. Raises UnreachableError; ProfagentError for too much output."""
 
         async def pieces() -> AsyncIterator[bytes]:
@@ -248,7 +248,7 @@ class Remote:
 
         return await self._fed(command, pieces())
 
-    async def must(self, command: str, stdin: bytes = b"") -> Ran:
+    async def must(self, command: str, stdin: bytes = b"") -> RanCommand:
         """The same; ProfagentError with the last line of stderr when the status is not 0."""
         ran = await self.run(command, stdin)
         if ran.status != 0:
@@ -378,11 +378,11 @@ class Remote:
             return await self._connection.forward_local_path(path, remote_address.removeprefix("unix:"))
         return await self._connection.forward_local_path_to_port(path, *_host_and_port(remote_address))
 
-    async def _fed(self, command: str, pieces: AsyncIterator[bytes]) -> Ran:
+    async def _fed(self, command: str, pieces: AsyncIterator[bytes]) -> RanCommand:
         async with self.stream(command) as program:
             return await program.fed(pieces)
 
-    def _written(self, path: str, ran: Ran) -> None:
+    def _written(self, path: str, ran: RanCommand) -> None:
         if ran.status != 0:
             raise ProfagentError(
                 f"cannot write {path} on {self.host}: {ran.complaint}",

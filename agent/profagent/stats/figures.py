@@ -32,7 +32,7 @@ WARM_UP_FLOOR = 0.02
 WARM_UP_DIVISOR = 4
 
 
-class Figures(NamedTuple):
+class DurationFigures(NamedTuple):
     """Of durations in their own unit; None where there is none. `mad` is not scaled to a standard deviation."""
 
     number: int
@@ -45,16 +45,16 @@ class Figures(NamedTuple):
     max: float | None
 
 
-def figures_of(durations: NDArray[np.float64], count: int | None = None) -> Figures:
+def figures_of(durations: NDArray[np.float64], count: int | None = None) -> DurationFigures:
     """Return the figures of durations; `count` where more are known to be than have a duration."""
     return figures_in_place(durations.copy(), count)
 
 
-def figures_in_place(durations: NDArray[np.float64], count: int | None = None) -> Figures:
+def figures_in_place(durations: NDArray[np.float64], count: int | None = None) -> DurationFigures:
     """Return the same, and use the memory of the durations for it: of many, a copy is much."""
     number = len(durations) if count is None else count
     if not len(durations):
-        return Figures(number, None, None, None, None, None, None, None)
+        return DurationFigures(number, None, None, None, None, None, None, None)
     total = float(durations.sum())
     mean = total / len(durations)
     # Between two values it is linear, as numpy's quantile is unless it is told otherwise.
@@ -63,7 +63,7 @@ def figures_in_place(durations: NDArray[np.float64], count: int | None = None) -
     durations -= median
     np.abs(durations, out=durations)
     spread = float(np.median(durations, overwrite_input=True))
-    return Figures(number, total, mean, median, spread, p95, p99, most)
+    return DurationFigures(number, total, mean, median, spread, p95, p99, most)
 
 
 def mad(values: NDArray[np.float64]) -> float:
@@ -82,7 +82,7 @@ def warm_up(times: NDArray[np.float64]) -> int:
     return len(leading) if leading.all() else int(leading.argmin())
 
 
-class Column(NamedTuple):
+class LayerColumn(NamedTuple):
     """A layer of a model, or what has none in its table (-1), in one segment on one unit."""
 
     unit: str
@@ -104,7 +104,7 @@ class ModelTimes:
     name: str
     places: NDArray[np.int64]
     table: Mapping[int, LayerRow]
-    columns: Sequence[Column]
+    columns: Sequence[LayerColumn]
     times: NDArray[np.float64]
     records: NDArray[np.int64]
     completed: NDArray[np.float64]
@@ -234,7 +234,7 @@ class JobRecords:
 class _OfUnit(NamedTuple):
     """A model's records on one unit, as of `ModelTimes`; `is_outer`: an inference begins or ends with the column."""
 
-    columns: list[Column]
+    columns: list[LayerColumn]
     times: NDArray[np.float64]
     records: NDArray[np.int64]
     is_outer: NDArray[np.bool_]
@@ -256,7 +256,7 @@ def _times_of(unit: str, records: RecordTable, us: float, rows: NDArray[np.int64
         outer[inferences[order]] = place[order]
         (recorded,) = (outer >= 0).nonzero()
         is_outer[recorded, outer[recorded]] = True
-    columns = [Column(unit, code // width, code % width - 1) for code in codes.tolist()]
+    columns = [LayerColumn(unit, code // width, code % width - 1) for code in codes.tolist()]
     return _OfUnit(columns, times, record_counts(inferences, place, shape), is_outer)
 
 

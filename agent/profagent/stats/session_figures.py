@@ -17,7 +17,16 @@ from profagent.formats.inference_times import (
     pace_of,
 )
 from profagent.formats.records import is_on_ai_cpu
-from profagent.stats.figures import UNITS, UNKNOWN, Column, Figures, LeftOut, figures_in_place, figures_of, left_out
+from profagent.stats.figures import (
+    UNITS,
+    UNKNOWN,
+    DurationFigures,
+    LayerColumn,
+    LeftOut,
+    figures_in_place,
+    figures_of,
+    left_out,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -84,7 +93,7 @@ class Coded:
         rest, layer = divmod(code, self._width)
         place, net = divmod(rest, self._height)
         model, device, name = self._models[place]
-        return Coding(name, str(device), Column(unit, net, layer - 1), self._job.layers[model].get(layer - 1))
+        return Coding(name, str(device), LayerColumn(unit, net, layer - 1), self._job.layers[model].get(layer - 1))
 
 
 class Coding(NamedTuple):
@@ -92,7 +101,7 @@ class Coding(NamedTuple):
 
     model: str
     device: str
-    column: Column
+    column: LayerColumn
     layer: LayerRow | None
 
     def key(self, by: By) -> Key:
@@ -125,11 +134,11 @@ class ModelFigures(NamedTuple):
 
     model: str
     inferences: int
-    latency: Figures
+    latency: DurationFigures
     latency_from: LatencyFrom | None
     per_second: float | None
     gap_us: float | None
-    layers: Figures
+    layers: DurationFigures
     layers_unit: Unit
     recorded: int | None
     of_layers: int | None
@@ -173,7 +182,7 @@ class _Model:
         self._recorded, self._of_layers, self._lacking = 0, 0, 0
         self._devices: set[int] = set()
         # The time of each column over all inferences.
-        self._sums: dict[tuple[Column, LayerRow | None], float] = defaultdict(float)
+        self._sums: dict[tuple[LayerColumn, LayerRow | None], float] = defaultdict(float)
 
     def add(self, model: ModelTimes, devices: Collection[int]) -> None:
         """Take the inferences of a JOB in, which are of these devices."""
@@ -228,12 +237,12 @@ class _Model:
                 sums[Coding(self._key[0], "", column, layer).key(by)] += time
         return sums
 
-    def columns(self) -> dict[tuple[Column, LayerRow | None], float]:
+    def columns(self) -> dict[tuple[LayerColumn, LayerRow | None], float]:
         """Return the time that the mean inference spends on each of the model's columns."""
         inferences = sum(map(len, self._layers))
         return {key: total / inferences for key, total in self._sums.items()}
 
-    def rest(self) -> Figures:
+    def rest(self) -> DurationFigures:
         """Return the figures of the time that no layer explains, in inferences whose latency is known."""
         rest = self._latency().us - np.concatenate(self._layers)
         return figures_of(rest[~np.isnan(rest)])
@@ -248,7 +257,7 @@ class Row(NamedTuple):
     """
 
     key: Key
-    figures: Figures
+    figures: DurationFigures
     share: float | None
     bound: str | None
     in_inference: float | None = None
@@ -395,7 +404,7 @@ class SessionFigures:
     def _ratios_by(self, by: By) -> dict[Key, NDArray[np.float64]]:
         return self.ratios(lambda coding: coding.key(by))
 
-    def _figures(self, by: By) -> dict[Key, Figures]:
+    def _figures(self, by: By) -> dict[Key, DurationFigures]:
         if by == "segment":
             return {key: figures_of(np.concatenate(parts)) for key, parts in self._sums.items()}
         return {key: figures_in_place(joined_us(parts)) for key, parts in self.durations(by).items()}

@@ -15,7 +15,7 @@ import numpy as np
 from profagent.errors import UsageError
 from profagent.formats.inference_times import LatencyFrom, share_within
 from profagent.limits import READERS
-from profagent.stats.figures import Figures, LeftOut, figures_of
+from profagent.stats.figures import DurationFigures, LeftOut, figures_of
 from profagent.stats.records import ApiCalls, calls_by_function, read_job
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES, By, ModelFigures, Row, SessionFigures
 from profagent.store.database import pages, readings
@@ -245,7 +245,14 @@ async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> 
     """Figures that are kept as they are."""
     kept = await figures_of_session(connection, session, by)
     return [
-        Row(key, Figures(*figures), share, bound, time, json.loads(about)["own"] if by == "api" and about else None)
+        Row(
+            key,
+            DurationFigures(*figures),
+            share,
+            bound,
+            time,
+            json.loads(about)["own"] if by == "api" and about else None,
+        )
         for _, key, *figures, share, bound, time, about in kept
     ]
 
@@ -256,6 +263,10 @@ async def _kept_models(connection: aiosqlite.Connection, session: int, by: By) -
     for _, _, *figures, _, _, _, about in await figures_of_session(connection, session, by):
         known = json.loads(about)
         origin = known["latency_from"] and LatencyFrom(known["latency_from"])
-        known |= {"latency": Figures(*figures), "latency_from": origin, "layers": Figures(*known["layers"])}
+        known |= {
+            "latency": DurationFigures(*figures),
+            "latency_from": origin,
+            "layers": DurationFigures(*known["layers"]),
+        }
         found.append(ModelFigures(**known))
     return found

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import aiosqlite
     from numpy.typing import NDArray
 
-    from profagent.stats.figures import Figures
+    from profagent.stats.figures import DurationFigures
     from profagent.stats.session_figures import ModelFigures
     from profagent.store.sessions import Condition
 
@@ -78,7 +78,7 @@ def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Night:
+class TrendPoint:
     """One session: the median and MAD of `count` durations, in `unit` (us or ticks), and what is known of it.
 
     `time` is what they are: `latency from call` or `records`, `layers` where no latency is known, or `layer`.
@@ -118,11 +118,11 @@ class BoardTrend:
 
     board: str
     hostname: str
-    nights: list[Night] = field(default_factory=list)
+    nights: list[TrendPoint] = field(default_factory=list)
     changes: list[LevelChange] = field(default_factory=list)
 
 
-def is_alike(night: Night, newest: Night) -> bool:
+def is_alike(night: TrendPoint, newest: TrendPoint) -> bool:
     """Return True if the medians of two sessions are of one kind of time, in one unit."""
     return (night.time, night.unit) == (newest.time, newest.unit)
 
@@ -173,7 +173,7 @@ async def _leave_others_out(database: Path, board: BoardTrend) -> None:
 
 async def _night(
     database: Path, session: Mapping[str, Any], facts: Mapping[str, str], model: str, layer: str | None
-) -> Night | None:
+) -> TrendPoint | None:
     answer = await stats(database, session=session["session"], by="model" if layer is None else "layer")
     if layer is None:
         of_model = next((each for each in answer.models if each.model == model), None)
@@ -187,10 +187,10 @@ async def _night(
     if figures.median is None or figures.mad is None:
         return None
     number, started_us, losses = (session[name] for name in ("session", "started_us", "losses"))
-    return Night(number, started_us, figures.number, figures.median, figures.mad, unit, time, losses, facts)
+    return TrendPoint(number, started_us, figures.number, figures.median, figures.mad, unit, time, losses, facts)
 
 
-def _time_of(model: ModelFigures) -> tuple[str, Figures, str]:
+def _time_of(model: ModelFigures) -> tuple[str, DurationFigures, str]:
     """A model's latency, or where none is known the sum of its layers: what it is, its figures and their unit."""
     if model.latency_from is None:
         return "layers", model.layers, model.layers_unit
@@ -209,7 +209,7 @@ async def _facts(connection: aiosqlite.Connection, session: Mapping[str, Any]) -
     return {**known, "frequency_mhz": "+".join(sorted(frequencies)), **labels}
 
 
-def _changes(nights: Sequence[Night]) -> list[LevelChange]:
+def _changes(nights: Sequence[TrendPoint]) -> list[LevelChange]:
     """Changes among sessions that have the newest's kind of time: others cannot be compared with them."""
     alike = [night for night in nights if is_alike(night, nights[-1])]
     medians = np.array([night.median for night in alike])

@@ -14,7 +14,7 @@ from profagent.formats.countermap import (
     SHARES,
     SLACK_US,
     TICKS,
-    Place,
+    RecordPlace,
     Tally,
     implausible_text,
     merged,
@@ -145,7 +145,7 @@ async def _tallies(
                 f" {_WITH_INFERENCES} AND {value} > {limit} ORDER BY 1, 2, 3 LIMIT 1",
                 about,
             )
-            found.append((name, Tally(rows, int(implausible), Place(*first), worst)))
+            found.append((name, Tally(rows, int(implausible), RecordPlace(*first), worst)))
     return found
 
 
@@ -154,7 +154,7 @@ async def _slow_inferences(connection: aiosqlite.Connection, job: int) -> dict[i
     tallies: dict[int, Tally] = {}
     for session, pictures, path, share, window_us in await fetched(connection, _INFERENCES, (job,)):
         is_odd = share > LAYERS_SHARE + SLACK_US / window_us
-        one = Tally(1, 1, Place(pictures, path, 0), share) if is_odd else Tally(1)
+        one = Tally(1, 1, RecordPlace(pictures, path, 0), share) if is_odd else Tally(1)
         tallies[session] = merged(tallies.get(session, Tally()), one)
     return tallies
 

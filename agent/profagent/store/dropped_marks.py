@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.ingest.mark_numbers import Run, gaps
+from profagent.ingest.mark_numbers import NumberRun, gaps
 from profagent.ingest.marks import dropped_entry
 from profagent.store.rows import LedgerRows
 
@@ -74,15 +74,15 @@ def _first_unfinished(connection: sqlite3.Connection, board: int) -> _Segment | 
     return _Segment(*rows[0]) if rows else None
 
 
-def _reckoned(rows: Iterable[tuple[Any, ...]], unfinished: _Segment | None) -> Iterator[tuple[Run, int | None]]:
+def _reckoned(rows: Iterable[tuple[Any, ...]], unfinished: _Segment | None) -> Iterator[tuple[NumberRun, int | None]]:
     """Yield each run of a writer with what is missing before it and in it; None while that is not known."""
     segments: dict[int, _Segment] = {}
-    captured: set[Run] = set()
-    lives: list[list[Run]] = []
+    captured: set[NumberRun] = set()
+    lives: list[list[NumberRun]] = []
     for (collection, path, _), life in groupby(rows, itemgetter(2, 3, 4)):
         runs = []
         for *_, first, last, place, missing, log, _, is_captured in life:
-            runs.append(Run(first, last, place, missing, log))
+            runs.append(NumberRun(first, last, place, missing, log))
             segments[log] = _Segment(collection, path)
             captured.update(runs[-1:] if is_captured else ())
         lives.append(runs)

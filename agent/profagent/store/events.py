@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from profagent.ingest.live_samples import Model
     from profagent.ledger import Entry
     from profagent.store.figures import Figures
-    from profagent.store.inference_columns import InferenceColumns, InferenceRow
+    from profagent.store.inference_columns import InferenceColumns, InferenceFacts
 
 Event = dict[str, Any]
 
@@ -177,11 +177,11 @@ class Composer:
             records = unit.of(place)
             yield from self._unit_records(row, records.cut(told, len(records.duration)), runs)
 
-    def _told_records(self, row: InferenceRow) -> tuple[int, int]:  # noqa: ARG002 - whoever tells twice knows
+    def _told_records(self, row: InferenceFacts) -> tuple[int, int]:  # noqa: ARG002 - whoever tells twice knows
         """Return how many records of each unit were told before."""
         return 0, 0
 
-    def _unit_records(self, row: InferenceRow, records: RecordColumns, runs: Sequence[Run]) -> Iterator[Event]:
+    def _unit_records(self, row: InferenceFacts, records: RecordColumns, runs: Sequence[Run]) -> Iterator[Event]:
         tick_us = us_per_tick(row.frequency_mhz)
         durations = records.durations_us(tick_us)
         count = len(records.duration)
@@ -282,7 +282,7 @@ class Composer:
             count=entry.count,
         )
 
-    def _entries(self, row: InferenceRow, entries: Sequence[Entry]) -> Iterable[Entry]:  # noqa: ARG002 - as above
+    def _entries(self, row: InferenceFacts, entries: Sequence[Entry]) -> Iterable[Entry]:  # noqa: ARG002 - as above
         """Return what of the ledger is told with an inference; it is counted."""
         for entry in entries:
             self._count(entry, entry.count)
@@ -350,7 +350,7 @@ def _known_times(figures: Figures, times: InferenceTimes, table: LayerTable | No
     }
 
 
-def _model_fields(row: InferenceRow) -> dict[str, Any]:
+def _model_fields(row: InferenceFacts) -> dict[str, Any]:
     """Return what the names of an inference's files say."""
     return {
         "model": row.model_name,
@@ -373,5 +373,5 @@ def model_of(name: LogName) -> Model:
     return display_text(name.model or ""), name.model_id or 0
 
 
-def _model(row: InferenceRow) -> Model:
+def _model(row: InferenceFacts) -> Model:
     return row.model_name, row.model_id

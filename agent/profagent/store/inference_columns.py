@@ -60,7 +60,7 @@ _ENTRIES = (
 )
 
 
-class InferenceRow(NamedTuple):
+class InferenceFacts(NamedTuple):
     """What is known of an inference beside its records; None is not known.
 
     `inference` numbers it, `model` its model, among all of the database. `complete`: the `.done` of its aicore log
@@ -112,7 +112,7 @@ class InferenceColumns:
     `entries`: by an inference's place in `rows`, what the ledger says of its logs. `tables`: by model, its layers.
     """
 
-    rows: Sequence[InferenceRow]
+    rows: Sequence[InferenceFacts]
     aicore: UnitColumns
     aicpu: UnitColumns
     whole: Spans
@@ -277,10 +277,10 @@ def _of_plain(job: str, plain: PlainRows, tables: Mapping[int, LayerTable | None
 
 def _of_group(
     job: str, frequency_mhz: int | None, group: Group, inference: int, model: int, state: State
-) -> InferenceRow:
+) -> InferenceFacts:
     name, done = group.name, group.aicore_done.done
     assert done is not None, "the .done of a group was read"
-    return InferenceRow(
+    return InferenceFacts(
         inference,
         job,
         frequency_mhz,
@@ -318,14 +318,14 @@ def _known(tables: Mapping[int, LayerTable | None]) -> dict[int, LayerTable]:
     return {model: table for model, table in tables.items() if table is not None}
 
 
-def _inference(row: Row) -> InferenceRow:
+def _inference(row: Row) -> InferenceFacts:
     number, job, _, mhz, *fields = row[:-2]
-    made = InferenceRow(number, job, mhz, *fields)
+    made = InferenceFacts(number, job, mhz, *fields)
     # From 2^63 on a count is a text in the database.
     return made._replace(current_pic_count=int(made.current_pic_count), complete=bool(made.complete))
 
 
-def _whole(rows: Sequence[InferenceRow], segments: Segments) -> Spans:
+def _whole(rows: Sequence[InferenceFacts], segments: Segments) -> Spans:
     """Return the first begin to the last end of each inference: of its `.done`, and of its segments on the CPU."""
     on_npu = Spans(*(np.full(len(rows), each) for each in UNUSED))
     has_segment = np.zeros(len(rows), np.bool_)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change, JobChanges
     from profagent.ingest.live_samples import Model
     from profagent.ledger import Entry
-    from profagent.store.inference_columns import InferenceColumns, InferenceRow
+    from profagent.store.inference_columns import InferenceColumns, InferenceFacts
     from profagent.store.writer import Applied
 
 AWAITED_TABLE = "the table of layers has not come yet"
@@ -233,7 +233,7 @@ class LiveComposer(Composer):
             for unit, count in zip(_UNITS, told.records, strict=True):
                 self.records[unit] -= count
 
-    def _awaits(self, row: InferenceRow) -> str:
+    def _awaits(self, row: InferenceFacts) -> str:
         """Return what the line of an inference waits for, if anything."""
         if (row.job, None) in self._awaited:
             return AWAITED_MARKER
@@ -253,7 +253,7 @@ class LiveComposer(Composer):
         counts = [unit.counts(len(columns.rows)) for unit in columns.units]
         yield from self._tell_known(columns, {place: key}, counts)
 
-    def _told_records(self, row: InferenceRow) -> tuple[int, int]:
+    def _told_records(self, row: InferenceFacts) -> tuple[int, int]:
         told = self._told.get(_key(row))
         return (0, 0) if told is None else told.records
 
@@ -282,7 +282,7 @@ class LiveComposer(Composer):
             self._alone.setdefault(files, []).append(entry)
         yield self._entry_event(job, path, entry)
 
-    def _entries(self, row: InferenceRow, entries: Sequence[Entry]) -> Iterable[Entry]:
+    def _entries(self, row: InferenceFacts, entries: Sequence[Entry]) -> Iterable[Entry]:
         """Return what of the ledger is told with an inference: what was not told alone. It was counted."""
         if not self._alone and not self._withheld:
             return entries
@@ -325,7 +325,7 @@ def _files_of(job: str, name: LogName) -> _Files:
     return job, name.inference._replace(model=display_text(name.model or ""))
 
 
-def _files(row: InferenceRow) -> _Files:
+def _files(row: InferenceFacts) -> _Files:
     key = InferenceKey(
         row.device_id,
         row.model_name,
@@ -342,5 +342,5 @@ def _short(entry: Entry) -> tuple[str, int]:
     return entry.reason, entry.count
 
 
-def _key(row: InferenceRow) -> tuple[_Files, int]:
+def _key(row: InferenceFacts) -> tuple[_Files, int]:
     return _files(row), row.load

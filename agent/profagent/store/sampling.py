@@ -22,7 +22,7 @@ from profagent.formats.sampling import (
     NAMELESS_LOSS,
     NOT_LISTED,
     SIZES,
-    Figures,
+    SampleCounts,
     counts_of_loads,
     figures_of,
     gap_of,
@@ -85,7 +85,7 @@ class ModelSampling(NamedTuple):
     `pictures` go into each inference, 0 where they differ.
     """
 
-    figures: Figures
+    figures: SampleCounts
     pictures: int
     passed_over: int
     notes: tuple[Entry, ...] = ()
@@ -132,7 +132,7 @@ async def sampling_of(connection: aiosqlite.Connection, session: int, job: int |
     for of, model in await fetched(connection, _OF_SESSION, (session, job)):
         rows = await fetched(connection, _STORED, (model, session))
         if rows:
-            found.append(ModelSampling(Figures._make(rows[0][:7]), 0, rows[0][7]))
+            found.append(ModelSampling(SampleCounts._make(rows[0][:7]), 0, rows[0][7]))
         else:
             found.append((await _worked_out(connection, of, model))[session])
     figures = sum_of(each.figures for each in found)
@@ -293,7 +293,7 @@ async def _sorted(connection: aiosqlite.Connection, sql: str, number: int) -> ND
     return np.sort(np.concatenate([np.empty(0), *(np.array(page, np.float64)[:, 0] for page in times)]))
 
 
-def _notes(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> Iterator[Entry]:
+def _notes(samples: _Samples, gaps: _Gaps, figures: SampleCounts, model: str) -> Iterator[Entry]:
     """Give the ledger's notes of a session's samples of a model."""
     if figures.due is not None and figures.interval is not None and (figures.late or figures.never_came):
         yield from _of_gaps(samples, gaps, figures, model)
@@ -302,7 +302,7 @@ def _notes(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> Iter
         yield ledger.entry(ledger.INTERVAL_MISMATCH, detail)
 
 
-def _of_gaps(samples: _Samples, gaps: _Gaps, figures: Figures, model: str) -> Iterator[Entry]:
+def _of_gaps(samples: _Samples, gaps: _Gaps, figures: SampleCounts, model: str) -> Iterator[Entry]:
     assert figures.interval is not None, "without an interval nothing is late"
     late = missing = missing_named = 0
     for name, count, before, inferences in _odd_gaps(samples, gaps, figures.interval, model):

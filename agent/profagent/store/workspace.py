@@ -48,7 +48,7 @@ def is_workspace(folder: Path) -> bool:
     return (folder / FILE_NAME).is_file() and any((folder / name).exists() for name in ("mirror", "incoming", "lock"))
 
 
-class Synced(Protocol):
+class DurableWrites(Protocol):
     """Makes durable what was written."""
 
     async def sync(self) -> None:
@@ -62,7 +62,7 @@ class Workspace:
         self.root = root
         self.database = root / FILE_NAME
         # What was written into mirrors becomes durable by it, for all boards together.
-        self.synced: Synced = SharedSync(root)
+        self.synced: DurableWrites = SharedSync(root)
 
     @classmethod
     def at(cls, root: Path | None) -> Self:

@@ -11,8 +11,8 @@ from profagent import ledger
 from profagent.formats.figure_states import (
     JOB_ENDED,
     Figure,
+    FigurePart,
     FigureState,
-    Part,
     UnitLog,
     clock_part,
     log_part,
@@ -202,7 +202,10 @@ class JobRows:
         for group, model in zip(plain.groups, models, strict=True):
             parts = (
                 log_part(part, log, 0, is_used=self._logs.is_used(model, part.value))
-                for part, log in ((Part.AICORE, WHOLE), (Part.AICPU, None if group.aicpu is None else WHOLE))
+                for part, log in (
+                    (FigurePart.AICORE, WHOLE),
+                    (FigurePart.AICPU, None if group.aicpu is None else WHOLE),
+                )
             )
             states.append(_state(*parts, clock))
         return states
@@ -406,7 +409,7 @@ class JobRows:
         logs = self._unit_logs({rest: keys[rest][0] for rest in inferences})
         found: list[tuple[Any, ...]] = []
         for rest, rows in inferences.items():
-            of_units = {part: logs.get((part.value, rest)) for part in (Part.AICORE, Part.AICPU)}
+            of_units = {part: logs.get((part.value, rest)) for part in (FigurePart.AICORE, FigurePart.AICPU)}
             model = keys[rest][0]
             for inference, number, *before in rows:
                 aicore, aicpu = (
@@ -465,8 +468,8 @@ class JobRows:
 @lru_cache(REMEMBERED_STATES)
 def _state(aicore: Has, aicpu: Has, clock: Has) -> State:
     """What the row of an inference says: whether its records are whole, the state of its time, and why that is so."""
-    parts = {Part.AICORE: aicore, Part.AICPU: aicpu}
-    time = state_of(Figure.TIME, {**parts, Part.CLOCK: clock})
+    parts = {FigurePart.AICORE: aicore, FigurePart.AICPU: aicpu}
+    time = state_of(Figure.TIME, {**parts, FigurePart.CLOCK: clock})
     return int(state_of(Figure.RECORDS, parts).state is FigureState.FINAL), time.state.value, time.why
 
 

@@ -20,7 +20,7 @@ from profagent.store.sampling import sampling_of
 from profagent.store.sessions import require_records
 from profagent.tables.provenance import session_title
 from profagent.watch.live_board import LiveBoard
-from profagent.watch.stored import Ran, StoredSession, called_models, first_start_us, jobs_of
+from profagent.watch.stored import Ran, ReplayedSession, called_models, first_start_us, jobs_of
 from profagent.watch.watch import BOARD_EACH_S
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Player:
             begin(found)
             if found.counter_map is None and any(shown_mhz(job.frequency_mhz) for job in jobs):
                 tell(NO_COUNTER_MAP)
-            session = StoredSession(connection, found.session, jobs, self.events.slowest)
+            session = ReplayedSession(connection, found.session, jobs, self.events.slowest)
             # A ring of calls goes back further than the session.
             first_us = await first_start_us(connection, found.session)
             pace.begin(first_us)

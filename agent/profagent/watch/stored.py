@@ -118,7 +118,7 @@ async def first_start_us(connection: aiosqlite.Connection, session: int) -> int 
     return int(start_us) if start_us else None
 
 
-class StoredSession:
+class ReplayedSession:
     """One session, as moments."""
 
     def __init__(self, connection: Running, session: int, jobs: Sequence[StoredJob], slowest: int) -> None:

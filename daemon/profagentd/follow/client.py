@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from profagentd.access import Caller
     from profagentd.follow.log import Event, Log
-    from profagentd.follow.reading import ReadTask, Step
+    from profagentd.follow.reading import ReadStep, ReadTask
     from profagentd.follow.server import Servicer
-    from profagentd.sources.files import Fingerprint, Place
+    from profagentd.sources.files import Fingerprint, FolderPlace
 
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class ClientStream:
         self._incoming = incoming
         self._write = write
         self._session = FollowSession(site.quota)
-        self._take: Callable[[Place, bytes, Fingerprint], None] | None = None  # who counts what the client has
+        self._take: Callable[[FolderPlace, bytes, Fingerprint], None] | None = None  # who counts what the client has
         self._wake = asyncio.Event()
         self._heard = self._spoke = self._released = self._clock.monotonic()
         self._has_new_losses = True
@@ -248,7 +248,7 @@ class ClientStream:
         # What is over made room, and its JOB may be over with it.
         return self._session.table.has_ready or any(task.log.state is OVER for task in tasks)
 
-    def _events(self, tasks: Sequence[ReadTask], steps: Sequence[Step]) -> list[Event]:
+    def _events(self, tasks: Sequence[ReadTask], steps: Sequence[ReadStep]) -> list[Event]:
         table = self._session.table
         table.put_back(task.log for task in tasks[len(steps) :])
         return [event for task, step in zip(tasks, steps) for event in self._session.stepped(task.log, step)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
-    from profagentd.sources.files import Place
+    from profagentd.sources.files import FolderPlace
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -92,10 +92,10 @@ def _drained(files: dict[tuple[int, bytes], int]) -> list[InotifyEvent]:
 
 
 @dataclass(frozen=True)
-class Target:
+class WatchTarget:
     """A watched directory: `inside` a collection at `place`, or None for one in which collections may appear."""
 
-    place: Place
+    place: FolderPlace
     inside: bytes | None = None
 
 
@@ -107,8 +107,8 @@ class InotifyWatcher:
         self.is_exhausted = False  # some directory could not be watched
         self._watch = watch
         self._registry = registry
-        self._targets: dict[int, Target] = {}
-        self._watches: dict[Target, int] = {}
+        self._targets: dict[int, WatchTarget] = {}
+        self._watches: dict[WatchTarget, int] = {}
         self._parents = 0
         self._timer: asyncio.TimerHandle | None = None
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -134,15 +134,15 @@ class InotifyWatcher:
         self._take(events)
         return bool(events)
 
-    def watch_parents(self, places: Iterable[Place]) -> bool:
+    def watch_parents(self, places: Iterable[FolderPlace]) -> bool:
         """Watch directories in which JOBs may appear; whether some were not watched before.
 
         A directory that is watched already is watched anew: another may have been put, or mounted, in its place.
         """
-        added = [self._watch_parent(Target(place)) for place in places]
+        added = [self._watch_parent(WatchTarget(place)) for place in places]
         return any(added)
 
-    def watch_job(self, place: Place) -> bool:
+    def watch_job(self, place: FolderPlace) -> bool:
         """Watch a JOB's directories; False when it cannot be watched and must be looked at instead."""
         try:
             for inside in directories_of(place):
@@ -153,10 +153,10 @@ class InotifyWatcher:
             return False
         return True
 
-    def unwatch_job(self, place: Place) -> None:
+    def unwatch_job(self, place: FolderPlace) -> None:
         """Take no more events of a JOB."""
         for inside in directories_of(place):
-            self._drop(Target(place, inside))
+            self._drop(WatchTarget(place, inside))
 
     # Events
 
@@ -173,7 +173,7 @@ class InotifyWatcher:
             self.start()
 
     def _take(self, events: Iterable[InotifyEvent]) -> None:
-        touches: dict[Place, dict[bytes, FileEvent]] = {}
+        touches: dict[FolderPlace, dict[bytes, FileEvent]] = {}
         for event in events:
             target = self._targets.get(event.watch)
             if event.mask & _Q_OVERFLOW:
@@ -192,11 +192,11 @@ class InotifyWatcher:
         for place, paths in touches.items():
             self._tell(place, paths)
 
-    def _tell(self, place: Place, touches: dict[bytes, FileEvent]) -> None:
+    def _tell(self, place: FolderPlace, touches: dict[bytes, FileEvent]) -> None:
         if touches:
             self._registry.changed(place, touches)
 
-    def _end(self, target: Target) -> None:
+    def _end(self, target: WatchTarget) -> None:
         self._drop(target)
         if target.inside is None:
             self._watch.look_in(target.place)
@@ -206,7 +206,7 @@ class InotifyWatcher:
             self.unwatch_job(target.place)
             self._watch.lost(target.place)
 
-    def _take_inside(self, target: Target, event: InotifyEvent, touches: dict[bytes, FileEvent]) -> None:
+    def _take_inside(self, target: WatchTarget, event: InotifyEvent, touches: dict[bytes, FileEvent]) -> None:
         place, inside = target.place, target.inside or b""
         path = inside + b"/" + event.name if inside else event.name
         if event.mask & _ISDIR and path in directories_of(place):
@@ -218,7 +218,7 @@ class InotifyWatcher:
         else:
             self._registry.changed(place, None)  # the directory's own mode changed: what was hidden may be readable
 
-    def _directory_came_or_went(self, place: Place, inside: bytes, event: InotifyEvent) -> None:
+    def _directory_came_or_went(self, place: FolderPlace, inside: bytes, event: InotifyEvent) -> None:
         if not file_event(event.mask).is_made:
             self._registry.changed(place, {})
             return
@@ -230,7 +230,7 @@ class InotifyWatcher:
 
     # Watches
 
-    def _watch_parent(self, target: Target) -> bool:
+    def _watch_parent(self, target: WatchTarget) -> bool:
         if target not in self._watches and self._parents >= PARENTS_LIMIT:
             self.is_exhausted = True
             return False
@@ -240,12 +240,12 @@ class InotifyWatcher:
             self._note_failure(error)
             return False
 
-    def _watch_inside(self, place: Place, inside: bytes) -> None:
+    def _watch_inside(self, place: FolderPlace, inside: bytes) -> None:
         # Where there is none, the JOB's own events tell when it comes.
         with suppress(*((FileNotFoundError, NotADirectoryError) if inside else ())):
-            self._add(Target(place, inside), _CONTENT)
+            self._add(WatchTarget(place, inside), _CONTENT)
 
-    def _add(self, target: Target, mask: int) -> bool:
+    def _add(self, target: WatchTarget, mask: int) -> bool:
         """Whether the directory was not watched before. OSError, also when there are too many."""
         directory = target.place.below(target.inside or b"").directory
         watch = self._checked(self._libc.inotify_add_watch(self._descriptor, directory, mask))
@@ -257,7 +257,7 @@ class InotifyWatcher:
         self._parents += target.inside is None
         return True
 
-    def _drop(self, target: Target) -> None:
+    def _drop(self, target: WatchTarget) -> None:
         watch = self._watches.pop(target, None)
         if watch is not None:
             self._targets.pop(watch, None)

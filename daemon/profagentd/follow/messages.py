@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from profagentd.access import Role
     from profagentd.follow.log import Log
     from profagentd.follow.session import Following, FollowSession
-    from profagentd.loop import Moment
+    from profagentd.loop import ClockReading
     from profagentd.retention.losses import KeptLoss
     from profagentd.retention.policy import Policy
     from profagentd.sources.acl_json import Profiling
@@ -39,7 +39,7 @@ def protocol() -> wire.ProtocolVersion:
     return wire.ProtocolVersion(major=PROTOCOL_MAJOR, minor=PROTOCOL_MINOR)
 
 
-def clocks(now: Moment) -> wire.Clocks:
+def clocks(now: ClockReading) -> wire.Clocks:
     """Both clocks."""
     return wire.Clocks(wall_us=now.wall_us, monotonic_us=int(now.monotonic * US_PER_S))
 

@@ -19,14 +19,14 @@ from profagentd.follow.log import (
     unread_loss,
 )
 from profagentd.limits import CHUNK_BYTES, COMPARE_BYTES
-from profagentd.sources.files import Gone, JobGone, NotAFile, OpenJob, Unreadable, fingerprint, meaning_of
+from profagentd.sources.files import Gone, JobGone, NotAFile, OpenCollection, Unreadable, fingerprint, meaning_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from profagentd.follow.log import Log
-    from profagentd.loop import Moment
-    from profagentd.sources.files import Place
+    from profagentd.loop import ClockReading
+    from profagentd.sources.files import FolderPlace
     from profagentd.sources.source import Source
 
 # A log that was not changed for so long has stopped changing.
@@ -37,7 +37,7 @@ REREAD_S = 0.02
 MISSED_S = 1.0
 
 
-class Step(NamedTuple):
+class ReadStep(NamedTuple):
     """What one look gave: events in order, whether to look again at once, or when, and the bytes sent with it."""
 
     events: tuple[Event, ...] = ()
@@ -50,17 +50,17 @@ class ReadTask(NamedTuple):
     """A log that is to be looked at, and where; once its collection `is_removed`, what stands there is another's."""
 
     log: Log
-    place: Place
+    place: FolderPlace
     source: Source
     is_removed: bool = False
 
 
-def read_batch(tasks: Sequence[ReadTask], now: Moment, limit: int = CHUNK_BYTES) -> list[Step]:
+def read_batch(tasks: Sequence[ReadTask], now: ClockReading, limit: int = CHUNK_BYTES) -> list[ReadStep]:
     """Steps of the first tasks, in order, until there are `limit` bytes or more; the others were not taken."""
-    steps: list[Step] = []
+    steps: list[ReadStep] = []
     size = 0
     with ExitStack() as opened:
-        jobs: dict[Place, OpenJob] = {}
+        jobs: dict[FolderPlace, OpenCollection] = {}
         for task in tasks:
             if size >= limit:
                 break
@@ -69,14 +69,14 @@ def read_batch(tasks: Sequence[ReadTask], now: Moment, limit: int = CHUNK_BYTES)
                 continue
             files = jobs.get(task.place)
             if files is None:
-                files = jobs[task.place] = opened.enter_context(OpenJob(task.place))
+                files = jobs[task.place] = opened.enter_context(OpenCollection(task.place))
             step = poll_log(task.log, files, task.source, now, limit)
             size += step.sent_bytes
             steps.append(step)
     return steps
 
 
-def poll_log(log: Log, files: OpenJob, source: Source, now: Moment, limit: int = CHUNK_BYTES) -> Step:
+def poll_log(log: Log, files: OpenCollection, source: Source, now: ClockReading, limit: int = CHUNK_BYTES) -> ReadStep:
     """Look at the log's file once and send at most one chunk of it, of at most `limit` bytes."""
     if log.doubted:
         log.doubted = False
@@ -85,21 +85,21 @@ def poll_log(log: Log, files: OpenJob, source: Source, now: Moment, limit: int =
         step = _Look(log, files, source, now, limit).step()
     except JobGone:
         log.doubted = True
-        return Step(due=now.monotonic + MISSED_S)
+        return ReadStep(due=now.monotonic + MISSED_S)
     except Gone:
         return _removed(log)
     except NotAFile:
         loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
-        return Step((loss, *_removed(log).events))
+        return ReadStep((loss, *_removed(log).events))
     except Unreadable as error:
         was_sent, log.is_loss_sent = log.is_loss_sent, True
         loss = Loss(log.handle, log.job, LossReason.UNREADABLE, f"{os.fsdecode(log.path)}: {error}")
-        return Step(() if was_sent else (loss,))
+        return ReadStep(() if was_sent else (loss,))
     log.is_loss_sent = False
     return step
 
 
-def _removed(log: Log) -> Step:
+def _removed(log: Log) -> ReadStep:
     """The log's file is gone; of what was seen to be written since it was read, a loss is told."""
     log.set_state(OVER)
     asked = log.comparison if log.generation == 0 else None
@@ -108,8 +108,8 @@ def _removed(log: Log) -> Step:
         sent = 0  # what the client holds was longer: it is of another file
     gone = Removed(log.handle, generation, sent, log.size)
     if log.size > sent or not log.grows or not log.news.is_loss:
-        return Step((gone,))
-    return Step((unread_loss(log.job, log.path, read_bytes=0 if log.news.is_made else log.sent), gone))
+        return ReadStep((gone,))
+    return ReadStep((unread_loss(log.job, log.path, read_bytes=0 if log.news.is_made else log.sent), gone))
 
 
 class _Look:
@@ -128,7 +128,7 @@ class _Look:
         "_source",
     )
 
-    def __init__(self, log: Log, files: OpenJob, source: Source, now: Moment, limit: int) -> None:
+    def __init__(self, log: Log, files: OpenCollection, source: Source, now: ClockReading, limit: int) -> None:
         self._log = log
         self._files = files
         self._source = source
@@ -138,7 +138,7 @@ class _Look:
         self._sent_bytes = 0
         self._content: bytes | None = None  # where it was read already
 
-    def step(self) -> Step:
+    def step(self) -> ReadStep:
         """Open the file if there is anything to read. Raises Gone, JobGone, NotAFile, Unreadable."""
         log = self._log
         if log.was_sent_whole and fingerprint(self._files.status(log.path)) == log.fingerprint:
@@ -158,14 +158,14 @@ class _Look:
         finally:
             os.close(self._descriptor)
 
-    def _read(self) -> Step:
+    def _read(self) -> ReadStep:
         """Compare, then send, then see whether it is complete."""
         log = self._log
         if self._seen.size != log.size:
             self._note_change()
         log.size = self._seen.size
         if log.comparison and not self._compare(log.comparison):
-            return Step(again=True)
+            return ReadStep(again=True)
         if log.grows:
             return self._data()
         return self._small_snapshot() if self._seen.size <= self._limit else self._large_snapshot()
@@ -195,7 +195,7 @@ class _Look:
             comparison.took(data)
         return comparison.at == comparison.offset
 
-    def _data(self) -> Step:
+    def _data(self) -> ReadStep:
         """A log that grows at its end."""
         log = self._log
         if log.fingerprint and (log.fingerprint.inode != self._seen.inode or self._seen.size < log.sent):
@@ -208,7 +208,7 @@ class _Look:
         self._send_next()
         return self._step(again=True) if log.sent < self._seen.size else self._finish(is_whole=False)
 
-    def _small_snapshot(self) -> Step:
+    def _small_snapshot(self) -> ReadStep:
         """A snapshot of one chunk: what is sent is what stood in the file at one time."""
         log, data = self._log, self._content
         if data is None:
@@ -223,7 +223,7 @@ class _Look:
         ended = self._source.ended_by(log.path)
         return self._finish(is_whole=ended is not None and self._source.end_length(ended, data) is not None)
 
-    def _large_snapshot(self) -> Step:
+    def _large_snapshot(self) -> ReadStep:
         """A snapshot of many chunks: begun anew when it has changed on the way, and rests."""
         log = self._log
         if log.fingerprint != self._seen:
@@ -235,7 +235,7 @@ class _Look:
         self._send_next()
         return self._step(again=True) if log.sent < self._seen.size else self._finish(is_whole=False)
 
-    def _finish(self, *, is_whole: bool) -> Step:
+    def _finish(self, *, is_whole: bool) -> ReadStep:
         """Everything that is there was sent: say so when it is complete, look again when it may be soon."""
         log = self._log
         if log.is_complete:
@@ -273,5 +273,5 @@ class _Look:
             self._log.took(data)
             self._sent_bytes += len(data)
 
-    def _step(self, *, again: bool = False, due: float | None = None) -> Step:
-        return Step(tuple(self._events), again, due, self._sent_bytes)
+    def _step(self, *, again: bool = False, due: float | None = None) -> ReadStep:
+        return ReadStep(tuple(self._events), again, due, self._sent_bytes)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable, Optional, Protocol
 
 from profagentd.limits import KNOW_ALL_S, SURVEY_NAMES, SURVEY_SHARE
-from profagentd.loop import Clock, NoAnswerError, in_time, moment
+from profagentd.loop import DaemonClock, NoAnswerError, in_time, moment
 from profagentd.sources import source_of
-from profagentd.sources.files import JobGone, OpenJob
+from profagentd.sources.files import JobGone, OpenCollection
 from profagentd.sources.state import JobState, is_npu_open, since_boot_us
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from profagentd.follow.log import FileEvent
     from profagentd.sources.acl_json import Profiling
-    from profagentd.sources.files import Place
+    from profagentd.sources.files import FolderPlace
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -122,18 +122,18 @@ Touches = Optional["Mapping[bytes, FileEvent]"]
 class JobListener(Protocol):
     """Who wants to know; called on the loop, and must not block."""
 
-    def job_changed_state(self, job: Job) -> None:
+    def job_changed_state(self, job: FollowedJob) -> None:
         """The JOB is new or has another state."""
 
-    def names_changed(self, job: Job, touches: Touches) -> None:
+    def names_changed(self, job: FollowedJob, touches: Touches) -> None:
         """These names of the JOB may have changed."""
 
 
 @dataclass(eq=False)
-class Job:
+class FollowedJob:
     """A JOB directory, or another source's collection."""
 
-    place: Place
+    place: FolderPlace
     made_wall_us: int
     changed_wall_us: int
     activity: JobStateTracker
@@ -154,27 +154,27 @@ class Job:
 class JobRegistry:
     """Takes what the watch sees, and tells listeners of JOBs, names and states."""
 
-    def __init__(self, clock: Clock, quiet_after_s: float) -> None:
+    def __init__(self, clock: DaemonClock, quiet_after_s: float) -> None:
         self.quiet_after_s = quiet_after_s
         self._clock = clock
-        self._jobs: dict[Place, Job] = {}
-        self._unsettled: dict[Job, None] = {}
+        self._jobs: dict[FolderPlace, FollowedJob] = {}
+        self._unsettled: dict[FollowedJob, None] = {}
         self._listeners: dict[JobListener, Callable[[], object]] = {}  # each with what is called after a telling
         self._busy = asyncio.Event()
-        self._strangers: set[Job] = set()  # JOBs that were never looked at
+        self._strangers: set[FollowedJob] = set()  # JOBs that were never looked at
         self._knows_all = asyncio.Event()
         self._knows_all.set()
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[FollowedJob]:
         """All JOBs, oldest first."""
         return sorted(self._jobs.values(), key=lambda job: (job.made_wall_us, job.name))
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: FolderPlace) -> bool:
         """Whether the JOB is known."""
         return place in self._jobs
 
-    def rest_s(self, job: Job) -> float:
+    def rest_s(self, job: FollowedJob) -> float:
         """How long nothing changed in a JOB, as far as it was seen."""
         self._see(job)
         return job.activity.rest_s
@@ -196,7 +196,7 @@ class JobRegistry:
 
     def found(
         self,
-        place: Place,
+        place: FolderPlace,
         made_wall_us: int,
         changed_wall_us: int,
         *,
@@ -207,14 +207,14 @@ class JobRegistry:
         now = moment(self._clock)
         activity = JobStateTracker(now.seen(changed_wall_us), self.quiet_after_s)
         activity.see(now.monotonic)
-        job = self._jobs[place] = Job(place, made_wall_us, changed_wall_us, activity, is_scanned, profiling)
+        job = self._jobs[place] = FollowedJob(place, made_wall_us, changed_wall_us, activity, is_scanned, profiling)
         self._strangers.add(job)
         self._knows_all.clear()
         self._unsettle(job)
         _LOGGER.info("found %s, %s", os.fsdecode(place.directory), job.state.name.lower())
         self._tell(lambda listener: listener.job_changed_state(job))
 
-    def gone(self, place: Place) -> None:
+    def gone(self, place: FolderPlace) -> None:
         """A JOB directory is not there any more."""
         job = self._jobs.pop(place, None)
         if job:
@@ -223,7 +223,7 @@ class JobRegistry:
             self._note_known(job)
             self._tell_state(job)
 
-    def changed(self, place: Place, touches: Touches) -> None:
+    def changed(self, place: FolderPlace, touches: Touches) -> None:
         """These names may have changed; a JOB from which names only go is not at work."""
         job = self._jobs.get(place)
         if job is None:
@@ -238,7 +238,7 @@ class JobRegistry:
         self._tell_state(job)
         self._tell(lambda listener: listener.names_changed(job, touches))
 
-    def seen(self, place: Place, until: float) -> None:
+    def seen(self, place: FolderPlace, until: float) -> None:
         """Whatever changed in the JOB until then was told."""
         job = self._jobs.get(place)
         if job:
@@ -259,7 +259,7 @@ class JobRegistry:
             if self._clock.monotonic() > begun + STANDSTILL_S:
                 await self._clock.sleep(TICK_S)
 
-    async def _look_at(self, job: Job) -> None:
+    async def _look_at(self, job: FollowedJob) -> None:
         now = self._clock.monotonic()
         self._see(job)
         if job.activity.wants_survey and now >= job.next_survey:
@@ -272,12 +272,12 @@ class JobRegistry:
         if job.activity.is_settled:
             self._unsettled.pop(job, None)
 
-    def _see(self, job: Job) -> None:
+    def _see(self, job: FollowedJob) -> None:
         """What changes with an event has not changed until now."""
         if not job.is_scanned:
             job.activity.see(self._clock.monotonic())
 
-    async def _survey(self, job: Job) -> None:
+    async def _survey(self, job: FollowedJob) -> None:
         """Find out whether the JOB has ended, a slice at a time, so that no thread is held for long."""
         begun = self._clock.monotonic()
         looks, verdict = _has_ended(job), None
@@ -289,12 +289,12 @@ class JobRegistry:
         ended = self._clock.monotonic()
         job.next_survey = ended + (ended - begun) / SURVEY_SHARE
 
-    def _note_known(self, job: Job) -> None:
+    def _note_known(self, job: FollowedJob) -> None:
         self._strangers.discard(job)
         if not self._strangers:
             self._knows_all.set()
 
-    def _unsettle(self, job: Job) -> None:
+    def _unsettle(self, job: FollowedJob) -> None:
         self._unsettled[job] = None
         self._busy.set()
 
@@ -303,7 +303,7 @@ class JobRegistry:
             tell(listener)
             wake()
 
-    def _tell_state(self, job: Job) -> None:
+    def _tell_state(self, job: FollowedJob) -> None:
         if job.state is job.activity.state:
             return
         job.state = job.activity.state
@@ -311,8 +311,8 @@ class JobRegistry:
         self._tell(lambda listener: listener.job_changed_state(job))
 
 
-def _has_ended(job: Job) -> Iterator[bool | None]:
-    with OpenJob(job.place) as files:
+def _has_ended(job: FollowedJob) -> Iterator[bool | None]:
+    with OpenCollection(job.place) as files:
         yield from job.source.has_ended(files)
 
 

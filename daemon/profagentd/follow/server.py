@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from profagentd.examine import Examiner
     from profagentd.follow.registry import JobRegistry
     from profagentd.follow.watcher import Watch
-    from profagentd.loop import Clock
-    from profagentd.retention.reaper import Retention
+    from profagentd.loop import DaemonClock
+    from profagentd.retention.reaper import RetentionKeeper
 
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
@@ -76,8 +76,8 @@ class Servicer(BoardServicer):
         self,
         board: JobRegistry,
         watch: Watch,
-        clock: Clock,
-        retention: Retention,
+        clock: DaemonClock,
+        retention: RetentionKeeper,
         identity: wire.Description,
         access: AccessControl,
         examiner: Examiner,

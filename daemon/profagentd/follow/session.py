@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import OVER, FileEvent, Loss, LossReason, Turn, unread_loss
-from profagentd.follow.reading import MISSED_S, ReadTask, Step
-from profagentd.follow.table import LogTable
+from profagentd.follow.reading import MISSED_S, ReadStep, ReadTask
+from profagentd.follow.table import LogTurns
 from profagentd.limits import NAMES_LIMIT, NAMES_OF_ONE, NAMES_TOGETHER, ODD_LIMIT, PAGE_ENTRIES, ROOM_S, SURE_LOGS
 from profagentd.loop import is_late
 from profagentd.sources.state import JobState
-from profagentd.sources.walk import Page, Sighting, Walk, look
+from profagentd.sources.walk import CollectionWalk, Sighting, WalkPage, look
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from profagentd.follow.log import Event, Log
-    from profagentd.follow.registry import Job, Touches
+    from profagentd.follow.registry import FollowedJob, Touches
     from profagentd.follow.table import Quota
-    from profagentd.loop import Moment
-    from profagentd.sources.files import Fingerprint, Place
+    from profagentd.loop import ClockReading
+    from profagentd.sources.files import Fingerprint, FolderPlace
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Look:
 
     following: Following
     touches: Mapping[bytes, FileEvent]
-    walk: Walk | None
+    walk: CollectionWalk | None
     limit: int
     announced: Collection[bytes] | None  # as in `walk.look`
 
-    def look(self) -> Page:
+    def look(self) -> WalkPage:
         """Look at them. Blocks; for a worker thread."""
         if self.walk:
             return self.walk.page(self.limit, self.announced or ())
@@ -48,14 +48,14 @@ class Look:
 class Following:
     """A JOB as this stream names it, and what is still to be looked at of one that the client follows."""
 
-    def __init__(self, handle: int, job: Job) -> None:
+    def __init__(self, handle: int, job: FollowedJob) -> None:
         self.handle = handle
         self.job = job
         self.is_followed = False
         self.status_due = True
         self.caught_up_sent = False
         self.touches: dict[bytes, FileEvent] = {}  # names to look at, oldest first
-        self.walk: Walk | None = None
+        self.walk: CollectionWalk | None = None
         self.wants_walk = False
         # Names come in the order of their making, and each that was made before was announced: no walk is under way,
         # nor were any touched during one, nor is the JOB scanned.
@@ -121,10 +121,10 @@ class Following:
             touches = {path: self.touches.pop(path) for path in oldest}
             return Look(self, touches, None, room, announced)
         if self.wants_walk:
-            self.wants_walk, self.walk = False, Walk(self.job.place, self.job.source)
+            self.wants_walk, self.walk = False, CollectionWalk(self.job.place, self.job.source)
         return Look(self, {}, self.walk, min(PAGE_ENTRIES, room // 2), announced)
 
-    def looked(self, names: Look, page: Page, now: float) -> None:
+    def looked(self, names: Look, page: WalkPage, now: float) -> None:
         """These names were looked at."""
         self.is_looking = False
         if page.is_job_gone and not self.is_over:
@@ -153,7 +153,7 @@ class Following:
         self.touches.clear()
         self.walk, self.wants_walk = None, False
 
-    def losses(self, names: Look, page: Page) -> Iterator[Loss]:
+    def losses(self, names: Look, page: WalkPage) -> Iterator[Loss]:
         """What the page shows that no announced log will tell."""
         for path in page.missing:
             if names.touches.get(path, FileEvent.HINT).is_loss:
@@ -174,11 +174,11 @@ class FollowSession:
     def __init__(self, quota: Quota) -> None:
         self._quota = quota
         quota.streams += 1
-        self.table = LogTable(quota)
+        self.table = LogTurns(quota)
         self.awaits_room = False  # names wait until announced logs are released
         self._looked = -math.inf
         self._followings: dict[int, Following] = {}  # by handle, in the order in which the JOBs came
-        self._by_job: dict[Job, Following] = {}
+        self._by_job: dict[FollowedJob, Following] = {}
         self._last_handle = 0
         self._losses: list[Loss] = []
         self.sync_due: int | None = None  # the number of a Sync that is not answered yet
@@ -192,7 +192,7 @@ class FollowSession:
 
     # What the board tells
 
-    def job_changed_state(self, job: Job) -> None:
+    def job_changed_state(self, job: FollowedJob) -> None:
         """The JOB is new or has another state."""
         following = self._by_job.get(job)
         if following is None:
@@ -204,7 +204,7 @@ class FollowSession:
             self._losses += following.end()
             self._touch_all(following, FileEvent.DELETED)
 
-    def names_changed(self, job: Job, touches: Touches) -> None:
+    def names_changed(self, job: FollowedJob, touches: Touches) -> None:
         """These names of the JOB may have changed."""
         following = self._by_job.get(job)
         if following is None or not following.is_followed:
@@ -263,7 +263,7 @@ class FollowSession:
                 following.look_everywhere()
                 self._touch_all(following, FileEvent.HINT)
 
-    def take_delivered(self) -> list[tuple[Place, bytes, Fingerprint]]:
+    def take_delivered(self) -> list[tuple[FolderPlace, bytes, Fingerprint]]:
         """Logs that the client has whole, with the fingerprints of the files that it has."""
         logs, self.table.delivered = self.table.delivered, []
         known = [(self._followings[log.job].job.place, log) for log in logs if log.job in self._followings]
@@ -346,7 +346,7 @@ class FollowSession:
         self._looked = now
         return following.next_look(room)
 
-    def looked(self, names: Look, page: Page, now: Moment) -> tuple[list[Log], list[Loss]]:
+    def looked(self, names: Look, page: WalkPage, now: ClockReading) -> tuple[list[Log], list[Loss]]:
         """These names were looked at: logs to announce, which have handles from now on, and what is not as it was."""
         following = names.following
         following.looked(names, page, now.monotonic)
@@ -383,7 +383,7 @@ class FollowSession:
                 self.table.put_back((log,))
         return tasks
 
-    def stepped(self, log: Log, step: Step) -> Sequence[Event]:
+    def stepped(self, log: Log, step: ReadStep) -> Sequence[Event]:
         """A log had its turn; what the client is to be told. What came under its name since its end is another log."""
         events = self.table.stepped(log, step)
         following = self._followings.get(log.job)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from profagentd.follow.log import Event
-    from profagentd.follow.reading import Step
+    from profagentd.follow.reading import ReadStep
     from profagentd.sources.walk import Sighting
 
 # Logs that wait until about the same time have their turns together.
@@ -35,7 +35,7 @@ class Quota:
         return CHUNK_BYTES if self.streams <= LARGE_READS else PIECE_BYTES
 
 
-class LogTable:
+class LogTurns:
     """Each log has a turn when something is due for it; a turn that was taken comes back through `stepped`."""
 
     def __init__(self, quota: Quota) -> None:
@@ -166,7 +166,7 @@ class LogTable:
             log.turn = Turn.DUE
             self._ready.append(log)
 
-    def stepped(self, log: Log, step: Step) -> tuple[Event, ...]:
+    def stepped(self, log: Log, step: ReadStep) -> tuple[Event, ...]:
         """The log had its turn; what the client is to be told of it."""
         if log.handle not in self._logs:
             return ()  # it was given up meanwhile

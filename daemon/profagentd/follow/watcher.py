@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from profagentd.follow.inotify import InotifyWatcher
 from profagentd.follow.log import FileEvent
 from profagentd.limits import LOOKING_SHARE, NAMES_LIMIT, READY_S, SEARCH_SHARE
-from profagentd.loop import Clock, on_disk, until_first
+from profagentd.loop import DaemonClock, on_disk, until_first
 from profagentd.sources.acl_json import find_profiling
-from profagentd.sources.files import Place, is_remote, open_directory
-from profagentd.sources.walk import Found, directories_of, find_jobs, job_times
+from profagentd.sources.files import FolderPlace, is_remote, open_directory
+from profagentd.sources.walk import FoundCollections, directories_of, find_jobs, job_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
@@ -61,7 +61,7 @@ class DirectoryScan:
     go back, anything may have changed.
     """
 
-    def __init__(self, place: Place, inside: bytes = b"", without: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, place: FolderPlace, inside: bytes = b"", without: tuple[bytes, ...] = ()) -> None:
         """`without`: names of subdirectories that are looked at by themselves."""
         self._place = place.below(inside)
         self._inside = inside
@@ -144,17 +144,17 @@ def scan_job(scans: Sequence[DirectoryScan]) -> Scanned:
 class ScanRounds:
     """The JOBs that are looked at, and when."""
 
-    def __init__(self, clock: Clock, board: JobRegistry, sharers: Sized) -> None:
+    def __init__(self, clock: DaemonClock, board: JobRegistry, sharers: Sized) -> None:
         """`sharers`: those who divide the core's share between them, this one counted."""
         self._sharers = sharers
         self._clock = clock
         self._board = board
-        self._scans: dict[Place, list[DirectoryScan]] = {}
-        self._changed: dict[Place, float] = {}
+        self._scans: dict[FolderPlace, list[DirectoryScan]] = {}
+        self._changed: dict[FolderPlace, float] = {}
         self._resting_turn = 0
         self._wake = asyncio.Event()
 
-    async def add(self, place: Place) -> None:
+    async def add(self, place: FolderPlace) -> None:
         """Look at this JOB from now on."""
         directories = directories_of(place)
         scans = [DirectoryScan(place, each, () if each else directories) for each in directories]
@@ -165,7 +165,7 @@ class ScanRounds:
         self._changed[place] = self._clock.monotonic()
         self._wake.set()
 
-    def drop(self, place: Place) -> None:
+    def drop(self, place: FolderPlace) -> None:
         """Look no more."""
         self._scans.pop(place, None)
         self._changed.pop(place, None)
@@ -181,7 +181,7 @@ class ScanRounds:
                 self._wake.clear()
             await self._clock.sleep(max(MIN_PAUSE_S, cpu_s * len(self._sharers) / LOOKING_SHARE - cpu_s))
 
-    def _due(self) -> list[Place]:
+    def _due(self) -> list[FolderPlace]:
         now = self._clock.monotonic()
         resting = {place: None for place, changed in self._changed.items() if now - changed > RESTING_S}
         due = [place for place in self._scans if place not in resting]
@@ -190,7 +190,7 @@ class ScanRounds:
             due.append(list(resting)[self._resting_turn % len(resting)])
         return due
 
-    async def _look(self, place: Place) -> float:
+    async def _look(self, place: FolderPlace) -> float:
         begun = self._clock.monotonic()
         try:
             scanned = await on_disk(place.root, scan_job, self._scans[place])
@@ -214,7 +214,14 @@ class Watch:
     """Tells the board of JOBs that come and go and of names that change in them."""
 
     def __init__(
-        self, roots: Roots, depth: int, clock: Clock, board: JobRegistry, *, scan: bool, acl_json: Sequence[str] = ()
+        self,
+        roots: Roots,
+        depth: int,
+        clock: DaemonClock,
+        board: JobRegistry,
+        *,
+        scan: bool,
+        acl_json: Sequence[str] = (),
     ) -> None:
         """`acl_json`: patterns of files that tell what programs record, instead of the usual places."""
         self.roots = roots
@@ -225,10 +232,10 @@ class Watch:
         self._board = board
         self._inotify = None if scan else self._new_inotify()
         self._rounds: dict[bytes, ScanRounds] = {}
-        self._jobs: dict[bytes, Place] = {}  # by name
-        self._doubles: set[Place] = set()
-        self._missing: set[Place] = set()
-        self._wanted: dict[bytes, set[Place]] = {}
+        self._jobs: dict[bytes, FolderPlace] = {}  # by name
+        self._doubles: set[FolderPlace] = set()
+        self._missing: set[FolderPlace] = set()
+        self._wanted: dict[bytes, set[FolderPlace]] = {}
         self._wakes: dict[bytes, asyncio.Event] = {}
         self._unsearched = set(roots)
         self._searching: set[bytes] = set()  # roots in which JOBs are looked for now
@@ -263,7 +270,7 @@ class Watch:
 
     # What the events tell
 
-    def look_in(self, place: Place) -> None:
+    def look_in(self, place: FolderPlace) -> None:
         """A directory has come, or has gone: JOBs may have with it."""
         if place.root in self._wanted:
             self._wanted[place.root].add(place)
@@ -274,9 +281,9 @@ class Watch:
         for place in self._jobs.values():
             self._board.changed(place, None)
         for root in self._wanted:
-            self.look_in(Place(root, b""))
+            self.look_in(FolderPlace(root, b""))
 
-    def lost(self, place: Place) -> None:
+    def lost(self, place: FolderPlace) -> None:
         """The directory of a JOB is gone."""
         if self._jobs.get(place.name) == place:
             del self._jobs[place.name]
@@ -291,7 +298,7 @@ class Watch:
         await until_first(self._search(root), rounds.run())
 
     async def _search(self, root: bytes) -> None:
-        self.look_in(Place(root, b""))
+        self.look_in(FolderPlace(root, b""))
         while True:
             self._wakes[root].clear()
             wanted, self._wanted[root] = self._wanted[root], set()
@@ -311,13 +318,13 @@ class Watch:
     async def _wait_for_wish(self, root: bytes) -> None:
         has_events = self._inotify is not None and not self._inotify.is_exhausted and not self._missing
         delay_s = SEARCH_S if has_events else SEARCH_UNNOTICED_S
-        timer = asyncio.get_running_loop().call_later(delay_s, self.look_in, Place(root, b""))
+        timer = asyncio.get_running_loop().call_later(delay_s, self.look_in, FolderPlace(root, b""))
         try:
             await self._wakes[root].wait()
         finally:
             timer.cancel()
 
-    async def _search_below(self, start: Place) -> None:
+    async def _search_below(self, start: FolderPlace) -> None:
         found = await self._find_watched(start)
         if not start.path:
             self._note_root(start, is_missing=start in found.unreadable)
@@ -331,7 +338,7 @@ class Watch:
         for place in found.jobs:
             await self._adopt(place)
 
-    async def _find_watched(self, start: Place) -> Found:
+    async def _find_watched(self, start: FolderPlace) -> FoundCollections:
         """What is below `start`; each directory was watched before it was looked at last, so nothing comes unseen."""
         while True:
             found = await on_disk(start.root, find_jobs, start, self.depth)
@@ -340,7 +347,7 @@ class Watch:
             if not self._inotify or not self._inotify.watch_parents(own):
                 return found
 
-    async def _adopt(self, place: Place) -> None:
+    async def _adopt(self, place: FolderPlace) -> None:
         """Watch a new JOB, then tell of it: whatever happens after the telling is noticed."""
         known = self._jobs.setdefault(place.name, place)
         if known != place:
@@ -357,13 +364,13 @@ class Watch:
             profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self.acl_json)
             self._board.found(place, made_us, changed_us, is_scanned=not has_events, profiling=profiling)
 
-    def _watch_job(self, place: Place) -> bool:
+    def _watch_job(self, place: FolderPlace) -> bool:
         """Have the JOB's changes noticed; False where they cannot be."""
         if self._inotify is None or is_remote(place.directory):
             return False
         return self._inotify.watch_job(place)
 
-    def _note_root(self, root: Place, *, is_missing: bool) -> None:
+    def _note_root(self, root: FolderPlace, *, is_missing: bool) -> None:
         if is_missing and root not in self._missing:
             _LOGGER.warning("%s cannot be read; it is served when it can", os.fsdecode(root.directory))
             self._missing.add(root)

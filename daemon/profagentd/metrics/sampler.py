@@ -121,7 +121,7 @@ def _work_on(works: queue.SimpleQueue[Callable[[], bool]]) -> None:
         pass
 
 
-class Lines:
+class SweepLines:
     """Sweeps as lines of the spool `METRICS-board-…`; numbers the names as they come.
 
     n 3 % npu.hw_utilization         number, unit (`-`: none) and name; before its first value, and again in a segment

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable
 
 from profagentd.follow.log import LossReason
 from profagentd.limits import LOSSES_LIMIT, SEGMENTS_LIMIT
-from profagentd.loop import US_PER_S, Clock, on_disk
+from profagentd.loop import US_PER_S, DaemonClock, on_disk
 from profagentd.sources.files import open_directory, write_whole
 from profagentd.sources.state import JobState
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from profagentd.follow.registry import JobRegistry
     from profagentd.loop import Roots
-    from profagentd.sources.files import Place
+    from profagentd.sources.files import FolderPlace
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class KeptLosses:
 class SpoolLosses:
     """What spools give up at their cap: a loss, unless somebody has it. All calls come from the loop."""
 
-    def __init__(self, losses: KeptLosses, clock: Clock) -> None:
+    def __init__(self, losses: KeptLosses, clock: DaemonClock) -> None:
         self._losses = losses
         self._clock = clock
         self._delivered: dict[tuple[bytes, bytes], None] = {}
@@ -210,7 +210,7 @@ def space_of(root: bytes) -> Space:
     )
 
 
-def _look(root: bytes, places: Sequence[Place]) -> tuple[Space, list[Place]]:
+def _look(root: bytes, places: Sequence[FolderPlace]) -> tuple[Space, list[FolderPlace]]:
     """The room, and those JOBs whose owner has none. OSError; may block for long."""
     space = space_of(root)
     if not space.is_full(for_superuser=False):
@@ -218,7 +218,7 @@ def _look(root: bytes, places: Sequence[Place]) -> tuple[Space, list[Place]]:
     return space, [place for place in places if space.is_full(for_superuser=_owner(place) == 0)]
 
 
-def _owner(place: Place) -> int | None:
+def _owner(place: FolderPlace) -> int | None:
     try:
         descriptor = open_directory(place)
     except OSError:
@@ -232,7 +232,7 @@ def _owner(place: Place) -> int | None:
 class SpaceWatch:
     """Asks each root's file system in turn of its own."""
 
-    def __init__(self, roots: Roots, clock: Clock, board: JobRegistry, losses: KeptLosses) -> None:
+    def __init__(self, roots: Roots, clock: DaemonClock, board: JobRegistry, losses: KeptLosses) -> None:
         self._roots = roots
         self._clock = clock
         self._board = board

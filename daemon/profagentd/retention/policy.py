@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Callable, TypeVar
 from profagentd.limits import JOBS_LIMIT, SPARE_RECORDS
 from profagentd.loop import on_disk
 from profagentd.sources.files import write_whole
-from profagentd.sources.source import Part
+from profagentd.sources.source import LogPart
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from profagentd.follow.registry import Job, Touches
-    from profagentd.sources.files import Fingerprint, Place
+    from profagentd.follow.registry import FollowedJob, Touches
+    from profagentd.sources.files import Fingerprint, FolderPlace
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -44,10 +44,10 @@ class AckTracker:
         """`state`: where deliveries are kept; None keeps them in memory only."""
         self._directory = state / DIRECTORY_NAME if state else None
         self._is_failing = False
-        self._known: dict[Place, _Records] = {}  # as in the JOB's file, as far as that was read
-        self._unkept: dict[Place, _Records] = {}
+        self._known: dict[FolderPlace, _Records] = {}  # as in the JOB's file, as far as that was read
+        self._unkept: dict[FolderPlace, _Records] = {}
         # JOBs of which anything was delivered, or whose state changed, since they were looked at.
-        self.news: set[Place] = set()
+        self.news: set[FolderPlace] = set()
         self.expect(retain_for)
 
     def expect(self, retain_for: Sequence[str]) -> None:
@@ -56,21 +56,21 @@ class AckTracker:
         self._known.clear()
         self._unkept.clear()
 
-    def delivered(self, consumer: str, place: Place, path: bytes, seen: Fingerprint) -> None:
+    def delivered(self, consumer: str, place: FolderPlace, path: bytes, seen: Fingerprint) -> None:
         """The consumer has the whole of this log, as it was when it had this fingerprint."""
         counted = consumer if consumer in self._consumers else _ANYONE
         if counted in self._consumers:
             self._unkept.setdefault(place, {})[_log_key(counted, path)] = _file_key(seen)
             self.news.add(place)
 
-    def has(self, place: Place, path: bytes, seen: Fingerprint) -> bool:
+    def has(self, place: FolderPlace, path: bytes, seen: Fingerprint) -> bool:
         """Whether every consumer has this very file. Any thread may ask."""
         unkept, known, file = self._unkept.get(place, {}), self._known.get(place, {}), _file_key(seen)
         return all((unkept.get(key) or known.get(key)) == file for key in self._keys(path))
 
     # What is kept
 
-    async def recall(self, place: Place) -> None:
+    async def recall(self, place: FolderPlace) -> None:
         """Know what was delivered of a JOB before it was found."""
         if place not in self._known:
             found = await self._on_disk(_read, place)
@@ -87,11 +87,11 @@ class AckTracker:
             if size and size > (2 * len(known) + SPARE_RECORDS) * RECORD_BYTES:
                 await self._on_disk(write_whole, place, b"".join(key + file for key, file in known.items()))
 
-    async def drop(self, place: Place) -> None:
+    async def drop(self, place: FolderPlace) -> None:
         """The JOB was deleted."""
         await self._on_disk(Path.unlink, place, True)  # missing_ok
 
-    async def _on_disk(self, work: Callable[..., _T], place: Place, *arguments: object) -> _T | None:
+    async def _on_disk(self, work: Callable[..., _T], place: FolderPlace, *arguments: object) -> _T | None:
         """What a thread gives; None where nothing can be kept, which is said once."""
         if self._directory is None:
             return None
@@ -106,7 +106,7 @@ class AckTracker:
 
     # What the board tells
 
-    def job_changed_state(self, job: Job) -> None:
+    def job_changed_state(self, job: FollowedJob) -> None:
         """A JOB that is gone has no logs."""
         if job.state is not JobState.REMOVED:
             self.news.add(job.place)
@@ -115,7 +115,7 @@ class AckTracker:
         for records in (self._known, self._unkept):
             records.pop(job.place, None)
 
-    def names_changed(self, job: Job, touches: Touches) -> None:
+    def names_changed(self, job: FollowedJob, touches: Touches) -> None:
         """What was written, made or removed is to be delivered again; files that are others have other fingerprints."""
         if touches is None:
             self.news.add(job.place)
@@ -199,9 +199,9 @@ class Policy:
 class Stored:
     """A complete log that may go: a file, or a data log with its `.done`, in the order in which they go."""
 
-    job: Place
+    job: FolderPlace
     files: tuple[tuple[bytes, Fingerprint], ...]
-    part: Part
+    part: LogPart
     is_delivered: bool
 
     @property
@@ -216,7 +216,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class JobFacts:
+class DeletableJob:
     """A JOB as it stands: logs that may go, whether it holds nothing else, and whether nothing more will come.
 
     `is_settled`: nothing that was delivered was left out since it was written just now.
@@ -239,7 +239,7 @@ def is_over(state: JobState, rest_s: float, quiet_after_s: float, npu_is_open: b
     return rest_s >= max(quiet_after_s, UNSEEN_REST_S if npu_is_open is None else 0.0)
 
 
-def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Stored]:
+def plan(policy: Policy, jobs: Sequence[DeletableJob], short_bytes: int) -> list[Stored]:
     """What is to be deleted now, in order. `short_bytes`: with MIN_FREE, how much space is missing."""
     if policy.retain is Retain.KEEP:
         return []
@@ -248,7 +248,7 @@ def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Sto
         stored
         for job in jobs
         for stored in job.logs
-        if (stored.part is Part.WORK or (stored.part is Part.CALLS and job.is_over))
+        if (stored.part is LogPart.WORK or (stored.part is LogPart.CALLS and job.is_over))
         and (stored.is_delivered or may_lose)
     ]
     chosen: list[Stored] = []
@@ -263,9 +263,9 @@ def plan(policy: Policy, jobs: Sequence[JobFacts], short_bytes: int) -> list[Sto
     return chosen
 
 
-def _last_tables(job: JobFacts, gone: set[int], *, may_lose: bool) -> list[Stored]:
+def _last_tables(job: DeletableJob, gone: set[int], *, may_lose: bool) -> list[Stored]:
     """The tables of a JOB that is over, when nothing else is left of it: all of them or none."""
-    tables = [each for each in job.logs if each.part is Part.TABLE]
+    tables = [each for each in job.logs if each.part is LogPart.TABLE]
     is_rest_gone = len(tables) + sum(id(each) in gone for each in job.logs) == len(job.logs)
     may_go = may_lose or all(each.is_delivered for each in tables)
     return tables if job.is_over and job.is_all and is_rest_gone and may_go else []

@@ -13,24 +13,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable
 
 from profagentd.limits import LOGS_LIMIT, REAPING_SHARE
-from profagentd.loop import Clock, on_disk, until_first
+from profagentd.loop import DaemonClock, on_disk, until_first
 from profagentd.retention.losses import SpaceWatch, SpoolLosses
-from profagentd.retention.policy import AckTracker, JobFacts, Policy, Retain, Stored, is_over, plan
+from profagentd.retention.policy import AckTracker, DeletableJob, Policy, Retain, Stored, is_over, plan
 from profagentd.sources import SPOOLS, source_of
 from profagentd.sources.files import (
     Fingerprint,
+    FolderPlace,
     Gone,
     JobGone,
     NotAFile,
-    OpenJob,
-    Place,
+    OpenCollection,
     Unreadable,
     fingerprint,
     is_local,
     is_remote,
     open_directory,
 )
-from profagentd.sources.source import DATA, Part
+from profagentd.sources.source import DATA, LogPart
 from profagentd.sources.state import JobState, is_npu_open
 from profagentd.sources.walk import directories_of, entries
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
     from pathlib import Path
 
-    from profagentd.follow.registry import Job, JobRegistry
+    from profagentd.follow.registry import FollowedJob, JobRegistry
     from profagentd.loop import Roots
     from profagentd.retention.losses import KeptLosses
     from profagentd.sources.source import Source
 
     Files = tuple[tuple[bytes, Fingerprint], ...]
-    IsDelivered = Callable[[Place, bytes, Fingerprint], bool]
+    IsDelivered = Callable[[FolderPlace, bytes, Fingerprint], bool]
 
 
 # The number of CAP_DAC_OVERRIDE (capabilities(7)).
@@ -56,11 +56,11 @@ SETTLE_NS = 500_000_000
 # What stands in a JOB
 
 
-class Look:
+class DeletionLook:
     """Finds what may go of a JOB: what is delivered and, where that is asked for, what is complete."""
 
     def __init__(
-        self, place: Place, source: Source, is_delivered: IsDelivered, now_ns: int, *, with_undelivered: bool
+        self, place: FolderPlace, source: Source, is_delivered: IsDelivered, now_ns: int, *, with_undelivered: bool
     ) -> None:
         self._place = place
         self._source = source
@@ -70,16 +70,16 @@ class Look:
         self._has_others = False  # files that may not go
         self._is_settled = True
 
-    def facts(self, *, is_over: bool) -> JobFacts:
+    def facts(self, *, is_over: bool) -> DeletableJob:
         """The logs; of very many the oldest. JobGone or OSError when the JOB cannot be read."""
-        with OpenJob(self._place) as files:
+        with OpenCollection(self._place) as files:
             names = {path for path, _ in entries(files, self._source)}
             found = (self._stored(files, path, names) for path in names if self._source.ended_by(path) not in names)
             logs = heapq.nsmallest(LOGS_LIMIT, (each for each in found if each), key=lambda each: each.age)
         is_all = not self._has_others and len(logs) < LOGS_LIMIT
-        return JobFacts(logs, is_all, is_over, self._is_settled)
+        return DeletableJob(logs, is_all, is_over, self._is_settled)
 
-    def _stored(self, files: OpenJob, path: bytes, names: set[bytes]) -> Stored | None:
+    def _stored(self, files: OpenCollection, path: bytes, names: set[bytes]) -> Stored | None:
         part = self._source.part(path)
         end = self._source.end_of(path) if self._source.kind(path) is DATA else None
         paths = [path, end] if end in names else [path]
@@ -92,7 +92,7 @@ class Look:
             return None
         if end and len(paths) == 1 and not seen[0][1].size:
             # Models that are not built for profiling leave such; nothing is in it (format page 2.1).
-            return Stored(self._place, seen, Part.TABLE, is_delivered=True)
+            return Stored(self._place, seen, LogPart.TABLE, is_delivered=True)
         is_delivered = all(self._is_delivered(self._place, each, found) for each, found in seen)
         may_go = is_delivered or (
             self._with_undelivered and (end is None or files.announced_length(self._source, path) is not None)
@@ -106,7 +106,7 @@ class Look:
 # Deleting
 
 
-def check(place: Place) -> None:
+def check(place: FolderPlace) -> None:
     """Make sure that files of the JOB can be deleted. OSError."""
     with _directories(place) as directories:
         for descriptor in directories.values():
@@ -114,7 +114,7 @@ def check(place: Place) -> None:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def remove(place: Place, logs: Sequence[Files]) -> set[bytes]:
+def remove(place: FolderPlace, logs: Sequence[Files]) -> set[bytes]:
     """Delete these logs; which paths went. A log of which a part is not what it was stays. OSError.
 
     A log goes before its `.done`: what is left by a crash in between is a `.done` alone, never data that seems open.
@@ -130,11 +130,11 @@ def remove(place: Place, logs: Sequence[Files]) -> set[bytes]:
     return gone
 
 
-def remove_directories(place: Place) -> bool:
+def remove_directories(place: FolderPlace) -> bool:
     """Delete the JOB's directories; whether they were empty. OSError when the JOB is not there or not ours."""
     parent, _, name = place.path.rpartition(b"/")
     with _directories(place) as directories:
-        above = open_directory(Place(place.root, parent))
+        above = open_directory(FolderPlace(place.root, parent))
         try:
             for inside in filter(None, directories):
                 os.rmdir(inside, dir_fd=directories[b""])
@@ -147,7 +147,7 @@ def remove_directories(place: Place) -> bool:
 
 
 @contextmanager
-def _directories(place: Place) -> Iterator[dict[bytes, int]]:
+def _directories(place: FolderPlace) -> Iterator[dict[bytes, int]]:
     """Descriptors of the JOB's directories, by their path inside it."""
     opened: dict[bytes, int] = {}
     try:
@@ -196,14 +196,14 @@ MARGIN = 0.1
 RETRY_S = 10.0
 
 
-class Retention:
+class RetentionKeeper:
     """Keeps the policy. What goes undelivered is a kept loss before it goes."""
 
     def __init__(
         self,
         policy: Policy,
         roots: Roots,
-        clock: Clock,
+        clock: DaemonClock,
         board: JobRegistry,
         losses: KeptLosses,
         state: Path | None,
@@ -221,9 +221,9 @@ class Retention:
         self._has_npu = has_npu
         self._acks = AckTracker(policy.retain_for, state)
         self._policy_changed = asyncio.Event()
-        self._was_over: dict[Place, bool] = {}  # at the last look
-        self._next_over: dict[Place, float] = {}
-        self._refused_until: dict[Place, float] = {}
+        self._was_over: dict[FolderPlace, bool] = {}  # at the last look
+        self._next_over: dict[FolderPlace, float] = {}
+        self._refused_until: dict[FolderPlace, float] = {}
         self._complaints: set[str] = set()
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
@@ -241,13 +241,13 @@ class Retention:
         self._was_over.clear()
         self._policy_changed.set()
 
-    def taker(self, consumer: str) -> Callable[[Place, bytes, Fingerprint], None] | None:
+    def taker(self, consumer: str) -> Callable[[FolderPlace, bytes, Fingerprint], None] | None:
         """Whom to tell of this consumer's deliveries; None when they are of no consequence."""
         if self.policy.retain_for and consumer not in self.policy.retain_for:
             return None
         return partial(self._delivered, consumer)
 
-    def _delivered(self, consumer: str, place: Place, path: bytes, seen: Fingerprint) -> None:
+    def _delivered(self, consumer: str, place: FolderPlace, path: bytes, seen: Fingerprint) -> None:
         if self.policy.retain is not Retain.KEEP:
             self._acks.delivered(consumer, place, path, seen)
         if source_of(place.name) in SPOOLS:
@@ -288,7 +288,7 @@ class Retention:
             used_s = self._clock.monotonic() - begun
             await self._clock.sleep(max(LOOK_S, used_s * (1 / REAPING_SHARE - 1)))
 
-    async def _look_at(self, job: Job) -> None:
+    async def _look_at(self, job: FollowedJob) -> None:
         """Delete what is delivered of a JOB of which there is news, and once more when it is over."""
         place = job.place
         is_news = place in self._acks.news or place not in self._was_over
@@ -302,7 +302,7 @@ class Retention:
             self._acks.news.add(place)
         await self._delete([(job, facts)], 0)
 
-    async def _make_room(self, root: bytes, jobs: Sequence[Job]) -> None:
+    async def _make_room(self, root: bytes, jobs: Sequence[FollowedJob]) -> None:
         space = self.space.spaces.get(root)
         wanted = self.policy.wanted_bytes(space.total_bytes) if space else 0
         if space is None or space.free_bytes >= wanted:
@@ -316,7 +316,7 @@ class Retention:
             self._complain(os.fsdecode(root), f"has {space.free_bytes} bytes left, and nothing may be deleted")
             await self._clock.sleep(RETRY_S)
 
-    async def _is_over(self, job: Job) -> bool:
+    async def _is_over(self, job: FollowedJob) -> bool:
         """Whether it is; what takes a look at all processes is not asked too often."""
         now, rest_s, quiet_after_s = self._clock.monotonic(), self._board.rest_s(job), self._board.quiet_after_s
         if not is_over(job.state, rest_s, quiet_after_s, False) or now < self._next_over.get(job.place, now):
@@ -325,17 +325,17 @@ class Retention:
         npu_is_open = await asyncio.to_thread(is_npu_open, job.made_since_boot_us) if self._has_npu else False
         return is_over(job.state, rest_s, quiet_after_s, npu_is_open)
 
-    async def _facts(self, job: Job, *, is_over: bool) -> JobFacts:
+    async def _facts(self, job: FollowedJob, *, is_over: bool) -> DeletableJob:
         """What stands in a JOB; nothing where that cannot be read."""
         await self._acks.recall(job.place)
         now_ns, with_undelivered = self._clock.wall_us() * 1000, self.policy.delete_undelivered
-        look = Look(job.place, job.source, self._acks.has, now_ns, with_undelivered=with_undelivered)
+        look = DeletionLook(job.place, job.source, self._acks.has, now_ns, with_undelivered=with_undelivered)
         try:
             return await on_disk(job.place.root, partial(look.facts, is_over=is_over))
         except (JobGone, OSError):
-            return JobFacts((), is_all=False, is_over=False)
+            return DeletableJob((), is_all=False, is_over=False)
 
-    async def _delete(self, found: Sequence[tuple[Job, JobFacts]], short_bytes: int) -> int:
+    async def _delete(self, found: Sequence[tuple[FollowedJob, DeletableJob]], short_bytes: int) -> int:
         """Delete what the policy says, then what is empty; how many logs went."""
         deletions = plan(self.policy, [facts for _, facts in found], short_bytes)
         count = 0
@@ -347,7 +347,7 @@ class Retention:
                 await self._delete_directories(job)
         return count
 
-    async def _delete_of(self, job: Job, deletions: Sequence[Stored]) -> int:
+    async def _delete_of(self, job: FollowedJob, deletions: Sequence[Stored]) -> int:
         place, lost = job.place, [each for each in deletions if not each.is_delivered]
         try:
             if lost:
@@ -365,7 +365,7 @@ class Retention:
         self.losses.deleted(job, self._clock.wall_us(), lost_bytes=sum(sizes), lost_logs=len(sizes))
         await self.losses.save()
 
-    async def _delete_directories(self, job: Job) -> None:
+    async def _delete_directories(self, job: FollowedJob) -> None:
         if job.state is JobState.REMOVED:
             return
         try:
@@ -375,7 +375,7 @@ class Retention:
         except OSError as error:
             self._refuse(job.place, error)
 
-    def _refuse(self, place: Place, error: OSError) -> None:
+    def _refuse(self, place: FolderPlace, error: OSError) -> None:
         self._refused_until[place] = self._clock.monotonic() + RETRY_S
         self._acks.news.add(place)
         self._complain(os.fsdecode(place.directory), f"{error.strerror}: nothing can be deleted there")

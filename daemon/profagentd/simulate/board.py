@@ -48,7 +48,7 @@ _LEAST_S = 0.2  # how often files change, at most
 _IDLE_C, _RISE_C, _SLOW_S = 41.0, 22.0, 20.0
 
 
-class Board:
+class SimulatedBoard:
     """Writes the files below `directory`, where a board has them below `/`; `pid` is the pretend program's."""
 
     pid = PID

@@ -9,7 +9,15 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagentd.simulate.network import AICORE, Layer, Network, Run, Segment, read_toml, run_order
+from profagentd.simulate.network import (
+    AICORE,
+    CompiledModel,
+    FusedRun,
+    SimulatedLayer,
+    UnitSegment,
+    read_toml,
+    run_order,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +36,7 @@ _FORMATS = {"u16": "<H", "u32": "<I", "u64": "<Q"}
 
 
 @dataclass(frozen=True)
-class Counter:
+class CounterWord:
     """Where one counter stands: value = word x scale / denominator."""
 
     name: str
@@ -38,16 +46,16 @@ class Counter:
     denominator: str
 
 
-def load_counters() -> tuple[Counter, ...]:
+def load_counters() -> tuple[CounterWord, ...]:
     """The counters of the package's own map."""
     tables = read_toml(MAP_FILE)["counters"]
     return tuple(
-        Counter(name, table["offset"], _FORMATS[table["type"]], table["scale"], table["denominator"])
+        CounterWord(name, table["offset"], _FORMATS[table["type"]], table["scale"], table["denominator"])
         for name, table in tables.items()
     )
 
 
-def pack_words(counters: tuple[Counter, ...], values: Mapping[str, float], ticks: int, rest: bytes) -> bytes:
+def pack_words(counters: tuple[CounterWord, ...], values: Mapping[str, float], ticks: int, rest: bytes) -> bytes:
     """The hardware's bytes of one record: `rest` with each counter's nearest word that its type can hold over it."""
     words = bytearray(rest)
     per_value = {"ticks": ticks, "cycles": ticks * CYCLES_PER_TICK, "none": 1}
@@ -106,7 +114,7 @@ def online_batch_num(sizes: Sequence[int]) -> bytes:
     return b"online_batch_num:" + ",".join(map(str, sizes)).encode("ascii") if sizes else b""
 
 
-def layer_info(network: Network, *, form: int = BYTES32, with_nul: bool = True) -> bytes:
+def layer_info(network: CompiledModel, *, form: int = BYTES32, with_nul: bool = True) -> bytes:
     """`.layer.info`: a container for each output of each layer, back to back (format page 2.4).
 
     `form` is that of the containers' length; `with_nul` says whether a NUL ends each name, counted in its length.
@@ -124,7 +132,7 @@ def layer_info(network: Network, *, form: int = BYTES32, with_nul: bool = True) 
     return b"".join(containers)
 
 
-def net_info(network: Network, start: str = "items") -> bytes:
+def net_info(network: CompiledModel, start: str = "items") -> bytes:
     """`.net.info`: a container for each segment (format page 2.4).
 
     It starts four bytes into the first one, where that one's `items` are, or the rest of its 32-bit `length`; or with
@@ -138,7 +146,7 @@ def net_info(network: Network, start: str = "items") -> bytes:
     return b"".join(nets)[0 if start == "container" else _CUT_HEAD_BYTES :]
 
 
-def _layer(layer: Layer, numbers: tuple[int, int, int, int], output: int, nul: bytes) -> bytes:
+def _layer(layer: SimulatedLayer, numbers: tuple[int, int, int, int], output: int, nul: bytes) -> bytes:
     """One layer's items; `numbers` are layer id, prof_layer_id, segment, and 1 for a batch layer."""
     layer_id, profile_id, segment, is_batch = numbers
     items = (
@@ -153,7 +161,7 @@ def _layer(layer: Layer, numbers: tuple[int, int, int, int], output: int, nul: b
     return b"".join(items)
 
 
-def _net(number: int, segment: Segment) -> bytes:
+def _net(number: int, segment: UnitSegment) -> bytes:
     layers = sum(layer.outputs for run in segment.runs for layer in run.layers)
     items = (
         _number(_U16, 0x041, number),
@@ -220,7 +228,7 @@ class Executed(NamedTuple):
 
     sequence: int
     ticks: int
-    layer: Layer
+    layer: SimulatedLayer
     begin_us: int
     end_us: int
 
@@ -284,9 +292,9 @@ class Drawing:
 
     def __init__(
         self,
-        network: Network,
+        network: CompiledModel,
         pictures: int,
-        counters: tuple[Counter, ...],
+        counters: tuple[CounterWord, ...],
         rng: Random,
         facts: Mapping[str, str],
         *,
@@ -316,7 +324,7 @@ class Drawing:
         hits, misses = (round(each * records * self._factor(_TIME_JITTER)) for each in _CACHE_PER_RECORD)
         return InferenceDraw(segments, (hits, misses))
 
-    def _aicore(self, number: int, segment: Segment) -> SegmentDraw:
+    def _aicore(self, number: int, segment: UnitSegment) -> SegmentDraw:
         order = numbered_order([run.is_batch for run in segment.runs], self._sizes, segment.loops, self._facts)
         records = [self._record(segment.runs[index], pictures) for index, pictures, _ in order]
         numbered = [(self._sequence(number), *record) for (_, _, number), record in zip(order, records)]
@@ -330,18 +338,18 @@ class Drawing:
         duration_us = math.ceil(ends[-1] / self._ticks_per_us)
         return SegmentDraw(number, segment.unit, duration_us, data=data, executed=executed)
 
-    def _aicpu(self, number: int, segment: Segment) -> SegmentDraw:
+    def _aicpu(self, number: int, segment: UnitSegment) -> SegmentDraw:
         # An AICPU goes through its layers once for each picture.
         runs = segment.runs * (self._pictures * segment.loops)
         ends_us = list(accumulate(round(self._time_us(run, 1)) for run in runs))
         begins_us = [0, *ends_us[:-1]]
         return SegmentDraw(number, segment.unit, ends_us[-1], layers_us=tuple(zip(begins_us, ends_us)))
 
-    def _record(self, run: Run, pictures: int) -> tuple[int, bytes]:
+    def _record(self, run: FusedRun, pictures: int) -> tuple[int, bytes]:
         ticks = max(round(self._time_us(run, pictures) * self._ticks_per_us), 0 if self._gaps else 1)
         return ticks, pack_words(self._counters, self._values(run, ticks), ticks, self._noise())
 
-    def _values(self, run: Run, ticks: int) -> Mapping[str, float]:
+    def _values(self, run: FusedRun, ticks: int) -> Mapping[str, float]:
         values = {}
         for counter in self._counters:
             name = counter.name
@@ -362,7 +370,7 @@ class Drawing:
             return number
         return number - _STALE_BY if self._rng.random() < 1 / 2 else number + _FAR_BY
 
-    def _time_us(self, run: Run, pictures: int) -> float:
+    def _time_us(self, run: FusedRun, pictures: int) -> float:
         return run.time_us * pictures * self._factor(_TIME_JITTER)
 
     def _factor(self, spread: float) -> float:

@@ -63,7 +63,7 @@ def chosen_facts(given: Sequence[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Layer:
+class SimulatedLayer:
     """One layer; the outputs of one Split share its id and name (format page 2.4)."""
 
     name: str
@@ -72,34 +72,34 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Run:
+class FusedRun:
     """Consecutive layers that are fused: one profiling record.
 
     `time_us` is for one picture; 0 is a record that the library drops. `counters` are fractions of the run's time, and
     for DDR bytes per microsecond. A batch layer runs once for all pictures of a batch (format page 3.1).
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[SimulatedLayer, ...]
     time_us: float
     is_batch: bool = False
     counters: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Segment:
+class UnitSegment:
     """Runs that one unit, `aicore` or `aicpu`, executes in one go, `loops` times."""
 
     unit: str
-    runs: tuple[Run, ...]
+    runs: tuple[FusedRun, ...]
     loops: int = 1
 
 
 @dataclass(frozen=True)
-class Network:
+class CompiledModel:
     """A compiled model: `batch_num` pictures at a time, chosen at run time when `online_batch` is set."""
 
     name: str
-    segments: tuple[Segment, ...]
+    segments: tuple[UnitSegment, ...]
     batch_num: int = 1
     online_batch: bool = False
 
@@ -109,7 +109,7 @@ class Network:
         return (self.batch_num,) * full + ((rest,) if rest else ())
 
 
-def resized(network: Network, layers: int) -> Network:
+def resized(network: CompiledModel, layers: int) -> CompiledModel:
     """The network with exactly `layers` aicore runs.
 
     Fewer: it ends after so many. More: its own aicore runs come again, in order, in its last aicore segment, with
@@ -119,7 +119,7 @@ def resized(network: Network, layers: int) -> Network:
     aicore = [number for number, segment in enumerate(segments) if segment.unit == AICORE]
     originals = [run for number in aicore for run in segments[number].runs]
     if layers < len(originals):
-        kept: list[Segment] = []
+        kept: list[UnitSegment] = []
         while layers:
             segment = segments[len(kept)]
             first = replace(segment, runs=segment.runs[:layers]) if segment.unit == AICORE else segment
@@ -132,7 +132,7 @@ def resized(network: Network, layers: int) -> Network:
     return replace(network, segments=tuple(segments))
 
 
-def _renamed(run: Run, number: int) -> Run:
+def _renamed(run: FusedRun, number: int) -> FusedRun:
     return replace(run, layers=tuple(replace(layer, name=f"{layer.name}_{number}") for layer in run.layers))
 
 
@@ -156,7 +156,7 @@ def builtin_models() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in MODELS.glob("*.toml")))
 
 
-def load_network(model: str) -> Network:
+def load_network(model: str) -> CompiledModel:
     """The built-in network of this name, else the one in this file. DaemonError names the file and the key."""
     file = MODELS / f"{model}.toml" if model in builtin_models() else Path(model)
     if not file.exists():
@@ -178,13 +178,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise DaemonError(f"{path}: not a TOML file: {error}", hint=_HINT) from error
 
 
-def _network(table: dict[str, Any]) -> Network:
+def _network(table: dict[str, Any]) -> CompiledModel:
     found = _checked(table, _NETWORK, "")
     counters = {name: _counters(values, f"counters.{name}.") for name, values in found["counters"].items()}
     segments = tuple(_segment(each, counters, f"segments[{at}].") for at, each in enumerate(found["segments"]))
     if all(segment.unit == AICPU for segment in segments):
         raise ValueError(f"segments: expected one or more with unit {AICORE!r}")
-    return Network(found["name"].translate(_REPLACED), segments, found["batch_num"], found["online_batch"])
+    return CompiledModel(found["name"].translate(_REPLACED), segments, found["batch_num"], found["online_batch"])
 
 
 def _counters(table: dict[str, Any], path: str) -> Mapping[str, float]:
@@ -195,17 +195,17 @@ def _counters(table: dict[str, Any], path: str) -> Mapping[str, float]:
     return {name.replace("_per_us", ""): value for name, value in found.items()}
 
 
-def _segment(table: dict[str, Any], counters: Mapping[str, Mapping[str, float]], path: str) -> Segment:
+def _segment(table: dict[str, Any], counters: Mapping[str, Mapping[str, float]], path: str) -> UnitSegment:
     found = _checked(table, _SEGMENT, path)
     runs = tuple(_run(each, counters, f"{path}runs[{at}].") for at, each in enumerate(found["runs"]))
-    return Segment(found["unit"], runs, found["loops"])
+    return UnitSegment(found["unit"], runs, found["loops"])
 
 
-def _run(table: dict[str, Any], counters: Mapping[str, Mapping[str, float]], path: str) -> Run:
+def _run(table: dict[str, Any], counters: Mapping[str, Mapping[str, float]], path: str) -> FusedRun:
     found = _checked(table, _RUN, path)
     parts = (text.split(":") for text in found["layers"])
-    layers = tuple(Layer(name, kind, *map(int, outputs)) for name, kind, *outputs in parts)
-    return Run(layers, found["time_us"], found["batch"], counters.get(layers[0].type, _counters({}, "")))
+    layers = tuple(SimulatedLayer(name, kind, *map(int, outputs)) for name, kind, *outputs in parts)
+    return FusedRun(layers, found["time_us"], found["batch"], counters.get(layers[0].type, _counters({}, "")))
 
 
 def _checked(table: dict[str, Any], rules: _Rules, path: str) -> dict[str, Any]:

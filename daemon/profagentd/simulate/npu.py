@@ -26,14 +26,14 @@ from profagentd.simulate.draw import (
     net_info,
     online_batch_num,
 )
-from profagentd.simulate.network import AICORE, AICPU, Network, chosen_facts, load_network, resized
+from profagentd.simulate.network import AICORE, AICPU, CompiledModel, chosen_facts, load_network, resized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from profagentd.simulate.draw import InferenceDraw
-    from profagentd.simulate.program import Program
+    from profagentd.simulate.program import SimulatedProgram
     from profagentd.simulate.run import SimulationOptions
 
 
@@ -146,7 +146,13 @@ class LoadedModel:
     """Counts pictures and calls from its load on. Times are microseconds since the epoch; writing raises OSError."""
 
     def __init__(
-        self, job: JobWriter, network: Network, pictures: int, sampling: Sampling, pid: int, facts: Mapping[str, str]
+        self,
+        job: JobWriter,
+        network: CompiledModel,
+        pictures: int,
+        sampling: Sampling,
+        pid: int,
+        facts: Mapping[str, str],
     ) -> None:
         self._job = job
         self._network = network
@@ -335,13 +341,13 @@ class Npu:
         return job
 
 
-def _program(run: Path, pid: int) -> Program:
-    from profagentd.simulate.program import Program  # noqa: PLC0415 - a daemon on a board has no use for it
+def _program(run: Path, pid: int) -> SimulatedProgram:
+    from profagentd.simulate.program import SimulatedProgram  # noqa: PLC0415 - a daemon on a board has no use for it
 
-    return Program(run, pid)
+    return SimulatedProgram(run, pid)
 
 
-def _network(options: SimulationOptions) -> Network:
+def _network(options: SimulationOptions) -> CompiledModel:
     network = load_network(options.model)
     if options.layers is not None:
         network = resized(network, options.layers)
@@ -363,7 +369,7 @@ def _network(options: SimulationOptions) -> Network:
     return network
 
 
-def _marker(options: SimulationOptions, network: Network) -> str:
+def _marker(options: SimulationOptions, network: CompiledModel) -> str:
     layers = f" --layers {options.layers}" if options.layers is not None else ""
     busy = f" --busy {options.busy}" if options.busy else ""
     facts = "".join(f" --fact {fact}" for fact in options.facts)

@@ -39,7 +39,7 @@ def descriptor(executed: Executed, start_us: int, model_id: int) -> bytes:
     )
 
 
-class Program:
+class SimulatedProgram:
     """Writes to the FIFOs in the directory `run`, which may lack them: then nobody wants to know."""
 
     def __init__(self, run: Path, pid: int) -> None:

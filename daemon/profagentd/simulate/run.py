@@ -20,8 +20,8 @@ from profagentd.simulate.npu import LOAD_US, Npu
 if TYPE_CHECKING:
     import argparse
 
-    from profagentd.loop import Clock
-    from profagentd.simulate.board import Board
+    from profagentd.loop import DaemonClock
+    from profagentd.simulate.board import SimulatedBoard
 
 
 MAX_RATE = 10_000.0
@@ -54,7 +54,7 @@ class SimulationOptions:
     busy: int = 0
     facts: tuple[str, ...] = ()
     run: Path | None = None
-    board: Board | None = None
+    board: SimulatedBoard | None = None
 
     def __post_init__(self) -> None:
         for name, (lowest, highest) in _LIMITS.items():
@@ -102,7 +102,7 @@ _A = TypeVar("_A")
 _T = TypeVar("_T")
 
 
-async def simulate(options: SimulationOptions, clock: Clock) -> str:
+async def simulate(options: SimulationOptions, clock: DaemonClock) -> str:
     """Run the model until `options.for_s` is over or until it is cancelled; then unload it, which finishes the JOB.
 
     What was run, in words.
@@ -122,7 +122,7 @@ async def simulate(options: SimulationOptions, clock: Clock) -> str:
 
 
 class _Simulation:
-    def __init__(self, options: SimulationOptions, clock: Clock, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, options: SimulationOptions, clock: DaemonClock, thread: ThreadPoolExecutor) -> None:
         self._options = options
         self._clock = clock
         self._thread = thread

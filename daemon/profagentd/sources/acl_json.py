@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagentd.limits import LARGEST_ACL_JSON_BYTES, MOST_ACL_JSON
-from profagentd.sources.files import Place, open_directory
+from profagentd.sources.files import FolderPlace, open_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ class NotUsable(Exception):  # noqa: N818 - what a file of somebody else's is, n
     """The runtime could not have begun a JOB with this file; the text says why."""
 
 
-def find_profiling(job: Place, made_us: int, now_us: int, patterns: Sequence[str] = ()) -> Profiling | None:
+def find_profiling(job: FolderPlace, made_us: int, now_us: int, patterns: Sequence[str] = ()) -> Profiling | None:
     """The acl.json that a JOB was made with; None where none is known for certain.
 
     The files of `candidates` are looked at. The one counts whose `output` is the directory that holds the JOB, and
@@ -98,7 +98,7 @@ def find_profiling(job: Place, made_us: int, now_us: int, patterns: Sequence[str
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def candidates(places: Sequence[Place], patterns: Sequence[str] = ()) -> Iterator[File]:
+def candidates(places: Sequence[FolderPlace], patterns: Sequence[str] = ()) -> Iterator[File]:
     """Files that may be the acl.json of a program: those that `patterns` name, else those in the usual places.
 
     `places` are JOBs that there are or might be; only what is below their roots is looked at.
@@ -110,11 +110,11 @@ def candidates(places: Sequence[Place], patterns: Sequence[str] = ()) -> Iterato
         yield from _read(os.fsencode(path), path)
 
 
-def _usual(job: Place) -> Iterator[File]:
+def _usual(job: FolderPlace) -> Iterator[File]:
     holder = os.path.dirname(job.path)
     for directory in dict.fromkeys((holder, os.path.dirname(holder))):
         for name in USUAL_NAMES:
-            place = Place(job.root, os.path.join(directory, os.path.dirname(name)).strip(b"/"))
+            place = FolderPlace(job.root, os.path.join(directory, os.path.dirname(name)).strip(b"/"))
             try:
                 opened = open_directory(place)
             except OSError:

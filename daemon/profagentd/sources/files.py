@@ -111,7 +111,7 @@ class Unreadable(Exception):  # noqa: N818 - a state of the board, not a fault
     """The file is there and cannot be read; the text says why."""
 
 
-class Place(NamedTuple):
+class FolderPlace(NamedTuple):
     """A directory below a root: `path` is relative to it, empty for the root itself."""
 
     root: bytes
@@ -127,11 +127,11 @@ class Place(NamedTuple):
         """The last component."""
         return self.path.rpartition(b"/")[2]
 
-    def below(self, name: bytes) -> Place:
+    def below(self, name: bytes) -> FolderPlace:
         """A directory in this one; the same for an empty name."""
-        return Place(self.root, os.path.join(self.path, name)) if name else self
+        return FolderPlace(self.root, os.path.join(self.path, name)) if name else self
 
-    def is_below(self, other: Place) -> bool:
+    def is_below(self, other: FolderPlace) -> bool:
         """Whether it is `other`, or inside it."""
         inside = self.path.startswith(other.path + b"/") or self.path == other.path or not other.path
         return self.root == other.root and inside
@@ -150,7 +150,7 @@ def fingerprint(status: os.stat_result) -> Fingerprint:
     return Fingerprint(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def open_directory(place: Place) -> int:
+def open_directory(place: FolderPlace) -> int:
     """Descriptor of the directory at `place`, reached component by component without following links. OSError."""
     descriptor = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for component in place.path.split(b"/") if place.path else ():
@@ -162,7 +162,7 @@ def open_directory(place: Place) -> int:
     return descriptor
 
 
-def list_directory(place: Place) -> list[tuple[bytes, bool]]:
+def list_directory(place: FolderPlace) -> list[tuple[bytes, bool]]:
     """The names in a directory, and whether each is a directory itself. OSError."""
     descriptor = open_directory(place)
     try:
@@ -187,15 +187,15 @@ class SmallFile(NamedTuple):
 
 
 @final
-class OpenJob:
+class OpenCollection:
     """The directories of a collection, held open for a few reads; a context manager that belongs to one thread."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FolderPlace) -> None:
         self._place = place
         self._descriptors: dict[bytes, int] = {}
         self._ends: dict[bytes, SmallFile] = {}  # that were read for their data
 
-    def __enter__(self) -> OpenJob:
+    def __enter__(self) -> OpenCollection:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from profagentd.limits import REMEMBERED_NAMES
-from profagentd.sources.files import Gone, NotAFile, OpenJob, Unreadable
-from profagentd.sources.source import DATA, SNAPSHOT, LogKind, Part, Source
+from profagentd.sources.files import Gone, NotAFile, OpenCollection, Unreadable
+from profagentd.sources.source import DATA, SNAPSHOT, LogKind, LogPart, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,17 +163,17 @@ class JobSource(Source):
         """The `file_len` of a whole `.done`."""
         return done_length(path, text)
 
-    def part(self, path: bytes) -> Part | None:
+    def part(self, path: bytes) -> LogPart | None:
         """By name and place; None for what the runtime does not write."""
         directory, _, name = path.rpartition(b"/")
         if is_table(path):
-            return Part.TABLE
+            return LogPart.TABLE
         if directory != DATA_DIRECTORY:
             return None
         data = ended_by(name) or name
         if kind_of(data) is DATA:
-            return Part.WORK if api_model(data) is None else Part.CALLS
-        return Part.WORK if _CONTINUATION.fullmatch(name) else None
+            return LogPart.WORK if api_model(data) is None else LogPart.CALLS
+        return LogPart.WORK if _CONTINUATION.fullmatch(name) else None
 
     def before(self, path: bytes) -> tuple[bytes, ...]:
         """The tables of a data log."""
@@ -183,7 +183,7 @@ class JobSource(Source):
         """The logs of an inference."""
         return group_of(path)
 
-    def has_ended(self, files: OpenJob) -> Iterator[bool | None]:
+    def has_ended(self, files: OpenCollection) -> Iterator[bool | None]:
         """Whether at least one model's acl_api has its `.done`, and each log that is waited for has one that parses.
 
         That is the acl_api of a model built for profiling, and whatever has data. Empty files are not waited for.
@@ -202,7 +202,7 @@ class JobSource(Source):
             yield False if kind_of(name) is DATA and self._is_waited_for(files, _in_data(name)) else None
         yield True
 
-    def _is_waited_for(self, files: OpenJob, path: bytes) -> bool:
+    def _is_waited_for(self, files: OpenCollection, path: bytes) -> bool:
         """Whether there is data and no end of it."""
         try:
             return files.announced_length(self, path) is None and files.status(path).st_size > 0
@@ -210,7 +210,7 @@ class JobSource(Source):
             return False
 
 
-def _names(files: OpenJob) -> Iterator[bytes]:
+def _names(files: OpenCollection) -> Iterator[bytes]:
     with os.scandir(files.directory(DATA_DIRECTORY)) as entries:
         for entry in entries:
             yield os.fsencode(entry.name)

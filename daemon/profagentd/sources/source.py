@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from profagentd.sources.files import OpenJob
+    from profagentd.sources.files import OpenCollection
 
 
 class LogKind(enum.IntEnum):
@@ -18,7 +18,7 @@ class LogKind(enum.IntEnum):
     SNAPSHOT = 2  # it is rewritten whole
 
 
-class Part(enum.Enum):
+class LogPart(enum.Enum):
     """What a log is to its collection, and so when it may be deleted."""
 
     WORK = "work"  # an inference's: while the collection goes on
@@ -61,7 +61,7 @@ class Source:
         """How many bytes the text of its end tells of the data log at `path`; None for a text that tells none."""
         return None
 
-    def part(self, _path: bytes) -> Part | None:
+    def part(self, _path: bytes) -> LogPart | None:
         """What the log at `path` is to its collection; None for a file that is never deleted."""
         return None
 
@@ -73,6 +73,6 @@ class Source:
         """Logs that are announced in this order, that at `path` among them; not all of them need to stand."""
         return (path,)
 
-    def has_ended(self, _files: OpenJob) -> Iterator[bool | None]:
+    def has_ended(self, _files: OpenCollection) -> Iterator[bool | None]:
         """Whether nothing more is expected in a collection; before that None for each look that decides nothing."""
         yield False

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from profagentd.sources.files import Gone, NotAFile, Unreadable
-from profagentd.sources.source import DATA, SNAPSHOT, LogKind, Part, Source
+from profagentd.sources.source import DATA, SNAPSHOT, LogKind, LogPart, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from profagentd.sources.files import OpenJob
+    from profagentd.sources.files import OpenCollection
 
 _SEGMENT = re.compile(rb"\d{8}")
 _DONE = b".done"
@@ -43,11 +43,11 @@ class SpoolSource(Source):
         """The same."""
         return (_SIMULATED,)
 
-    def part(self, path: bytes) -> Part | None:
+    def part(self, path: bytes) -> LogPart | None:
         """Segments may go once they are delivered, the rest with the last of them."""
         if _SEGMENT.fullmatch(self.ended_by(path) or path):
-            return Part.WORK
-        return Part.TABLE if path in (_END, _SIMULATED) else None
+            return LogPart.WORK
+        return LogPart.TABLE if path in (_END, _SIMULATED) else None
 
     def end_of(self, path: bytes) -> bytes | None:
         """Its `.done`."""
@@ -63,7 +63,7 @@ class SpoolSource(Source):
         found = _BYTES.fullmatch(text)
         return None if found is None else int(found[1])
 
-    def has_ended(self, files: OpenJob) -> Iterator[bool | None]:
+    def has_ended(self, files: OpenCollection) -> Iterator[bool | None]:
         """Whether the daemon that wrote it has ended it."""
         try:
             files.status(_END)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagentd.sources import source_of
 from profagentd.sources.files import (
+    FolderPlace,
     Gone,
     JobGone,
     NotAFile,
-    OpenJob,
-    Place,
+    OpenCollection,
     Unreadable,
     list_directory,
     open_directory,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from profagentd.sources.source import LogKind, Source
 
 
-def directories_of(place: Place) -> tuple[bytes, ...]:
+def directories_of(place: FolderPlace) -> tuple[bytes, ...]:
     """Where the logs of the collection at `place` lie, inside it."""
     source = source_of(place.name)
     return source.directories if source else (b"",)
@@ -41,20 +41,20 @@ _SKIPPED_DIRECTORIES = frozenset((b"/proc", b"/sys", b"/dev"))
 
 
 @dataclass
-class Found:
+class FoundCollections:
     """Collections, and the directories in which others may appear."""
 
-    jobs: list[Place] = field(default_factory=list)
-    directories: list[Place] = field(default_factory=list)
-    unreadable: list[Place] = field(default_factory=list)
+    jobs: list[FolderPlace] = field(default_factory=list)
+    directories: list[FolderPlace] = field(default_factory=list)
+    unreadable: list[FolderPlace] = field(default_factory=list)
 
 
-def find_jobs(start: Place, depth: int) -> Found:
+def find_jobs(start: FolderPlace, depth: int) -> FoundCollections:
     """All collections at most `depth` levels below the root of `start`, `start` itself and whatever is below it.
 
     Follows no link and looks into no collection; a directory that cannot be read is listed, not raised.
     """
-    found = Found()
+    found = FoundCollections()
     pending = [start]
     while pending:
         place = pending.pop()
@@ -71,7 +71,7 @@ def find_jobs(start: Place, depth: int) -> Found:
     return found
 
 
-def job_times(place: Place) -> tuple[int, int]:
+def job_times(place: FolderPlace) -> tuple[int, int]:
     """Wall clock at which the collection was made, and of the newest coming or going of a name, in microseconds.
 
     The making is the last name that came to its own directory: the runtime makes all at once (format page 1).
@@ -80,10 +80,10 @@ def job_times(place: Place) -> tuple[int, int]:
     return times[0], max(times)
 
 
-def _is_directory(place: Place) -> bool:
+def _is_directory(place: FolderPlace) -> bool:
     """Whether a directory is there, reached without a link, readable or not."""
     try:
-        parent = open_directory(Place(place.root, os.path.dirname(place.path)))
+        parent = open_directory(FolderPlace(place.root, os.path.dirname(place.path)))
         try:
             return stat.S_ISDIR(os.stat(place.name, dir_fd=parent, follow_symlinks=False).st_mode)
         finally:
@@ -92,7 +92,7 @@ def _is_directory(place: Place) -> bool:
         return False
 
 
-def _mtime_us(place: Place) -> int:
+def _mtime_us(place: FolderPlace) -> int:
     """0 also for a date before 1970, as a clock that was wrong leaves it: the wire has no such times."""
     try:
         descriptor = open_directory(place)
@@ -104,7 +104,7 @@ def _mtime_us(place: Place) -> int:
         os.close(descriptor)
 
 
-def _is_searched(place: Place) -> bool:
+def _is_searched(place: FolderPlace) -> bool:
     name = place.name
     return not (name.startswith(b".") or name in _SKIPPED_NAMES or place.directory in _SKIPPED_DIRECTORIES)
 
@@ -119,7 +119,7 @@ class Sighting(NamedTuple):
 
 
 @dataclass
-class Page:
+class WalkPage:
     """Some names of a collection, looked at."""
 
     logs: list[Sighting] = field(default_factory=list)
@@ -130,43 +130,45 @@ class Page:
     is_job_gone: bool = False  # nothing was looked at: the directory is not there
 
 
-class Walk:
+class CollectionWalk:
     """Everything in a collection, a page at a time: early files first, and what belongs together at once."""
 
-    def __init__(self, place: Place, source: Source) -> None:
+    def __init__(self, place: FolderPlace, source: Source) -> None:
         self._place = place
         self._source = source
         self._groups = _groups(place, source)
 
-    def page(self, limit: int, announced: Collection[bytes] = ()) -> Page:
+    def page(self, limit: int, announced: Collection[bytes] = ()) -> WalkPage:
         """The next `limit` names, or a few more that belong together, looked at as by `look`. One caller at a time."""
         paths: list[bytes] = []
         try:
             while len(paths) < limit and (group := next(self._groups, None)):
                 paths += group
         except JobGone:
-            return Page(is_job_gone=True)
+            return WalkPage(is_job_gone=True)
         except OSError as error:
-            return Page(unreadable=error.strerror)
+            return WalkPage(unreadable=error.strerror)
         page = look(self._place, self._source, paths, announced)
         page.is_last = len(paths) < limit
         return page
 
 
-def look(place: Place, source: Source, paths: Iterable[bytes], announced: Collection[bytes] | None = ()) -> Page:
+def look(
+    place: FolderPlace, source: Source, paths: Iterable[bytes], announced: Collection[bytes] | None = ()
+) -> WalkPage:
     """The status of these paths inside the collection at `place`.
 
     Each comes behind what must be announced before it, unless that is `announced`; with None for it the paths are in
     order already. What stands first is looked at last: it was made before the others or not at all.
     """
-    page = Page()
+    page = WalkPage()
     names = list(paths) if announced is None else list(_with_earlier(source, paths, announced))
     try:
-        with OpenJob(place) as files:
+        with OpenCollection(place) as files:
             for path in reversed(names):
                 _look_at(files, source.kind(path), path, page)
     except JobGone:
-        return Page(is_job_gone=True)
+        return WalkPage(is_job_gone=True)
     page.logs.reverse()
     return page
 
@@ -185,7 +187,7 @@ def _with_earlier(source: Source, paths: Iterable[bytes], announced: Collection[
     return names
 
 
-def _look_at(files: OpenJob, kind: LogKind, path: bytes, page: Page) -> None:
+def _look_at(files: OpenCollection, kind: LogKind, path: bytes, page: WalkPage) -> None:
     try:
         status = files.status(path)
     except JobGone:
@@ -200,8 +202,8 @@ def _look_at(files: OpenJob, kind: LogKind, path: bytes, page: Page) -> None:
         page.logs.append(Sighting(path, kind, status.st_size, status.st_mtime_ns // 1000))
 
 
-def _groups(place: Place, source: Source) -> Iterator[list[bytes]]:
-    with OpenJob(place) as files:
+def _groups(place: FolderPlace, source: Source) -> Iterator[list[bytes]]:
+    with OpenCollection(place) as files:
         for early in (True, False):
             for path, _ in entries(files, source):
                 if source.is_early(path) == early:
@@ -211,7 +213,7 @@ def _groups(place: Place, source: Source) -> Iterator[list[bytes]]:
                         yield list(group[at:])
 
 
-def entries(files: OpenJob, source: Source) -> Iterator[tuple[bytes, os.DirEntry[str]]]:
+def entries(files: OpenCollection, source: Source) -> Iterator[tuple[bytes, os.DirEntry[str]]]:
     """The paths that stand in the collection's directories, but those themselves. Raises JobGone, OSError."""
     files.directory()
     for inside in source.directories:
@@ -223,7 +225,7 @@ def entries(files: OpenJob, source: Source) -> Iterator[tuple[bytes, os.DirEntry
                     yield path, entry
 
 
-def _stands(files: OpenJob, path: bytes) -> bool:
+def _stands(files: OpenCollection, path: bytes) -> bool:
     try:
         files.status(path)
     except (Gone, NotAFile, Unreadable):
@@ -240,12 +242,12 @@ class Measure(NamedTuple):
     is_all: bool
 
 
-def measure(place: Place, source: Source, patience_s: float) -> Measure:
+def measure(place: FolderPlace, source: Source, patience_s: float) -> Measure:
     """Count for so long at most. Blocks; JobGone."""
     until = time.monotonic() + patience_s
     logs = size = inferences = 0
     is_all = False
-    with OpenJob(place) as files, suppress(PermissionError):
+    with OpenCollection(place) as files, suppress(PermissionError):
         for path, entry in entries(files, source):
             with suppress(FileNotFoundError):
                 status = entry.stat(follow_symlinks=False)
@@ -259,7 +261,7 @@ def measure(place: Place, source: Source, patience_s: float) -> Measure:
     return Measure(logs, size, inferences, is_all)
 
 
-def _is_first_data(files: OpenJob, source: Source, path: bytes) -> bool:
+def _is_first_data(files: OpenCollection, source: Source, path: bytes) -> bool:
     """Whether it is the first data log that stands of an inference: nothing is kept of those that were counted."""
     group = source.together(path)
     if source.kind(path) is not DATA or not source.inference_logs or len(group) != source.inference_logs:

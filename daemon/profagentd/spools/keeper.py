@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Callable
 from profagentd.config import real_root
 from profagentd.loop import until_first
 from profagentd.metrics.collectors import every
-from profagentd.metrics.sampler import Lines, Sampler
+from profagentd.metrics.sampler import Sampler, SweepLines
 from profagentd.spools.intake import Intake
 from profagentd.spools.spool import Spool, end_left, left_open
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
     from profagentd.config import DaemonConfig
-    from profagentd.loop import Clock
+    from profagentd.loop import DaemonClock
     from profagentd.spools.spool import Lost
 
 
@@ -35,7 +35,7 @@ class SpoolKeeper:
     """Runs the works that are asked for. One that fails is told once, and stops neither the daemon nor the other."""
 
     def __init__(
-        self, config: DaemonConfig, clock: Clock, roots: Iterable[bytes], lost: Lost, *,
+        self, config: DaemonConfig, clock: DaemonClock, roots: Iterable[bytes], lost: Lost, *,
         board: Path = Path("/"), made_by: str = "",
     ) -> None:  # fmt: skip
         """`roots`: whose disks are measured. `lost` is called on the loop for each segment that the cap took.
@@ -132,7 +132,7 @@ class SpoolKeeper:
             await asyncio.to_thread(intake.stop)
 
     async def _measure(self) -> None:
-        lines, period_s = Lines(), 1 / self._config.metrics_hz
+        lines, period_s = SweepLines(), 1 / self._config.metrics_hz
         spool = self._new_spool(lines.names)("metrics", "board")
         # One thread, so that the spool ends after its last sweep.
         with ThreadPoolExecutor(1, thread_name_prefix="metrics") as thread:
@@ -147,7 +147,7 @@ class SpoolKeeper:
                 self._sampler.close()
                 await loop.run_in_executor(thread, spool.close)
 
-    def _sweep(self, lines: Lines, spool: Spool) -> None:
+    def _sweep(self, lines: SweepLines, spool: Spool) -> None:
         data = lines.of(self._sampler.sweep())
         try:
             if data:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from profagent.export.merged import Operand, export_trace
+from profagent.export.merged import SessionOperand, export_trace
 from tests.unit.ascend.files import rows, taken
 
 SAMPLES = next(
@@ -152,7 +152,7 @@ def test_slices_of_a_timeline_are_in_the_trace(workspace: Path) -> None:
         if "Task Type" not in each.get("args", {})
     )
     ((session,),) = rows(workspace, "SELECT session FROM session WHERE address LIKE '%20230818%'")
-    written = asyncio.run(export_trace([Operand(workspace / "profagent.db", session)], workspace / "trace.json"))
+    written = asyncio.run(export_trace([SessionOperand(workspace / "profagent.db", session)], workspace / "trace.json"))
     found = json.loads(written.files[0].read_text("utf-8"))
     origin_us = found["metadata"]["origin_us"]
     slices = Counter(

@@ -32,7 +32,7 @@ from profagent.importing.importing import import_into, import_job
 from profagent.store import counters
 from profagent.store.workspace import Workspace
 from profagentd.simulate import draw as encode
-from profagentd.simulate.network import AICORE, Layer, Network, Run, Segment
+from profagentd.simulate.network import AICORE, CompiledModel, FusedRun, SimulatedLayer, UnitSegment
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
 from tests.encoders import bytes_item, net_items
@@ -269,8 +269,10 @@ def test_a_job_directory_s_own_database_is_filled(recorded: Path, expected: Dump
 TITLES = "Layer Id,Ori Layer Name,Layer Name,Layer Type,Time(us),Mac Busy Ratio\n"
 
 
-def network(*names: str) -> Network:
-    return Network("secret", (Segment(AICORE, tuple(Run((Layer(name, "Conv"),), 1.0) for name in names)),) * 2)
+def network(*names: str) -> CompiledModel:
+    return CompiledModel(
+        "secret", (UnitSegment(AICORE, tuple(FusedRun((SimulatedLayer(name, "Conv"),), 1.0) for name in names)),) * 2
+    )
 
 
 @pytest.mark.parametrize(

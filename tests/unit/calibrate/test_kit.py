@@ -13,7 +13,7 @@ from profagent.calibrate.kit import MANIFEST, choose, gather
 from profagent.cli.main import run
 from profagent.doctor.job import job_facts
 from profagent.formats.names import parse_log_name
-from profagent.ingest.local import JobRecords
+from profagent.ingest.local import LocalJobFiles
 from profagent.limits import KIT_INFERENCES
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
@@ -142,7 +142,8 @@ def test_a_kit_says_what_its_job_says_with_names_and_without(name: str, is_anony
 def answers(job: Path) -> dict[str, tuple[str, str]]:
     """What is said of facts, without the numbers that it stands on."""
     return {
-        each.check: (each.mark, each.evidence.rpartition(": ")[0]) for each in job_facts(JobRecords(job), "").findings
+        each.check: (each.mark, each.evidence.rpartition(": ")[0])
+        for each in job_facts(LocalJobFiles(job), "").findings
     }
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profagent.calibrate.cli import match_rows
-from profagent.calibrate.fitting import Evidence, Finding, Verdict, find_counters, values_of
+from profagent.calibrate.fitting import CounterVerdict, Evidence, LearntCounter, find_counters, values_of
 from profagent.calibrate.kit import command
 from profagent.calibrate.vendor_table import Rounded, VendorTable, parse_vendor_table
 from profagent.errors import FormatError
@@ -23,11 +23,11 @@ MAPS = 5
 FOUND = 0.95
 
 
-def found(job: CountedJob, decimals: int = 4, *, percent: bool = False) -> dict[str, Finding]:
+def found(job: CountedJob, decimals: int = 4, *, percent: bool = False) -> dict[str, LearntCounter]:
     return {each.counter: each for each in find_counters(evidence_of(job, decimals, percent=percent), job.bytes)}
 
 
-def is_right(job: CountedJob, finding: Finding) -> bool:
+def is_right(job: CountedJob, finding: LearntCounter) -> bool:
     """Whether it gives what the counter is, from where the counter is."""
     place = job.places[finding.counter]
     if finding.fit is None or place is None or finding.fit.offset != place.offset:
@@ -35,12 +35,12 @@ def is_right(job: CountedJob, finding: Finding) -> bool:
     return np.allclose(values_of(finding.fit, job.bytes), job.values[finding.counter])
 
 
-def check_certain(job: CountedJob, findings: dict[str, Finding]) -> None:
+def check_certain(job: CountedJob, findings: dict[str, LearntCounter]) -> None:
     """What is certain reads every other record of that map as well, and what is not says what would settle it."""
     body, values = records_elsewhere(np.random.default_rng(0), job)
     for counter, finding in findings.items():
-        assert bool(finding.advice) == (finding.verdict is not Verdict.CERTAIN)
-        if finding.verdict is Verdict.CERTAIN:
+        assert bool(finding.advice) == (finding.verdict is not CounterVerdict.CERTAIN)
+        if finding.verdict is CounterVerdict.CERTAIN:
             assert finding.fit is not None
             assert is_right(job, finding), counter
             assert np.allclose(values_of(finding.fit, body), values[counter]), counter
@@ -81,7 +81,7 @@ def test_a_number_that_is_there_twice_is_refused() -> None:
     size = int(place.type[1:]) // 8
     doubled = _without_bytes_elsewhere(job, place, size)
     finding = {each.counter: each for each in find_counters(doubled, next(iter(doubled.values())).records)}["mac_busy"]
-    assert finding.verdict is Verdict.NOT_FOUND
+    assert finding.verdict is CounterVerdict.NOT_FOUND
     assert finding.fit is None
     assert len({rival.offset for rival in finding.rivals}) == 2
 
@@ -100,7 +100,7 @@ def test_two_counters_of_the_same_bytes_are_neither() -> None:
     all_evidence = evidence_of(job, 4)
     all_evidence["mac_ppen"] = all_evidence["mac_busy"]
     findings = {each.counter: each for each in find_counters(all_evidence, job.bytes)}
-    assert findings["mac_busy"].verdict is findings["mac_ppen"].verdict is Verdict.NOT_FOUND
+    assert findings["mac_busy"].verdict is findings["mac_ppen"].verdict is CounterVerdict.NOT_FOUND
     assert "mac_ppen" in findings["mac_busy"].advice
 
 
@@ -116,8 +116,8 @@ def cycles_at_0x10(rows: int, decimals: int) -> Evidence:
     return Evidence(records, ticks.astype(np.float64), values, np.full(rows, 0.5 * 10.0**-decimals))
 
 
-@pytest.mark.parametrize(("rows", "verdict"), [(12, Verdict.LIKELY), (60, Verdict.CERTAIN)])
-def test_certain_is_what_would_not_agree_by_chance_in_a_thousand_million(rows: int, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("rows", "verdict"), [(12, CounterVerdict.LIKELY), (60, CounterVerdict.CERTAIN)])
+def test_certain_is_what_would_not_agree_by_chance_in_a_thousand_million(rows: int, verdict: CounterVerdict) -> None:
     """With three decimals a row tells a number from one that is off by a thousandth in one case of two."""
     evidence = cycles_at_0x10(rows, 3)
     (finding,) = find_counters({"mac_busy": evidence}, evidence.records)

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profagent.aclconfig.edit import DEFAULTS, Profiler, edited_acl_json, has_dump
+from profagent.aclconfig.edit import DEFAULTS, ProfilerSettings, edited_acl_json, has_dump
 from profagent.collect.cli import login, plain_name, read_ini
 from profagent.collect.collecting import Collected
 from profagent.collect.explain import Aftermath, causes, failure
 from profagent.collect.look import Main, Place, read_main
-from profagent.collect.project import Entry, difference, is_plain_name, project_labels
+from profagent.collect.project import ProjectEntry, difference, is_plain_name, project_labels
 from profagent.doctor.acl_json import acl_json_section
 from profagent.errors import UsageError
 from profagent.limits import LARGEST_PROGRAM_BYTES
-from profagent.ssh.connection import Target
+from profagent.ssh.connection import SshTarget
 from profagent.store.sessions import labels_of
 
 INI = "[ssh_config]\nip = 192.0.2.2\nusername = root\npwd = pass%w=rd; #1\nport = 2222\n"
@@ -31,13 +31,13 @@ INI = "[ssh_config]\nip = 192.0.2.2\nusername = root\npwd = pass%w=rd; #1\nport 
 @pytest.mark.parametrize("text", [INI, "\ufeff" + INI, INI.replace("\n", "\r\n"), INI.replace(" = ", "=", 2)])
 def test_a_file_tells_who_logs_in_where(text: str) -> None:
     target, password = read_ini(text, "ssh.ini")
-    assert Target.parse(target) == Target("192.0.2.2", "root", 2222)
+    assert SshTarget.parse(target) == SshTarget("192.0.2.2", "root", 2222)
     assert password == "pass%w=rd; #1"
 
 
 def test_port_and_password_may_be_missing() -> None:
     target, password = read_ini("[ssh_config]\nip=fe80::1\nusername=root\n", "ssh.ini")
-    assert Target.parse(target) == Target("fe80::1", "root", 22)
+    assert SshTarget.parse(target) == SshTarget("fe80::1", "root", 22)
     assert password == ""
 
 
@@ -57,7 +57,7 @@ def test_what_is_missing_is_told_without_the_files_words(text: str, told: str) -
     assert "secret" not in str(refused.value)
 
 
-OUTPUT = Profiler(output="/opt/app/profiling")
+OUTPUT = ProfilerSettings(output="/opt/app/profiling")
 
 
 @pytest.mark.parametrize(("more", "is_told"), [("", False), ("pwd=secret\n", True)])
@@ -76,7 +76,7 @@ BOTH_ON = {"aicpu": "on", "aacpu": "on", "aic_metrics": "ArithmeticUtilization",
 VENDORS = {"switch": "on", "output": "/opt/app/profiling", "interval": "0", "acl_api": "on", **BOTH_ON}
 
 
-def edited(text: str, asked: Profiler = OUTPUT, **how: bool) -> dict[str, object]:
+def edited(text: str, asked: ProfilerSettings = OUTPUT, **how: bool) -> dict[str, object]:
     document: dict[str, object] = json.loads(edited_acl_json(text.encode(), asked, "acl.json", **how))
     return document
 
@@ -117,7 +117,7 @@ def test_the_runtime_records_with_what_is_written() -> None:
 
 def test_without_an_output_nothing_is_written() -> None:
     with pytest.raises(UsageError, match="names no output"):
-        edited_acl_json(b"{}", Profiler(), "acl.json")
+        edited_acl_json(b"{}", ProfilerSettings(), "acl.json")
 
 
 # What came of a run, or did not, is told with its likely cause and what to do
@@ -219,30 +219,34 @@ def test_a_job_elsewhere_and_a_board_without_the_npu() -> None:
 
 # What of a project is sent to a board, and what may be removed there
 
-FILE = Entry("file", "d1")
+FILE = ProjectEntry("file", "d1")
 NAMES = st.sampled_from(["a", "a/b", "a/c", "d", "e"])
-PROGRAM = Entry("file", "d1", is_executable=True)
-ENTRIES = st.sampled_from([FILE, Entry("file", "d2"), PROGRAM, Entry("directory"), Entry("link", "x")])
+PROGRAM = ProjectEntry("file", "d1", is_executable=True)
+ENTRIES = st.sampled_from(
+    [FILE, ProjectEntry("file", "d2"), PROGRAM, ProjectEntry("directory"), ProjectEntry("link", "x")]
+)
 
 
 def test_what_is_there_is_not_sent() -> None:
-    tree = {"dir": Entry("directory"), "dir/file": FILE, "link": Entry("link", "dir/file")}
+    tree = {"dir": ProjectEntry("directory"), "dir/file": FILE, "link": ProjectEntry("link", "dir/file")}
     assert difference(tree, tree, tree) == ((), ())
 
 
-@pytest.mark.parametrize("found", [None, Entry("file", "d2"), PROGRAM, Entry("link", "d1"), Entry("directory")])
-def test_what_is_another_is_sent(found: Entry | None) -> None:
+@pytest.mark.parametrize(
+    "found", [None, ProjectEntry("file", "d2"), PROGRAM, ProjectEntry("link", "d1"), ProjectEntry("directory")]
+)
+def test_what_is_another_is_sent(found: ProjectEntry | None) -> None:
     assert difference({"a": FILE}, {} if found is None else {"a": found}, ())[0] == ("a",)
 
 
 def test_what_is_in_a_directory_goes_before_it() -> None:
-    found = {"old": Entry("directory"), "old/x": FILE, "theirs": FILE}
+    found = {"old": ProjectEntry("directory"), "old/x": FILE, "theirs": FILE}
     assert difference({"new": FILE}, found, ["old", "old/x", "away"]) == (("new",), ("old/x", "old"))
 
 
 @given(st.dictionaries(NAMES, ENTRIES), st.dictionaries(NAMES, ENTRIES), st.lists(NAMES))
 def test_nothing_that_others_put_there_is_removed(
-    wanted: dict[str, Entry], found: dict[str, Entry], put: list[str]
+    wanted: dict[str, ProjectEntry], found: dict[str, ProjectEntry], put: list[str]
 ) -> None:
     send, remove = difference(wanted, found, put)
     assert {*remove} <= {*put} & {*found}

@@ -20,7 +20,7 @@ from profagent.errors import UsageError
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.inference_times import LatencyFrom
 from profagent.limits import MOST_COMPARED
-from profagent.stats.figures import Figures, figures_of
+from profagent.stats.figures import DurationFigures, figures_of
 from tests.unit.diff.noisy_runs import independent, run
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ def test_a_former_condition_is_refused_with_the_words_that_take_its_place(text: 
 
 
 def _change(base: float, new: float, scope: Scope = "layer", name: str = "a", *, is_significant: bool = True) -> Change:
-    one, other = (Figures(9, *[value] * 7) for value in (base, new))
+    one, other = (DurationFigures(9, *[value] * 7) for value in (base, new))
     return Change(scope, name, one, other, 0.01, is_significant)
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from profagent.doctor import host
 from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.board import npu_checks, roots_checks
-from profagent.doctor.finding import Finding, Mark, Section
+from profagent.doctor.finding import Finding, FindingMark, Section
 from profagent.doctor.host import Known, clock, identities, workspace_checks
 from profagent.importing.importing import import_into
 from profagent.link.translate import (
@@ -38,7 +38,7 @@ from tests.fakes.small_job import SMALL_JOB
 from tests.unit.doctor.facts import BOARD, PROCESS, ROOT, ROOT_PATH, UMAP
 
 SILENT = Examination(unknown=tuple((source, "it did not answer") for source in ("npu", "processes", "umap")))
-GOOD, BAD, UNKNOWN = Mark.GOOD, Mark.BAD, Mark.UNKNOWN
+GOOD, BAD, UNKNOWN = FindingMark.GOOD, FindingMark.BAD, FindingMark.UNKNOWN
 
 
 def found(check: str, board: Examination, *, simulated: bool = False) -> Finding:
@@ -64,7 +64,7 @@ def test_a_board_in_good_order_has_nothing_to_mend_and_a_silent_one_is_not_known
         (NpuFacts(has_device=True, has_other_libraries=True), GOOD, "/opt/lib/npu"),
     ],
 )
-def test_the_stack(npu: NpuFacts, mark: Mark, told: str) -> None:
+def test_the_stack(npu: NpuFacts, mark: FindingMark, told: str) -> None:
     finding = found("npu-stack", replace(BOARD, npu=npu))
     assert (finding.mark, bool(finding.remedy)) == (mark, mark is BAD)
     assert told in finding.evidence
@@ -76,7 +76,7 @@ def test_the_stack(npu: NpuFacts, mark: Mark, told: str) -> None:
     ("processes", "open_jobs", "are_all_seen", "mark"),
     [(0, 0, True, GOOD), (1, 2, True, GOOD), (2, 2, True, BAD), (2, 1, True, UNKNOWN), (0, 0, False, UNKNOWN)],
 )
-def test_a_second_profiling_task(processes: int, open_jobs: int, are_all_seen: bool, mark: Mark) -> None:
+def test_a_second_profiling_task(processes: int, open_jobs: int, are_all_seen: bool, mark: FindingMark) -> None:
     seen = tuple(replace(PROCESS, pid=pid) for pid in range(7, 7 + processes))
     facts = ProcessFacts(seen, processes, are_all_seen)
     finding = found("npu-tasks", replace(BOARD, processes=facts, roots=(replace(ROOT, open_jobs=open_jobs),)))
@@ -102,7 +102,7 @@ def test_errors_that_the_driver_counts() -> None:
 
 
 @pytest.mark.parametrize(("text", "mark"), [("0027", GOOD), ("0077", GOOD), ("0022", BAD), ("0007", BAD), ("?", BAD)])
-def test_the_umask_of_a_program(text: str, mark: Mark) -> None:
+def test_the_umask_of_a_program(text: str, mark: FindingMark) -> None:
     finding = found("umask", replace(BOARD, processes=ProcessFacts((NpuProcess(7, "main", 0, text),), 1)))
     assert finding.mark is mark
     assert ("umask 0027" in finding.remedy) == (mark is BAD)
@@ -148,7 +148,7 @@ def test_room_and_how_to_have_the_daemon_make_it() -> None:
         (Mount("/mnt", "fuse.sshfs", "x"), GOOD),
     ],
 )
-def test_mounts_that_were_left_behind(mount: Mount, mark: Mark) -> None:
+def test_mounts_that_were_left_behind(mount: Mount, mark: FindingMark) -> None:
     finding = found("mounts", replace(BOARD, remote_mounts=(mount,)))
     assert finding.mark is mark
     assert (f"umount {mount.point}" in finding.remedy) == (mark is not GOOD)
@@ -165,7 +165,7 @@ def test_mounts_that_were_left_behind(mount: Mount, mark: Mark) -> None:
         (None, UNKNOWN),
     ],
 )
-def test_limits_of_inotify(limits: InotifyFacts | None, mark: Mark) -> None:
+def test_limits_of_inotify(limits: InotifyFacts | None, mark: FindingMark) -> None:
     finding = found("inotify", replace(BOARD, inotify=limits))
     assert finding.mark is mark
     assert ("sysctl -w" in finding.remedy) == (mark is BAD)
@@ -188,14 +188,14 @@ def make_database(file: Path) -> None:
 @pytest.mark.parametrize(
     ("boards", "told"),
     [
-        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-2")], [(Mark.GOOD, "own: 2")]),
-        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-1")], [(Mark.BAD, "a and b have one identity: u-1")]),
-        ([("a", "1:1", "u-1"), ("1:1", "1:1", "", "u-1")], [(Mark.GOOD, "own: 1")]),
-        ([("a", "1:1", "u-1", "u-2")], [(Mark.BAD, "u-2 answers at 1:1"), (Mark.GOOD, "own: 1")]),
-        ([("a", "1:1"), ("b", "2:1", "u-2")], [(Mark.UNKNOWN, "a: neither"), (Mark.GOOD, "own: 1")]),
+        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-2")], [(FindingMark.GOOD, "own: 2")]),
+        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-1")], [(FindingMark.BAD, "a and b have one identity: u-1")]),
+        ([("a", "1:1", "u-1"), ("1:1", "1:1", "", "u-1")], [(FindingMark.GOOD, "own: 1")]),
+        ([("a", "1:1", "u-1", "u-2")], [(FindingMark.BAD, "u-2 answers at 1:1"), (FindingMark.GOOD, "own: 1")]),
+        ([("a", "1:1"), ("b", "2:1", "u-2")], [(FindingMark.UNKNOWN, "a: neither"), (FindingMark.GOOD, "own: 1")]),
     ],
 )
-def test_identities(boards: list[tuple[str, ...]], told: list[tuple[Mark, str]]) -> None:
+def test_identities(boards: list[tuple[str, ...]], told: list[tuple[FindingMark, str]]) -> None:
     found = list(identities([Known(*each) for each in boards]))
     assert [each.mark for each in found] == [mark for mark, _ in told]
     assert all(text in each.evidence for each, (_, text) in zip(found, told, strict=True))
@@ -204,33 +204,33 @@ def test_identities(boards: list[tuple[str, ...]], told: list[tuple[Mark, str]])
 @pytest.mark.parametrize(
     ("offset_us", "uncertainty_us", "board_us", "mark"),
     [
-        (0, 500, NOW_US, Mark.GOOD),
-        (1_200_000, 500, NOW_US, Mark.BAD),
-        (1_200_000, 400_000, NOW_US, Mark.UNKNOWN),
+        (0, 500, NOW_US, FindingMark.GOOD),
+        (1_200_000, 500, NOW_US, FindingMark.BAD),
+        (1_200_000, 400_000, NOW_US, FindingMark.UNKNOWN),
         # An image's own date; a link as slow as this could tell nothing more.
-        (-NOW_US, NOW_US, 1_600_000_000_000_000, Mark.BAD),
-        (None, 0, NOW_US, Mark.UNKNOWN),
+        (-NOW_US, NOW_US, 1_600_000_000_000_000, FindingMark.BAD),
+        (None, 0, NOW_US, FindingMark.UNKNOWN),
     ],
 )
-def test_the_boards_clock(offset_us: int | None, uncertainty_us: int, board_us: int, mark: Mark) -> None:
+def test_the_boards_clock(offset_us: int | None, uncertainty_us: int, board_us: int, mark: FindingMark) -> None:
     finding = clock(offset_us, uncertainty_us, board_us)
     assert finding.mark is mark
-    assert ("date -u -s" in finding.remedy) == (mark is Mark.BAD)
+    assert ("date -u -s" in finding.remedy) == (mark is FindingMark.BAD)
 
 
-def marks(workspace: Workspace) -> dict[str, Mark]:
+def marks(workspace: Workspace) -> dict[str, FindingMark]:
     return {finding.check: finding.mark for finding in workspace_checks(workspace)}
 
 
 def test_a_workspace_with_a_database_and_one_that_is_yet_to_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert marks(Workspace(tmp_path / "a" / "b")) == dict.fromkeys(("workspace", "host-space"), Mark.GOOD)
+    assert marks(Workspace(tmp_path / "a" / "b")) == dict.fromkeys(("workspace", "host-space"), FindingMark.GOOD)
     assert list(tmp_path.iterdir()) == []
     make_database(Workspace(tmp_path).database)
-    assert marks(Workspace(tmp_path)) == dict.fromkeys(("workspace", "database", "host-space"), Mark.GOOD)
+    assert marks(Workspace(tmp_path)) == dict.fromkeys(("workspace", "database", "host-space"), FindingMark.GOOD)
     monkeypatch.setattr(host, "LEAST_FREE_BYTES", 1 << 60)
-    assert marks(Workspace(tmp_path))["host-space"] is Mark.BAD
+    assert marks(Workspace(tmp_path))["host-space"] is FindingMark.BAD
 
 
 @pytest.mark.parametrize("first_page", [0, 5])
@@ -252,7 +252,7 @@ def test_a_damaged_database_is_made_anew_by_what_is_told(tmp_path: Path, first_p
 
 def test_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert marks(Workspace(tmp_path / "file" / "ws")) == {"workspace": Mark.BAD}
+    assert marks(Workspace(tmp_path / "file" / "ws")) == {"workspace": FindingMark.BAD}
     with public_directory() as directory, without_privileges():
         (found,) = workspace_checks(Workspace(directory / "ws"))
         assert f"{directory}: Permission denied" in found.evidence
@@ -285,11 +285,11 @@ def looked_at(data: bytes, **told: Any) -> Section:
 
 
 def bad(section: Section) -> list[str]:
-    return [finding.check for finding in section.findings if finding.mark is Mark.BAD]
+    return [finding.check for finding in section.findings if finding.mark is FindingMark.BAD]
 
 
 def unknown(section: Section) -> list[str]:
-    return [finding.check for finding in section.findings if finding.mark is Mark.UNKNOWN]
+    return [finding.check for finding in section.findings if finding.mark is FindingMark.UNKNOWN]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def unknown(section: Section) -> list[str]:
 )
 def test_files_with_which_the_runtime_records(data: bytes) -> None:
     section = looked_at(data)
-    assert {finding.mark for finding in section.findings} == {Mark.GOOD}
+    assert {finding.mark for finding in section.findings} == {FindingMark.GOOD}
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_files_with_which_the_runtime_records(data: bytes) -> None:
 def test_files_with_which_it_does_not(data: bytes, check: str, evidence: str) -> None:
     section = looked_at(data)
     (found,) = (finding for finding in section.findings if finding.check == check)
-    assert found.mark is Mark.BAD
+    assert found.mark is FindingMark.BAD
     assert evidence in found.evidence
     assert found.remedy
 
@@ -377,5 +377,5 @@ def test_an_output_that_the_daemon_does_not_look_into() -> None:
 def test_what_is_no_json_is_named_with_its_line_and_column(text: str, where: str) -> None:
     section = looked_at(text.encode())
     (found,) = section.findings
-    assert (found.check, found.mark) == ("acl-json", Mark.BAD)
+    assert (found.check, found.mark) == ("acl-json", FindingMark.BAD)
     assert where in found.evidence

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from profagent.doctor.cli import job_sections
-from profagent.doctor.finding import Finding, Mark, Section
-from profagent.doctor.job import FACTS, Inference, Net, batch_votes, fact_finding, job_data, job_facts, tick_votes
+from profagent.doctor.finding import Finding, FindingMark, Section
+from profagent.doctor.job import FACTS, JobInference, JobNet, batch_votes, fact_finding, job_data, job_facts, tick_votes
 from profagent.errors import UsageError
-from profagent.ingest.local import JobRecords
+from profagent.ingest.local import LocalJobFiles
 from profagentd.simulate.network import FACTS as SIMULATED
 from tests.integration.board import simulated
 
@@ -27,20 +27,20 @@ BUILD = "--online_model_type=2"
 @pytest.mark.parametrize(
     ("files", "found", "told"),
     [
-        ({**INFO, **TABLES, **CALLS, **LAYERS}, [("job-data", Mark.GOOD)], " of 1 model"),
-        (INFO, [("job-data", Mark.BAD)], BUILD),
-        ({**INFO, "data/acl_api.0.yolo.v1.0": 0}, [("job-data", Mark.BAD)], "'yolo.v1' (id 0)"),
+        ({**INFO, **TABLES, **CALLS, **LAYERS}, [("job-data", FindingMark.GOOD)], " of 1 model"),
+        (INFO, [("job-data", FindingMark.BAD)], BUILD),
+        ({**INFO, "data/acl_api.0.yolo.v1.0": 0}, [("job-data", FindingMark.BAD)], "'yolo.v1' (id 0)"),
         (
             {**INFO, **TABLES, **LAYERS, "data/acl_api.0.other.1": 0},
-            [("job-data", Mark.BAD), ("job-data", Mark.GOOD)],
+            [("job-data", FindingMark.BAD), ("job-data", FindingMark.GOOD)],
             BUILD,
         ),
-        ({**TABLES, **LAYERS, "data/acl_api.0.yolo.0": 0}, [("job-data", Mark.GOOD)], ""),
-        ({**INFO, **TABLES, **CALLS, **dict.fromkeys(LAYERS, 0)}, [("job-data", Mark.BAD)], "aic_metrics"),
-        ({**TABLES, **FIRST}, [("job-data", Mark.GOOD), ("job-sampling", Mark.UNKNOWN)], ""),
+        ({**TABLES, **LAYERS, "data/acl_api.0.yolo.0": 0}, [("job-data", FindingMark.GOOD)], ""),
+        ({**INFO, **TABLES, **CALLS, **dict.fromkeys(LAYERS, 0)}, [("job-data", FindingMark.BAD)], "aic_metrics"),
+        ({**TABLES, **FIRST}, [("job-data", FindingMark.GOOD), ("job-sampling", FindingMark.UNKNOWN)], ""),
     ],
 )
-def test_what_a_job_has(files: dict[str, int], found: list[tuple[str, Mark]], told: str) -> None:
+def test_what_a_job_has(files: dict[str, int], found: list[tuple[str, FindingMark]], told: str) -> None:
     findings = list(job_data(files))
     assert [(each.check, each.mark) for each in findings] == found
     assert told in f"{findings[0].evidence} {findings[0].remedy}"
@@ -53,16 +53,16 @@ def looked_at(job: Path) -> dict[str, Finding]:
 def test_a_job_in_good_order_and_one_with_another_clock_or_none(tmp_path: Path) -> None:
     job = simulated(tmp_path, 5)
     assert {check: each.mark for check, each in looked_at(job).items()} == dict.fromkeys(
-        ("job-data", "job-clock"), Mark.GOOD
+        ("job-data", "job-clock"), FindingMark.GOOD
     )
     assert job_sections(job)[0].about == f"{job} [simulated]"
     assert all(section.is_good for section in job_sections(job))
     (job / "info.json.0").write_text('{"DeviceInfo": [{"aic_frequency": "70"}]}')
     ticks = job_sections(job)[-1].findings[0]
-    assert (ticks.check, ticks.mark) == ("tick-unit", Mark.BAD)
+    assert (ticks.check, ticks.mark) == ("tick-unit", FindingMark.BAD)
     assert ticks.evidence.startswith("refutes 100-cycles")
     (job / "info.json.0").write_text("{}")
-    assert looked_at(job)["job-clock"].mark is Mark.BAD
+    assert looked_at(job)["job-clock"].mark is FindingMark.BAD
 
 
 def test_what_is_no_job(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def made(root: Path, inferences: int = 3, *, pictures: int = 1, facts: tuple[str
 
 
 def facts_of(job: Path) -> Section:
-    return job_facts(JobRecords(job), str(job))
+    return job_facts(LocalJobFiles(job), str(job))
 
 
 def told(job: Path) -> dict[str, Finding]:
@@ -118,14 +118,14 @@ def test_each_alternative_is_confirmed_and_all_others_are_refuted(tmp_path: Path
     others = ", ".join(each for each in FACTS[fact] if each != alternative)
     assert found.evidence.startswith(f"confirms {alternative}: {FACTS[fact][alternative]}; refutes {others}: ")
     is_misread = alternative != likely
-    assert (found.mark, bool(found.remedy)) == ((Mark.BAD, True) if is_misread else (Mark.GOOD, False))
-    assert Mark.BAD not in {each.mark for each in answers.values()}
+    assert (found.mark, bool(found.remedy)) == ((FindingMark.BAD, True) if is_misread else (FindingMark.GOOD, False))
+    assert FindingMark.BAD not in {each.mark for each in answers.values()}
 
 
 def test_one_inference_cannot_tell_about_ticks_pictures_and_loops(tmp_path: Path) -> None:
     job = made(tmp_path, 1)
     found = told(job)
-    unknown = {check for check, each in found.items() if each.mark is Mark.UNKNOWN}
+    unknown = {check for check, each in found.items() if each.mark is FindingMark.UNKNOWN}
     assert unknown == {"tick-unit", "batch-number"}
     assert facts_of(job).about == f"{job}: facts that nobody knows [simulated: it proves nothing about hardware]"
 
@@ -136,31 +136,31 @@ def test_a_job_without_clock_tables_and_data_cannot_tell(tmp_path: Path) -> None
     assert told(job)["tick-unit"].evidence.startswith("cannot tell: no inference of 50 us or more")
     for path in job.glob("data/*.info"):
         path.write_bytes(b"\xff\xff\xff")
-    assert told(job)["batch-number"].mark is Mark.UNKNOWN
+    assert told(job)["batch-number"].mark is FindingMark.UNKNOWN
     shutil.rmtree(job / "data")
-    assert {each.mark for each in told(job).values()} == {Mark.UNKNOWN}
+    assert {each.mark for each in told(job).values()} == {FindingMark.UNKNOWN}
 
 
-def ticks(*inferences: Inference) -> str:
+def ticks(*inferences: JobInference) -> str:
     return fact_finding("tick-unit", tick_votes(inferences, 700)).evidence
 
 
 @pytest.mark.parametrize("window_us", [700, 900, 1_000, 2_000, 5_000])
 def test_an_npu_that_idles_looks_like_a_longer_tick(window_us: int) -> None:
     """700 ticks are 100 us by the likely unit, and 700 us if a tick is a microsecond."""
-    assert ticks(*[Inference("a", 700, window_us)] * 3).startswith("cannot tell: ")
+    assert ticks(*[JobInference("a", 700, window_us)] * 3).startswith("cannot tell: ")
 
 
 @pytest.mark.parametrize("disturbed", [10, 700 * 20, 2**32 - 1])
 @pytest.mark.parametrize("others", [0, 1, 2, 3, 9])
 def test_one_disturbed_tick_never_refutes_the_truth(disturbed: int, others: int) -> None:
-    found = ticks(Inference("a", disturbed, 130), *[Inference("a", 700, 130)] * others)
+    found = ticks(JobInference("a", disturbed, 130), *[JobInference("a", 700, 130)] * others)
     assert "100-cycles" not in found.partition("refutes ")[2].partition(";")[0].partition(":")[0]
 
 
 def batches(*sequences: list[int]) -> str:
     """What inferences with these numbers tell of a net of four layers and three pictures."""
-    nets = [[Net(tuple(each), (False,) * 4, (3,))] for each in sequences]
+    nets = [[JobNet(tuple(each), (False,) * 4, (3,))] for each in sequences]
     return fact_finding("batch-number", batch_votes(nets)).evidence
 
 

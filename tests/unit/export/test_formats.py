@@ -12,7 +12,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.export.blocks import Slices
-from profagent.export.formats import FORMATS, Format, Scope
+from profagent.export.formats import FORMATS, Format, FormatScope
 from profagent.files import written_atomically
 from profagent.nightly.night import example, read_settings
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
@@ -55,7 +55,7 @@ def _ndjson(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         FORMATS,
         "ndjson",
-        Format(Scope.TRACE, f"{__name__}:Ndjson", "lines/trace.ndjson", "Write lines.", "jq", (option,)),
+        Format(FormatScope.TRACE, f"{__name__}:Ndjson", "lines/trace.ndjson", "Write lines.", "jq", (option,)),
     )
 
 
@@ -92,10 +92,10 @@ def test_a_format_that_the_page_about_exports_forgets_is_named() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_writer_takes_what_its_scope_and_options_give(name: str) -> None:
     form = FORMATS[name]
-    given: dict[Scope, tuple[tuple[Any, ...], dict[str, Any]]] = {
-        Scope.TRACE: ((Path(), None, {}), {}),
-        Scope.TABLES: ((Path(), Path()), {"session": 1, "job": JOB, "choice": None}),
-        Scope.SESSION: ((Path(), Path(), 1), {}),
+    given: dict[FormatScope, tuple[tuple[Any, ...], dict[str, Any]]] = {
+        FormatScope.TRACE: ((Path(), None, {}), {}),
+        FormatScope.TABLES: ((Path(), Path()), {"session": 1, "job": JOB, "choice": None}),
+        FormatScope.SESSION: ((Path(), Path(), 1), {}),
     }
     positional, named = given[form.scope]
     more = {option.name: option.default for option in form.options}

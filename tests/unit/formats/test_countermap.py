@@ -7,14 +7,14 @@ from importlib import resources
 import pytest
 
 from profagent.errors import FormatError
-from profagent.formats.countermap import CounterMap, Place, Tally, implausible_text, parse_counter_map
+from profagent.formats.countermap import CounterMap, RecordPlace, Tally, implausible_text, parse_counter_map
 from profagent.formats.figure_states import (
     CAPTURE_ENDED,
     JOB_ENDED,
     Figure,
+    FigurePart,
     FigureState,
     Has,
-    Part,
     Share,
     UnitLog,
     Verdict,
@@ -27,7 +27,7 @@ from tests.encoders import aicore_record
 
 
 def test_it_is_told_with_its_numbers() -> None:
-    tally = Tally(900, 12, Place(3, "data/aicore.x", 5), 1.7349)
+    tally = Tally(900, 12, RecordPlace(3, "data/aicore.x", 5), 1.7349)
     assert implausible_text("mac_ppen <= mac_busy", tally) == (
         "mac_ppen is above mac_busy in 12 of 900 records, at worst 1.735; first record 5 of data/aicore.x"
     )
@@ -135,10 +135,10 @@ def test_maps_that_come_with_profagent_are_whole() -> None:
 # Whether a figure of an inference is known: by what it is made of, and how much of that is here
 
 FINAL, PENDING, PARTIAL = FigureState.FINAL, FigureState.PENDING, FigureState.PARTIAL
-WHOLE = dict.fromkeys(Part, Has(Share.WHOLE))
+WHOLE = dict.fromkeys(FigurePart, Has(Share.WHOLE))
 
 
-def states(parts: dict[Part, Has]) -> tuple[FigureState, ...]:
+def states(parts: dict[FigurePart, Has]) -> tuple[FigureState, ...]:
     """Of the records, their time, and the time of layers by name."""
     return tuple(state_of(figure, parts).state for figure in (Figure.RECORDS, Figure.TIME, Figure.LAYERS))
 
@@ -146,40 +146,44 @@ def states(parts: dict[Part, Has]) -> tuple[FigureState, ...]:
 @pytest.mark.parametrize(
     ("part", "share", "expected"),
     [
-        (Part.AICORE, Share.NONE, (FINAL, FINAL, FINAL)),
-        (Part.AICORE, Share.WHOLE, (FINAL, FINAL, FINAL)),
-        (Part.AICORE, Share.COMING, (PENDING, PENDING, PENDING)),
-        (Part.AICORE, Share.MISSING, (PARTIAL, PARTIAL, PARTIAL)),
-        (Part.AICPU, Share.NONE, (FINAL, FINAL, FINAL)),
-        (Part.AICPU, Share.WHOLE, (FINAL, FINAL, FINAL)),
-        (Part.AICPU, Share.COMING, (PENDING, PENDING, PENDING)),
-        (Part.AICPU, Share.MISSING, (PARTIAL, PARTIAL, PARTIAL)),
-        (Part.CLOCK, Share.NONE, (FINAL, FINAL, FINAL)),
-        (Part.CLOCK, Share.WHOLE, (FINAL, FINAL, FINAL)),
-        (Part.CLOCK, Share.COMING, (FINAL, PENDING, PENDING)),
-        (Part.CLOCK, Share.MISSING, (FINAL, PARTIAL, PARTIAL)),
-        (Part.LAYERS, Share.NONE, (FINAL, FINAL, FINAL)),
-        (Part.LAYERS, Share.WHOLE, (FINAL, FINAL, FINAL)),
-        (Part.LAYERS, Share.COMING, (FINAL, FINAL, PENDING)),
-        (Part.LAYERS, Share.MISSING, (FINAL, FINAL, PARTIAL)),
+        (FigurePart.AICORE, Share.NONE, (FINAL, FINAL, FINAL)),
+        (FigurePart.AICORE, Share.WHOLE, (FINAL, FINAL, FINAL)),
+        (FigurePart.AICORE, Share.COMING, (PENDING, PENDING, PENDING)),
+        (FigurePart.AICORE, Share.MISSING, (PARTIAL, PARTIAL, PARTIAL)),
+        (FigurePart.AICPU, Share.NONE, (FINAL, FINAL, FINAL)),
+        (FigurePart.AICPU, Share.WHOLE, (FINAL, FINAL, FINAL)),
+        (FigurePart.AICPU, Share.COMING, (PENDING, PENDING, PENDING)),
+        (FigurePart.AICPU, Share.MISSING, (PARTIAL, PARTIAL, PARTIAL)),
+        (FigurePart.CLOCK, Share.NONE, (FINAL, FINAL, FINAL)),
+        (FigurePart.CLOCK, Share.WHOLE, (FINAL, FINAL, FINAL)),
+        (FigurePart.CLOCK, Share.COMING, (FINAL, PENDING, PENDING)),
+        (FigurePart.CLOCK, Share.MISSING, (FINAL, PARTIAL, PARTIAL)),
+        (FigurePart.LAYERS, Share.NONE, (FINAL, FINAL, FINAL)),
+        (FigurePart.LAYERS, Share.WHOLE, (FINAL, FINAL, FINAL)),
+        (FigurePart.LAYERS, Share.COMING, (FINAL, FINAL, PENDING)),
+        (FigurePart.LAYERS, Share.MISSING, (FINAL, FINAL, PARTIAL)),
     ],
 )
 def test_a_figure_is_known_when_every_part_of_it_is(
-    part: Part, share: Share, expected: tuple[FigureState, ...]
+    part: FigurePart, share: Share, expected: tuple[FigureState, ...]
 ) -> None:
     assert states({**WHOLE, part: Has(share, "because")}) == expected
 
 
 @pytest.mark.parametrize("share", Share)
 def test_what_ran_on_the_cpu_alone_needs_no_clock(share: Share) -> None:
-    on_cpu = {Part.AICORE: Has(Share.NONE), Part.AICPU: Has(Share.WHOLE), Part.CLOCK: Has(share, "no clock")}
+    on_cpu = {
+        FigurePart.AICORE: Has(Share.NONE),
+        FigurePart.AICPU: Has(Share.WHOLE),
+        FigurePart.CLOCK: Has(share, "no clock"),
+    }
     assert states(on_cpu) == (FINAL, FINAL, FINAL)
-    del on_cpu[Part.AICORE]
+    del on_cpu[FigurePart.AICORE]
     assert states(on_cpu) == (FINAL, FINAL, FINAL)
 
 
 def test_what_will_never_come_counts_before_what_has_not_come_yet() -> None:
-    parts = {**WHOLE, Part.AICPU: Has(Share.COMING, "not yet"), Part.CLOCK: Has(Share.MISSING, "never")}
+    parts = {**WHOLE, FigurePart.AICPU: Has(Share.COMING, "not yet"), FigurePart.CLOCK: Has(Share.MISSING, "never")}
     assert state_of(Figure.TIME, parts) == Verdict(PARTIAL, "never")
 
 
@@ -210,7 +214,7 @@ def test_what_will_never_come_counts_before_what_has_not_come_yet() -> None:
     ],
 )
 def test_records_of_the_second_inference_in_a_log(log: UnitLog | None, ended: str, share: Share, why: str) -> None:
-    assert log_part(Part.AICPU, log, 1, ended) == Has(share, why)
+    assert log_part(FigurePart.AICPU, log, 1, ended) == Has(share, why)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from profagent.formats.inference_times import (
     UNUSED,
     Calls,
+    InferencePace,
     LatencyFrom,
-    Pace,
     Parts,
     Spans,
     completed,
@@ -107,8 +107,8 @@ def test_the_pace_counts_inferences_that_were_not_sampled() -> None:
     begins = np.array([0.0, 200.0, 400.0])
     load = (Spans(begins, begins + 60), np.array([0, 2, 4]))
     later = (Spans(begins[:2] + 10_000, begins[:2] + 10_060), np.array([0, 2]))
-    assert pace_of([load, later]) == pytest.approx(Pace(10_000.0, 40.0))
-    assert pace_of([(Spans(begins[:1], begins[:1] + 60), np.array([0]))]) == Pace(None, None)
+    assert pace_of([load, later]) == pytest.approx(InferencePace(10_000.0, 40.0))
+    assert pace_of([(Spans(begins[:1], begins[:1] + 60), np.array([0]))]) == InferencePace(None, None)
 
 
 def _times() -> NDArray[np.float64]:

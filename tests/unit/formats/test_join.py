@@ -12,7 +12,7 @@ import pytest
 from profagent.formats.join import UNKNOWN_LAYER, LayerJoin
 from profagent.formats.model_info import LayerTable, Net, parse_layer_info
 from profagent.formats.names import LogKind
-from profagent.formats.records import AICORE_DTYPE, Progress, SegmentColumns, Unit, place, read_unit, view_records
+from profagent.formats.records import AICORE_DTYPE, LogProgress, SegmentColumns, Unit, place, read_unit, view_records
 from tests.encoders import aicore_record, layer_item
 
 
@@ -146,7 +146,7 @@ RELOADED = [(0, 0), (0, 1), (0, 0), (0, 1), (0, 2)]
 def unit(records: Sequence[tuple[int, int]], last_loads: dict[int, int] | None = None) -> Unit:
     """A log of records given as (net, sequence)."""
     data = b"".join(aicore_record(sequence, 1, net) for net, sequence in records)
-    return read_unit(LogKind.AICORE, [data], Progress.new(1), None, last_loads or {})
+    return read_unit(LogKind.AICORE, [data], LogProgress.new(1), None, last_loads or {})
 
 
 def split(records: Sequence[tuple[int, int]], *, last_start: int | None = None) -> list[list[int]]:
@@ -209,7 +209,7 @@ def test_the_runtimes_sequence_filter_leaves_the_gaps_that_the_splitter_finds() 
     first = [0, 5, 14, 24, 24, 25, 26, 27, 28, 38, 48]
     assert records["net"].tolist() == [0] * 11 + [1, 1]
     assert records["sequence"].tolist() == [*first, 10, 12]
-    split = read_unit(LogKind.AICORE, [data], Progress.new(1))
+    split = read_unit(LogKind.AICORE, [data], LogProgress.new(1))
     assert split.segment.tolist() == [0] * 11 + [1, 1]
     assert split.seg_load.tolist() == [0, 0]
     missing = [after - before - 1 for before, after in pairwise(first) if after - before > 1]

@@ -15,7 +15,7 @@ from profagent.formats.sampling import (
     MISMATCH,
     NO_INTERVAL,
     EachNth,
-    Figures,
+    SampleCounts,
     SampleTally,
     Schedule,
     counts_of_loads,
@@ -158,7 +158,7 @@ def test_figures_are_those_of_the_runtime_in_whatever_order_files_come(
     # What waits at the end has come to no file, late or never: no name tells of it.
     waited = sampled[-1]
     _, late, never_came = runtime(interval, busy, waited + 1)
-    assert tally_of(counts, pictures).figures(interval) == Figures(
+    assert tally_of(counts, pictures).figures(interval) == SampleCounts(
         interval, "acl.json", len(sampled), len(sampled) + never_came, late, never_came
     )
 
@@ -176,23 +176,23 @@ def test_an_inferred_interval_is_the_right_one_where_half_of_the_samples_came_in
 
 
 def test_only_the_first_inference_is_due_with_an_interval_of_0() -> None:
-    assert figures_of(1, {}, 0) == Figures(0, "acl.json", 1, 1, 0, 0)
-    assert figures_of(2, {7: 1}, 0) == Figures(0, "acl.json", 2, None, None, None, f"{MISMATCH} 0")
+    assert figures_of(1, {}, 0) == SampleCounts(0, "acl.json", 1, 1, 0, 0)
+    assert figures_of(2, {7: 1}, 0) == SampleCounts(0, "acl.json", 2, None, None, None, f"{MISMATCH} 0")
 
 
 @pytest.mark.parametrize("gaps", [{5: 1}, {3: 1, 5: 10}, {2: 1, 3: 1, 4: 1}])
 def test_an_interval_that_picture_counts_do_not_show_is_not_known(gaps: dict[int, int]) -> None:
     sampled = sum(gaps.values()) + 1
-    assert figures_of(sampled, gaps, None) == Figures(None, None, sampled, None, None, None, NO_INTERVAL)
+    assert figures_of(sampled, gaps, None) == SampleCounts(None, None, sampled, None, None, None, NO_INTERVAL)
 
 
 def test_the_only_sample_was_due_whatever_the_interval() -> None:
-    assert figures_of(1, {}, None) == Figures(None, None, 1, 1, 0, 0)
+    assert figures_of(1, {}, None) == SampleCounts(None, None, 1, 1, 0, 0)
 
 
 def test_what_a_program_passed_over_by_itself_is_not_due() -> None:
     gaps = {1: 8, 6: 1}
-    assert figures_of(10, gaps, None) == Figures(1, "inferred", 10, None, None, None, MAY_HAVE_STOPPED)
+    assert figures_of(10, gaps, None) == SampleCounts(1, "inferred", 10, None, None, None, MAY_HAVE_STOPPED)
     # An acl.json is for programs that do not start and stop, and calls were counted.
     assert figures_of(10, gaps, 1).due == 15
     assert figures_of(10, gaps, None, has_calls=True).due == 15
@@ -218,8 +218,8 @@ def test_an_interval_is_read_as_the_runtime_takes_it(text: str, interval: int | 
 
 
 def test_figures_of_several_models_are_summed_as_far_as_all_are_known() -> None:
-    one, other = Figures(10, "acl.json", 9, 10, 1, 1), Figures(10, "acl.json", 5, 5, 0, 0)
-    assert sum_of([one, other]) == Figures(10, "acl.json", 14, 15, 1, 1)
-    assert sum_of([one, other._replace(interval=3)]) == Figures(None, None, 14, 15, 1, 1)
+    one, other = SampleCounts(10, "acl.json", 9, 10, 1, 1), SampleCounts(10, "acl.json", 5, 5, 0, 0)
+    assert sum_of([one, other]) == SampleCounts(10, "acl.json", 14, 15, 1, 1)
+    assert sum_of([one, other._replace(interval=3)]) == SampleCounts(None, None, 14, 15, 1, 1)
     assert sum_of([one, other._replace(due=None, late=None, never_came=None)]).due is None
-    assert sum_of([]) == Figures(None, None, 0, None, None, None)
+    assert sum_of([]) == SampleCounts(None, None, 0, None, None, None)

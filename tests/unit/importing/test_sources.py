@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from profagent.ascend.recognise import FACTS, Source
+from profagent.ascend.recognise import FACTS, ResultSource
 from profagent.errors import UsageError
 from profagent.importing.sources import Walk, Why
 from tests.fakes.job_copy import JOB
@@ -59,7 +59,7 @@ def _looked_through(root: Path) -> Walk:
     return walk
 
 
-def _raw_folders(source: Source) -> tuple[str, ...]:
+def _raw_folders(source: ResultSource) -> tuple[str, ...]:
     if source.raw != "msprof":
         return FOLDERS
     return OF_DEVICE if source.path.name in ("device_0", "host") else RAW

@@ -12,8 +12,8 @@ from profagent.ingest.logs import (
     GROWING_STALE,
     RESTING,
     STALE,
+    DataLogState,
     LogEvent,
-    LogState,
     LogStates,
 )
 
@@ -29,7 +29,7 @@ FACTS = {
 STATES = {facts: state for state, facts in FACTS.items()}
 
 
-def follows(state: LogState, event: LogEvent) -> LogState | None:
+def follows(state: DataLogState, event: LogEvent) -> DataLogState | None:
     """Return the state that follows by the rules for each fact; None where the event cannot happen."""
     growing, stale, fresh = FACTS[state]
     match event:
@@ -54,7 +54,7 @@ def follows(state: LogState, event: LogEvent) -> LogState | None:
     return STATES[growing, stale, fresh]
 
 
-def follows_early(event: LogEvent) -> LogState | None:
+def follows_early(event: LogEvent) -> DataLogState | None:
     """Return the state after EARLY: as of bytes that are to come; a `.done` or a stream changes nothing."""
     stays = event in (LogEvent.DONE_CAME, LogEvent.DONE_REWRITTEN, LogEvent.STREAM_BEGUN)
     return EARLY if stays else follows(GROWING_FRESH, event)
@@ -68,7 +68,7 @@ def test_a_state_says_what_may_be_asked_of_it() -> None:
 
 @pytest.mark.parametrize("event", LogEvent)
 def test_each_event_has_a_next_state_or_is_refused(event: LogEvent) -> None:
-    for state in LogState:
+    for state in DataLogState:
         states = in_state(state)
         after = follows_early(event) if state is EARLY else follows(state, event)
         if after is None:
@@ -97,7 +97,7 @@ def test_of_more_logs_than_fit_the_first_one_rests() -> None:
     assert [states.of(path) for path in "abcd"] == [RESTING, RESTING, GROWING, GROWING_STALE]
 
 
-def in_state(state: LogState) -> LogStates:
+def in_state(state: DataLogState) -> LogStates:
     """Return states in which the log "a" came to `state` by events."""
     ways = {
         RESTING: (),

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from profagent.ingest import ops
-from profagent.ingest.marks import Mark, MarkKind, decode
+from profagent.ingest.marks import MarkKind, ProgramMark, decode
 from profagent.ingest.metrics import MetricSample
 from profagent.ingest.metrics import decode as decode_metrics
 from profagent.ingest.ops import decode as decode_ops
 from profagent.limits import MOST_RUNS
 from profagent_app.marks import Kind, MarkWriter
 from profagentd.metrics.collectors import Sample
-from profagentd.metrics.sampler import Lines, Sweep
+from profagentd.metrics.sampler import Sweep, SweepLines
 from profagentd.spools.intake import LOST
 from profagentd.spools.spool import Spool
 from tests.fakes.marks_host import MarksHost
@@ -36,7 +36,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert bad == 0
     assert [each.kind for each in marks] == list(MarkKind)
     who = (marks[0].pid, marks[0].tid)
-    assert marks[0] == Mark(MarkKind.MARK, "café", {"id": 3}, *who, 10**18, 10**18 + 5, 0, 7, marks[0].writer)
+    assert marks[0] == ProgramMark(MarkKind.MARK, "café", {"id": 3}, *who, 10**18, 10**18 + 5, 0, 7, marks[0].writer)
     assert {each.writer for each in marks} == {marks[0].writer}
     assert not marks[0].writer % 2
     assert [each.number for each in marks] == [0, 1, 2, 3]
@@ -236,12 +236,12 @@ EXPECTED = [
 
 
 def test_sweeps_come_back() -> None:
-    lines = Lines()
+    lines = SweepLines()
     assert decode_metrics(b"".join(lines.of(each) for each in SWEEPS), {}) == (EXPECTED, 0)
 
 
 def test_each_segment_can_be_read_by_itself(tmp_path: Path) -> None:
-    lines = Lines()
+    lines = SweepLines()
     spool = Spool(str(tmp_path), "metrics", "board", segment_bytes=60, preamble=lines.names)
     for each in SWEEPS:
         spool.write(lines.of(each))
@@ -253,7 +253,7 @@ def test_each_segment_can_be_read_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", range(0, 120, 7))
 def test_a_piece_is_no_error(cut: int) -> None:
-    lines = Lines()
+    lines = SweepLines()
     data = b"".join(lines.of(each) for each in SWEEPS)
     assert decode_metrics(data[:cut], {})[1] == 0
     assert decode_metrics(data[cut:], {})[0] is not None

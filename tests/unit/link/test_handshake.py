@@ -15,7 +15,7 @@ import grpc.aio
 import pytest
 
 from profagent.errors import RefusedError, UnreachableError, UsageError
-from profagent.keys.keys import Keys, Made
+from profagent.keys.keys import IssuedCertificate, Keys
 from profagent.link import handshake as distrust
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, Credentials, KnownBoard
@@ -182,11 +182,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 
 @pytest.fixture(scope="module")
-def board(lab: Keys) -> Made:
+def board(lab: Keys) -> IssuedCertificate:
     return lab.issue_board("euler", ("192.168.1.20",), 30)
 
 
-def test_each_is_a_refusal_with_its_remedy(lab: Keys, board: Made) -> None:
+def test_each_is_a_refusal_with_its_remedy(lab: Keys, board: IssuedCertificate) -> None:
     credentials = Credentials.read(lab.folder)
     for error in (
         distrust.board_distrusted(KnownBoard(ADDRESS, ADDRESS), board.certificate, credentials, NOW, "odd"),

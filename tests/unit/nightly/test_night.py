@@ -16,13 +16,13 @@ from profagent.errors import UsageError
 from profagent.export.formats import FORMATS
 from profagent.nightly.cli import mail, tell_night
 from profagent.nightly.night import (
+    BoardOutcome,
     Compared,
     Night,
-    Outcome,
+    NightVerdict,
     Reports,
     Slower,
     Tell,
-    Verdict,
     example,
     junit_cases,
     read_settings,
@@ -128,31 +128,35 @@ def test_what_cannot_be_is_named(text: str, said: str) -> None:
 AS_BEFORE = Compared("baseline release", 1)
 SLOW = Compared("baseline release", 1, (Slower("layer.median>+5%", "layer conv2", 6.04),), ("other SDK",))
 UNTOLD = Compared("x", 1, undecided=("layer[conv22].median>+5%: not in both runs: layer conv22",))
-GOOD = Outcome("fine", 2, compared=[AS_BEFORE])
-SLOWER = Outcome("slow", 3, compared=[SLOW, SLOW])
-AWAY = Outcome("gone", is_away=True, problems=["cannot reach it"])
-INCOMPLETE = Outcome("torn", 4, is_incomplete=True, problems=["data is missing"], compared=[AS_BEFORE])
-FAILED = Outcome("broken", problems=["it crashed"])
-NEW = Outcome("new", 5)
+GOOD = BoardOutcome("fine", 2, compared=[AS_BEFORE])
+SLOWER = BoardOutcome("slow", 3, compared=[SLOW, SLOW])
+AWAY = BoardOutcome("gone", is_away=True, problems=["cannot reach it"])
+INCOMPLETE = BoardOutcome("torn", 4, is_incomplete=True, problems=["data is missing"], compared=[AS_BEFORE])
+FAILED = BoardOutcome("broken", problems=["it crashed"])
+NEW = BoardOutcome("new", 5)
 
 
 @pytest.mark.parametrize(
     ("outcome", "verdict", "code"),
     [
-        (GOOD, Verdict.GOOD, 0),
-        (NEW, Verdict.UNDECIDED, 0),
-        (Outcome("few", 1, compared=[Compared("x", 1, can_tell=False)]), Verdict.UNDECIDED, 0),
-        (Outcome("none", 1, compared=[Compared("x", 1, problem="it is gone")]), Verdict.UNDECIDED, 0),
-        (Outcome("half", 1, compared=[AS_BEFORE, Compared("x", 1, problem="it is gone")]), Verdict.UNDECIDED, 0),
-        (Outcome("odd", 1, compared=[UNTOLD]), Verdict.UNDECIDED, 0),
-        (INCOMPLETE, Verdict.INCOMPLETE, 4),
-        (AWAY, Verdict.AWAY, 3),
-        (FAILED, Verdict.FAILED, 1),
-        (SLOWER, Verdict.SLOWER, 1),
-        (Outcome("both", 1, is_incomplete=True, problems=["x"], compared=[SLOW]), Verdict.SLOWER, 1),
+        (GOOD, NightVerdict.GOOD, 0),
+        (NEW, NightVerdict.UNDECIDED, 0),
+        (BoardOutcome("few", 1, compared=[Compared("x", 1, can_tell=False)]), NightVerdict.UNDECIDED, 0),
+        (BoardOutcome("none", 1, compared=[Compared("x", 1, problem="it is gone")]), NightVerdict.UNDECIDED, 0),
+        (
+            BoardOutcome("half", 1, compared=[AS_BEFORE, Compared("x", 1, problem="it is gone")]),
+            NightVerdict.UNDECIDED,
+            0,
+        ),
+        (BoardOutcome("odd", 1, compared=[UNTOLD]), NightVerdict.UNDECIDED, 0),
+        (INCOMPLETE, NightVerdict.INCOMPLETE, 4),
+        (AWAY, NightVerdict.AWAY, 3),
+        (FAILED, NightVerdict.FAILED, 1),
+        (SLOWER, NightVerdict.SLOWER, 1),
+        (BoardOutcome("both", 1, is_incomplete=True, problems=["x"], compared=[SLOW]), NightVerdict.SLOWER, 1),
     ],
 )
-def test_a_board(outcome: Outcome, verdict: Verdict, code: int) -> None:
+def test_a_board(outcome: BoardOutcome, verdict: NightVerdict, code: int) -> None:
     assert outcome.verdict is verdict
     assert Night("now", [GOOD, outcome]).exit_code == code
 
@@ -187,7 +191,7 @@ def test_the_report() -> None:
 
 def test_no_name_breaks_markdown() -> None:
     slow = Compared("baseline `a`", 1, (Slower("layer[a|b_*].median>+5%", "layer a|b_*", 6.04),))
-    night = Night("now", [Outcome("<b>_1\n", 2, compared=[slow])], ["cannot remove a_b"])
+    night = Night("now", [BoardOutcome("<b>_1\n", 2, compared=[slow])], ["cannot remove a_b"])
     assert list(report_lines(night, as_markdown=True)) == [
         "**SLOWER: &lt;b&gt;\\_1\N{REPLACEMENT CHARACTER}: layer a\\|b\\_\\* +6.0 %**  ",
         "",
@@ -218,7 +222,7 @@ def test_the_page_of_a_night_links_to_the_nights_before_and_to_reports(tmp_path:
     first = written(tmp_path, Night("2026-11-21", [GOOD]))
     assert re.findall('href="(.*?)"', first) == ["2026-11-20.json"]
     (tmp_path / report_name("2026-11-22", SLOWER)).write_text("")
-    second = written(tmp_path, Night("2026-11-22", [GOOD, SLOWER, Outcome("<b>\x1b", 5)], ["a & b"]))
+    second = written(tmp_path, Night("2026-11-22", [GOOD, SLOWER, BoardOutcome("<b>\x1b", 5)], ["a & b"]))
     assert re.findall('href="(.*?)"', second) == ["2026-11-22-session-3.html", "2026-11-21.html", "2026-11-20.json"]
     assert [past.verdict for past in past_nights(tmp_path)] == ["slower", "good", "good"]
     assert "SLOWER: slow: layer conv2 +6.0 %" in second
@@ -240,7 +244,7 @@ def test_the_page_of_a_night_looks_as_reports_do(tmp_path: Path) -> None:
 
 
 def test_a_mail_has_the_verdict_the_report_and_the_page(tmp_path: Path) -> None:
-    night = Night("2026-11-22", [GOOD, Outcome("lab\nBcc: x@y", problems=["überall"])])
+    night = Night("2026-11-22", [GOOD, BoardOutcome("lab\nBcc: x@y", problems=["überall"])])
     (tmp_path / "2026-11-21.json").write_text('{"run": "2026-11-21", "verdict": "good"}')
     page = write_beside(tmp_path, night, ["page"])
     to = Tell(mail=["a@lab", "b@lab"], mail_from="night@lab")

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.nightly import run
-from profagent.nightly.night import Board, Collect, Night, Nightly, Outcome, Record, Verdict, junit_cases
+from profagent.nightly.night import (
+    BoardOutcome,
+    Collect,
+    Night,
+    Nightly,
+    NightlyBoard,
+    NightVerdict,
+    Record,
+    junit_cases,
+)
 from profagent.nightly.page import PastBoard
 from profagent.nightly.run import Ended, NightRun, capture_call, captured, compared, measure, run_command
 from profagent.store.workspace import Workspace
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-BOARD = Board("lab1", record=Record(until_finished=True))
+BOARD = NightlyBoard("lab1", record=Record(until_finished=True))
 
 
 def past(*verdicts: str) -> list[PastBoard]:
@@ -81,7 +90,7 @@ async def test_a_baseline_that_is_not_there_is_a_failure(
     answers += [Ended(0, {"session": 1, "records": {"aicore": 6}}, "")]
     asked = night("lab1", [], workspace.root, baseline="v1", reports=[])
     (outcome,) = await asked.boards(asyncio.Event())
-    assert outcome.verdict is Verdict.FAILED
+    assert outcome.verdict is NightVerdict.FAILED
     (problem,) = outcome.problems
     assert "there is no baseline 'v1'" in problem
     assert junit_cases(Night("now", [outcome])) == [("lab1", problem)]
@@ -130,7 +139,7 @@ COMMON = ["--board", "lab1", "--workspace", "/ws", "--json", "--label", "place=l
 
 
 def test_record() -> None:
-    board = Board("lab1", record=Record("10m", until_finished=True, more=["--backlog"]), labels={"place": "lab"})
+    board = NightlyBoard("lab1", record=Record("10m", until_finished=True, more=["--backlog"]), labels={"place": "lab"})
     ends = ["--for", "10m", "--until-finished", "--backlog"]
     assert capture_call(board, FOLDER, WORKSPACE, "now") == ["record", "--new", *COMMON, *ends]
     named = ["--counter-map", "/nightly/maps/b2.toml"]
@@ -139,7 +148,7 @@ def test_record() -> None:
 
 def test_collect() -> None:
     program = Collect("out/main", "project", "src/acl.json", 1, ["a b", "-x"], ["--all"])
-    board = Board("lab1", collect=program, labels={"place": "lab"})
+    board = NightlyBoard("lab1", collect=program, labels={"place": "lab"})
     assert capture_call(board, FOLDER, WORKSPACE, "now") == [
         *["collect", "-m", "out/main", *COMMON, "--output", "/ws/nightly/jobs", "--project", "/nightly/project"],
         *["--acl-json", "src/acl.json", "--interval", "1", "--all", "--", "a b", "-x"],
@@ -147,25 +156,29 @@ def test_collect() -> None:
 
 
 def test_what_came_of_it() -> None:
-    assert captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 1, "aicpu": 0}}, "")) == Outcome("lab1", 3)
+    assert captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 1, "aicpu": 0}}, "")) == BoardOutcome(
+        "lab1", 3
+    )
     nothing = captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 0, "aicpu": 0}}, ""))
-    assert (nothing.verdict, "no record" in nothing.problems[0]) == (Verdict.INCOMPLETE, True)
+    assert (nothing.verdict, "no record" in nothing.problems[0]) == (NightVerdict.INCOMPLETE, True)
     cut = {"session": 3, "incomplete": ["not covered at the end"], "coverage": {"covered_us": 5, "total_us": 9}}
-    assert captured("lab1", Ended(4, cut, "")) == Outcome(
+    assert captured("lab1", Ended(4, cut, "")) == BoardOutcome(
         "lab1",
         3,
         problems=["not covered at the end"],
         is_incomplete=True,
         coverage=cut["coverage"],  # type: ignore[arg-type]
     )
-    assert captured("lab1", Ended(3, None, "cannot reach it")) == Outcome(
+    assert captured("lab1", Ended(3, None, "cannot reach it")) == BoardOutcome(
         "lab1", None, problems=["cannot reach it"], is_away=True
     )
-    assert captured("lab1", Ended(4, {"session": 3}, "")) == Outcome(
+    assert captured("lab1", Ended(4, {"session": 3}, "")) == BoardOutcome(
         "lab1", 3, problems=["data is missing"], is_incomplete=True
     )
-    assert captured("lab1", Ended(1, None, "the disk is full")) == Outcome("lab1", None, problems=["the disk is full"])
-    assert captured("lab1", Ended(1, None, "")) == Outcome(
+    assert captured("lab1", Ended(1, None, "the disk is full")) == BoardOutcome(
+        "lab1", None, problems=["the disk is full"]
+    )
+    assert captured("lab1", Ended(1, None, "")) == BoardOutcome(
         "lab1", None, problems=["the capture ended with exit code 1 and no session"]
     )
 
@@ -173,24 +186,28 @@ def test_what_came_of_it() -> None:
 def test_what_came_of_a_program() -> None:
     assert captured(
         "lab1", Ended(0, {"session": {"session": 3, "records": {"aicore": 1}}, "causes": []}, "")
-    ) == Outcome("lab1", 3)
+    ) == BoardOutcome("lab1", 3)
     crashed = {"session": {"session": 3}, "causes": [{"text": "it was ended by SIGSEGV"}, {"text": "its tail is lost"}]}
-    assert captured("lab1", Ended(139, crashed, "")) == Outcome(
+    assert captured("lab1", Ended(139, crashed, "")) == BoardOutcome(
         "lab1", 3, problems=["it was ended by SIGSEGV; its tail is lost"]
     )
-    assert captured("lab1", Ended(7, {"session": {"session": 3}, "causes": []}, "")) == Outcome(
+    assert captured("lab1", Ended(7, {"session": {"session": 3}, "causes": []}, "")) == BoardOutcome(
         "lab1", 3, problems=["the program ended with exit code 7"]
     )
-    assert captured("lab1", Ended(1, {"session": None, "causes": []}, "nothing came")) == Outcome(
+    assert captured("lab1", Ended(1, {"session": None, "causes": []}, "nothing came")) == BoardOutcome(
         "lab1", None, problems=["nothing came"]
     )
     own = {"session": {"session": 3}, "causes": [], "status": 4}
-    assert captured("lab1", Ended(4, own, "")) == Outcome("lab1", 3, problems=["the program ended with exit code 4"])
+    assert captured("lab1", Ended(4, own, "")) == BoardOutcome(
+        "lab1", 3, problems=["the program ended with exit code 4"]
+    )
     assert not captured("lab1", Ended(3, {"session": None, "causes": [], "status": 3}, "")).is_away
     restarted = {"session": {"session": 3}, "causes": [{"text": "nobody knows"}], "status": None}
-    assert captured("lab1", Ended(1, restarted, "")) == Outcome("lab1", 3, problems=["nobody knows"], is_lost=True)
+    assert captured("lab1", Ended(1, restarted, "")) == BoardOutcome("lab1", 3, problems=["nobody knows"], is_lost=True)
     lost = {"session": {"session": 3}, "causes": [], "status": 0}
-    assert captured("lab1", Ended(4, lost, "")) == Outcome("lab1", 3, problems=["data is missing"], is_incomplete=True)
+    assert captured("lab1", Ended(4, lost, "")) == BoardOutcome(
+        "lab1", 3, problems=["data is missing"], is_incomplete=True
+    )
 
 
 AWAY = Ended(3, None, "cannot reach it")
@@ -212,7 +229,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Ended]:
 
 
 def night(name: str, told: list[str], tmp_path: Path, **more: object) -> NightRun:
-    settings = Nightly([Board(name, record=Record("1s"))], wait="0.01s", **more)  # type: ignore[arg-type]
+    settings = Nightly([NightlyBoard(name, record=Record("1s"))], wait="0.01s", **more)  # type: ignore[arg-type]
     return NightRun(settings, tmp_path, Workspace(tmp_path), "now", [], told.append)
 
 
@@ -224,7 +241,7 @@ async def test_no_board_waits_for_another(monkeypatch: pytest.MonkeyPatch, tmp_p
         return FAILED
 
     monkeypatch.setattr(run, "run_command", played)
-    settings = Nightly([Board(name, record=Record("1s")) for name in ("lab1", "lab2")])
+    settings = Nightly([NightlyBoard(name, record=Record("1s")) for name in ("lab1", "lab2")])
     asked = NightRun(settings, tmp_path, Workspace(tmp_path), "now", [], lambda _: None)
     outcomes = await asyncio.wait_for(asked.boards(asyncio.Event()), 60)
     assert [outcome.board for outcome in outcomes] == ["lab1", "lab2"]
@@ -232,10 +249,10 @@ async def test_no_board_waits_for_another(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 async def test_what_goes_wrong_behind_a_capture_is_its_boards_alone(workspace: Workspace, answers: list[Ended]) -> None:
     answers += [Ended(0, {"session": number, "records": {"aicore": 6}}, "") for number in (99, 1)]
-    settings = Nightly([Board(name, record=Record("1s")) for name in ("lab1", "lab2")], reports=[])
+    settings = Nightly([NightlyBoard(name, record=Record("1s")) for name in ("lab1", "lab2")], reports=[])
     asked = NightRun(settings, workspace.root, workspace, "now", [], lambda _: None)
     lost, good = await asked.boards(asyncio.Event())
-    assert (lost.verdict, lost.problems) == (Verdict.FAILED, ["the database has no session 99"])
+    assert (lost.verdict, lost.problems) == (NightVerdict.FAILED, ["the database has no session 99"])
     assert (good.session, good.problems) == (1, [])
 
 

@@ -17,7 +17,7 @@ from profagent.cli.main import run
 from profagent.cli.options import age_us, size_bytes
 from profagent.errors import UsageError
 from profagent.nightly.cli import cleared_after_night
-from profagent.nightly.night import Nightly, Retention
+from profagent.nightly.night import Nightly, NightlyRetention
 from profagent.sessions import clearing
 from profagent.sessions.clearing import Chosen, Rules, choose
 from profagent.store.sessions import HeldSession
@@ -187,7 +187,7 @@ def test_what_is_none(read: Callable[[str], int], text: str) -> None:
 
 def test_a_night_lets_go_of_neither_baselines_nor_what_the_next_is_compared_with(workspace: Path) -> None:
     def cleared(condition: str) -> list[str]:
-        settings = Nightly([], retention=Retention(where=[condition]))
+        settings = Nightly([], retention=NightlyRetention(where=[condition]))
         return cleared_after_night(Workspace(workspace), settings, Rules(), {2: "of the next night"})
 
     assert cleared("source=record") == []

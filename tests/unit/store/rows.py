@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from profagent.formats.names import LogName, parse_log_name
-from profagent.formats.records import API_DTYPE, Progress, Unit
+from profagent.formats.records import API_DTYPE, LogProgress, Unit
 from profagent.ingest.changes import ApiRecords, Change, JobChanges, SegmentRecords
 from profagent.store.database import reading
 from profagent.store.sessions import SessionStart
@@ -136,7 +136,7 @@ def _records(
     name, count = name_of(path), len(next(iter(columns.values())))
     ordinal, load = (np.array(each or [0] * count, np.int64) for each in (ordinals, loads))
     seg_first = np.flatnonzero(np.diff(ordinal, prepend=-1))
-    before = Progress.new(1)
+    before = LogProgress.new(1)
     unit = Unit(
         kind=name.kind,
         before=replace(before, records=before.records + first),

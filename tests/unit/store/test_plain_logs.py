@@ -13,7 +13,7 @@ from profagent.formats.counter_maps import simulated_map
 from profagent.formats.join import UNKNOWN_LAYER
 from profagent.formats.model_info import LayerTable, Run
 from profagent.formats.names import LogKind
-from profagent.formats.records import Progress, read_unit
+from profagent.formats.records import LogProgress, read_unit
 from profagent.ingest.changes import (
     FrequencyKnown,
     JobChanges,
@@ -63,7 +63,7 @@ def plain(*groups: Group) -> PlainLogs:
         of = [place for place, each in enumerate(groups) if kind is LogKind.AICORE or each.aicpu is not None]
         if of:
             pieces = [files_of(groups[place], kind)[0].data for place in of]
-            unit = read_unit(kind, pieces, Progress.new(len(of)), simulated_map())
+            unit = read_unit(kind, pieces, LogProgress.new(len(of)), simulated_map())
             unit.columns["layer_index"] = np.where(unit.columns["sequence"] == 1, 0, UNKNOWN_LAYER).astype(np.int32)
             units[kind], places[kind] = unit, np.array(of)
             entries[kind] = {log: [each.entry for each in found] for log, found in oddities(unit).items()}

@@ -86,7 +86,7 @@ PACKAGES = "libc6 libgcc-s1 libstdc++6 zlib1g"
 
 
 @dataclass(frozen=True)
-class Runtime:
+class BundledPython:
     """A CPython: its program, what is needed of its library by path below lib/pythonX.Y, and libraries around it."""
 
     machine: str
@@ -120,7 +120,7 @@ class Runtime:
         }
 
 
-def find_runtime(machine: str, source: Path, libraries: Path | None) -> Runtime:
+def find_runtime(machine: str, source: Path, libraries: Path | None) -> BundledPython:
     """The newest Python of one unpacked directory, with what it lacks from another. Raises ProfagentError."""
     found = [
         ((int(match[1]), int(match[2])), path)
@@ -150,7 +150,7 @@ def find_runtime(machine: str, source: Path, libraries: Path | None) -> Runtime:
     paths = sorted(path for path in library.rglob("*") if path.is_file() and not path.is_symlink())
     named = ((path.relative_to(library).as_posix(), path) for path in paths)
     standard = {name: path.read_bytes() for name, path in named if is_needed(name)}
-    return Runtime(machine, version, program.read_bytes(), standard, there)
+    return BundledPython(machine, version, program.read_bytes(), standard, there)
 
 
 def shared_libraries(machine: str, roots: Sequence[Path]) -> dict[str, Path]:
@@ -198,7 +198,7 @@ exec "$here/lib/{loader}" --inhibit-cache --library-path "$here/lib" "$here/bin/
 
 
 def bundle_tree(
-    version: str, runtime: Runtime, library: Mapping[str, bytes], its_files: Mapping[str, bytes]
+    version: str, runtime: BundledPython, library: Mapping[str, bytes], its_files: Mapping[str, bytes]
 ) -> DaemonTree:
     """The tree, with `library` below lib/ and install.sh with `its_files`. Raises ProfagentError."""
     kept = compiled({path: data for path, data in library.items() if not path.endswith(".pyi")}, runtime.version)
