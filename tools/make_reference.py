@@ -22,7 +22,7 @@ from profagent.ascend.families import families as ascend_families
 from profagent.ascend_options.rules import all_rules
 from profagent.cli.main import EXIT_CODES, GROUPS, group
 from profagent.export.formats import FORMATS
-from profagent.ingest.decoder import schemas
+from profagent.ingest.source import schemas
 from profagent.ledger import REASONS
 from profagent.store import counters, marks
 from profagent.store.database import SCHEMA_VERSION

@@ -111,8 +111,6 @@ STRADDLING_INFERENCES = 1_000
 MOST_SHOWN_LOSSES = 1_000
 """losses kept by a board that are compared with those already told: further ones are not told on the terminal; the
 ledger has them."""
-EXPOSED_LOGS = 16
-"""logs of metrics whose names `--metrics-listen` knows: the oldest is forgotten; a board writes one at a time."""
 EXPOSED_MODELS = 64
 """models whose pace `--metrics-listen` shows: the one that ran least recently is left out."""
 MOST_JOB_LINES = 10
@@ -135,6 +133,8 @@ FILE_PIECE_BYTES = 1 << 20
 OPEN_LOGS = 100_000
 """logs of a JOB of which more is to come, or their `.done` anew: the one noted first counts as complete, and is judged
 once more when it goes on."""
+NAMED_LOGS = 16
+"""logs of metrics whose names an onlooker knows: the oldest is forgotten; a board writes one at a time."""
 CALLS_BLOCK_BYTES = 4 << 20
 """bytes of a log of calls that are read at a time to build its state again: the next block is read."""
 MOST_LAYERS = 20_000

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from profagent.formats.names import DONE_SUFFIX
 from profagent.ingest.changes import JobChanges, LogRemoved
-from profagent.ingest.decoder import without_rows
 from profagent.ingest.marks import MarksDecoder
+from profagent.ingest.source import without_rows
 from tests.unit.store.rows import Rows
 
 if TYPE_CHECKING:

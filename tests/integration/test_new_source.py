@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from profagent.ingest.changes import Change, SourceRows
-from profagent.ingest.decoder import DECODERS, Decoder
+from profagent.ingest.decoder import Decoder
+from profagent.ingest.source import SOURCES
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
 from profagent.store.workspace import Workspace
@@ -99,7 +100,7 @@ async def _recorded(logs: Path, workspace: Workspace, until: str, wanted: list[t
 
 
 async def test_a_new_source_s_rows_are_in_its_view(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DECODERS, "text", f"{__name__}:TextDecoder")
+    monkeypatch.setitem(SOURCES, "text", f"{__name__}:TextDecoder")
     workspace = Workspace(tmp_path / "workspace")
     (logs / "a.log").write_bytes(b"one\ntw")
     (logs / "b.log").write_bytes(b"")
@@ -122,7 +123,7 @@ async def test_a_new_source_s_rows_are_in_its_view(logs: Path, tmp_path: Path, m
 
 
 def test_the_page_of_the_database_has_its_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DECODERS, "text", f"{__name__}:TextDecoder")
+    monkeypatch.setitem(SOURCES, "text", f"{__name__}:TextDecoder")
     page = database_page()
     assert "## `text_lines`\n\nOne row for each line.\n\n- `collection`: name of the directory\n" in page
 

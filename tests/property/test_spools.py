@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profagent.ingest.changes import Change, ContentLedger, SourceRows
-from profagent.ingest.decoder import decoder_of, schemas
+from profagent.ingest.source import decoder_of, schemas
 from profagent_app.marks import Kind
 from tests.fakes.spooled import START_US, mark, sweeps
 

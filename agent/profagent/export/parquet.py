@@ -13,7 +13,7 @@ from profagent.errors import UsageError
 from profagent.export.formats import Written
 from profagent.export.told import session_to_export
 from profagent.files import make_directory, written_atomically
-from profagent.formats.countermap import COUNTER_NAMES
+from profagent.ingest.source import View, views
 from profagent.limits import ROWS_PER_GROUP
 from profagent.store.database import fetched, fetched_one, pages, reading
 
@@ -26,34 +26,25 @@ if TYPE_CHECKING:
 
     from profagent.store.database import Row
 
-VIEWS = (
-    "inferences",
-    "op_records",
-    "aicpu_records",
-    "api_records",
-    "ranges",
-    "op_events",
-    "metrics",
-    "sessions",
-    "coverage",
-    "ledger",
-    "ascend_files",
-    "ascend_values",
-)
 US_PER_S = 1_000_000
-# Columns of the views, by what they hold; others are texts. Times may have fractions.
-_WHOLE = frozenset(
-    "session device_id model_id stream_id batch_num input_pic_num load cache_hit cache_miss complete inference segment"  # noqa: SIM905 - names
-    " sequence layer_index layer_id ticks pid tid process thread lane number simulated jobs inferences losses notes"
-    " sampled due passed_over complete first last count row rows".split()
+# Views of sessions themselves, which are no source's.
+_OF_SESSIONS = (
+    View(
+        name="sessions",
+        whole=frozenset(
+            {"simulated", "jobs", "inferences", "losses", "notes", "sampled", "due", "passed_over", "complete"}
+        ),
+    ),
+    View(name="coverage"),
+    View(name="ledger", whole=frozenset({"first", "last", "count"})),
 )
-_FRACTIONS = frozenset({*COUNTER_NAMES, "value"})
-# It may be 2^64 - 1, which the database has as a text.
-_COUNTS = frozenset({"current_pic_count"})
-# It has what stands in files of any kind; as a text it is as it was written there.
-_MIXED = ("ascend_values", "value")
 # A partition's name says it.
 _PARTITIONED = "board"
+
+
+def exported_views() -> list[View]:
+    """Return the views that an export has: those of sources, and those of sessions themselves."""
+    return [*views(), *_OF_SESSIONS]
 
 
 async def export_parquet(database: Path, folder: Path, session: int | None = None) -> Written:
@@ -74,26 +65,26 @@ async def export_parquet(database: Path, folder: Path, session: int | None = Non
         known_by = zlib.crc32(address.encode()) if row.source == "import" else row.started_us
         name = f"session-{row.session}-{known_by}.parquet"
         rows = {}
-        for view in VIEWS:
-            file = folder / view / f"board={quote(row.board, safe='')}" / f"date={day}" / name
-            rows[view] = await _write(connection, view, row.session, file, metadata)
-            for old in (folder / view).glob(f"board=*/date=*/{name}"):
-                if old != file or not rows[view]:
+        for view in exported_views():
+            file = folder / view.name / f"board={quote(row.board, safe='')}" / f"date={day}" / name
+            rows[view.name] = await _write(connection, view, row.session, file, metadata)
+            for old in (folder / view.name).glob(f"board=*/date=*/{name}"):
+                if old != file or not rows[view.name]:
                     old.unlink()
     return Written(folder, metadata, rows)
 
 
 async def _write(
-    connection: aiosqlite.Connection, view: str, session: int, file: Path, metadata: Mapping[str, Any]
+    connection: aiosqlite.Connection, view: View, session: int, file: Path, metadata: Mapping[str, Any]
 ) -> int:
     """Write a view's rows, if it has any; how many."""
     import pyarrow as pa  # noqa: PLC0415 - as above
     from pyarrow import parquet  # noqa: PLC0415 - as above
 
-    columns = [row[1] for row in await fetched(connection, f"PRAGMA table_info({view})") if row[1] != _PARTITIONED]
+    columns = [row[1] for row in await fetched(connection, f"PRAGMA table_info({view.name})") if row[1] != _PARTITIONED]
     told = {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
     schema = pa.schema([(name, _type(view, name)) for name in columns], metadata=told)
-    query = f"SELECT {', '.join(columns)} FROM {view} WHERE session = ?"  # noqa: S608 - names of ours
+    query = f"SELECT {', '.join(columns)} FROM {view.name} WHERE session = ?"  # noqa: S608 - names of ours
     rows = pages(connection, query, (session,))
     page = await anext(rows, None)
     if page is None:
@@ -103,7 +94,7 @@ async def _write(
     with written_atomically(file) as out, parquet.ParquetWriter(out, schema, compression="zstd") as writer:
         waiting: list[pa.RecordBatch] = []
         while page is not None:
-            waiting.append(_batch(page, schema))
+            waiting.append(_batch(view, page, schema))
             count += len(page)
             page = await anext(rows, None)
             if page is None or sum(each.num_rows for each in waiting) >= ROWS_PER_GROUP:
@@ -112,26 +103,24 @@ async def _write(
     return count
 
 
-def _type(view: str, column: str) -> pa.DataType:
+def _type(view: View, column: str) -> pa.DataType:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    if (view, column) == _MIXED:
-        return pa.string()
-    if column in _WHOLE:
-        return pa.int64()
-    if column in _COUNTS:
+    if column in view.unsigned:
         return pa.uint64()
-    return pa.float64() if column in _FRACTIONS or column.endswith("_us") else pa.string()
+    if column == "session" or column in view.whole:
+        return pa.int64()
+    return pa.float64() if column in view.fractions or column.endswith("_us") else pa.string()
 
 
-def _batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(view: View, rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     columns: list[Any] = [*zip(*rows, strict=True)]
     for place, name in enumerate(schema.names):
-        if name in _COUNTS:
+        if name in view.unsigned:
             columns[place] = [int(value) for value in columns[place]]
-        elif name == _MIXED[1] and pa.types.is_string(schema.field(place).type):
+        elif name in view.mixed:
             columns[place] = [None if value is None else str(value) for value in columns[place]]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

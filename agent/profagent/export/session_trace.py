@@ -25,16 +25,18 @@ from profagent.export.blocks import (
 from profagent.export.inference_blocks import COLUMNS, WITH_RATIOS, InferenceBlocks
 from profagent.export.kept_events import KEPT, KeptEvents
 from profagent.formats.names import model_text
+from profagent.ingest.source import views
 from profagent.store.database import fetched, fetched_one, pages
 from profagent.store.queries import Scope, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
 from profagent.tables.table import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 
     from profagent.export.blocks import Block, Clock
     from profagent.export.tracks import Tracks
+    from profagent.ingest.source import View
     from profagent.store.database import Row
     from profagent.store.inference_pages import PageReader
     from profagent.store.queries import LayerRow, SessionRow
@@ -73,16 +75,6 @@ SELECT c.*, CASE WHEN name LIKE 'svp_acl_mdl_execute%' THEN (
     WHERE f.start_us = c.start_us AND f.pid = c.pid AND f.tid = c.tid) END
 FROM ({_CALLS}) c
 """  # noqa: S608 - a constant
-_IN_TIME = " FROM {} WHERE session = :session AND {} >= :from_us AND {} <= :to_us "
-_RANGES = (
-    "SELECT process, thread, CASE WHEN kind = 'step' THEN 'steps' WHEN lane = 0 THEN 'spans' WHEN kind = 'range'"
-    " THEN 'ranges' ELSE 'tasks' END AS track, kind, name, attributes, start_us, end_us, lane"
-    + _IN_TIME.format("ranges", "end_us", "start_us")
-)
-_OPS = "SELECT source, model_id, op_type, op_name, start_us, end_us, duration_us, sequence" + _IN_TIME.format(
-    "op_events", "end_us", "start_us"
-)
-_METRICS = "SELECT name, unit, time_us AS start_us, value" + _IN_TIME.format("metrics", "time_us", "time_us")
 _LOSSES = """
 SELECT coalesce(j.name, k.job_name), l.shown_path, e.reason, e.detail, e.count,
        coalesce(k.from_us, k.to_us, (SELECT min(start_us) FROM segment g WHERE g.log = e.log))
@@ -115,6 +107,8 @@ class SessionTrace:
         self._scopes: list[Scope] = []
         self._chosen: tuple[Scope, Selection] | None = None
         self._kept = KeptEvents(self._connection, session.session)
+        self._events_views = [view for view in views() if view.events is not None]
+        self._counters_views = [view for view in views() if view.counters is not None]
 
     async def plan(self) -> float | None:
         """Find what there is; the earliest moment of it by the board's clock, None where there is nothing."""
@@ -141,7 +135,7 @@ class SessionTrace:
         await self._connection.execute(_FLOW_TABLE)
         await self._kept.gather()
         self.unplaced += self._kept.unplaced
-        queries = (_CALLS, KEPT, _RANGES, _OPS, _METRICS)
+        queries = (_CALLS, KEPT, *map(_events_query, self._events_views), *map(_counters_query, self._counters_views))
         begins = [await fetched_one(self._connection, _earliest(query), self._parameters) for query in queries]
         earliest += [begin for begin, _ in begins]
         self.rows += sum(count for _, count in begins)
@@ -157,8 +151,11 @@ class SessionTrace:
         await self._connection.execute("CREATE INDEX IF NOT EXISTS temp.flow_by ON flow (start_us, pid, tid)")
         async for block in self._kept.blocks(self._rows, clock, tracks, self._process):
             yield block
-        for source in (self._calls, self._ranges, self._ops, self._metrics, self._losses):
-            async for block in source(clock, tracks):
+        draw = [self._calls]
+        draw += [functools.partial(self._events, view) for view in self._events_views]
+        draw += [functools.partial(self._counters, view) for view in self._counters_views]
+        for blocks in (*draw, self._losses):
+            async for block in blocks(clock, tracks):
                 yield block
 
     @property
@@ -214,28 +211,23 @@ class SessionTrace:
             arrows = [(at, row[7].split(",")) for at, row in enumerate(rows) if row[7]]
             yield slices._replace(flows=tuple(Flow(at, "s", int(each)) for at, found in arrows for each in found))
 
-    async def _ranges(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
-        query = f"{_RANGES} ORDER BY process, thread, track, kind = 'mark', start_us, end_us DESC"
-        async for (pid, tid, track, is_mark), rows in self._rows(query, lambda row: (*row[:3], row[3] == "mark")):
-            place = (self._process(f"process {pid}"), f"thread {tid} {track}")
-            labels = [Label(row[4], row[3], _with_lane(row[5], row[8])) for row in rows]
-            if is_mark:
-                yield _instants(tracks.first(*place), clock, labels, [row[6] for row in rows], "t")
+    async def _events(self, view: View, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
+        drawn = view.events
+        assert drawn is not None
+        query = f"{_events_query(view)} ORDER BY {drawn.order}, of_track, is_instant, start_us, end_us DESC"
+        async for (process, track, is_instant), rows in self._rows(query, itemgetter(0, 1, 2)):
+            place = self._process(process), track
+            labels = [Label(row[3], row[4], _arguments(row[8], drawn.arguments, row[9:])) for row in rows]
+            if is_instant:
+                yield _instants(tracks.first(*place), clock, labels, [row[5] for row in rows], "t")
             else:
-                # Spans of an asyncio task stay together.
-                lanes = [row[8] for row in rows] if track == "tasks" else None
-                yield _slices(tracks, place, clock, labels, [row[6:8] for row in rows], lanes)
+                lanes = None if rows[0][7] is None else [row[7] for row in rows]
+                yield _slices(tracks, place, clock, labels, [row[5:7] for row in rows], lanes)
 
-    async def _ops(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
-        query = f"{_OPS} ORDER BY source, model_id, start_us, end_us DESC"
-        async for (source, model_id), rows in self._rows(query, itemgetter(0, 1)):
-            place = (self._process(f"subscription {source}"), f"model {model_id}")
-            labels = [Label(row[3], "op", args_text({"type": row[2], "sequence": row[7]})) for row in rows]
-            yield _slices(tracks, place, clock, labels, [row[4:6] for row in rows])
-
-    async def _metrics(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
-        pid = tracks.process(self._process("metrics"))
-        async for page in pages(self._connection, _METRICS, self._parameters):
+    async def _counters(self, view: View, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
+        assert view.counters is not None
+        pid = tracks.process(self._process(view.counters.process))
+        async for page in pages(self._connection, _counters_query(view), self._parameters):
             self.rows_done += len(page)
             kinds: dict[tuple[str, str], int] = {}
             kind = integers([kinds.setdefault(row[:2], len(kinds)) for row in page])
@@ -267,10 +259,34 @@ def _earliest(query: str) -> str:
     return f"SELECT min(start_us), count(*) FROM ({query})"  # noqa: S608 - a constant
 
 
-def _with_lane(attributes: str, lane: int) -> str:
-    if attributes == NO_ARGS and not lane:
-        return NO_ARGS
-    return args_text({**json.loads(attributes), **({"lane": lane} if lane else {})})
+def _events_query(view: View) -> str:
+    """Return SQL for the process, track, kind, name, category, times, lane and arguments of a view's events."""
+    drawn = view.events
+    assert drawn is not None
+    arguments = "".join(f", {sql} AS argument_{place}" for place, sql in enumerate(drawn.arguments.values()))
+    return (
+        f"SELECT {drawn.process} AS of_process, {drawn.track} AS of_track, {drawn.is_instant} AS is_instant,"  # noqa: S608 - ours
+        f" {drawn.name} AS label, {drawn.category} AS category, {drawn.start_us} AS start_us, {drawn.end_us} AS end_us,"
+        f" {drawn.apart} AS lane_apart, {drawn.attributes} AS attributes{arguments} FROM {view.name}"
+        f" WHERE session = :session AND {drawn.end_us} >= :from_us AND {drawn.start_us} <= :to_us"
+    )
+
+
+def _counters_query(view: View) -> str:
+    """Return SQL for the name, unit, time and value of a view's counters."""
+    drawn = view.counters
+    assert drawn is not None
+    return (
+        f"SELECT {drawn.name} AS name, {drawn.unit} AS unit, {drawn.time_us} AS start_us, {drawn.value} AS value"  # noqa: S608 - ours
+        f" FROM {view.name} WHERE session = :session AND {drawn.time_us} >= :from_us AND {drawn.time_us} <= :to_us"
+    )
+
+
+def _arguments(attributes: str, names: Iterable[str], values: Iterable[object]) -> str:
+    """Return an event's arguments: its attributes, and those of the others that are known."""
+    found = {} if attributes == NO_ARGS else json.loads(attributes)
+    found |= {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    return args_text(found)
 
 
 def _slices(

@@ -19,9 +19,9 @@ from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.formats.names import display_text, parse_log_name
 from profagent.importing.descriptions import described
 from profagent.importing.in_place import WorkspaceInPlace
-from profagent.ingest.decoder import decoder_of, source_named
 from profagent.ingest.feed import Arrival
 from profagent.ingest.local import LocalStream, list_collection
+from profagent.ingest.source import decoder_of, source_named
 from profagent.limits import LARGEST_BATCH_BYTES, LARGEST_CHUNK_BYTES, LOGS_PER_PAGE, PARTS_PER_BATCH
 from profagent.link.messages import (
     JOB_SOURCE,

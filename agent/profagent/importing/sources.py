@@ -33,8 +33,8 @@ from profagent.ascend.recognise import (
 from profagent.errors import ProfagentError, ResultError, UsageError
 from profagent.formats.names import display_text, parse_log_name
 from profagent.importing.descriptions import described
-from profagent.ingest.decoder import source_named
 from profagent.ingest.local import OUTPUT_FOLDERS
+from profagent.ingest.source import source_named
 from profagent.limits import MOST_ARCHIVES, MOST_NAMED, REMEMBERED_RESULTS
 from profagent.store.workspace import is_workspace
 from profagent.tables.table import counted

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from profagent.ingest.source import Source, View
 from profagent.ingest.spools import table
 
 _COLUMNS = """
             rows  INTEGER NOT NULL,      -- below, a JSON array of these: texts by place, or an event's object
             cells TEXT NOT NULL"""
 
-SCHEMA = f"""
+_SCHEMA = f"""
 {table("ascend_block", _COLUMNS)}
         CREATE TABLE IF NOT EXISTS ascend_file (
             log     INTEGER PRIMARY KEY REFERENCES log,
@@ -45,3 +46,11 @@ SELECT f.session, j.name AS job, l.shown_path AS file, f.family, t.number + r.ke
 FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job) JOIN ascend_block t ON t.log = f.log
 JOIN json_each(t.cells) r JOIN json_each(r.value) v;
 """  # noqa: S608 - constants
+
+SOURCE = Source(
+    schema=_SCHEMA,
+    views=(
+        View(name="ascend_files", whole=frozenset({"rows"})),
+        View(name="ascend_values", whole=frozenset({"row"}), mixed=frozenset({"value"})),
+    ),
+)

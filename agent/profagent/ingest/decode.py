@@ -14,6 +14,7 @@ from cachetools import LRUCache
 from profagent import ledger
 from profagent.errors import FormatError
 from profagent.formats.board_files import parse_done, parse_info_json
+from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.join import LayerJoin
 from profagent.formats.model_info import LayerTable, parse_layer_info, parse_net_info
 from profagent.formats.names import DEVICE_INFO, DONE_SUFFIX, SIMULATED_MARKER, LogKind, LogName, parse_log_name
@@ -31,6 +32,7 @@ from profagent.ingest.changes import (
 from profagent.ingest.decoder import Decoder, small_file
 from profagent.ingest.feed import decode_groups
 from profagent.ingest.logs import DataLogs, LogEvent, assess, done_of, orphan_done
+from profagent.ingest.source import Source, View
 from profagent.limits import REMEMBERED_LOGS, REMEMBERED_MODELS, REPORTED_TABLES
 
 if TYPE_CHECKING:
@@ -423,3 +425,22 @@ def _check_whole(path: str, data: bytes, *, is_whole: bool) -> None:
 
 def _foreign(path: str) -> Change:
     return ContentLedger(path, (ledger.entry(ledger.FOREIGN_FILE, "not a file of the runtime: kept, not read"),))
+
+
+_INFERENCE = frozenset({"device_id", "model_id", "stream_id", "batch_num", "input_pic_num"})
+_RECORD = _INFERENCE | {"segment", "sequence", "layer_index", "layer_id"}
+_COUNT = frozenset({"current_pic_count"})
+# The schema of the database has these views.
+SOURCE = Source(
+    decoder=JobDecoder,
+    views=(
+        View(
+            name="inferences",
+            whole=_INFERENCE | {"load", "cache_hit", "cache_miss", "complete", "inference"},
+            unsigned=_COUNT,
+        ),
+        View(name="op_records", whole=_RECORD | {"ticks"}, fractions=frozenset(COUNTER_NAMES), unsigned=_COUNT),
+        View(name="aicpu_records", whole=_RECORD, unsigned=_COUNT),
+        View(name="api_records", whole=frozenset({"model_id", "pid", "tid"})),
+    ),
+)

@@ -1,36 +1,18 @@
-"""What a source of data is on the host: a decoder that gives its logs meaning, found by the name that the wire has.
-
-A new source is one module with a class like `Decoder`, and a line of DECODERS. The logs of a source without one are
-mirrored and counted, and the ledger notes it.
-"""
+"""The decoder of a source (`ingest.source`): it gives the bytes of one collection's logs their meaning."""
 
 from __future__ import annotations
 
-import pkgutil
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
-from profagent import ledger
 from profagent.errors import StoreError
-from profagent.formats.names import is_job_name
-from profagent.ingest.changes import ContentLedger, LogAdvanced, LogReset, SourceRows
+from profagent.ingest.changes import LogAdvanced, LogReset
 from profagent.limits import LARGEST_CONTENT_BYTES
-from profagent.link.messages import JOB_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from profagent.ingest.changes import Change
     from profagent.ingest.feed import Group
-
-# By the wire's name, the module and class of each source's decoder: loaded when one is first wanted.
-DECODERS = {
-    JOB_SOURCE: "profagent.ingest.decode:JobDecoder",
-    "ops": "profagent.ingest.ops:OpsDecoder",
-    "marks": "profagent.ingest.marks:MarksDecoder",
-    "metrics": "profagent.ingest.metrics:MetricsDecoder",
-}
-# Tables of what no board sends: they are filled by an import alone.
-IMPORTED_SCHEMAS = ("profagent.ingest.ascend:SCHEMA",)
 
 
 class JobFiles(Protocol):
@@ -46,12 +28,9 @@ class JobFiles(Protocol):
 class Decoder:
     """Decodes the logs of one collection. Bytes are in `files` before they are given to it.
 
-    As it stands here it counts them. Rows of its own go out as `SourceRows`, into a table that `schema` makes: SQL text
-    that may run each time that a database is opened to be written. Each table begins with the columns `log` and
-    `session`; a trigger of the schema empties it when `gc` deletes the row of `log`, or sets its generation to 0.
+    As it stands here it counts them. Rows of its own go out as `SourceRows`, into tables of the source's schema.
     """
 
-    schema = ""
     names_table = ""  # its rows name what others have: who goes on with a log is told them again
     end_file = ""  # a file of this name says that nothing more is written, where a source has one
 
@@ -115,43 +94,6 @@ class Decoder:
     def end(self, _unsettled: Iterable[str], _orphans: Iterable[str]) -> Iterable[Change]:
         """The collection has ended; the arguments come from the store."""
         return ()
-
-
-def source_named(collection: str) -> str:
-    """The source of a collection, by its name; empty for one that nothing here decodes."""
-    if is_job_name(collection):
-        return JOB_SOURCE
-    kind = collection.partition("-")[0]
-    return kind.lower() if kind.isupper() and kind.lower() in DECODERS and kind.lower() != JOB_SOURCE else ""
-
-
-def is_job(collection: str) -> bool:
-    """Whether a collection is taken for a JOB: its name is none of another source's."""
-    return source_named(collection) in {"", JOB_SOURCE}
-
-
-def decoder_of(source: str) -> type[Decoder]:
-    """The decoder of a source; of one that is not known, the one that counts."""
-    place = DECODERS.get(source)
-    return Decoder if place is None else cast("type[Decoder]", pkgutil.resolve_name(place))
-
-
-def schemas() -> Iterator[str]:
-    """The SQL of all sources."""
-    yield from (schema for source in DECODERS if (schema := decoder_of(source).schema))
-    yield from map(pkgutil.resolve_name, IMPORTED_SCHEMAS)
-
-
-def without_rows(source: str, changes: Iterable[Change]) -> list[Change]:
-    """Changes without the rows of a source's own tables; those stay that name what comes later."""
-    names = decoder_of(source).names_table
-    return [each for each in changes if not isinstance(each, SourceRows) or each.anew or each.table == names]
-
-
-def no_decoder(source: str) -> ContentLedger:
-    """What is to be said of a collection of a source that is not known."""
-    detail = f"no decoder for the source {source!r}: its logs are kept, not read"
-    return ContentLedger(None, (ledger.entry(ledger.NO_DECODER, detail),))
 
 
 def small_file(files: JobFiles, path: str) -> bytes | None:

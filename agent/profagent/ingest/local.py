@@ -30,11 +30,12 @@ from profagent.formats.names import (
 from profagent.formats.records import AICORE_DTYPE, view_records
 from profagent.ingest.changes import SegmentRecords
 from profagent.ingest.decode import Joins
-from profagent.ingest.decoder import decoder_of, is_job, small_file, source_named
+from profagent.ingest.decoder import small_file
 from profagent.ingest.feed import Arrival, WholeFile, group_of, reading_order
 from profagent.ingest.logs import DataLog, done_of
 from profagent.ingest.mirror import DIGEST_BYTES, digest_of
 from profagent.ingest.read_ahead import AheadReader
+from profagent.ingest.source import decoder_of, is_job, source_named
 from profagent.limits import (
     LARGEST_CHUNK_BYTES,
     LARGEST_LOCAL_DONE_BYTES,

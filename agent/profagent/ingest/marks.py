@@ -11,18 +11,21 @@ import numpy as np
 from profagent import ledger
 from profagent.ingest.changes import SourceRows
 from profagent.ingest.mark_numbers import Life
+from profagent.ingest.source import DatedTable, DrawnEvents, Instant, Seen, Source, Span, View
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
 from profagent.limits import LARGEST_INTEGER, LARGEST_MARK_NUMBER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from profagent.ingest.changes import Change
+    from profagent.ingest.source import Names
     from profagent.ledger import Entry
 
 RECORD_BYTES = 256
+NS_PER_US = 1000
 _MAGIC, _VERSION = 0x4B52414D, 1
 _TEXT_BYTES = 208
 _FIELDS = np.dtype(
@@ -186,26 +189,6 @@ class MarksDecoder(SpoolDecoder[_MarkReader]):
     """Decodes `MARKS-…` collections."""
 
     tables = ("range", "mark_run")
-    schema = f"""
-{table("range", _COLUMNS)}
-{table("mark_run", _RUN_COLUMNS)}
-CREATE INDEX IF NOT EXISTS mark_run_of_writer ON mark_run (pid, writer);
-CREATE INDEX IF NOT EXISTS mark_run_not_reckoned ON mark_run (log) WHERE dropped IS NULL;
--- Marks, spans, ranges and steps of programs.
---   kind         `mark`, `span`, `range` or `step`
---   attributes   a JSON object
---   end_us       of a mark its begin
---   duration_us  NULL where the board's clock was set back meanwhile
---   lane         an asyncio task or the id of a range; 0 for the thread's own
---   number       counts the marks of its process, of Python and of each C file by itself, also those that were dropped
---   process, name, thread, start_us
-CREATE VIEW IF NOT EXISTS ranges AS
-SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind, t.text AS name, t.attributes,
-       t.begin_ns / 1000.0 AS start_us, t.end_ns / 1000.0 AS end_us,
-       CASE WHEN t.end_ns >= t.begin_ns THEN (t.end_ns - t.begin_ns) / 1000.0 END AS duration_us,
-       t.lane, t.mark AS number
-FROM {rows_of("range", "MARKS")};
-"""  # noqa: S608 - constants
 
     def reader(self, _path: str) -> _MarkReader:
         """One for a segment's start."""
@@ -232,3 +215,67 @@ def dropped_entry(count: int) -> Entry:
     """What the ledger says of numbers that are missing."""
     detail = "numbers of marks that are missing: no daemon took these, or the segment that has them is not here"
     return ledger.entry(ledger.DROPPED_MARKS, detail, count=count)
+
+
+_SCHEMA = f"""
+{table("range", _COLUMNS)}
+{table("mark_run", _RUN_COLUMNS)}
+CREATE INDEX IF NOT EXISTS mark_run_of_writer ON mark_run (pid, writer);
+CREATE INDEX IF NOT EXISTS mark_run_not_reckoned ON mark_run (log) WHERE dropped IS NULL;
+-- Marks, spans, ranges and steps of programs.
+--   kind         `mark`, `span`, `range` or `step`
+--   attributes   a JSON object
+--   end_us       of a mark its begin
+--   duration_us  NULL where the board's clock was set back meanwhile
+--   lane         an asyncio task or the id of a range; 0 for the thread's own
+--   number       counts the marks of its process, of Python and of each C file by itself, also those that were dropped
+--   process, name, thread, start_us
+CREATE VIEW IF NOT EXISTS ranges AS
+SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind, t.text AS name, t.attributes,
+       t.begin_ns / 1000.0 AS start_us, t.end_ns / 1000.0 AS end_us,
+       CASE WHEN t.end_ns >= t.begin_ns THEN (t.end_ns - t.begin_ns) / 1000.0 END AS duration_us,
+       t.lane, t.mark AS number
+FROM {rows_of("range", "MARKS")};
+"""  # noqa: S608 - constants
+
+
+def _see(rows: Sequence[tuple[Any, ...]], _names: Names) -> Seen:
+    """Return marks as instants, and the others as spans, but for those during which the board's clock was set back."""
+    spans, instants = [], []
+    for _, kind, text, _, _, _, begin_ns, end_ns, _, _ in rows:
+        if kind == MarkKind.MARK.value:
+            instants.append(Instant(begin_ns // NS_PER_US, text))
+        elif end_ns >= begin_ns:
+            spans.append(Span(text, begin_ns, end_ns))
+    return Seen(spans=spans, instants=instants)
+
+
+SOURCE = Source(
+    decoder=MarksDecoder,
+    schema=_SCHEMA,
+    views=(
+        View(
+            name="ranges",
+            whole=frozenset({"process", "thread", "lane", "number"}),
+            counted_as="ranges",
+            events=DrawnEvents(
+                noun="ranges",
+                process="'process ' || process",
+                track="'thread ' || thread || CASE WHEN kind = 'step' THEN ' steps' WHEN lane = 0 THEN ' spans'"
+                " WHEN kind = 'range' THEN ' ranges' ELSE ' tasks' END",
+                order="process, thread",
+                name="name",
+                category="kind",
+                lane="'ranges ' || process || '/' || thread || CASE kind WHEN 'step' THEN ' steps' ELSE '' END",
+                duration_us="duration_us",
+                is_instant="kind = 'mark'",
+                # Spans of an asyncio task stay together.
+                apart="CASE WHEN kind NOT IN ('step', 'range') AND lane <> 0 THEN lane END",
+                attributes="attributes",
+                arguments={"lane": "nullif(lane, 0)"},
+            ),
+        ),
+    ),
+    dated=(DatedTable("range", "end_ns / 1000"),),
+    see=_see,
+)

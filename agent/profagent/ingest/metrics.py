@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from profagent.ingest.source import DatedTable, DrawnCounters, Sample, Seen, Source, View
 from profagent.ingest.spools import Rows, SpoolDecoder, rows_of, table
 from profagent.limits import LARGEST_TIME_US
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from profagent.ingest.source import Names
+
 # A line that a full disk cut goes on with the next one. Of most such lines no number can be read.
 _SWEEP = re.compile(r"s \d+ \d+=")
+# A program's metrics have its process's number, with which each start would begin other series.
+_PROCESS = re.compile(r"(program\..+)-\d+(?=\.[a-z_]+$)")
 
 
 class MetricSample(NamedTuple):
@@ -22,10 +30,10 @@ class MetricSample(NamedTuple):
     value: float
 
 
-Names = dict[str, tuple[str, str]]  # a number's name and unit
+_Numbered = dict[str, tuple[str, str]]  # a number's name and unit
 
 
-def decode(data: bytes, names: Names) -> tuple[list[MetricSample], int]:
+def decode(data: bytes, names: _Numbered) -> tuple[list[MetricSample], int]:
     """The samples of whole lines, and how many lines are none. `names` are those of the segment's lines before."""
     samples: list[MetricSample] = []
     bad = 0
@@ -37,7 +45,7 @@ def decode(data: bytes, names: Names) -> tuple[list[MetricSample], int]:
     return samples, bad
 
 
-def _read(line: str, names: Names) -> list[MetricSample]:
+def _read(line: str, names: _Numbered) -> list[MetricSample]:
     """A sweep's samples; a line of a name, or of a collector that gives nothing any more, has none."""
     kind, _, rest = line.partition(" ")
     if kind in ("n", "e") and _SWEEP.search(rest):
@@ -63,7 +71,7 @@ class _MetricReader:
     def __init__(self) -> None:
         self.torn = b""
         self.bad = 0
-        self._names: Names = {}
+        self._names: _Numbered = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._rows = 0
 
@@ -100,7 +108,13 @@ class MetricsDecoder(SpoolDecoder[_MetricReader]):
 
     tables = ("metric_name", "metric")
     names_table = "metric_name"
-    schema = f"""
+
+    def reader(self, _path: str) -> _MetricReader:
+        """One for a segment's start."""
+        return _MetricReader()
+
+
+_SCHEMA = f"""
 {table("metric_name", _NAME_COLUMNS)}
 {table("metric", _SAMPLE_COLUMNS)}
 -- Samples of system metrics.
@@ -113,6 +127,35 @@ SELECT t.session, b.identity AS board, substr(n.name, 1, instr(n.name || '.', '.
 FROM {rows_of("metric", "METRICS")} JOIN metric_name n ON n.log = t.log AND n.number = t.name;
 """  # noqa: S608 - constants
 
-    def reader(self, _path: str) -> _MetricReader:
-        """One for a segment's start."""
-        return _MetricReader()
+
+def _see(rows: Sequence[tuple[Any, ...]], names: Names) -> Seen:
+    series = {number: (name, unit, _PROCESS.sub(r"\1", name)) for number, (name, unit) in names.items()}
+    return Seen(
+        [
+            Sample(time_us, *series[number][:2], value, series[number][2])
+            for _, number, time_us, value in rows
+            if number in series
+        ]
+    )
+
+
+SOURCE = Source(
+    decoder=MetricsDecoder,
+    schema=_SCHEMA,
+    views=(
+        View(
+            name="metrics",
+            fractions=frozenset({"value"}),
+            counted_as="samples",
+            is_own=False,
+            counters=DrawnCounters(process="metrics"),
+        ),
+    ),
+    dated=(DatedTable("metric", "time_us", names="metric_name"),),
+    see=_see,
+    headlines={
+        "npu_utilization": ("npu.hw_utilization",),
+        "temperature": ("power.temperature", "thermal."),
+        "daemon_cpu": ("daemon.cpu",),
+    },
+)

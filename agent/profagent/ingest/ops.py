@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from profagent.ingest.source import DatedTable, DrawnEvents, Occurrence, Seen, Source, View
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from profagent.ingest.source import Names
 
 DESCRIPTOR_BYTES = 256
 NAME_BYTES = 32
@@ -85,7 +91,13 @@ class OpsDecoder(SpoolDecoder[RecordReader]):
     """Decodes `OPS-…` collections."""
 
     tables = ("op_event",)
-    schema = f"""
+
+    def reader(self, _path: str) -> RecordReader:
+        """One for a segment's start."""
+        return RecordReader("op_event", DESCRIPTOR_BYTES, decode)
+
+
+_SCHEMA = f"""
 {table("op_event", _COLUMNS)}
 -- Executed layers that a program subscribed to.
 --   source       the subscription
@@ -98,6 +110,32 @@ SELECT t.session, b.identity AS board, substr(j.name, 5, length(j.name) - 24) AS
 FROM {rows_of("op_event", "OPS")};
 """  # noqa: S608 - constants
 
-    def reader(self, _path: str) -> RecordReader:
-        """One for a segment's start."""
-        return RecordReader("op_event", DESCRIPTOR_BYTES, decode)
+
+def _see(rows: Sequence[tuple[Any, ...]], _names: Names) -> Seen:
+    events = (OperatorEvent._make(row) for _, *row in rows)
+    return Seen(occurrences=[Occurrence(each.start_us, each.end_us) for each in events])
+
+
+SOURCE = Source(
+    decoder=OpsDecoder,
+    schema=_SCHEMA,
+    views=(
+        View(
+            name="op_events",
+            whole=frozenset({"model_id", "sequence"}),
+            counted_as="ops",
+            events=DrawnEvents(
+                noun="subscribed operators",
+                process="'subscription ' || source",
+                track="'model ' || model_id",
+                order="source, model_id",
+                name="op_name",
+                category="'op'",
+                lane="'operators ' || source",
+                arguments={"type": "op_type", "sequence": "sequence"},
+            ),
+        ),
+    ),
+    dated=(DatedTable("op_event", "end_us"),),
+    see=_see,
+)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cachetools import LRUCache
 
 from profagent.formats.names import DONE_SUFFIX, LogKind, display_text, parse_log_name
-from profagent.ingest.decoder import DECODERS, decoder_of
+from profagent.ingest.source import SOURCES, decoder_of
 from profagent.limits import AWAY_S, GONE_S, REMEMBERED_SHOWN_INFERENCES, REMEMBERED_SHOWN_MODELS, STRADDLING_INFERENCES
 from profagent.link.messages import JOB_SOURCE, QUIET
 
@@ -96,7 +96,7 @@ class Beginnings:
             name = parse_log_name(path)
             is_log = name is not None and (name.is_data or name.is_done or name.kind is LogKind.CONT)
             return name is not None and is_log and (self.passes_over(job, name) or self.was_shown(job, name))
-        if source not in DECODERS:
+        if source not in SOURCES:
             return False  # its files may have any names
         if self.is_in_past(job):
             self._first_segments.setdefault(job, newest)

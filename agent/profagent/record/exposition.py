@@ -6,7 +6,6 @@ The server has a thread of its own, which ends with the capture; it only reads.
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 import time
 from contextlib import contextmanager
@@ -30,7 +29,8 @@ from profagent.ingest.changes import (
     files_of,
 )
 from profagent.ingest.live_latency import LatencyWindow
-from profagent.limits import EXPOSED_LOGS, EXPOSED_MODELS
+from profagent.ingest.source import RowReader
+from profagent.limits import EXPOSED_MODELS
 from profagent.link.coverage import Standing
 from profagent.link.credentials import host_of
 from profagent.link.session import State
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 US_PER_S = 1_000_000
 # From half a millisecond to some ten seconds, each a sixth above the one before: so exact a quantile is.
 BUCKETS_S = tuple(round(0.0005 * 10 ** (step / 15), 6) for step in range(65))
-# A program's metrics have its process's number, with which each start would begin other series.
-_PROCESS = re.compile(r"(program\..+)-\d+(?=\.[a-z_]+$)")
 
 
 class Exposition:
@@ -169,7 +167,7 @@ class Measured:
         self._observer, self._to, self._board = observer, exposition, board
         self._ahead_us, self._has_link = 0, False
         self._events = LiveComposer(with_layers=True)
-        self._names: LRUCache[tuple[str, str], dict[int, tuple[str, str]]] = LRUCache(EXPOSED_LOGS)
+        self._rows = RowReader()
         self._windows: LRUCache[str, LatencyWindow] = LRUCache(EXPOSED_MODELS)
         self._paced: set[str] = set()  # models whose pace may be another one now
         self._losses: dict[object, list[tuple[str, int]]] = {}
@@ -264,25 +262,18 @@ class Measured:
                 self._lose((job, data.path), entries)
 
     def _take_rows(self, job: str, change: SourceRows) -> None:
-        """Rows of another source; of metrics, the names and the last values, of programs of one name their sum."""
-        place = job, change.path
-        if change.table == "metric_name":
-            names = self._names.setdefault(place, {})
-            names.update((number, (name, unit)) for number, name, unit in change.rows)
-            return
-        if change.anew:  # what follows from all rows of a log so far
+        """Count rows of another source, and show the last values of counters, of those of one series their sum."""
+        seen = self._rows.read(job, change)
+        if seen is None:
             return
         self._to.records.labels(self._board, change.table).inc(len(change.rows))
-        if change.table == "metric":
-            names = self._names.get(place, {})
-            last = {number: value for _, number, _, value in change.rows if number in names}
-            sums: dict[tuple[str, str], float] = {}
-            for number, value in last.items():
-                name, unit = names[number]
-                named = _PROCESS.sub(r"\1", name), unit
-                sums[named] = sums.get(named, 0.0) + value
-            for named, value in sums.items():
-                self._to.metric.labels(self._board, *named).set(value)
+        last = {(each.name, each.unit): each for each in seen.samples}
+        sums: dict[tuple[str, str], float] = {}
+        for each in last.values():
+            named = each.series, each.unit
+            sums[named] = sums.get(named, 0.0) + each.value
+        for named, value in sums.items():
+            self._to.metric.labels(self._board, *named).set(value)
 
     def _time(self, inference: Event) -> None:
         where = self._board, inference["model"]

@@ -18,8 +18,12 @@ from profagent.files import finished, to_the_end
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import JobChanges, LinkLedger, LogRemoved, NamesAnnounced, ProfilingKnown
-from profagent.ingest.decoder import DECODERS, no_decoder, without_rows
+<<<<<<< HEAD
+from profagent.ingest.source import SOURCES, no_decoder, without_rows
 from profagent.ingest.feed import Feed
+=======
+from profagent.ingest.source import SOURCES, no_decoder, without_rows
+>>>>>>> 2d9ddfa4 (Let a source of data say everything that others ask of it, as one Source beside its decoder)
 from profagent.ledger import Entry, checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.limits import ANSWER_S, INFERENCES_PER_LOOK, MOST_REMARKS
 from profagent.link.clock_difference import clock_difference
@@ -171,7 +175,7 @@ class Recording:
     def know_job(self, job: JobStatus) -> None:
         """Note where a JOB stands, whose data it has, and what it was to record."""
         self._directories[job.name], self._mirrors.sources[job.name] = job.directory, job.source
-        if job.source not in DECODERS:
+        if job.source not in SOURCES:
             self._add(job.name, [no_decoder(job.source)])
         if (profiling := self._options.profiling or job.profiling) is not None:
             interval = self._intervals[job.name] = interval_of(profiling.interval)

@@ -12,6 +12,7 @@ import numpy as np
 from profagent.formats.inference_times import Spans
 from profagent.formats.names import LogKind
 from profagent.formats.records import ticks_to_us
+from profagent.ingest.source import views
 from profagent.limits import MOST_DRAWN_EVENTS, MOST_DRAWN_INFERENCES, MOST_DRAWN_LAYERS, POINTS_OF_METRIC
 from profagent.stats.figures import UNITS, UNKNOWN
 from profagent.store.columns import Segments, pages
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import aiosqlite
     from numpy.typing import NDArray
 
+    from profagent.ingest.source import DrawnCounters, DrawnEvents
     from profagent.stats.figures import InferenceOf, JobRecords
     from profagent.store.columns import Page
     from profagent.store.database import Running
@@ -42,23 +44,6 @@ _CALLS = (
     " WHERE session = ? AND duration_us >= 0"
     " ORDER BY duration_us DESC LIMIT ?"
 )
-_RANGES = (
-    "SELECT 'ranges ' || process || '/' || thread || CASE kind WHEN 'step' THEN ' steps' ELSE '' END, name, start_us,"
-    " duration_us FROM ranges WHERE session = ? AND kind <> 'mark' AND duration_us >= 0"
-    " ORDER BY duration_us DESC LIMIT ?"
-)
-_OPS = (
-    "SELECT 'operators ' || source, op_name, start_us, end_us - start_us FROM op_events"
-    " WHERE session = ? ORDER BY end_us - start_us DESC LIMIT ?"
-)
-# By view, what its events are called and how they are asked for.
-_EVENTS = {
-    "api_records": ("API calls", _CALLS),
-    "ranges": ("ranges", _RANGES),
-    "op_events": ("subscribed operators", _OPS),
-}
-_METRIC_NAMES = "SELECT DISTINCT name, unit FROM metrics WHERE session = ? ORDER BY name"
-_METRIC = "SELECT time_us, value FROM metrics WHERE session = ? AND name = ? AND unit = ? ORDER BY time_us"
 
 
 class Timeline:
@@ -73,9 +58,15 @@ class Timeline:
 
     async def read(self, connection: aiosqlite.Connection, session: int) -> None:
         """Take in what a session has beside its inferences."""
-        for view, (what, query) in _EVENTS.items():
-            await self._events(connection, session, view, what, query)
-        await self._read_metrics(connection, session)
+        await self._events(connection, session, "api_records", "API calls", _CALLS)
+        for view in views():
+            if view.events is not None:
+                await self._events(
+                    connection, session, view.name, view.events.noun, _slices_query(view.name, view.events)
+                )
+        for view in views():
+            if view.counters is not None:
+                await self._read_counters(connection, session, view.name, view.counters)
 
     def document(self) -> dict[str, Any]:
         """What the page draws."""
@@ -179,14 +170,29 @@ class Timeline:
             if total > MOST_DRAWN_EVENTS:
                 self.rules.append(f"the {MOST_DRAWN_EVENTS:,} longest of {total:,} {what}")
 
-    async def _read_metrics(self, connection: aiosqlite.Connection, session: int) -> None:
+    async def _read_counters(
+        self, connection: aiosqlite.Connection, session: int, view: str, drawn: DrawnCounters
+    ) -> None:
+        names = f"SELECT DISTINCT {drawn.name} AS name, {drawn.unit} FROM {view} WHERE session = ? ORDER BY name"  # noqa: S608 - ours
+        points_of = (
+            f"SELECT {drawn.time_us} AS time_us, {drawn.value} FROM {view}"  # noqa: S608 - ours
+            f" WHERE session = ? AND {drawn.name} = ? AND {drawn.unit} = ? ORDER BY time_us"
+        )
         most = 0
-        for name, unit in await fetched(connection, _METRIC_NAMES, (session,)):
-            points = np.array(await fetched(connection, _METRIC, (session, name, unit)), np.float64)
+        for name, unit in await fetched(connection, names, (session,)):
+            points = np.array(await fetched(connection, points_of, (session, name, unit)), np.float64)
             most = max(most, len(points))
             self._metrics.append((name, unit, thinned(points, POINTS_OF_METRIC)))
         if most > POINTS_OF_METRIC:
             self.rules.append(f"of each metric the lowest and the highest in {POINTS_OF_METRIC // 2} spans of time")
+
+
+def _slices_query(view: str, drawn: DrawnEvents) -> str:
+    """Return SQL for the longest slices of a view: lane, name, start and duration."""
+    return (
+        f"SELECT {drawn.lane}, {drawn.name}, {drawn.start_us}, {drawn.duration_us} AS lasted FROM {view}"  # noqa: S608 - ours
+        f" WHERE session = ? AND NOT ({drawn.is_instant}) AND lasted >= 0 ORDER BY lasted DESC LIMIT ?"
+    )
 
 
 def _placed(page: Page, frequency_mhz: int | None) -> Iterator[tuple[str, int, int, float, float]]:
@@ -254,8 +260,8 @@ def _rounded(points: NDArray[np.float64], origin: float) -> Iterable[list[float]
 
 
 def _lane_order(lane: str) -> tuple[int, str]:
-    orders = ("inferences", "NPU segments", "NPU layers", "CPU segments", "CPU layers", "calls", "operators", "ranges")
-    return next(place for place, order in enumerate(orders) if lane.startswith(order)), lane
+    orders = ("inferences", "NPU segments", "NPU layers", "CPU segments", "CPU layers", "calls")
+    return next((place for place, order in enumerate(orders) if lane.startswith(order)), len(orders)), lane
 
 
 def series_of(times: NDArray[np.float64], most: int) -> Iterator[list[float]]:

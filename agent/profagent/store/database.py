@@ -20,6 +20,7 @@ from msgspec import Struct
 from profagent.errors import DiskFullError, StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full_database, make_private_folder
 from profagent.formats.names import SIMULATED_MARKER
+from profagent.ingest.source import views
 from profagent.limits import (
     BUSY_TIMEOUT_MS,
     CACHE_KIB,
@@ -43,8 +44,6 @@ PAGE_BYTES = 16_384
 RECORDS_PER_PART = 1 << 24
 # Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
 KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
-# The views of sources beside JOBs, by what a row of each is called.
-VIEWS = {"ops": "op_events", "ranges": "ranges", "samples": "metrics"}
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -406,10 +405,14 @@ def join_job(connection: sqlite3.Connection, session: int, board: int, name: str
     return int(job)
 
 
-async def event_counts(connection: aiosqlite.Connection, session: int) -> dict[str, int]:
-    """How many subscribed operators, ranges and samples of metrics a session has."""
+async def event_counts(connection: aiosqlite.Connection, session: int, *, own: bool = False) -> dict[str, int]:
+    """Return how many rows of each counted view of sources a session has, as `{"ops": 1200, "ranges": 30}`.
+
+    `own`: without those that the board measures by itself.
+    """
     counts = {}
-    for what, view in VIEWS.items():
-        query = f"SELECT count(*) FROM {view} WHERE session = ?"  # noqa: S608 - a constant
-        (counts[what],) = await fetched_one(connection, query, (session,))
+    counted = [view for view in views() if view.counted_as and (view.is_own or not own)]
+    for view in sorted(counted, key=lambda view: view.counted_as):
+        query = f"SELECT count(*) FROM {view.name} WHERE session = ?"  # noqa: S608 - a name of ours
+        (counts[view.counted_as],) = await fetched_one(connection, query, (session,))
     return counts

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from profagent.files import PRIVATE_FILE
-from profagent.ingest.decoder import schemas
+from profagent.ingest.source import schemas
 from profagent.limits import BUSY_TIMEOUT_MS, CACHE_KIB
 from profagent.store.database import PAGE_BYTES
 

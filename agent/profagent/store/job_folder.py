@@ -19,8 +19,8 @@ from profagent.errors import StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full
 from profagent.formats.counter_maps import BUILT_IN
 from profagent.formats.names import display_text
-from profagent.ingest.decoder import is_job
 from profagent.ingest.local import OUTPUT_FOLDERS, require_job
+from profagent.ingest.source import is_job
 from profagent.store.database import FILE_NAME, reading
 from profagent.store.queries import find_session
 from profagent.store.sessions import MapUsed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent import ledger
 from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name
-from profagent.ingest.decoder import is_job
+from profagent.ingest.source import is_job
 from profagent.limits import LARGEST_INTEGER
 from profagent.store.database import fetched, fetched_named, fetched_one, pages
 

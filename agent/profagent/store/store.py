@@ -17,7 +17,7 @@ from profagent import ledger
 from profagent.errors import SameBoardError, StoreError
 from profagent.files import finished
 from profagent.formats.figure_states import CAPTURE_ENDED
-from profagent.ingest.decoder import schemas
+from profagent.ingest.source import schemas
 from profagent.link.messages import ENDED_STATES
 from profagent.store import counters, marks
 from profagent.store.coverage import write_coverage

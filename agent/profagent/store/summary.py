@@ -93,8 +93,7 @@ async def has_recorded(connection: aiosqlite.Connection, session: int) -> bool:
     (has_records,) = await fetched_one(connection, _HAS_RECORDS, (session,))
     if has_records:
         return True
-    events = await event_counts(connection, session)
-    return bool(events["ops"] or events["ranges"])
+    return any((await event_counts(connection, session, own=True)).values())
 
 
 async def not_copied(connection: aiosqlite.Connection, session: int) -> dict[str, int | None]:

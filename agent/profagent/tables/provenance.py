@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from profagent import __version__
 from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
-from profagent.ingest.decoder import is_job
+from profagent.ingest.source import is_job
 from profagent.ledger import SEQUENCE_GAP
 from profagent.limits import MOST_NAMED
 from profagent.link.boards_file import BoardNames

@@ -1,4 +1,4 @@
-"""What the sources beside JOBs say of a board while it is watched: one event now and then."""
+"""One event now and then about a board that is watched: the content of rows of all sources beside JOBs."""
 
 from __future__ import annotations
 
@@ -8,48 +8,42 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cachetools import LRUCache
 
 from profagent.ingest.changes import SourceRows
+from profagent.ingest.source import RowReader, first_known, headlines
 from profagent.limits import REMEMBERED_COLLECTIONS, REMEMBERED_SPANS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from profagent.ingest.changes import JobChanges
+    from profagent.ingest.source import Instant, Occurrence, Sample, Span
 
-UTILIZATION, TEMPERATURE, DAEMON_CPU = "npu.hw_utilization", "power.temperature", "daemon.cpu"
-THERMAL = "thermal."
 US_PER_S = 1_000_000
 NS_PER_US = 1000
 
 
-class _Ops(NamedTuple):
-    """Operators of a subscription since the last event; times are the board's µs."""
+class _Rate(NamedTuple):
+    """Occurrences in a collection since the last event; times are the board's µs."""
 
     number: int
     since_us: int
     until_us: int
 
 
-class Mark(NamedTuple):
-    """What a program marked, at the board's time."""
-
-    time_us: int
-    text: str
-
-
 class LiveBoard:
-    """The newest metrics; operators and spans since the last event."""
+    """The newest values of counters; occurrences, spans and instants since the last event."""
 
     def __init__(self, *, with_all: bool = False) -> None:
-        """`with_all`: an event has every metric, and what programs marked."""
+        """`with_all`: an event has every counter, and each instant."""
         self._with_all = with_all
+        self._rows = RowReader()
+        self._headlines = dict(headlines())
         self._units: dict[str, str] = {}
-        self._marks: deque[Mark] = deque(maxlen=REMEMBERED_SPANS)
-        self._mark_count = 0
-        self._names: LRUCache[str, dict[int, str]] = LRUCache(REMEMBERED_COLLECTIONS)
-        self._metrics: dict[str, float] = {}
+        self._instants: deque[Instant] = deque(maxlen=REMEMBERED_SPANS)
+        self._instant_count = 0
+        self._values: dict[str, float] = {}
         self._time_us = 0
         self._has_new = False
-        self._ops: LRUCache[str, _Ops] = LRUCache(REMEMBERED_COLLECTIONS)
+        self._rates: LRUCache[str, _Rate] = LRUCache(REMEMBERED_COLLECTIONS)
         self._spans: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_SPANS)
         # What comes again after a lost link, by its time in µs.
         self._shown_until_us = 0
@@ -59,20 +53,13 @@ class LiveBoard:
         self._shown_until_us = self._time_us
 
     def take(self, batch: JobChanges) -> None:
-        """Rows of a collection."""
+        """Take the rows of a collection in."""
         for change in batch.changes:
-            if isinstance(change, SourceRows):
-                if change.table == "metric_name":
-                    # A segment begins with its names.
-                    known = {} if change.anew else self._names.get(batch.job, {})
-                    self._names[batch.job] = known | {row[0]: row[1] for row in change.rows}
-                    self._units |= {row[1]: row[2] for row in change.rows}
-                elif change.table == "metric":
-                    self._take_metrics(self._names.get(batch.job, {}), change.rows)
-                elif change.table == "op_event":
-                    self._take_ops(batch.job, change.rows)
-                elif change.table == "range":
-                    self._take_ranges(change.rows)
+            if isinstance(change, SourceRows) and (seen := self._rows.read(batch.job, change)) is not None:
+                self._take_samples(seen.samples)
+                self._take_occurrences(batch.job, seen.occurrences)
+                self._take_spans(seen.spans)
+                self._take_instants(seen.instants)
 
     def event(self) -> dict[str, Any] | None:
         """What is new since the last event; None where nothing is."""
@@ -80,63 +67,61 @@ class LiveBoard:
             return None
         self._has_new = False
         spans = sorted(self._spans.items(), key=lambda each: -each[1][1])
-        found = {
+        found: dict[str, Any] = {
             "event": "board",
             "time_us": self._time_us,
-            "npu_utilization": self._metrics.get(UTILIZATION),
-            "temperature": self._metrics.get(TEMPERATURE, self._warmest()),
-            "daemon_cpu": self._metrics.get(DAEMON_CPU),
-            "ops": [_rate(job, ops) for job, ops in self._ops.items() if ops.number],
+            **{figure: first_known(names, self._values) for figure, names in self._headlines.items()},
+            "ops": [_rate(job, rate) for job, rate in self._rates.items() if rate.number],
             "spans": [
                 {"name": name, "count": count, "mean_us": total_ns / count / NS_PER_US}
                 for name, (count, total_ns) in spans
             ],
-            "mark_count": self._mark_count,
+            "mark_count": self._instant_count,
         }
         if self._with_all:
-            found["metrics"] = {name: (value, self._units.get(name, "")) for name, value in self._metrics.items()}
-            found["marks"] = [*self._marks]
-        for job, ops in list(self._ops.items()):
-            self._ops[job] = _Ops(0, ops.until_us, ops.until_us)
+            found["metrics"] = {name: (value, self._units[name]) for name, value in self._values.items()}
+            found["marks"] = [*self._instants]
+        for job, rate in list(self._rates.items()):
+            self._rates[job] = _Rate(0, rate.until_us, rate.until_us)
         self._spans.clear()
-        self._marks.clear()
-        self._mark_count = 0
+        self._instants.clear()
+        self._instant_count = 0
         return found
 
-    def _warmest(self) -> float | None:
-        return max((value for name, value in self._metrics.items() if name.startswith(THERMAL)), default=None)
-
-    def _take_metrics(self, names: dict[int, str], rows: Iterable[tuple[Any, ...]]) -> None:
-        for _, number, time_us, value in rows:
-            if number in names and time_us > self._shown_until_us:
-                self._metrics[names[number]] = value
+    def _take_samples(self, samples: Iterable[Sample]) -> None:
+        for time_us, name, unit, value, _ in samples:
+            if time_us > self._shown_until_us:
+                self._values[name], self._units[name] = value, unit
                 self._see(time_us)
 
-    def _take_ops(self, job: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        for _, _, _, _, start_us, end_us, _, _ in rows:
+    def _take_occurrences(self, job: str, occurrences: Iterable[Occurrence]) -> None:
+        for start_us, end_us in occurrences:
             if end_us > self._shown_until_us:
-                number, since_us, until_us = self._ops.get(job, _Ops(0, start_us, end_us))
-                self._ops[job] = _Ops(number + 1, since_us, max(until_us, end_us))
+                number, since_us, until_us = self._rates.get(job, _Rate(0, start_us, end_us))
+                self._rates[job] = _Rate(number + 1, since_us, max(until_us, end_us))
                 self._see(end_us)
 
-    def _take_ranges(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        for _, kind, text, _, _, _, begin_ns, end_ns, _, _ in rows:
-            if kind == "mark" and begin_ns // NS_PER_US > self._shown_until_us:
-                self._mark_count += 1
-                self._marks.append(Mark(begin_ns // NS_PER_US, text))
-                self._see(begin_ns // NS_PER_US)
-            elif kind != "mark" and end_ns >= begin_ns and end_ns // NS_PER_US > self._shown_until_us:
-                count, total_ns = self._spans.get(text, (0, 0))
-                self._spans[text] = count + 1, total_ns + end_ns - begin_ns
+    def _take_spans(self, spans: Iterable[Span]) -> None:
+        for name, begin_ns, end_ns in spans:
+            if end_ns // NS_PER_US > self._shown_until_us:
+                count, total_ns = self._spans.get(name, (0, 0))
+                self._spans[name] = count + 1, total_ns + end_ns - begin_ns
                 self._see(end_ns // NS_PER_US)
+
+    def _take_instants(self, instants: Iterable[Instant]) -> None:
+        for each in instants:
+            if each.time_us > self._shown_until_us:
+                self._instant_count += 1
+                self._instants.append(each)
+                self._see(each.time_us)
 
     def _see(self, time_us: int) -> None:
         self._time_us = max(self._time_us, time_us)
         self._has_new = True
 
 
-def _rate(job: str, ops: _Ops) -> dict[str, Any]:
-    """A subscription's operators, and how many come in a second of the board's clock."""
-    seconds = (ops.until_us - ops.since_us) / US_PER_S
+def _rate(job: str, rate: _Rate) -> dict[str, Any]:
+    """Return a subscription's operators, and how many come in a second of the board's clock."""
+    seconds = (rate.until_us - rate.since_us) / US_PER_S
     source = job.partition("-")[2].rpartition("-")[0]
-    return {"source": source, "count": ops.number, "per_s": ops.number / seconds if seconds > 0 else None}
+    return {"source": source, "count": rate.number, "per_s": rate.number / seconds if seconds > 0 else None}

@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from profagent.formats.records import FIRST_WALL_US, shown_mhz
-from profagent.ingest.decoder import is_job
 from profagent.limits import LONGEST_PAUSE_S
 from profagent.store.database import fetched, reading
 from profagent.store.events import Composer
@@ -179,8 +178,7 @@ class Player:
             for event in self.events.ran(*what):
                 show(event)
             return
-        if not is_job(what.job):
-            self._board.take(what)
+        self._board.take(what)
         for event in self.events.changed(what):
             show(event)
         if time_us is not None and time_us - self._board_us >= self._board_each_us:

@@ -14,6 +14,7 @@ import numpy as np
 from profagent.formats.names import DONE_SUFFIX, parse_log_name
 from profagent.formats.records import API_DTYPE
 from profagent.ingest.changes import ApiRecords, JobChanges, KeptLoss, LinkLedger, SourceRows
+from profagent.ingest.source import sources
 from profagent.ledger import Entry
 from profagent.limits import INFERENCES_PER_PAGE, RECORDS_PER_PAGE
 from profagent.store.database import fetched, pages
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
     import aiosqlite
 
     from profagent.ingest.live_samples import Model
+    from profagent.ingest.source import DatedTable
     from profagent.store.database import Row, Running
 
 # What came within this is one batch.
 TOGETHER_US = 250_000
+# Columns that each table of a source begins with: its rows as they came have them not.
+_OF_EACH_TABLE = ("log", "session")
 
 _JOBS = """
 SELECT j.job, j.name, j.state, j.interval, j.frequency_mhz FROM session_job s JOIN job j USING (job)
@@ -69,12 +73,6 @@ FROM part p CROSS JOIN log l USING (log) CROSS JOIN api r
   ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
 WHERE p.session = ? AND l.kind = 'acl_api' ORDER BY r.end_us
 """
-# By table: when a row came, in µs, and its columns behind `log` and `session`.
-_SOURCES = {
-    "metric": ("time_us", "number, name, time_us, value"),
-    "range": ("end_ns / 1000", "number, kind, text, attributes, pid, tid, begin_ns, end_ns, mark, lane"),
-    "op_event": ("end_us", "number, model_id, op_type, op_name, start_us, end_us, duration_us, sequence"),
-}
 
 
 class Ran(NamedTuple):
@@ -137,7 +135,7 @@ class ReplayedSession:
         marks = await marks_of(self._connection, self._session)
         streams = [_in_order(self._kept_losses), _in_order(Moment(*each) for each in marks)]
         streams += [self._calls(), self._inferences()]
-        streams += [self._rows(table, *columns) for table, columns in _SOURCES.items()]
+        streams += [self._rows(table) for source in sources() for table in source.dated]
         heads = [(await anext(stream, None), stream) for stream in streams]
         waiting = [(head, stream) for head, stream in heads if head is not None]
         while waiting:
@@ -209,25 +207,29 @@ class ReplayedSession:
             change = ApiRecords(path, name, np.arange(len(rows)), records)
             yield Moment(rows[-1][1], JobChanges(self._jobs[number].name, "", (change,)))
 
-    async def _rows(self, table: str, time: str, columns: str) -> AsyncIterator[Moment]:
-        """Rows of a source's table; of metrics each batch has its names."""
+    async def _rows(self, table: DatedTable) -> AsyncIterator[Moment]:
+        """Yield the rows of a source's table by time; each batch has the names that its log begins with."""
+        columns = ", ".join(name for name in await self._columns(table.name) if name not in _OF_EACH_TABLE)
         sql = (
-            f"SELECT log.job, {time} AS at, log.path, log, t.* FROM (SELECT log, {columns} FROM {table}"  # noqa: S608 - ours
+            f"SELECT log.job, {table.time_us} AS at, log.path, log, t.* FROM (SELECT log, {columns} FROM {table.name}"  # noqa: S608 - ours
             f" WHERE session = ?) t JOIN log USING (log) ORDER BY at"
         )
         names: dict[int, list[Row]] = {}
-        if table == "metric":
-            for log, *row in await fetched(self._connection, "SELECT log, number, name, unit FROM metric_name"):
+        if table.names:
+            for log, _, *row in await fetched(self._connection, f"SELECT * FROM {table.names}"):  # noqa: S608 - ours
                 names.setdefault(log, []).append(tuple(row))
 
         together = _grouped(
             self._connection, sql, self._session, lambda row: (row[0], row[1] // TOGETHER_US, *row[2:4])
         )
         async for (number, _, path, log), rows in together:
-            changes = [SourceRows(path, table, [row[5:] for row in rows])]
+            changes = [SourceRows(path, table.name, [row[5:] for row in rows])]
             if log in names:
-                changes.insert(0, SourceRows(path, "metric_name", names[log], anew=True))
+                changes.insert(0, SourceRows(path, table.names, names[log], anew=True))
             yield Moment(rows[-1][1], JobChanges(self._jobs[number].name, "", changes))
+
+    async def _columns(self, table: str) -> list[str]:
+        return [row[1] for row in await fetched(self._connection, f"PRAGMA table_info({table})")]
 
 
 async def _in_order(moments: Iterable[Moment]) -> AsyncIterator[Moment]:

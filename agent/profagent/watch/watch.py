@@ -22,7 +22,7 @@ from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import ApiRecords, PlainLogs, SegmentRecords
-from profagent.ingest.decoder import DECODERS, is_job
+from profagent.ingest.source import SOURCES, is_job
 from profagent.limits import HELD_INFERENCES, HOLD_S, PATIENCE_S, REMEMBERED_FIRST_SEEN, SILENCE_S
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import OPEN, QUIET
@@ -160,7 +160,7 @@ class WatchView:
         """Whether to follow a collection: of other sources than JOBs those that go on."""
         if job.is_job:
             return self.beginnings.wants(job, listed)
-        return job.source in DECODERS and not job.has_ended
+        return job.source in SOURCES and not job.has_ended
 
     def linked(self, board: Board, role: str) -> None:
         """Say whom we watch, and what is odd about it."""

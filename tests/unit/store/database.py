@@ -8,7 +8,7 @@ from importlib import resources
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from profagent.ingest.decoder import schemas
+from profagent.ingest.source import schemas
 from profagent.store import counters, marks
 from profagent.store.database import SCHEMA_VERSION
 

@@ -14,8 +14,8 @@ from profagent.formats.board_files import parse_done
 from profagent.formats.names import parse_log_name
 from profagent.ingest.changes import JobChanges, NamesAnnounced
 from profagent.ingest.decode import JobDecoder
-from profagent.ingest.decoder import schemas
 from profagent.ingest.mirror import digest_of
+from profagent.ingest.source import schemas
 from profagent.store import counters, marks
 from profagent.store.database import transaction
 from profagent.store.inference_columns import ColumnReader, InferenceColumns

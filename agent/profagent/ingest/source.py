@@ -1,0 +1,261 @@
+"""A source of data on the host: one `Source`, beside its decoder, says everything that other modules ask of it.
+
+A new source is a module with a `Source` and a line of SOURCES. Its rows are then counted, and seen on the screen, in a
+replay, in traces, in the report, by Prometheus and in Parquet files. Logs of a source that has none are mirrored and
+counted, and the ledger notes it.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cachetools import LRUCache
+
+from profagent import ledger
+from profagent.formats.names import is_job_name
+from profagent.ingest.changes import ContentLedger, SourceRows
+from profagent.ingest.decoder import Decoder
+from profagent.limits import NAMED_LOGS
+from profagent.link.messages import JOB_SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from profagent.ingest.changes import Change
+
+# By the wire's name, the module and name of each source: loaded when it is first needed.
+SOURCES = {
+    JOB_SOURCE: "profagent.ingest.decode:SOURCE",
+    "marks": "profagent.ingest.marks:SOURCE",
+    "ops": "profagent.ingest.ops:SOURCE",
+    "metrics": "profagent.ingest.metrics:SOURCE",
+}
+# Sources that no board sends: an import alone fills their tables.
+IMPORTED = ("profagent.ingest.ascend:SOURCE",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnEvents:
+    """Slices and instants for traces and the report. Each field but `noun` is SQL over the columns of the view."""
+
+    noun: str
+    """the events in a sentence, as `subscribed operators`"""
+    process: str
+    track: str
+    order: str
+    """the order of tracks"""
+    name: str
+    category: str
+    lane: str
+    """the title of the lane in the report, which has slices alone"""
+    start_us: str = "start_us"
+    end_us: str = "end_us"
+    duration_us: str = "end_us - start_us"
+    is_instant: str = "0"
+    apart: str = "NULL"
+    """slices of a track with another number here never share a row"""
+    attributes: str = "'{}'"
+    """a JSON object of arguments"""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """further arguments by name; NULL is left out"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnCounters:
+    """Counters that change by themselves. Each field but `process` is SQL over the columns of the view."""
+
+    process: str
+    """the title of their group in a trace"""
+    name: str = "name"
+    unit: str = "unit"
+    time_us: str = "time_us"
+    value: str = "value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A view that the schema of a source makes.
+
+    Columns are texts, but for those in `_us`, which are microseconds and may have fractions, and those named here.
+    """
+
+    name: str
+    whole: frozenset[str] = frozenset()
+    """columns of integers, beside `session`"""
+    fractions: frozenset[str] = frozenset()
+    """columns of numbers with fractions"""
+    unsigned: frozenset[str] = frozenset()
+    """columns of integers up to 2^64 - 1, which the database has as texts where they are above 2^63 - 1"""
+    mixed: frozenset[str] = frozenset()
+    """columns of texts, where the database has numbers as well"""
+    counted_as: str = ""
+    """the rows in a line of counts, as `ops`; empty: not counted there"""
+    is_own: bool = True
+    """False for what the board measures by itself, whether a program runs or not"""
+    events: DrawnEvents | None = None
+    counters: DrawnCounters | None = None
+
+
+class DatedTable(NamedTuple):
+    """A table whose rows came one after the other; `time_us` is SQL over its columns.
+
+    `names` is a table of the same log whose rows say what the others' numbers mean: they come first.
+    """
+
+    name: str
+    time_us: str
+    names: str = ""
+
+
+class Sample(NamedTuple):
+    """A value of a counter. `series` is its name without what each start of a program changes."""
+
+    time_us: int
+    name: str
+    unit: str
+    value: float
+    series: str
+
+
+class Span(NamedTuple):
+    """A time of a program, in nanoseconds of the board's clock."""
+
+    name: str
+    begin_ns: int
+    end_ns: int
+
+
+class Instant(NamedTuple):
+    """A moment of a program."""
+
+    time_us: int
+    text: str
+
+
+class Occurrence(NamedTuple):
+    """One of many alike, of which the rate is of interest."""
+
+    start_us: int
+    end_us: int
+
+
+class Seen(NamedTuple):
+    """The content of rows, for an onlooker: the screen, its lines, Prometheus."""
+
+    samples: Sequence[Sample] = ()
+    spans: Sequence[Span] = ()
+    instants: Sequence[Instant] = ()
+    occurrences: Sequence[Occurrence] = ()
+
+
+NOTHING = Seen()
+Names = Mapping[int, tuple[Any, ...]]  # the rows of a log's table of names, by number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Everything that other modules ask of a source.
+
+    `schema` is SQL that may run each time that a database is opened to be written. Each table begins with the columns
+    `log` and `session`; a trigger of the schema empties it when `gc` deletes the row of `log`, or sets its generation
+    to 0. `see` gives the content of a table's rows, by the names of their log. `headlines` are figures of the board's
+    line: of the counters with these names the first that is known; a name that ends with a dot stands for all that
+    begin so, of which the highest is taken.
+    """
+
+    decoder: type[Decoder] = Decoder
+    schema: str = ""
+    views: Sequence[View] = ()
+    dated: Sequence[DatedTable] = ()
+    see: Callable[[Sequence[tuple[Any, ...]], Names], Seen] = lambda _rows, _names: NOTHING
+    headlines: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def sources() -> list[Source]:
+    """Return all sources: those that boards send, then those of imports."""
+    return [*map(pkgutil.resolve_name, (*SOURCES.values(), *IMPORTED))]
+
+
+def views() -> list[View]:
+    """Return the views of all sources."""
+    return [view for source in sources() for view in source.views]
+
+
+def schemas() -> list[str]:
+    """Return the SQL of all sources that have some."""
+    return [source.schema for source in sources() if source.schema]
+
+
+def source_named(collection: str) -> str:
+    """Return the name of a collection's source, by the collection's name; empty where no source here decodes it."""
+    if is_job_name(collection):
+        return JOB_SOURCE
+    kind = collection.partition("-")[0]
+    return kind.lower() if kind.isupper() and kind.lower() in SOURCES and kind.lower() != JOB_SOURCE else ""
+
+
+def is_job(collection: str) -> bool:
+    """Return True if a collection is taken for a JOB: its name is none of another source's."""
+    return source_named(collection) in {"", JOB_SOURCE}
+
+
+def decoder_of(source: str) -> type[Decoder]:
+    """Return the decoder of a source; of one that is not known, the decoder that counts."""
+    place = SOURCES.get(source)
+    if place is None:
+        return Decoder
+    found: Source = pkgutil.resolve_name(place)
+    return found.decoder
+
+
+def without_rows(source: str, changes: Iterable[Change]) -> list[Change]:
+    """Return changes without the rows of a source's own tables; rows stay that name what comes later."""
+    names = decoder_of(source).names_table
+    return [each for each in changes if not isinstance(each, SourceRows) or each.anew or each.table == names]
+
+
+def no_decoder(source: str) -> ContentLedger:
+    """Return the note about a collection of a source that is not known."""
+    detail = f"no decoder for the source {source!r}: its logs are kept, not read"
+    return ContentLedger(None, (ledger.entry(ledger.NO_DECODER, detail),))
+
+
+class RowReader:
+    """Gives the content of rows of all sources as they come. It remembers the names that logs begin with."""
+
+    def __init__(self) -> None:
+        found = [(source, table) for source in sources() for table in source.dated]
+        self._sources = {table.name: source for source, table in found}
+        self._names_tables = {table.names for _, table in found if table.names}
+        self._names: LRUCache[tuple[str, str], dict[int, tuple[Any, ...]]] = LRUCache(NAMED_LOGS)
+
+    def read(self, collection: str, change: SourceRows) -> Seen | None:
+        """Return the content of rows; None for names, and for rows that follow from all others of their log."""
+        place = collection, change.path
+        if change.table in self._names_tables:
+            known = {} if change.anew else self._names.get(place, {})
+            self._names[place] = known | {row[0]: row[1:] for row in change.rows}
+            return None
+        source = self._sources.get(change.table)
+        return None if source is None or change.anew else source.see(change.rows, self._names.get(place, {}))
+
+
+def first_known(names: Sequence[str], values: Mapping[str, float]) -> float | None:
+    """Return the value of the first of these names that is known, as `Source.headlines` has them; None if none is."""
+    for name in names:
+        if name.endswith("."):
+            found = max((value for each, value in values.items() if each.startswith(name)), default=None)
+        else:
+            found = values.get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def headlines() -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the figures of a board's line, each with the counters that give it."""
+    for source in sources():
+        yield from source.headlines.items()
