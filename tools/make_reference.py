@@ -176,7 +176,7 @@ def database_page() -> str:
     views = _commented("VIEW", schema)
     common = _meanings(re.findall(r"^-- Columns of several views:\n((?:--   .*\n)+)", schema, re.MULTILINE)[0])
     lines = [
-        NOTICE.format("agent/profagent/store/schema.sql and each Decoder.schema"),
+        NOTICE.format("agent/profagent/store/schema.sql and each Source.schema"),
         "# Views and tables",
         "",
         f"`PRAGMA user_version` is {SCHEMA_VERSION}. [How to query it](../howto/query-the-database.md).",

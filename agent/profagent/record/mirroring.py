@@ -11,11 +11,7 @@ from profagent.errors import ProtocolError, StoreError, UnsupportedBoardError
 from profagent.files import make_anew, opened, write_all
 from profagent.formats.counter_maps import simulated_map
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver, loss_change
-<<<<<<< HEAD
-from profagent.ingest.source import decoder_of, source_named
-=======
 from profagent.ingest.feed import Feed
->>>>>>> 2d9ddfa4 (Let a source of data say everything that others ask of it, as one Source beside its decoder)
 from profagent.ingest.mirror import ClosingCache, Translated, digest_of, logs_set_aside
 from profagent.ingest.source import decoder_of, source_named
 from profagent.ledger import another_file, checked_path, refusal, removal_entry

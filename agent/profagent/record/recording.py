@@ -18,12 +18,8 @@ from profagent.files import finished, to_the_end
 from profagent.formats.names import display_text
 from profagent.formats.sampling import interval_of
 from profagent.ingest.changes import JobChanges, LinkLedger, LogRemoved, NamesAnnounced, ProfilingKnown
-<<<<<<< HEAD
-from profagent.ingest.source import SOURCES, no_decoder, without_rows
 from profagent.ingest.feed import Feed
-=======
 from profagent.ingest.source import SOURCES, no_decoder, without_rows
->>>>>>> 2d9ddfa4 (Let a source of data say everything that others ask of it, as one Source beside its decoder)
 from profagent.ledger import Entry, checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
 from profagent.limits import ANSWER_S, INFERENCES_PER_LOOK, MOST_REMARKS
 from profagent.link.clock_difference import clock_difference
