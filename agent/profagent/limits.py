@@ -215,7 +215,7 @@ PAGES_AHEAD = 4
 """pages read before they are written: reading waits."""
 READERS = 2
 """connections that read a JOB side by side: each reads a larger part."""
-RECORDS_PER_CHUNK = 250_000
+RECORDS_PER_CHUNK = 100_000
 """records that a question over all of them reads at a time: the next chunk begins."""
 SAMPLED_FILES = 100
 """files of a model whose counters are read: of more, as many are taken evenly."""

@@ -372,7 +372,8 @@ class Draft:
             ),
         )
         self._many(
-            "INSERT INTO segment VALUES (?, ?, ?, 'aicore', ?, ?, ?, ?, ?)",
+            # Kernels of several streams stand among each other: how many each has does not say which they are.
+            "INSERT INTO segment VALUES (?, ?, ?, 'aicore', ?, ?, ?, ?, ?, NULL)",
             (
                 (
                     each.number,

@@ -49,7 +49,8 @@ _NO_TIME = -(2**63)
 _SEGMENTS = f"""
 SELECT group_concat(segment), group_concat(place), group_concat(log), group_concat(kind = 'aicpu'), group_concat(net),
        group_concat(CAST(ifnull(start_us, {_NO_TIME}) AS INTEGER)),
-       group_concat(CAST(ifnull(end_us, {_NO_TIME}) AS INTEGER))
+       group_concat(CAST(ifnull(end_us, {_NO_TIME}) AS INTEGER)), group_concat(ordinal),
+       group_concat(ifnull(records, -1))
 FROM ({{}})
 """  # noqa: S608 - a number
 _OF_INFERENCES = "SELECT g.*, q.key AS place FROM json_each(?) q CROSS JOIN segment g ON g.inference = q.value"
@@ -82,7 +83,7 @@ class Segments:
     """Segments of inferences as columns of one length, by their number.
 
     `inference` is the place of each one's inference among those that were asked for. `start_us` and `end_us` are NaN
-    where they are not known.
+    where they are not known. `records` of each stand together in its log, by `ordinal`; -1 where they do not.
     """
 
     number: Ints
@@ -92,6 +93,8 @@ class Segments:
     net: Ints
     start_us: Floats
     end_us: Floats
+    ordinal: Ints
+    records: Ints
 
     @classmethod
     def chosen(cls, connection: sqlite3.Connection) -> Segments:
@@ -106,9 +109,10 @@ class Segments:
     @classmethod
     def _of(cls, cursor: sqlite3.Cursor) -> Segments:
         columns = [_numbers(text) for text in cursor.fetchone()]
-        number, inference, log, is_aicpu, net, *times = (column[np.argsort(columns[0])] for column in columns)
-        start_us, end_us = (np.where(time == _NO_TIME, np.nan, time) for time in times)
-        return cls(number, inference, log, is_aicpu == 1, net, start_us, end_us)
+        order = np.argsort(columns[0])
+        number, inference, log, is_aicpu, net, start, end, ordinal, records = (column[order] for column in columns)
+        start_us, end_us = (np.where(time == _NO_TIME, np.nan, time) for time in (start, end))
+        return cls(number, inference, log, is_aicpu == 1, net, start_us, end_us, ordinal, records)
 
     def __len__(self) -> int:
         return len(self.number)
@@ -194,18 +198,19 @@ class RecordTable:
 class RecordQuery:
     """Records of one unit, which any connection to the database can read: `names` of them in ranges of their keys.
 
-    Those that are of none of the `segments` are left out.
+    Those that are of none of the `segments` are left out. `runs` has the places of the segments in the order of the
+    ranges, and how many records each has; None where that is not known.
     """
 
     kind: LogKind
     names: tuple[str, ...]
     ranges: Ints
     segments: Segments
+    runs: tuple[NDArray[np.intp], Ints] | None = None
 
     def read(self, connection: sqlite3.Connection) -> RecordTable:
         """Read them; the records of each inference stand together."""
-        segment, *columns = self._columns(connection)
-        at = _places_of(segment, self.segments.number)
+        at, columns = self._in_runs(connection)
         order: NDArray[np.intp] | slice = slice(None)
         if (at < 0).any():
             (order,) = (at >= 0).nonzero()
@@ -213,13 +218,24 @@ class RecordQuery:
         if (inference[1:] < inference[:-1]).any():
             by_inference = np.argsort(inference, kind="stable")
             order = by_inference if isinstance(order, slice) else order[by_inference]
-        named = zip(self.names, columns, strict=True)
-        return RecordTable(
-            self.kind, self.segments, narrow(at[order]), {name: narrow(each[order]) for name, each in named}
-        )
+        named = {name: column[order] for name, column in zip(self.names, columns, strict=True)}
+        return RecordTable(self.kind, self.segments, at[order], named)
 
-    def _columns(self, connection: sqlite3.Connection) -> list[NDArray[Any]]:
-        names = ["segment", *self.names]
+    def _in_runs(self, connection: sqlite3.Connection) -> tuple[NDArray[np.intp], list[NDArray[Any]]]:
+        """The place of each record's segment, -1 where it is of none of them, and the columns.
+
+        To read a record's segment takes as long as the rest of it: where it is known how many records each has, and
+        there are so many, it need not be read.
+        """
+        if self.runs is not None:
+            places, counts = self.runs
+            columns = self._columns(connection, self.names)
+            if len(columns[0]) == counts.sum():
+                return np.repeat(places, counts), columns
+        segment, *columns = self._columns(connection, ("segment", *self.names))
+        return _places_of(segment, self.segments.number), columns
+
+    def _columns(self, connection: sqlite3.Connection, names: Sequence[str]) -> list[NDArray[Any]]:
         shown = [f"ifnull(r.{name}, -1)" if name == "layer_index" else f"r.{name}" for name in names]
         is_whole = _WHOLE.issuperset(names)
         columns = ", ".join(f"group_concat({each})" if is_whole else each for each in shown)
@@ -243,23 +259,51 @@ def chunks(
     The records of an inference may come in two of them.
     """
     ours = segments.of_unit(kind)
-    part, _, size = _parts_of(connection, ours.log)
+    part, log, size = _parts_of(connection, ours.log)
     if not len(part):
         return
     count = size // RECORD_BYTES[kind]
-    first, last = part * RECORDS_PER_PART, (part + 1) * RECORDS_PER_PART - 1
-    is_long = count > RECORDS_PER_CHUNK
-    if is_long.any():
+    if (count > RECORDS_PER_CHUNK).any():
+        # Parts of which one may be too long are cut: the segments in a piece are not known.
         pieces = [
             each
             for number, bytes_ in zip(part.tolist(), size.tolist(), strict=True)
             for each in _of_chunks(connection, kind, number, bytes_)
         ]
         first, last, count = np.array(pieces, np.int64).T
+        runs = None
+    else:
+        first, last = part * RECORDS_PER_PART, (part + 1) * RECORDS_PER_PART - 1
+        runs = _runs_of(ours, log)
     # A chunk ends before the range that would make it too large.
     number = (np.cumsum(count) - count) // RECORDS_PER_CHUNK
     for some in np.split(np.arange(len(count)), number.searchsorted(np.unique(number))[1:]):
-        yield RecordQuery(kind, tuple(names), np.stack([first[some], last[some]], axis=1), ours)
+        ranges = np.stack([first[some], last[some]], axis=1)
+        yield RecordQuery(kind, tuple(names), ranges, ours, None if runs is None else runs.within(some))
+
+
+class _Runs(NamedTuple):
+    """Segments in the order of the parts that they are in: the place of each, and of its part, and its records."""
+
+    place: NDArray[np.intp]
+    part: NDArray[np.intp]
+    records: Ints
+
+    def within(self, parts: NDArray[np.intp]) -> tuple[NDArray[np.intp], Ints]:
+        """Those in successive parts."""
+        begin, end = np.searchsorted(self.part, (parts[0], parts[-1] + 1)).tolist()
+        return self.place[begin:end], self.records[begin:end]
+
+
+def _runs_of(segments: Segments, log_of_part: Ints) -> _Runs | None:
+    """The segments by part and ordinal; None where a log has several parts, or its records do not stand together."""
+    by_log = np.argsort(log_of_part, kind="stable")
+    logs = log_of_part[by_log]
+    if (logs[1:] == logs[:-1]).any() or (segments.records < 0).any():
+        return None
+    part = by_log[np.searchsorted(logs, segments.log)]
+    order = np.lexsort((segments.ordinal, part))
+    return _Runs(order, part[order], segments.records[order])
 
 
 def _of_chunks(connection: sqlite3.Connection, kind: LogKind, part: int, size: int) -> Iterator[tuple[int, int, int]]:

@@ -57,9 +57,10 @@ _ADD_INFERENCE = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, nullif(?, -1), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ADD_SEGMENT = (
-    "INSERT INTO segment (segment, log, inference, kind, ordinal, net, start_us, end_us, ticks)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO segment (segment, log, inference, kind, ordinal, net, start_us, end_us, ticks, records)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_GROW_SEGMENT = "UPDATE segment SET ticks = ticks + ?, records = records + ? WHERE segment = ?"
 _TIME = (
     "UPDATE inference SET start_us = ?, end_us = ?, cache_hit = ?, cache_miss = ?, online_batch_num = ?, complete = ?"
     " WHERE inference = ?"
@@ -119,7 +120,7 @@ class RecordRows:
         self._new_parts: list[Row] = []
         self._new_inferences: dict[int, NewInference] = {}
         self._new_segments: list[Row] = []
-        self._grown: list[tuple[int, int]] = []
+        self._grown: list[tuple[int, int, int]] = []
         self._times: list[Row] = []
         # By table and columns: arrays of the columns' values, of many logs.
         self._records: dict[tuple[str, tuple[str, ...]], list[Sequence[NDArray[Any]]]] = {}
@@ -189,14 +190,14 @@ class RecordRows:
             rows = [self._segment_row(segment) for segment in self._new_segments]
             times = {number: (start, end) for start, end, number in _placed(rows, frequency_mhz)}
             self._new_segments = [
-                (*segment[:6], *times[segment[0]], segment[8]) if segment[0] in times else segment
+                (*segment[:6], *times[segment[0]], *segment[8:]) if segment[0] in times else segment
                 for segment in self._new_segments
             ]
         self._touched.clear()
 
     def _segment_row(self, segment: Row) -> Row:
         """A new segment as a row of _SEGMENTS."""
-        number, _, inference, kind, ordinal, net, _, end_us, ticks = segment
+        number, _, inference, kind, ordinal, net, _, end_us, ticks, _ = segment
         new = self._new_inferences[inference]
         return (number, kind, net, ordinal, ticks, end_us, new.times[0], inference, new.state[0])
 
@@ -225,7 +226,7 @@ class RecordRows:
         inferences = ((number, *inference.row) for number, inference in self._new_inferences.items())
         self._connection.executemany(_ADD_INFERENCE, inferences)
         self._connection.executemany(_ADD_SEGMENT, self._new_segments)
-        self._connection.executemany("UPDATE segment SET ticks = ticks + ? WHERE segment = ?", self._grown)
+        self._connection.executemany(_GROW_SEGMENT, self._grown)
         self._connection.executemany(_TIME, self._times)
         self._new_inferences.clear()
         for waiting in (self._new_parts, self._new_segments, self._grown, self._times):
@@ -305,16 +306,15 @@ class RecordRows:
         begins, ends = _times(unit, "segment_start_us"), _times(unit, "segment_end_us")
         ordinals, loads = unit.seg_ordinal.tolist(), unit.seg_load.tolist()
         nets = unit.columns["net"][unit.seg_first].tolist()
-        for segment, (log, ordinal, sum_) in enumerate(
-            zip(unit.seg_log.tolist(), ordinals, ticks.tolist(), strict=True)
-        ):
+        sums = zip(ticks.tolist(), np.diff(np.append(unit.seg_first, len(unit))).tolist(), strict=True)
+        for segment, (log, ordinal, sum_) in enumerate(zip(unit.seg_log.tolist(), ordinals, sums, strict=True)):
             row, number = logs[log], first + segment
             inference = self._inference(self._key(row), loads[segment], sessions[segment])
             if row.segment is not None and row.segment[0] == ordinal:
                 numbers[segment] = row.segment[1]
-                self._grown.append((sum_, row.segment[1]))
+                self._grown.append((*sum_, row.segment[1]))
                 continue
-            times = (begins[segment], ends[segment], sum_)
+            times = (begins[segment], ends[segment], *sum_)
             self._new_segments.append((number, row.number, inference, unit.kind.value, ordinal, nets[segment], *times))
             row.segment = (ordinal, number)
         return numbers[unit.segment]

@@ -192,7 +192,8 @@ CREATE TABLE segment (
     net        INTEGER NOT NULL,        -- word 0xFC or 0x7C of its records
     start_us   INTEGER,
     end_us     INTEGER,
-    ticks      INTEGER NOT NULL         -- sum over its records; 0 for aicpu
+    ticks      INTEGER NOT NULL,        -- sum over its records; 0 for aicpu
+    records    INTEGER                  -- how many, which stand together in its file; NULL where they do not
 );
 CREATE INDEX segment_of_inference ON segment (inference);   -- placing segments in time
 CREATE INDEX segment_of_log ON segment (log, ordinal);      -- the segment to continue, or all to drop

@@ -30,7 +30,9 @@ def records(kind: LogKind, rows: Rows) -> RecordTable:
     inference, layer, net = (np.array(column, np.int64) for column in columns[:3])
     place, duration = np.arange(len(rows)), np.array(columns[3], np.float64)
     unknown = np.full(len(rows), np.nan)
-    segments = Segments(place, inference, place, np.full(len(rows), kind is LogKind.AICPU), net, unknown, unknown)
+    segments = Segments(
+        place, inference, place, np.full(len(rows), kind is LogKind.AICPU), net, unknown, unknown, place, place
+    )
     times = {"ticks": duration} if kind is LogKind.AICORE else {"begin_us": duration * 0, "end_us": duration}
     return RecordTable(kind, segments, place, {"layer_index": layer, **times})
 

@@ -120,3 +120,15 @@ def test_what_nobody_asked_for_is_left_out(rows: Rows) -> None:
     none = Segments.of(rows.connection, [])
     assert [*pages(rows.connection, none, COLUMNS, [])] == []
     assert [query.read(rows.connection) for kind in UNITS for query in chunks(rows.connection, none, kind, ())] == []
+
+
+def test_records_that_are_not_as_many_as_their_segments_have_are_told_apart(filled: Rows) -> None:
+    connection, asked = filled.connection, inferences(filled.connection)
+    segments = Segments.of(connection, asked)
+    names = ("record", "ticks")
+    (query,) = chunks(connection, segments, LogKind.AICORE, names)
+    assert query.runs is not None
+    connection.execute("SAVEPOINT whole")
+    connection.execute("DELETE FROM aicore WHERE record = (SELECT min(record) + 1 FROM aicore)")
+    assert by_inference(query.read(connection), asked) == expected(connection, LogKind.AICORE, names)
+    connection.execute("ROLLBACK TO whole")
