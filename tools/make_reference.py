@@ -9,7 +9,9 @@ import sys
 from collections import Counter
 from contextlib import closing
 from importlib import resources
+from inspect import getdoc
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import dedent
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +32,8 @@ from profagent.store.workspace import SESSION_FORMS
 from profagentd import limits as daemon_limits
 from profagentd import main as daemon
 from profagentd.config import DaemonConfig
+from profagentd.metrics.collectors import NPU_COLUMNS, UNITS, every
+from profagentd.simulate.board import SimulatedBoard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -389,6 +393,49 @@ def ascend_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def metrics_page() -> str:
+    """Every metric and unit from the daemon's collectors, by the files of the simulated board."""
+    lines = [
+        NOTICE.format("daemon/profagentd/metrics/collectors.py"),
+        "# Metrics of the board",
+        "",
+        "The view [`metrics`](database.md#metrics) has a row for each sample. [How to measure the",
+        "board](../howto/system-metrics.md). The names below are those of the simulated board: `0`, `eth0`, `/` and",
+        "`detector-4711` stand for the numbers, interfaces, roots and programs of yours. What yours lacks, `profagent",
+        "doctor` tells.",
+    ]
+    for name, (about, metrics) in collected().items():
+        lines += ["", f"## {name}", "", about, ""]
+        lines += [f"- `{metric}`{f' ({unit})' if unit else ''}" for metric, unit in metrics.items()]
+    lines += ["", "## Units", "", *(f"- {f'`{unit}`' if unit else 'none'}: {text}" for unit, text in UNITS.items())]
+    return "\n".join(lines) + "\n"
+
+
+def collected() -> dict[str, tuple[str, dict[str, str]]]:
+    """Return what each collector is about, and its metrics with their units, on the simulated board.
+
+    Ends with a message for a collector that gives nothing there, and for a unit without a meaning.
+    """
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    with TemporaryDirectory() as folder:
+        board = SimulatedBoard(Path(folder))
+        collectors = every([b"/", b"."], b".")
+        units: dict[str, dict[str, str]] = {name: {} for name in collectors}
+        for _ in range(2):  # rates are known the second time
+            for name, collect in collectors.items():
+                units[name] |= {re.sub(r"\.\d+$", ".0", each.name): each.unit for each in collect(board.directory)}
+            board.worked(1_000_000, 3_000_000)
+    # The simulated board has not the columns of every SDK.
+    units["npu"] |= {f"npu.{column}": unit for (_, column), unit in NPU_COLUMNS.items()}
+    for name, collect in collectors.items():
+        found[name] = " ".join((getdoc(collect) or "").partition("\n\n")[0].split()), units[name]
+    if silent := [name for name, (about, metrics) in found.items() if not about or not metrics]:
+        sys.exit(f"no docstring, or no files of the simulated board (simulate/board.py): {', '.join(silent)}")
+    if unknown := {unit for _, metrics in found.values() for unit in metrics.values()} - UNITS.keys():
+        sys.exit(f"UNITS of metrics/collectors.py has no meaning of {', '.join(sorted(unknown))}")
+    return found
+
+
 PAGES: dict[str, Callable[[], str]] = {
     f"{page.__name__.removesuffix('_page')}.md": page
     for page in (
@@ -397,6 +444,7 @@ PAGES: dict[str, Callable[[], str]] = {
         database_page,
         settings_page,
         limits_page,
+        metrics_page,
         rules_page,
         options_page,
         ascend_page,

@@ -17,7 +17,17 @@ from pyarrow import parquet  # type: ignore[import-untyped]
 from profagent.ingest import source
 from profagent.ingest.changes import Change, SourceRows
 from profagent.ingest.decoder import Decoder
-from profagent.ingest.source import DatedTable, DrawnCounters, DrawnEvents, Instant, Names, Sample, Seen, Span, View
+from profagent.ingest.source import (
+    CounterValue,
+    DatedTable,
+    DrawnCounters,
+    DrawnEvents,
+    Instant,
+    Names,
+    Seen,
+    Span,
+    View,
+)
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
 from profagent.report.timeline import Timeline
@@ -73,7 +83,7 @@ class TextDecoder(Decoder):
 
 def _see(rows: Sequence[tuple[Any, ...]], _names: Names) -> Seen:
     return Seen(
-        samples=[Sample(at, "load", "%", load, "load") for _, at, load, _ in rows],
+        samples=[CounterValue(at, "load", "%", load, "load") for _, at, load, _ in rows],
         spans=[Span(text, at * 1000, (at + LASTED_US) * 1000) for _, at, _, text in rows],
         instants=[Instant(at, f"came: {text}") for _, at, _, text in rows],
     )

@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.ingest.source import DatedTable, DrawnCounters, Sample, Seen, Source, View
+from profagent.ingest.source import CounterValue, DatedTable, DrawnCounters, Seen, Source, View
 from profagent.ingest.spools import Rows, SpoolDecoder, rows_of, table
 from profagent.limits import LARGEST_TIME_US
 
@@ -118,8 +118,8 @@ _SCHEMA = f"""
 {table("metric_name", _NAME_COLUMNS)}
 {table("metric", _SAMPLE_COLUMNS)}
 -- Samples of system metrics.
---   name       collector and thing, as `npu.hw_utilization`
---   unit       `%`, `B`, `B/s`, `/s`, `C`, `mV`, `us` or empty
+--   name       collector and thing, as `npu.hw_utilization`: [all of them](metrics.md)
+--   unit       its [unit](metrics.md#units)
 --   collector, time_us, value
 CREATE VIEW IF NOT EXISTS metrics AS
 SELECT t.session, b.identity AS board, substr(n.name, 1, instr(n.name || '.', '.') - 1) AS collector, n.name, n.unit,
@@ -132,7 +132,7 @@ def _see(rows: Sequence[tuple[Any, ...]], names: Names) -> Seen:
     series = {number: (name, unit, _PROCESS.sub(r"\1", name)) for number, (name, unit) in names.items()}
     return Seen(
         [
-            Sample(time_us, *series[number][:2], value, series[number][2])
+            CounterValue(time_us, *series[number][:2], value, series[number][2])
             for _, number, time_us, value in rows
             if number in series
         ]

@@ -110,7 +110,7 @@ class DatedTable(NamedTuple):
     names: str = ""
 
 
-class Sample(NamedTuple):
+class CounterValue(NamedTuple):
     """A value of a counter. `series` is its name without what each start of a program changes."""
 
     time_us: int
@@ -145,7 +145,7 @@ class Occurrence(NamedTuple):
 class Seen(NamedTuple):
     """The content of rows, for an onlooker: the screen, its lines, Prometheus."""
 
-    samples: Sequence[Sample] = ()
+    samples: Sequence[CounterValue] = ()
     spans: Sequence[Span] = ()
     instants: Sequence[Instant] = ()
     occurrences: Sequence[Occurrence] = ()

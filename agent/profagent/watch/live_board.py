@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from profagent.ingest.changes import JobChanges
-    from profagent.ingest.source import Instant, Occurrence, Sample, Span
+    from profagent.ingest.source import CounterValue, Instant, Occurrence, Span
 
 US_PER_S = 1_000_000
 NS_PER_US = 1000
@@ -88,7 +88,7 @@ class LiveBoard:
         self._instant_count = 0
         return found
 
-    def _take_samples(self, samples: Iterable[Sample]) -> None:
+    def _take_samples(self, samples: Iterable[CounterValue]) -> None:
         for time_us, name, unit, value, _ in samples:
             if time_us > self._shown_until_us:
                 self._values[name], self._units[name] = value, unit

@@ -16,9 +16,21 @@ from typing import Callable, NamedTuple
 
 from profagentd.sources.state import npu_processes
 
+# Units of samples; a collector that has another one adds it here.
+UNITS = {
+    "%": "per cent: of a process's processor time per cent of one core",
+    "B": "bytes",
+    "B/s": "bytes a second",
+    "/s": "times a second",
+    "C": "degrees Celsius",
+    "mV": "millivolts",
+    "us": "microseconds",
+    "": "a number",
+}
+
 
 class Sample(NamedTuple):
-    """A value of this moment; names are `collector.thing`, units `%`, `B`, `B/s`, `/s`, `C`, `mV`, `us` or empty."""
+    """A value of this moment; its name is `collector.thing`, its unit is one of UNITS."""
 
     name: str
     unit: str
@@ -30,7 +42,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 # How often programs that have the NPU open are looked for.
 PROGRAMS_S = 10.0
 # Columns of svp_npu that say something over time, and their units.
-_NPU = {
+NPU_COLUMNS = {
     ("runtime info", "hw_utilization"): "%",
     ("runtime info", "last_hw_task_time"): "us",
     ("runtime info", "timeout_err_cnt"): "",
@@ -55,7 +67,7 @@ def npu(board: Path) -> Iterator[Sample]:
     for section, columns in umap_tables(_text(node if node.exists() else node.with_name("svp_nnn"))):
         for column, value in columns.items():
             name = column.replace("aacpu", "aicpu")  # so SDKs of 2025 call it
-            unit = _NPU.get((section, name))
+            unit = NPU_COLUMNS.get((section, name))
             if unit is not None:
                 yield Sample(f"npu.{name}", unit, value)
 

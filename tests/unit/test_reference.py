@@ -1,0 +1,34 @@
+"""The page of metrics is made from the daemon's collectors: it names what a new one lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profagentd.metrics.collectors import Sample, every
+from tools import make_reference
+
+
+def _clock(_board: Path) -> Iterator[Sample]:
+    """The clock of the memory."""
+    yield Sample("clock.memory", "MHz", 1600.0)
+
+
+def _fan(_board: Path) -> Iterator[Sample]:
+    """The fan, which the simulated board has not."""
+    yield from ()
+
+
+def test_a_metric_is_on_the_page_with_its_unit() -> None:
+    page = make_reference.metrics_page()
+    assert "\n## cpu\n\nEach core's share of time that is not idle, by /proc/stat.\n\n- `cpu.all` (%)\n" in page
+    assert "- `mV`: millivolts\n" in page
+
+
+@pytest.mark.parametrize(("collector", "lacks"), [(_clock, "no meaning of MHz"), (_fan, "simulate/board.py.*: new")])
+def test_a_new_collector_is_told_what_it_lacks(collector: object, lacks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_reference, "every", lambda *places: {**every(*places), "new": collector})
+    with pytest.raises(SystemExit, match=lacks):
+        make_reference.metrics_page()
