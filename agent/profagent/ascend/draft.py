@@ -35,8 +35,9 @@ from profagent.formats.names import display_text
 from profagent.formats.records import FIRST_WALL_US, NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
 from profagent.limits import LARGEST_INTEGER, ROWS_PER_STATEMENT
 from profagent.store.database import RECORDS_PER_PART, refused
-from profagent.store.drafts import COUNTED, DRAFT, STORE, last_numbers, new_draft, take_over
+from profagent.store.drafts import DRAFT, STORE, new_draft, take_over
 from profagent.store.rows import path_from_sql, path_to_sql
+from profagent.store.subset import last_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,7 +69,7 @@ class Draft:
         self._file, self._store, self._device = file, store, device
         self._connection = new_draft(file, store)
         # Of what goes into the store at once: the numbers there that ours come behind.
-        self._before = dict.fromkeys(COUNTED, 0) if store is None else last_numbers(self._connection)
+        self._before = last_numbers(self._connection, DRAFT if store is None else STORE)
         self._rows_in = DRAFT if store is None else STORE
         self._models = Models()
         self._layers = Layers(self._models)

@@ -7,44 +7,20 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
-import aiosqlite
-
 from profagent.errors import StoreError, UsageError
 from profagent.export.formats import Written
 from profagent.export.told import session_to_export
-from profagent.files import make_directory, written_atomically
-from profagent.store.database import PAGE_BYTES, SCHEMA_VERSION, fetched, read_only, reading
+from profagent.files import make_directory, to_the_end, written_atomically
+from profagent.store.database import PAGE_BYTES, SCHEMA_VERSION, read_only, reading
+from profagent.store.subset import copy_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 _SCHEMA = """
-SELECT type, name, sql FROM source.sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'
+SELECT sql FROM source.sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'
 ORDER BY type = 'view', type <> 'table', rowid
-"""
-_JOBS = "(SELECT job FROM source.session_job WHERE session = :session)"
-_MODELS = f"(SELECT model FROM source.model WHERE job IN {_JOBS})"  # noqa: S608 - constants, as all below
-_INFERENCES = "(SELECT inference FROM source.inference WHERE session = :session)"
-# What of a table is the session's; a table that is not named here has a column for it.
-_OURS = {
-    "board": "board = (SELECT board FROM source.session WHERE session = :session)",
-    "job": f"job IN {_JOBS}",
-    "model": f"job IN {_JOBS}",
-    "log": f"job IN {_JOBS}",
-    "counter_bound": f"job IN {_JOBS}",
-    "layer": f"model IN {_MODELS}",
-    "sample": f"model IN {_MODELS}",
-    "segment": f"inference IN {_INFERENCES}",
-    "kept_loss": "entry IN (SELECT entry FROM source.ledger_entry WHERE session = :session)",
-    "metric_name": f"log IN (SELECT log FROM source.log WHERE job IN {_JOBS})",  # noqa: S608 - as above
-    "api_name": "1",
-}
-_RECORDS = ("aicore", "aicpu", "api")
-# CROSS JOIN keeps the order of the loops: parts first.
-_COPY_RECORDS = """
-INSERT INTO main.{table} SELECT r.* FROM source.part p
-CROSS JOIN source.{table} r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF WHERE p.session = :session
 """
 
 
@@ -59,7 +35,7 @@ async def export_sqlite(database: Path, file: Path, session: int | None = None) 
     _require_export(file)
     try:
         with written_atomically(file, over_database=True) as out:
-            await _copy(database, str(out.name), row.session, metadata)
+            await to_the_end(_copy, database, str(out.name), row.session, metadata)
     except sqlite3.Error as error:
         hint = "check the path, its permissions and the free space"
         raise StoreError(f"cannot write the database {file}: {error}", hint=hint) from error
@@ -74,26 +50,17 @@ def _require_export(file: Path) -> None:
             raise UsageError(f"{file} is a database, and no session as a file", hint="name another file")
 
 
-async def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]) -> None:
-    async with aiosqlite.connect(target, isolation_level=None, uri=True) as connection:
+def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]) -> None:
+    with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as connection:
         for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
-            await connection.execute(f"PRAGMA {pragma}")
-        await connection.execute("ATTACH ? AS source", (read_only(database),))
-        await connection.execute("BEGIN")
-        tables = []
-        for kind, name, sql in await fetched(connection, _SCHEMA):
-            await connection.execute(sql)
-            tables += [name] if kind == "table" else []
-        for name in tables:
-            await connection.execute(_copying(name), {"session": session})
-        await connection.execute("CREATE TABLE export (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("ATTACH ? AS source", (read_only(database),))
+        connection.execute("BEGIN")
+        for (sql,) in connection.execute(_SCHEMA).fetchall():
+            connection.execute(sql)
+        copy_sessions(connection, "source", "main", [session])
+        connection.execute("CREATE TABLE export (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
         told = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in metadata.items()]
-        await connection.executemany("INSERT INTO export VALUES (?, ?)", told)
-        await connection.execute("COMMIT")
-        await connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-
-def _copying(table: str) -> str:
-    if table in _RECORDS:
-        return _COPY_RECORDS.format(table=table)
-    return f"INSERT INTO main.{table} SELECT * FROM source.{table} WHERE {_OURS.get(table, 'session = :session')}"  # noqa: S608
+        connection.executemany("INSERT INTO export VALUES (?, ?)", told)
+        connection.execute("COMMIT")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -115,7 +115,7 @@ class MetricsDecoder(SpoolDecoder[_MetricReader]):
 
 
 _SCHEMA = f"""
-{table("metric_name", _NAME_COLUMNS)}
+{table("metric_name", _NAME_COLUMNS, is_of_log=True)}
 {table("metric", _SAMPLE_COLUMNS)}
 -- Samples of system metrics.
 --   name       collector and thing, as `npu.hw_utilization`: [all of them](metrics.md)

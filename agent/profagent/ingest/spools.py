@@ -184,12 +184,15 @@ def _torn(reader: Reader, size: int) -> Iterator[Entry]:
         yield ledger.entry(ledger.TORN_RECORD, detail, size - len(reader.torn), size)
 
 
-def table(name: str, columns: str) -> str:
-    """SQL for a table of a source, and what empties it with its log; `columns` stand behind those that all have."""
+def table(name: str, columns: str, *, is_of_log: bool = False) -> str:
+    """SQL for a table of a source, and what empties it with its log; `columns` stand behind those that all have.
+
+    `is_of_log`: a row serves all sessions of its log, and not only the one that brought it.
+    """
     return f"""
         CREATE TABLE IF NOT EXISTS {name} (
             log     INTEGER NOT NULL REFERENCES log,
-            session INTEGER NOT NULL REFERENCES session,
+            session INTEGER {"" if is_of_log else "NOT NULL"} REFERENCES session,
             number  INTEGER NOT NULL,
             {columns},
             PRIMARY KEY (log, number)

@@ -16,34 +16,13 @@ from profagent.files import PRIVATE_FILE
 from profagent.ingest.source import schemas
 from profagent.limits import BUSY_TIMEOUT_MS, CACHE_KIB
 from profagent.store.database import PAGE_BYTES
+from profagent.store.subset import copy_sessions, last_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 # What both databases are called in the statements of a draft's connection.
 DRAFT, STORE = "main", "store"
-# Of each table: the columns that number rows of a table, which the store numbers anew.
-_NUMBERS: dict[str, tuple[str, ...]] = {
-    "session": ("session",),
-    "session_label": ("session",),
-    "job": ("job",),
-    "session_job": ("session", "job"),
-    "model": ("model", "job"),
-    "layer": ("model",),
-    "log": ("log", "job", "model"),
-    "part": ("part", "log", "session"),
-    "inference": ("inference", "session", "model"),
-    "segment": ("segment", "log", "inference"),
-    "aicore": ("segment",),
-    "ledger_entry": ("entry", "session", "job", "log"),
-    "figure": ("session",),
-    "ascend_file": ("log", "session"),
-    "ascend_block": ("log", "session"),
-}
-TABLES = tuple(_NUMBERS)
-COUNTED = ("session", "job", "model", "log", "part", "inference", "segment", "entry")
-_TABLE_OF = {"entry": "ledger_entry"}
 
 
 def new_draft(file: Path, store: Path | None) -> sqlite3.Connection:
@@ -83,44 +62,20 @@ def _begin(connection: sqlite3.Connection, store: Path | None) -> None:
 
 
 def take_over(connection: sqlite3.Connection) -> int:
-    """Bring all rows of the draft into the store, in the transaction that goes on; the session's number there."""
-    ((board,),) = connection.execute(
-        f"INSERT INTO {STORE}.board (identity, hostname, model) SELECT identity, hostname, model FROM {DRAFT}.board"  # noqa: S608 - names of databases
-        " WHERE true ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname)"
-        " RETURNING board",
-    ).fetchall()
-    _name_apart(connection, board)
-    before = last_numbers(connection)
-    for table, numbers in _NUMBERS.items():
-        columns = [row[1] for row in connection.execute(f"PRAGMA {DRAFT}.table_info({table})")]
-        taken = (_value(table, column, numbers, before, board) for column in columns)
-        connection.execute(
-            f"INSERT INTO {STORE}.{table} ({', '.join(columns)}) SELECT {', '.join(taken)} FROM {DRAFT}.{table}"  # noqa: S608 - names of the schema
-        )
-    return before["session"] + 1
+    """Bring the draft's session into the store, in the transaction that is open; returns its number there."""
+    _name_apart(connection)
+    session = last_numbers(connection, STORE)["session"] + 1
+    copy_sessions(connection, DRAFT, STORE, [1])
+    return session
 
 
-def last_numbers(connection: sqlite3.Connection) -> dict[str, int]:
-    """The greatest number of each kind in the store: those of the draft come behind it."""
-    found = {}
-    for name in COUNTED:
-        sql = f"SELECT ifnull(max({name}), 0) FROM {STORE}.{_TABLE_OF.get(name, name)}"  # noqa: S608 - as above
-        (found[name],) = connection.execute(sql).fetchone()
-    return found
-
-
-def _value(table: str, column: str, numbers: Iterable[str], before: Mapping[str, int], board: int) -> str:
-    if column == "board":
-        return str(board)
-    if (table, column) == ("aicore", "record"):
-        return f"record + ({before['part']} << 24)"
-    return f"{column} + {before[column]}" if column in numbers else column
-
-
-def _name_apart(connection: sqlite3.Connection, board: int) -> None:
+def _name_apart(connection: sqlite3.Connection) -> None:
     """A collection's name is its board's only one: another directory of that name is numbered."""
-    ((job, name),) = connection.execute(f"SELECT job, name FROM {DRAFT}.job").fetchall()  # noqa: S608 - as above
-    names = connection.execute(f"SELECT name FROM {STORE}.job WHERE board = ?", (board,))  # noqa: S608 - as above
+    ((job, name),) = connection.execute(f"SELECT job, name FROM {DRAFT}.job").fetchall()  # noqa: S608 - names of databases
+    names = connection.execute(
+        f"SELECT j.name FROM {STORE}.job j JOIN {STORE}.board USING (board)"  # noqa: S608 - as above
+        f" WHERE identity = (SELECT identity FROM {DRAFT}.board)"
+    )
     taken = {each for (each,) in names}
     number, free = 1, name
     while free in taken:

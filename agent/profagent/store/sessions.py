@@ -13,7 +13,8 @@ from profagent.formats.countermap import PEAK_MEMORY_RATE
 from profagent.limits import LONGEST_LABEL
 from profagent.link.boards_file import BoardNames
 from profagent.store.coverage import take_up_again
-from profagent.store.database import RECORDS_PER_PART, fetched, join_job, transaction
+from profagent.store.database import fetched, join_job, transaction
+from profagent.store.subset import delete_below
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,14 +26,10 @@ if TYPE_CHECKING:
 
 
 _ROW = "key, number, total, mean, median, mad, p95, p99, max, share, bound, in_inference, about"
-_RECORDS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 _AS_NEW = "generation = 0, offset = 0, complete = 2, digest = NULL, kept = 1"
-# Rows of a JOB, those first that others are found by. Logs that the ledger speaks of stay, as if nothing of them had
-# come yet, and which samples came. What was said stays as it is, whatever comes of the JOB later.
-_ROWS = (
-    "DELETE FROM segment WHERE log IN (SELECT log FROM log WHERE job = ?)",
-    "DELETE FROM part WHERE log IN (SELECT log FROM log WHERE job = ?)",
-    "DELETE FROM inference WHERE model IN (SELECT model FROM model WHERE job = ?)",
+# What is left of a JOB. Logs that the ledger speaks of stay, as if nothing of them had come yet, and which samples
+# came. What was said stays as it is, whatever comes of the JOB later.
+_LEFT = (
     "UPDATE sample SET session = NULL WHERE model IN (SELECT model FROM model WHERE job = ?)",
     "DELETE FROM log WHERE job = ? AND log NOT IN (SELECT log FROM ledger_entry WHERE log IS NOT NULL)",
     f"UPDATE log SET {_AS_NEW} WHERE job = ?",  # noqa: S608 - a constant
@@ -113,16 +110,11 @@ async def require_records(connection: aiosqlite.Connection, session: int) -> Non
 
 
 def _clear_job(connection: sqlite3.Connection, job: int) -> None:
-    for table, kind in _RECORDS.items():
-        parts = connection.execute(
-            "SELECT part FROM part JOIN log USING (log) WHERE job = ? AND kind = ?", (job, kind)
-        ).fetchall()
-        connection.executemany(
-            f"DELETE FROM {table} WHERE record BETWEEN ?1 * {RECORDS_PER_PART}"  # noqa: S608 - constants
-            f" AND ?1 * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}",
-            parts,
-        )
-    for statement in _ROWS:
+    of_job = f"model IN (SELECT model FROM model WHERE job = {job})"  # noqa: S608 - a number
+    delete_below(connection, "log", f"job = {job}")
+    delete_below(connection, "inference", of_job)
+    connection.execute(f"DELETE FROM inference WHERE {of_job}")  # noqa: S608 - as above
+    for statement in _LEFT:
         connection.execute(statement, (job,))
 
 

@@ -24,7 +24,7 @@ from profagent.ascend import timeline as timelines
 from profagent.ascend.timeline import Pieces
 from profagent.errors import ResultError, StoreError
 from profagent.importing.cli import command as import_command
-from profagent.store import drafts
+from profagent.store.subset import tables_of
 from tests.unit.ascend import files
 from tests.unit.ascend.files import OP_SUMMARY, event, kernel, process, rows, summary, taken, write
 
@@ -482,7 +482,8 @@ def test_a_source_that_memory_has_no_room_for_stops_no_other(
 def test_a_store_that_cannot_be_written_has_nothing_of_it(table: str, tmp_path: Path, workspace: Path) -> None:
     file = files.database(tmp_path / "msprof_1.db")
     assert taken(workspace, summary(tmp_path / "1.csv", OP_SUMMARY, kernel()))[0].error is None
-    tables = [each for each in drafts.TABLES if each != "board"]
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        tables = [*tables_of(connection)]
     before = {each: rows(workspace, f"SELECT * FROM {each}") for each in tables}
     with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
         # As SQLite does by itself when the disk is full.

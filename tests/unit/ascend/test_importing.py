@@ -21,7 +21,7 @@ from profagent.ascend.csv_rows import Rows
 from profagent.ascend.timeline import Pieces
 from profagent.sessions.cli import gc as gc_command
 from profagent.stats.cli import command as stats_command
-from profagent.store import drafts
+from profagent.store.subset import tables_of
 from profagent.tables.table import Column, sheet_pieces
 from tests.integration.host import profagent
 from tests.unit.ascend import files
@@ -379,10 +379,15 @@ def test_a_process_and_processes_side_by_side_bring_the_same_rows(
     assert {each.session for each in taken(workspace, *inputs)} == {1, 2, 3, 4, 5, None}
     monkeypatch.setattr(importing, "WORTH_A_PROCESS_BYTES", 0)
     assert {each.session for each in taken(tmp_path / "other", *inputs)} == {1, 2, 3, 4, 5, None}
-    for table in drafts.TABLES:
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        tables = [*tables_of(connection)]
+    found = {}
+    for table in tables:
         columns = {"session": "session, address, counter_map"}.get(table, "*")
         sql = f"SELECT {columns} FROM {table}"
-        assert rows(workspace, sql) == rows(tmp_path / "other", sql) != [], table
+        found[table] = rows(workspace, sql)
+        assert found[table] == rows(tmp_path / "other", sql), table
+    assert all(found[table] for table in ("layer", "log", "aicore", "ledger_entry", "figure", "ascend_block"))
 
 
 def test_operators_without_a_model_are_named_without_its_number(tmp_path: Path, workspace: Path) -> None:

@@ -1,0 +1,178 @@
+"""The rows of chosen sessions in all tables, by the foreign keys that the schema declares.
+
+A session names its board, and by `session_job` its JOBs. A row of any other table belongs to its session where the
+table requires one, else to the rows that its required references name: a layer to its model, a model to its JOB. A
+record belongs to the part that its key names. A reference that may be NULL makes no row belong to another. A new table
+of the schema or of a source needs nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+from profagent.store.database import RECORDS_PER_PART
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Mapping
+
+_SESSIONS = "(SELECT value FROM json_each(:sessions))"
+# Rows that a session names itself, in place of those that would follow from a table's references.
+_NAMED = {
+    "session": f"session IN {_SESSIONS}",
+    "board": f"board IN (SELECT board FROM {{database}}.session WHERE session IN {_SESSIONS})",  # noqa: S608 - names of the schema, as all below
+    "job": f"job IN (SELECT job FROM {{database}}.session_job WHERE session IN {_SESSIONS})",  # noqa: S608
+}
+# The key of records, of which `RECORDS_PER_PART` belong to a part.
+_RECORD = "record"
+# A board is the same board in every database.
+_BOARD, _IDENTITY = "board", "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the schema: its columns, and the table that each column refers to."""
+
+    name: str
+    columns: tuple[str, ...]
+    # The column that numbers its rows; None where they have another key.
+    key: str | None
+    references: Mapping[str, str]
+    # Columns that are never NULL.
+    required: frozenset[str]
+    # True where no foreign key leads to the table or from it: its rows are the same in every database.
+    is_constant: bool
+
+    def owners(self) -> dict[str, str]:
+        """Return the columns that make a row belong to other rows, and the tables of these."""
+        if _RECORD in self.columns:
+            return {_RECORD: "part"}
+        return {column: table for column, table in self.references.items() if column in self.required}
+
+
+def tables_of(connection: sqlite3.Connection, database: str = "main") -> dict[str, Table]:
+    """Return the tables of an attached database by name, each behind those that it refers to."""
+    sql = f"SELECT name FROM {database}.sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"  # noqa: S608
+    references = {
+        name: {row[3]: row[2] for row in connection.execute(f"PRAGMA {database}.foreign_key_list({name})")}
+        for (name,) in connection.execute(sql).fetchall()
+    }
+    referred = {table for each in references.values() for table in each.values()}
+    tables = {
+        name: _table(connection, database, name, of_name, is_referred=name in referred)
+        for name, of_name in references.items()
+    }
+    behind = {name: {*table.references.values(), *table.owners().values()} for name, table in tables.items()}
+    return {name: tables[name] for name in TopologicalSorter(behind).static_order()}
+
+
+def last_numbers(connection: sqlite3.Connection, database: str) -> dict[str, int]:
+    """Return by table the greatest number of a row, 0 without rows: those of copied rows come behind it."""
+    return {
+        table.name: connection.execute(f"SELECT ifnull(max({table.key}), 0) FROM {database}.{table.name}").fetchone()[0]  # noqa: S608
+        for table in tables_of(connection, database).values()
+        if table.key not in {None, _RECORD}
+    }
+
+
+def copy_sessions(connection: sqlite3.Connection, source: str, target: str, sessions: Collection[int]) -> None:
+    """Copy all rows of sessions between two attached databases of one schema, in the transaction that is open.
+
+    Rows are numbered anew behind those of the target, and so keep their numbers where it is empty. A board that the
+    target has is not copied. A reference that may be NULL is so where its row is not copied.
+    """
+    tables = tables_of(connection, source)
+    last = last_numbers(connection, target)
+    for table in tables.values():
+        columns = ", ".join(table.columns)
+        values = ", ".join(_value(table, column, tables, last, source, target) for column in table.columns)
+        verb = "INSERT OR IGNORE" if table.is_constant or table.name == _BOARD else "INSERT"
+        connection.execute(
+            f"{verb} INTO {target}.{table.name} ({columns}) SELECT {values} FROM {_rows(table, tables, source)}",  # noqa: S608
+            {"sessions": json.dumps([*sessions])},
+        )
+
+
+def delete_below(connection: sqlite3.Connection, table: str, condition: str) -> None:
+    """Delete all rows that belong to rows of a table that fulfil a condition in SQL; these themselves stay."""
+    tables = tables_of(connection)
+    below = {table: condition}
+    for each in tables.values():
+        owned = [
+            f"{column} IN (SELECT {tables[owner].key} FROM {owner} WHERE {below[owner]})"  # noqa: S608
+            for column, owner in each.owners().items()
+            if owner in below
+        ]
+        if owned:
+            below[each.name] = " OR ".join(owned)
+    for name in reversed([*below][1:]):
+        if _RECORD in tables[name].columns:
+            parts = connection.execute(f"SELECT part FROM part WHERE {below['part']}").fetchall()  # noqa: S608
+            connection.executemany(f"DELETE FROM {name} WHERE {_records_of('?1')}", parts)  # noqa: S608
+        else:
+            connection.execute(f"DELETE FROM {name} WHERE {below[name]}")  # noqa: S608
+
+
+def _table(
+    connection: sqlite3.Connection, database: str, name: str, references: Mapping[str, str], *, is_referred: bool
+) -> Table:
+    info = connection.execute(f"PRAGMA {database}.table_info({name})").fetchall()
+    keys = [(column, kind) for _, column, kind, *_, place in info if place]
+    is_numbered = len(keys) == 1 and keys[0][1] == "INTEGER" and keys[0][0] not in references
+    columns = tuple(row[1] for row in info)
+    return Table(
+        name,
+        columns,
+        keys[0][0] if is_numbered else None,
+        references,
+        frozenset(column for _, column, _, is_required, _, place in info if is_required or place),
+        is_constant=not references and not is_referred and _RECORD not in columns,
+    )
+
+
+def _records_of(part: str) -> str:
+    return f"{_RECORD} BETWEEN {part} * {RECORDS_PER_PART} AND {part} * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}"
+
+
+def _rows(table: Table, tables: Mapping[str, Table], source: str) -> str:
+    """SQL behind FROM: the chosen rows `r` of a table."""
+    if _RECORD in table.columns:
+        # CROSS JOIN keeps the order of the loops: parts first.
+        records = f"{source}.{table.name} r ON r.{_records_of('p.part')}"
+        return f"{source}.part p CROSS JOIN {records} WHERE p.session IN {_SESSIONS}"
+    return f"{source}.{table.name} r WHERE {_condition(table, tables, source)}"
+
+
+def _condition(table: Table, tables: Mapping[str, Table], source: str) -> str:
+    if table.name in _NAMED:
+        return _NAMED[table.name].format(database=source)
+    owners = table.owners()
+    if "session" in owners:
+        return f"session IN {_SESSIONS}"
+    return " AND ".join(_is_chosen(column, tables[owner], tables, source) for column, owner in owners.items()) or "1"
+
+
+def _is_chosen(column: str, owner: Table, tables: Mapping[str, Table], source: str) -> str:
+    condition = _condition(owner, tables, source)
+    return f"{column} IN (SELECT {owner.key} FROM {source}.{owner.name} WHERE {condition})"  # noqa: S608
+
+
+def _value(
+    table: Table, column: str, tables: Mapping[str, Table], last: Mapping[str, int], source: str, target: str
+) -> str:
+    """SQL for a column of a copied row."""
+    owner = table.references.get(column)
+    if column == _RECORD:
+        return f"r.{column} + {last['part'] * RECORDS_PER_PART}"
+    if owner is None:
+        return f"r.{column} + {last[table.name]}" if column == table.key and not table.is_constant else f"r.{column}"
+    if owner == _BOARD:
+        boards = f"{target}.{_BOARD} t JOIN {source}.{_BOARD} s USING ({_IDENTITY})"
+        return f"(SELECT t.{_BOARD} FROM {boards} WHERE s.{_BOARD} = r.{column})"  # noqa: S608
+    value = f"r.{column} + {last[owner]}"
+    if column in table.required:
+        return value
+    return f"CASE WHEN r.{_is_chosen(column, tables[owner], tables, source)} THEN {value} END"
