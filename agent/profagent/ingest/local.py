@@ -327,7 +327,8 @@ class LocalStream:
 
 def growing_kind(path: str) -> LogKind | None:
     """What a log that grows holds, by the rule of the board's daemon; None for a snapshot."""
-    match = _GROWING.fullmatch(os.fsencode(path).rpartition(b"/")[2])
+    # Most files that do not grow are told by their end, which the expression would look for at each of its letters.
+    match = None if path.endswith(DONE_SUFFIX) else _GROWING.fullmatch(os.fsencode(path.rpartition("/")[2]))
     return None if match is None else _KINDS[match[1].lower()]
 
 

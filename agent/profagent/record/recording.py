@@ -219,13 +219,7 @@ class Recording:
     ) -> tuple[list[Change], list[Holding]]:
         # Of a log that was only heard of, nothing is held.
         begun = {path for path, log in held.items() if log.generation}
-        newest = max((path for path, log in by_path.items() if not log.snapshot), default="")
-        beginnings, source = self._options.beginnings, self._place(job)[1]
-        past = [
-            path
-            for path in by_path
-            if path not in begun and beginnings is not None and beginnings.leaves_out(job, source, path, newest)
-        ]
+        past = self._past_logs(job, by_path, begun)
         answers = [Holding(by_path.pop(path).handle, skip=True) for path in past]
         # What is held of a small file was told when its JOB's first log began.
         new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
@@ -234,6 +228,13 @@ class Recording:
         told = (*past, *new) if self._options.notes_past else new
         names = [NamesAnnounced(told)] if told and not self._options.reads else []
         return [*names, *lost], [*answers, *holdings]
+
+    def _past_logs(self, job: str, by_path: Mapping[str, FollowedLog], begun: Collection[str]) -> list[str]:
+        beginnings, source = self._options.beginnings, self._place(job)[1]
+        if beginnings is None:
+            return []
+        newest = max((path for path, log in by_path.items() if not log.snapshot), default="")
+        return [path for path in by_path if path not in begun and beginnings.leaves_out(job, source, path, newest)]
 
     async def _know_interval(self, job: str) -> None:
         """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""
