@@ -1,16 +1,17 @@
-"""Filling a database with more of what is in it, by SQL: every JOB's rows once more under new numbers."""
+"""Filling a database with more of what is in it, by SQL: every JOB's rows once more under new numbers.
+
+`python -m tests.bench.prefill DATABASE ROWS` does it in a process of its own.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import string
+import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from profagent.store.database import RECORDS_PER_PART
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Tables of a JOB's rows, each with the columns whose numbers are shifted by the rows that there are of that kind.
 TABLES = ("job", "session_job", "model", "layer", "log", "part", "inference", "segment", "aicore")
@@ -77,3 +78,7 @@ def _job_name(number: int) -> str:
         number, letter = divmod(number, len(string.ascii_uppercase))
         letters.append(string.ascii_uppercase[letter])
     return "JOB" + "".join(letters)
+
+
+if __name__ == "__main__":
+    prefill(Path(sys.argv[1]), int(sys.argv[2]))

@@ -18,14 +18,15 @@ from profagent.cli.target import imported_database
 from profagent.errors import StoreError
 from profagent.formats.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.importing import importing
-from profagent.importing.importing import import_alone, import_job
+from profagent.importing.importing import import_alone, import_into, import_job
 from profagent.record.recording import Recording
 from profagent.store import job_folder
 from profagent.store.job_folder import alone_in_job, write_log
 from profagent.store.store import StoredSession
+from profagent.store.workspace import Workspace
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
-from tests.fakes.dumps import write_files
+from tests.fakes.dumps import assert_same, dump, files_of, write_files
 from tests.fakes.job_copy import JOB
 from tests.fakes.small_job import CALLS, ON_CPU, PLAIN, SMALL_JOB
 
@@ -82,6 +83,15 @@ def test_no_figure_that_was_final_is_judged_anew(tmp_path: Path, monkeypatch: py
     assert len(seen) == 3
     assert min(map(len, seen.values())) < max(map(len, seen.values())), "not all came in one batch"
     assert {state for states in seen.values() for state in states} == {"final"}
+
+
+def test_a_job_has_the_rows_in_its_own_database_that_it_has_in_a_workspace(tmp_path: Path) -> None:
+    files = {**SMALL_JOB, f"{CALLS}.done": b"no end", "data/odd": b"x" * 5}
+    job, workspace = write_files(tmp_path / JOB, files), Workspace(tmp_path / "workspace")
+    own = asyncio.run(import_job(job)).database
+    assert {path for path in files_of(job) if path not in files} == {"sqlite/lock", "sqlite/profagent.db"}
+    asyncio.run(import_into(job, workspace, asyncio.Event()))
+    assert_same(dump(own), dump(workspace.database))
 
 
 # Our own files in a JOB directory: the database, made anew when it is older than the JOB, and the log
