@@ -12,7 +12,7 @@ import re
 import sqlite3
 from collections import Counter, defaultdict
 from itertools import chain, count, pairwise, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -37,24 +37,24 @@ from profagent.limits import LARGEST_INTEGER, ROWS_PER_STATEMENT
 from profagent.store.database import RECORDS_PER_PART, refused
 from profagent.store.drafts import DRAFT, STORE, new_draft, take_over
 from profagent.store.rows import path_from_sql, path_to_sql
+from profagent.store.sessions import NO_MAP, MapUsed, SessionStart, add_ended_session, write_figures
 from profagent.store.subset import last_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from profagent.ledger import Entry
 
+T = TypeVar("T")
 Key = tuple[int, str, str, str, str]
 DEVICE_FOLDER = re.compile(r"(?:^|/)device_(\d+)/")
 # The session, JOB and board of a draft.
 ONE = 1
-_ADD_FIGURE = (
-    "INSERT INTO figure (session, unit, by, place, key, number, total, mean, median, mad, p95, p99, max, share)"
-    " VALUES (1, 'us', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+# Columns of `write_figures` that no step or call has: what bounds it, its time in an inference, what it is about.
+_NO_MORE = (None, None, None)
 # What a summary over steps stands under, and parts that lie between the steps.
 ALL_STEPS = "all steps"
 _OUTSIDE = frozenset({"Data Aug Bound"})
@@ -304,29 +304,29 @@ class Draft:
                 self.note(log, ledger.entry(ledger.NOT_COUNTED, what, count=unplaced))
         if self._shares:
             self._write_shares()
-        counter_map = "Ascend pipes" if self._has_pipes else None
-        self._put("INSERT INTO board (board, identity, hostname, model) VALUES (1, ?, '', '')", (identity,))
+        used = MapUsed("Ascend pipes", None, "dstr,dtrans,dld") if self._has_pipes else NO_MAP
+        start = SessionStart(
+            identity=identity,
+            hostname="",
+            board_model="",
+            source="import",
+            address=address,
+            started_us=times_us[0],
+            simulated=False,
+            sdk_version=labels.get("cann", ""),
+            decoded_with=used,
+            labels=labels,
+        )
+        self._have(add_ended_session, start, times_us[1])
         self._put(
             "INSERT INTO job (job, board, name, directory, state, frequency_mhz, caught_up) VALUES (1, 1, ?, ?,"
             " 'finished', ?, 1)",
             (name, address, NANOSECOND_CLOCK_MHZ),
         )
         self._put("INSERT INTO session_job VALUES (1, 1)")
-        self._put(
-            "INSERT INTO session (session, board, source, address, started_us, ended_us, simulated, daemon_version,"
-            " sdk_version, counter_map, counter_map_likely) VALUES (1, 1, 'import', ?, ?, ?, 0, '', ?, ?, ?)",
-            (
-                address,
-                *times_us,
-                labels.get("cann", ""),
-                counter_map,
-                None if counter_map is None else "dstr,dtrans,dld",
-            ),
-        )
-        self._many("INSERT INTO session_label VALUES (1, ?, ?)", labels.items())
         self._write_models()
         self._write_inferences()
-        self._many(_ADD_FIGURE, self._figures())
+        self._have(write_figures, ONE, self._figures(), ())
         session = None if self._store is None else take_over(self._connection)
         self._put("COMMIT")
         self._connection.close()
@@ -402,22 +402,24 @@ class Draft:
         whole_us = sum(sum(values) for (_, name), values in self._steps.items() if not name)
         for place, ((label, name), values) in enumerate(times.items()):
             of_us = sum(times.get((label, ""), ())) if name else whole_us
-            yield ("step", place, json.dumps([label, name]), *_step_figures(name, np.array(values), of_us))
+            figures = _step_figures(name, np.array(values), of_us)
+            yield ("step", place, "us", (label, name), *figures, *_NO_MORE)
         total = sum(each.total for each in self._calls.values())
         for place, each in enumerate(sorted(self._calls.values(), key=lambda each: -each.total)):
             share = each.total / total * 100 if total else None
-            figures = (each.times, each.total, each.mean, None, None, None, None, each.most, share)
-            yield ("api", place, json.dumps([each.name, each.level]), *figures)
+            called = (each.times, each.total, each.mean, None, None, None, None, each.most, share)
+            yield ("api", place, "us", (each.name, each.level), *called, *_NO_MORE)
 
     def _put(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        try:
-            return self._connection.execute(sql, values)
-        except sqlite3.Error as error:
-            raise refused(self._store or self._file, error) from error
+        return self._have(sqlite3.Connection.execute, sql, values)
 
     def _many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._have(sqlite3.Connection.executemany, sql, rows)
+
+    def _have(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call a function with the connection and these arguments."""
         try:
-            self._connection.executemany(sql, rows)
+            return function(self._connection, *arguments)
         except sqlite3.Error as error:
             raise refused(self._store or self._file, error) from error
 

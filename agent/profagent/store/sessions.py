@@ -275,22 +275,40 @@ def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[
     has another counter map, keeps other inferences, or has another value of a label.
     """
     with transaction(connection):
-        ((board,),) = connection.execute(
-            "INSERT INTO board (identity, hostname, model) VALUES (?, ?, ?)"
-            " ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname),"
-            " model = ifnull(nullif(excluded.model, ''), model) RETURNING board",
-            (start.identity, start.hostname, start.board_model),
-        ).fetchall()
+        board = _board_of(connection, start)
         session = _to_go_on_with(connection, board, start) or _add(connection, board, start)
         if start.job:
             # An import that is interrupted is found again by its JOB.
             join_job(connection, session, board, start.job, start.address)
             connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
-        connection.executemany(
-            "INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)",
-            [(session, key, value) for key, value in start.labels.items()],
-        )
+        _label_session(connection, session, start.labels)
     return session, board
+
+
+def add_ended_session(connection: sqlite3.Connection, start: SessionStart, ended_us: int) -> tuple[int, int]:
+    """Add a session that is over, in the transaction that is open; returns its number and its board's."""
+    board = _board_of(connection, start)
+    session = _add(connection, board, start)
+    connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, session))
+    _label_session(connection, session, start.labels)
+    return session, board
+
+
+def _board_of(connection: sqlite3.Connection, start: SessionStart) -> int:
+    ((board,),) = connection.execute(
+        "INSERT INTO board (identity, hostname, model) VALUES (?, ?, ?)"
+        " ON CONFLICT (identity) DO UPDATE SET hostname = ifnull(nullif(excluded.hostname, ''), hostname),"
+        " model = ifnull(nullif(excluded.model, ''), model) RETURNING board",
+        (start.identity, start.hostname, start.board_model),
+    ).fetchall()
+    return int(board)
+
+
+def _label_session(connection: sqlite3.Connection, session: int, labels: Mapping[str, str]) -> None:
+    connection.executemany(
+        "INSERT OR REPLACE INTO session_label VALUES (?, ?, ?)",
+        [(session, key, value) for key, value in labels.items()],
+    )
 
 
 def _to_go_on_with(connection: sqlite3.Connection, board: int, start: SessionStart) -> int | None:
