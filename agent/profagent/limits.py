@@ -467,8 +467,8 @@ PIPE_PIECE_BYTES = 64 << 10
 """bytes read of a pipe at a time: the next piece is read."""
 SHOWN_LETTERS = 60
 """characters of a command in a message: the rest is left out."""
-STDIN_TIMEOUT_S = 20.0
-"""s without a word of the host: a temporary daemon ends."""
+HOST_SILENCE_S = 60
+"""s without a line of the host: a temporary daemon and a keeper without a program end, a trial is taken back."""
 DAEMON_START_S = 60.0
 """s for a temporary daemon to start: the command ends with what it printed."""
 DAEMON_END_S = 15.0
@@ -483,10 +483,8 @@ DOWNLOAD_S = 60.0
 """s without a byte of a download: `bundle` ends with an error."""
 TRIAL_S = 120.0
 """s for a new bundle to start on this host: `bundle` ends with an error."""
-UNPREPARED_S = 60
-"""s without a word of the host before the program starts: the keeper on the board ends."""
 ABANDONED_S = 900
-"""s without a word of the host afterwards: the keeper ends the program, for nobody would empty the board's disk."""
+"""s without a line of the host while a program runs: the keeper ends it, for nobody would empty the board's disk."""
 GRACE_S = 10
 """s for the program to end when it is asked to: it is killed."""
 KEPT_OUTPUT_BYTES = 16 << 20

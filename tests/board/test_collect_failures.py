@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.collect.board_run import LOCK
-from profagent.limits import UNPREPARED_S
+from profagent.limits import HOST_SILENCE_S
 from tests.fakes.small_disk import small_disk
 from tests.integration.board import eventually
 from tests.integration.host import hurry, started
@@ -100,7 +100,7 @@ def test_a_link_that_drops_before_the_program_runs_leaves_nothing(bench: Bench) 
         ended = host.ended()
     assert ended.code == 3, ended.err
     # It is told, and has not only the silence to go by.
-    assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists(), UNPREPARED_S / 2)
+    assert eventually(lambda: not (bench.remote / ".profagent" / "run").exists(), HOST_SILENCE_S / 2)
     assert not (bench.remote / "seen.json").exists()
 
 

@@ -15,7 +15,7 @@ from profagent.deploy.daemon_tree import chosen_version
 from profagent.deploy.survey import check_room, survey
 from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
-from profagent.limits import DAEMON_END_S, DAEMON_START_S, KEPT_LINES, STDIN_TIMEOUT_S
+from profagent.limits import DAEMON_END_S, DAEMON_START_S, HOST_SILENCE_S, KEPT_LINES
 from profagent.link.backoff import Backoff
 from profagent.link.boards_file import BoardsFile
 from profagent.link.credentials import DEFAULT_PORT, KnownBoard, full_address, host_of, is_local
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
     from profagent.ssh.remote import Program, Remote
 
 
-_SPEAK_S = STDIN_TIMEOUT_S / 5
 _SERVING = b" serving "
-# Standard input is held by the host. Its end before the word `go`, and later the daemon's, have the directory removed.
+# The end of standard input before the word `go`, and later the daemon's end, have the directory removed.
 # What is still being unpacked into it ends with the link, too, so removing may need another try.
 _KEEPER = """umask 077
 mkdir {folder} && mkdir {folder}/tree || exit 1
 echo made
-read -r word
+while read -r word && [ -z "$word" ]; do :; done
 [ "$word" = go ] && {folder}/tree/bin/profagentd {arguments}
 for _ in 1 2 3 4 5; do rm -rf {folder} && break; sleep 1; done
 """
@@ -61,7 +60,8 @@ async def temporary_daemon(
     """
     folder = f"/tmp/profagentd-{secrets.token_hex(8)}"  # noqa: S108 - `mkdir` fails where somebody has made it
     tree = await _tree(remote, folder, bundle)
-    async with remote.stream(_KEEPER.format(folder=folder, arguments=_arguments(folder, roots, settings))) as program:
+    command = _KEEPER.format(folder=folder, arguments=_arguments(folder, roots, settings))
+    async with remote.attended(command) as program:
         try:
             await _expect(program, b"made", remote.host)
             tell(
@@ -72,13 +72,12 @@ async def temporary_daemon(
             program.stdin.write(b"go\n")
             async with asyncio.timeout(DAEMON_START_S):
                 line = await _expect(program, _SERVING, remote.host)
-            async with program.kept_awake(_SPEAK_S):
-                ended = asyncio.create_task(_last_words(program))
-                try:
-                    yield line.rpartition(_SERVING)[2].decode(), ended
-                finally:
-                    ended.cancel()
-                    await asyncio.wait([ended])
+            ended = asyncio.create_task(_last_words(program))
+            try:
+                yield line.rpartition(_SERVING)[2].decode(), ended
+            finally:
+                ended.cancel()
+                await asyncio.wait([ended])
         finally:
             await _let_go(program)
 
@@ -93,7 +92,7 @@ async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
 
 def _arguments(folder: str, roots: Sequence[str], settings: Sequence[str]) -> str:
     chosen = [argument for root in roots for argument in ("--root", root)]
-    fixed = ("--listen", "127.0.0.1:0", "--state", f"{folder}/state", "--stdin-timeout", f"{STDIN_TIMEOUT_S:g}")
+    fixed = ("--listen", "127.0.0.1:0", "--state", f"{folder}/state", "--stdin-timeout", f"{HOST_SILENCE_S}")
     return shlex.join([*fixed, "--log-level", "warning", *chosen, *settings])
 
 

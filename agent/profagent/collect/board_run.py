@@ -16,10 +16,10 @@ from profagent.errors import ProfagentError, RefusedError, UnreachableError
 from profagent.limits import (
     ABANDONED_S,
     GRACE_S,
+    HOST_SILENCE_S,
     KEPT_COMPLAINT_BYTES,
     KEPT_OUTPUT_BYTES,
     PIPE_PIECE_BYTES,
-    UNPREPARED_S,
 )
 from profagent.link.backoff import Backoff
 from profagent.ssh.connection import connect
@@ -41,7 +41,6 @@ _PACKAGE = "profagent.collect"
 PIECE_READS = 1024
 # The follower's exit status, and the keeper's of an acl.json that cannot be written.
 GONE, NOT_KEPT = 7, 9
-_BEAT_S = 5.0
 # What the keeper says is read until it is ready, and not to the pipe's end, which some shells keep open. Where the link
 # is gone nobody reads on.
 _MINDER = """safely={safely}
@@ -141,7 +140,7 @@ class BoardRun:
         Raises ProfagentError for a board that is held by another, UnreachableError.
         """
         remote = self._ssh.remote
-        async with remote.stream(keeper(self._place)) as program, program.kept_awake(_BEAT_S):
+        async with remote.attended(keeper(self._place)) as program:
             await _take(program, remote.host, self._ssh.tell)
             yield
 
@@ -210,8 +209,7 @@ class BoardRun:
         """The exit status of a follower that shows what there is."""
         arguments = ("follower.sh", LOCK, self._place.run, *map(str, self._shown))
         text = safely(shell_text(_PACKAGE, "follower.sh"))
-        follower = remote.stream(f"exec sh -c {shlex.quote(text)} {shlex.join(arguments)}")
-        async with follower as program, program.kept_awake(_BEAT_S):
+        async with remote.attended(f"exec sh -c {shlex.quote(text)} {shlex.join(arguments)}") as program:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._pass_on(program, remote.host, is_stderr=False))
@@ -243,7 +241,7 @@ def keeper(place: Place) -> str:
 
     A line of standard input tells it that somebody prepares the run; the end of them, however early, has it leave.
     """
-    limits = (UNPREPARED_S, ABANDONED_S, GRACE_S, KEPT_OUTPUT_BYTES, PIECE_READS)
+    limits = (HOST_SILENCE_S, ABANDONED_S, GRACE_S, KEPT_OUTPUT_BYTES, PIECE_READS)
     arguments = ("keeper.sh", LOCK, LOCKS, place.own, _who(), *map(str, limits))
     # Its text comes once: Dropbear takes 9,000 letters.
     script = f'sh -c "$safely"{shlex.quote(shell_text(_PACKAGE, "keeper.sh"))} {shlex.join(arguments)}'

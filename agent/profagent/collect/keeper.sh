@@ -4,7 +4,7 @@
 # not; what `1<>` writes in place takes no room of a full disk. It stands in the directory of the run, which is its own,
 # whatever becomes of the path.
 umask 077
-name=$1 locks=$2 own=$3 who=$4 unprepared=$5 abandoned=$6 grace=$7 most=$8 reads=$9
+name=$1 locks=$2 own=$3 who=$4 silence=$5 abandoned=$6 grace=$7 most=$8 reads=$9
 before=.before-profagent none=.none-before-profagent
 uid=$(me)
 
@@ -67,7 +67,7 @@ exec >keeper.log 2>&1
 
 last=$(now_s)
 while [ ! -e go ]; do
-    if [ -e leave ] || ! heard "$unprepared"; then gone; exit; fi
+    if [ -e leave ] || ! heard "$silence"; then gone; exit; fi
     nap
 done
 acl=$(cat acl)

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 from profagent.cli.progress import BYTES, progress
 from profagent.deploy.board import Asked, board_keys, check_version, is_deployed, looked_at
 from profagent.deploy.daemon_tree import chosen_version
-from profagent.deploy.setup import LOST_S
 from profagent.deploy.survey import check_room, fact_lines
 from profagent.deploy.units import Layout, install_request, installed_init, named_roots, removal_request, setup_request
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.files import finished
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
-from profagent.limits import DAEMON_ANSWER_S, MOST_DEATHS
+from profagent.limits import DAEMON_ANSWER_S, HOST_SILENCE_S, MOST_DEATHS
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import connected
 from profagent.link.credentials import CA, Access, KnownBoard, default_keys
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 
 _BETWEEN_S = 1.0
-_BEAT_S = LOST_S / 12
 Files = dict[str, tuple[bytes, int]]
 
 
@@ -191,7 +189,7 @@ class Deployment:
                 try:
                     answer = await _taken_back(program)
                 except UnreachableError as lost:
-                    why = f"{lost}; {facts.hostname} leads back by itself within {LOST_S} s: {before} then"
+                    why = f"{lost}; {facts.hostname} leads back by itself within {HOST_SILENCE_S} s: {before} then"
                     raise UnreachableError(why, hint=lost.hint) from error
                 raise _not_usable(version, before, error, answer) from error
         return board
@@ -205,11 +203,11 @@ class Deployment:
         # A bundle has a Python of its own.
         tree = request.get("part") or layout.current
         system = shlex.quote(python.path) if python else "python3"
-        command = f"python={tree}/bin/python; [ -x $python ] || python={system}; exec $python -I -B {layout.setup}"
-        async with self.remote.stream(command) as program:
+        setup = f"$python -I -B {layout.setup} {HOST_SILENCE_S}"
+        command = f"python={tree}/bin/python; [ -x $python ] || python={system}; exec {setup}"
+        async with self.remote.attended(command) as program:
             program.stdin.write(json.dumps(request).encode() + b"\n")
-            async with program.kept_awake(_BEAT_S):
-                yield program
+            yield program
 
     async def _answer(self, program: Program) -> Mapping[str, Any]:
         """The next answer. Raises ProfagentError for one that says why not, UnreachableError."""

@@ -1,8 +1,8 @@
 """Changes what is deployed on a board. It runs there, on the standard library of Python 3.9 and nothing else.
 
 It reads a request and says what became of it, a JSON object a line. A version is started on trial: unless `keep`
-comes, what was there before comes back. So it does when nothing was heard for LOST_S, or the input ends. What a trial
-replaced is in one file until then: the next run puts it back where this one was killed.
+comes, what was there before comes back. So it does when the input ends, or when no line came for as many seconds as
+its argument says. What a trial replaced is in one file until then: the next run puts it back where this one was killed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["LOST_S", "MANIFEST", "SetupError", "checked_tree", "main"]
+__all__ = ["MANIFEST", "SetupError", "checked_tree", "main"]
 
-# A host that was not heard for so long has lost its link.
-LOST_S = 60
 MANIFEST = "manifest.json"
 _VERSION = re.compile(r".+-[0-9a-f]{8}(\..*)?")
 _DIGITS = 8
@@ -47,9 +45,9 @@ class SetupError(Exception):
 def main() -> int:
     """Do what the first line asks for; the exit code."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    hear = _Ear()
-    line = hear.line()
-    if line is None:
+    hear = _Ear(float(sys.argv[1]))
+    line = hear.word()
+    if not line:
         return 1
     request = json.loads(line)
     try:
@@ -80,15 +78,16 @@ def checked_tree(directory: str) -> str:
 
 
 class _Ear:
-    """Standard input, by lines, with a limit of time."""
+    """Lines of standard input from a host, which is gone when none came for `silence_s`."""
 
-    def __init__(self) -> None:
+    def __init__(self, silence_s: float) -> None:
+        self._silence_s = silence_s
         self._rest = b""
 
     def line(self) -> str | None:
-        """None at the end of input, and after LOST_S of silence."""
+        """Return the next line; None when the host is gone."""
         while b"\n" not in self._rest:
-            ready, _, _ = select.select([0], [], [], LOST_S)
+            ready, _, _ = select.select([0], [], [], self._silence_s)
             piece = os.read(0, 1 << 16) if ready else b""
             if not piece:
                 return None

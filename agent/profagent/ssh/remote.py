@@ -16,7 +16,14 @@ from typing import IO, TYPE_CHECKING
 import asyncssh
 
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
-from profagent.limits import ALIVE_ANSWER_S, LARGEST_OUTPUT_BYTES, PIPE_PIECE_BYTES, PROGRAM_END_S, SHOWN_LETTERS
+from profagent.limits import (
+    ALIVE_ANSWER_S,
+    HOST_SILENCE_S,
+    LARGEST_OUTPUT_BYTES,
+    PIPE_PIECE_BYTES,
+    PROGRAM_END_S,
+    SHOWN_LETTERS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
 # asyncssh's words for a connection that has ended, in place of the server's for a channel that it does not open.
 _CLOSED = "SSH connection closed"
 _LATE = "no answer in time"
+# A lost packet or a busy board costs a few lines, not the program.
+_SPEAK_S = HOST_SILENCE_S / 12
 
 
 @contextmanager
@@ -200,22 +209,12 @@ class Program:
                 raise failures.exceptions[0] from None
         return RanCommand(reading[0].result(), reading[1].result(), await self.wait())
 
-    @asynccontextmanager
-    async def kept_awake(self, each_s: float) -> AsyncIterator[None]:
-        """Send an empty line now and then, by which the program knows that this host is there."""
-
-        async def keep() -> None:
-            while True:
-                with suppress(OSError):
-                    self.stdin.write(b"\n")
-                await asyncio.sleep(each_s)
-
-        keeping = asyncio.create_task(keep())
-        try:
-            yield
-        finally:
-            keeping.cancel()
-            await asyncio.wait([keeping])
+    async def keep_awake(self) -> None:
+        """Send an empty line every _SPEAK_S, until it is cancelled: this host is there."""
+        while True:
+            with suppress(OSError):
+                self.stdin.write(b"\n")
+            await asyncio.sleep(_SPEAK_S)
 
     async def end(self) -> None:
         """Tell it the end of its input, and give it a while to heed that."""
@@ -320,6 +319,21 @@ class Remote:
             yield program
         finally:
             await program.end()
+
+    @asynccontextmanager
+    async def attended(self, command: str) -> AsyncIterator[Program]:
+        """Run a command that ends by itself when this host is gone.
+
+        The command reads lines from standard input; an empty one says only that the host is there. The end of the
+        input, or HOST_SILENCE_S without a line, says that the host is gone.
+        """
+        async with self.stream(command) as program:
+            speaking = asyncio.create_task(program.keep_awake())
+            try:
+                yield program
+            finally:
+                speaking.cancel()
+                await asyncio.wait([speaking])
 
     @asynccontextmanager
     async def forward(self, remote_address: str, socket: Path | None = None) -> AsyncIterator[str]:

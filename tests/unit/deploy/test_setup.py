@@ -82,12 +82,17 @@ def board(tmp_path: Path) -> Board:
 class Running:
     """One that runs."""
 
-    def __init__(self, request: dict[str, Any]) -> None:
+    def __init__(self, request: dict[str, Any], silence_s: float) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-I", setup.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, "-I", setup.__file__, str(silence_s)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
+        # Whoever attends it may speak before the request.
+        self.process.stdin.write("\n" + json.dumps(request) + "\n")
 
     def answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
@@ -113,8 +118,8 @@ def runs() -> Iterator[list[Running]]:
 
 @pytest.fixture
 def run(runs: list[Running]) -> Any:
-    def begin(request: dict[str, Any]) -> Running:
-        runs.append(Running(request))
+    def begin(request: dict[str, Any], silence_s: float = 60) -> Running:
+        runs.append(Running(request, silence_s))
         return runs[-1]
 
     return begin
@@ -133,19 +138,20 @@ def test_a_version_is_kept_when_the_host_says_so(board: Board, run: Any) -> None
     assert sorted(path.name for path in (board.prefix / "versions").iterdir()) == [started["version"]]
 
 
-@pytest.mark.parametrize("end", ["back", "the end of input", "a kill"])
+@pytest.mark.parametrize("end", ["back", "the end of input", "silence", "a kill"])
 def test_else_what_was_there_comes_back(board: Board, run: Any, end: str) -> None:
     first = run(board.installing("one"))
     version = first.answer()["version"]
     first.tell("keep")
     board.did()
-    running = run(board.installing("two") | {"had_service": True})
+    running = run(board.installing("two") | {"had_service": True}, 0.5 if end == "silence" else 60)
     assert running.answer()["is"] == "started"
     assert board.config.read_text() == "two"
     if end == "back":
         assert running.tell("back") == {"is": "back", "log": "its last words\n"}
-    elif end == "the end of input":
-        running.process.stdin.close()
+    elif end in {"the end of input", "silence"}:
+        if end == "the end of input":
+            running.process.stdin.close()
         assert running.answer()["is"] == "back"
     else:
         running.process.kill()

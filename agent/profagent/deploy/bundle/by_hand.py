@@ -227,7 +227,7 @@ def _silent(listen: str) -> str:
 @contextmanager
 def _running_setup(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """`setup` in a process of its own: were this one killed, it would lead back."""
-    command = [str(here / "bin/python"), "-I", "-B", setup.__file__]
+    command = [str(here / "bin/python"), "-I", "-B", setup.__file__, f"{_ANSWER_S:g}"]
     with subprocess.Popen(  # noqa: S603 - this tree's own
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as process:
