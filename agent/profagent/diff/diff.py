@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import re
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +17,7 @@ from profagent.errors import UsageError
 from profagent.limits import READERS
 from profagent.link.boards_file import BoardNames
 from profagent.stats.figures import UNITS
-from profagent.stats.records import calls_by_function, read_job
+from profagent.stats.records import calls_by_function, read_jobs
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.sessions import NO_BOARD
@@ -271,9 +273,11 @@ async def _read(operand: Operand, skip: int | None) -> ComparedRun:
                     f"how long a tick takes in {scope.job.name} of {operand.called} is not known",
                     hint="it has no info.json: compare another run, or look at `profagent stats`, which tells ticks",
                 )
-        models = joined_runs(
-            [run for scope in scopes for run in model_runs(await read_job(readers, scope, in_us=True), skip)]
-        )
+        runs: list[ModelRun] = []
+        async with aclosing(read_jobs(readers, scopes, in_us=True)) as jobs:
+            async for _, job in jobs:
+                runs += await asyncio.to_thread(model_runs, job, skip)
+        models = await asyncio.to_thread(joined_runs, runs)
         calls: dict[str, list[NDArray[np.float64]]] = {}
         for scope in scopes:
             for each in await calls_by_function(connection, scope):

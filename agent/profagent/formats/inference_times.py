@@ -191,22 +191,21 @@ def pace_of(loads: Iterable[tuple[Spans, NDArray[np.number]]]) -> InferencePace:
 
 
 def layer_times(
-    inference: NDArray[np.integer], layer: NDArray[np.integer], duration: Floats, shape: tuple[int, int]
+    inference: NDArray[np.integer], layer: NDArray[np.integer], duration: Floats, counts: NDArray[np.int64]
 ) -> Floats:
     """The time of each layer in each inference, shape (inferences, layers), NaN where it has no record.
 
     The first three are columns of records: places of the inference and the layer, and the duration. Records of one
-    layer are added up.
+    layer are added up; `counts` says how many there are, as of `record_counts`.
     """
-    cells = inference * shape[1] + layer
-    sums = np.bincount(cells, duration, shape[0] * shape[1]).reshape(shape)
-    return np.where(record_counts(inference, layer, shape) > 0, sums, np.nan)
+    sums: Floats = np.bincount(inference * counts.shape[1] + layer, duration, counts.size).astype(np.float64)
+    return np.where(counts > 0, sums.reshape(counts.shape), np.nan)
 
 
 def record_counts(
     inference: NDArray[np.integer], layer: NDArray[np.integer], shape: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """How many records each inference has of each layer, as of `layer_times`."""
+    """How many records each inference has of each layer, shape (inferences, layers)."""
     return np.bincount(inference * shape[1] + layer, minlength=shape[0] * shape[1]).reshape(shape)
 
 

@@ -248,7 +248,8 @@ def _times_of(unit: str, records: RecordTable, us: float, rows: NDArray[np.int64
     width = int(layer.max(initial=0)) + 1
     codes, place = _dense(net * width + layer)
     inferences, shape = of_record[ours], (count, len(codes))
-    times = layer_times(inferences, place, records.duration[ours], shape) * us
+    counts = record_counts(inferences, place, shape)
+    times = layer_times(inferences, place, records.duration[ours], counts) * us
     is_outer = np.zeros(shape, np.bool_)
     for order in (slice(None), slice(None, None, -1)):
         # Of several values numpy keeps the last.
@@ -257,7 +258,7 @@ def _times_of(unit: str, records: RecordTable, us: float, rows: NDArray[np.int64
         (recorded,) = (outer >= 0).nonzero()
         is_outer[recorded, outer[recorded]] = True
     columns = [LayerColumn(unit, code // width, code % width - 1) for code in codes.tolist()]
-    return _OfUnit(columns, times, record_counts(inferences, place, shape), is_outer)
+    return _OfUnit(columns, times, counts, is_outer)
 
 
 def _dense(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

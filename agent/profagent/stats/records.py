@@ -27,7 +27,7 @@ from profagent.store.sessions import require_records
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from numpy.typing import NDArray
 
@@ -84,6 +84,25 @@ async def read_job(readers: Sequence[Running], scope: Scope, *, in_us: bool) -> 
         ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None,
         largest_pipe if frequency_mhz == NANOSECOND_CLOCK_MHZ else bound_by,
     )
+
+
+async def read_jobs(
+    readers: Sequence[Running], scopes: Sequence[Scope], *, in_us: bool
+) -> AsyncGenerator[tuple[Scope, JobRecords], None]:
+    """Read JOBs as `read_job` does: the next one while somebody works on the one that is given.
+
+    Whoever stops before the last closes the iterator.
+    """
+    ahead: asyncio.Task[JobRecords] | None = None
+    try:
+        for scope, following in zip(scopes, [*scopes[1:], None], strict=False):
+            job = await (read_job(readers, scope, in_us=in_us) if ahead is None else ahead)
+            ahead = following and asyncio.create_task(read_job(readers, following, in_us=in_us))
+            yield scope, job
+    finally:
+        if ahead is not None:
+            ahead.cancel()
+            await asyncio.wait([ahead])
 
 
 async def calls_by_function(connection: Running, scope: Scope) -> list[ApiCalls]:

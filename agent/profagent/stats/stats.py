@@ -5,8 +5,10 @@ Durations of JOBs are gathered by what an answer is about, without warm-up.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -16,7 +18,7 @@ from profagent.errors import UsageError
 from profagent.formats.inference_times import LatencyFrom, share_within
 from profagent.limits import READERS
 from profagent.stats.figures import DurationFigures, LeftOut, figures_of
-from profagent.stats.records import ApiCalls, calls_by_function, read_job
+from profagent.stats.records import ApiCalls, calls_by_function, read_jobs
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES, By, ModelFigures, Row, SessionFigures
 from profagent.store.database import pages, readings
 from profagent.store.queries import Scope, find_session, jobs_of
@@ -188,11 +190,12 @@ async def gathered(
     """Read the records of JOBs of a session, for answers by all of `bys`; `seen` is given each JOB while it is here."""
     bys = frozenset(bys)
     figures = SessionFigures(bys, skip, in_us=all(scope.job.frequency_mhz for scope in scopes))
-    for scope in scopes if not bys.issubset(NOT_OF_INFERENCES) else ():
-        job = await read_job(readers, scope, in_us=figures.in_us)
-        figures.add(job)
-        if seen is not None:
-            await seen(scope, job)
+    asked = [] if bys.issubset(NOT_OF_INFERENCES) else scopes
+    async with aclosing(read_jobs(readers, asked, in_us=figures.in_us)) as jobs:
+        async for scope, job in jobs:
+            await asyncio.to_thread(figures.add, job)
+            if seen is not None:
+                await seen(scope, job)
     return figures
 
 

@@ -18,6 +18,7 @@ from profagent.formats.inference_times import (
     latency_of,
     layer_times,
     pace_of,
+    record_counts,
     recorded_text,
     time_in_inference,
     whole_spans,
@@ -114,7 +115,8 @@ def test_the_pace_counts_inferences_that_were_not_sampled() -> None:
 def _times() -> NDArray[np.float64]:
     """Two layers in three inferences; the second has no record in the last, and two in the first."""
     inference, layer = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 1, 1, 0, 1, 0])
-    return layer_times(inference, layer, np.array([4.0, 1.0, 1.0, 6.0, 4.0, 8.0]), (3, 2))
+    counts = record_counts(inference, layer, (3, 2))
+    return layer_times(inference, layer, np.array([4.0, 1.0, 1.0, 6.0, 4.0, 8.0]), counts)
 
 
 def test_records_of_one_layer_in_an_inference_are_added_up() -> None:
