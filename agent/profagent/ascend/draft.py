@@ -32,7 +32,7 @@ from profagent.ascend.kernels import (
 )
 from profagent.formats.inference_times import share_within
 from profagent.formats.names import display_text
-from profagent.formats.records import FIRST_WALL_US, NANOSECOND_CLOCK_MHZ, SINGLE_OPERATORS
+from profagent.formats.records import FIRST_WALL_US, SINGLE_OPERATORS
 from profagent.limits import LARGEST_INTEGER, ROWS_PER_STATEMENT
 from profagent.store.database import RECORDS_PER_PART, refused
 from profagent.store.drafts import DRAFT, STORE, new_draft, take_over
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Key = tuple[int, str, str, str, str]
 DEVICE_FOLDER = re.compile(r"(?:^|/)device_(\d+)/")
+# With such a clock a tick is a nanosecond.
+_NANOSECOND_CLOCK_MHZ = 100_000
 # The session, JOB and board of a draft.
 ONE = 1
 # Columns of `write_figures` that no step or call has: what bounds it, its time in an inference, what it is about.
@@ -319,9 +321,9 @@ class Draft:
         )
         self._have(add_ended_session, start, times_us[1])
         self._put(
-            "INSERT INTO job (job, board, name, directory, state, frequency_mhz, caught_up) VALUES (1, 1, ?, ?,"
-            " 'finished', ?, 1)",
-            (name, address, NANOSECOND_CLOCK_MHZ),
+            "INSERT INTO job (job, board, name, directory, state, family, frequency_mhz, caught_up)"
+            " VALUES (1, 1, ?, ?, 'finished', 'ascend', ?, 1)",
+            (name, address, _NANOSECOND_CLOCK_MHZ),
         )
         self._put("INSERT INTO session_job VALUES (1, 1)")
         self._write_models()

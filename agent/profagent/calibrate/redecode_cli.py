@@ -15,7 +15,6 @@ from profagent.cli.target import named_target
 from profagent.errors import IncompleteError, StoreError, UsageError
 from profagent.files import content
 from profagent.formats.counter_maps import BUILT_IN
-from profagent.formats.records import NANOSECOND_CLOCK_MHZ
 from profagent.store.counters import exchange_counters
 from profagent.store.database import reading
 from profagent.store.job_folder import alone_in_job, job_database, new_database
@@ -74,7 +73,7 @@ async def _redecoded(
     async with reading(database) as connection:
         found = await find_session(connection, session)
         await require_records(connection, found.session)
-        if any(job.frequency_mhz == NANOSECOND_CLOCK_MHZ for job in await jobs_of(connection, found.session)):
+        if any(job.family is not None for job in await jobs_of(connection, found.session)):
             raise UsageError(
                 f"session {found.session} has results of another tool, which no counter map is about",
                 hint="its counters are those that the tool wrote",

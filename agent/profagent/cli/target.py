@@ -16,7 +16,6 @@ from profagent.cli.running import tell
 from profagent.errors import UsageError
 from profagent.formats.counter_maps import BUILT_IN
 from profagent.formats.job_files import why_no_layers
-from profagent.formats.records import NANOSECOND_CLOCK_MHZ
 from profagent.store.database import event_counts, fetched_one, reading
 from profagent.store.job_folder import alone_in_job, fresh_database, own_folder, write_log
 from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
@@ -181,8 +180,8 @@ async def tell_unrecorded(database: Path, session: int | None = None, job: str |
             has_layers = await has_records(connection, each.job, "aicore")
             is_empty &= not has_layers and not await has_records(connection, each.job, "aicpu", "acl_api")
             if is_over and not has_layers:
-                is_told = each.frequency_mhz == NANOSECOND_CLOCK_MHZ
-                why, remedy = NO_KERNELS if is_told else why_no_layers(await log_sizes(connection, each.job))
+                sizes = await log_sizes(connection, each.job)
+                why, remedy = why_no_layers(sizes) if each.family is None else NO_KERNELS
                 tell(f"{each.name}: {why}")
                 tell(f"  {remedy}")
         return int(is_empty and not any((await event_counts(connection, number)).values()))

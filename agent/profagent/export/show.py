@@ -13,7 +13,6 @@ from profagent.cli.target import choice_options, tell_unrecorded, vendor_target_
 from profagent.export.job_files import NO_CHOICE
 from profagent.export.tables import acl_statistic_rows, icache_miss_rate, inference_tables
 from profagent.export.timeline import export_timeline
-from profagent.formats.records import shown_mhz
 from profagent.store.database import event_counts, reading
 from profagent.store.job_folder import write_log
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
@@ -135,7 +134,7 @@ async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choi
         rows = await acl_statistic_rows(calls(connection, scope, log.log))
         tables.append(ShownTable("Acl statistic", about, ACL_STATISTIC, rows))
     devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
-    frequency = [(device, shown_mhz(scope.job.frequency_mhz)) for device in devices]
+    frequency = [(device, scope.job.clock_mhz) for device in devices]
     tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
     known = await count_inferences(connection, scope.job.job, scope.session.session)
     events = await event_counts(connection, scope.session.session)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from profagent.cli.progress import progress
 from profagent.export.job_files import NO_CHOICE, JobFileWriter, export_jobs, name_with_model
 from profagent.export.tables import UNKNOWN_FIELD, acl_statistic_rows, icache_miss_rate, inference_tables, mean_tables
-from profagent.formats.records import shown_mhz
 from profagent.store.queries import call_logs, calls
 from profagent.store.selection import Selection
 from profagent.tables.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY
@@ -43,7 +42,7 @@ async def export_summary(
         selection = await Selection.of(connection, files.scope, choice._replace(by_aicore=True))
         make_tables = mean_tables if aggregate else inference_tables
         total = len(await selection.groups()) if aggregate else await selection.count()
-        mhz = shown_mhz(files.scope.job.frequency_mhz)
+        mhz = files.scope.job.clock_mhz
         with progress("export", "tables") as shown:
             async for row, op_summary, op_statistic in make_tables(connection, files.scope, selection):
                 name = op_summary_name(row, mhz, is_aggregate=aggregate)

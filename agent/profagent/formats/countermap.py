@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 
 from profagent.errors import FormatError
-from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK, NANOSECOND_CLOCK_MHZ, ticks_to_us
+from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
 from profagent.limits import LARGEST_RATIO
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import numpy.typing as npt
     from numpy.typing import NDArray
@@ -212,10 +212,9 @@ def largest_pipe(ratios: NDArray[np.float64] | Sequence[float]) -> str | None:
     return "unexplained" if most < UNEXPLAINED else name
 
 
-def bound_of(ratios: NDArray[np.float64] | Sequence[float], us_per_tick: float | None) -> str | None:
-    """What bounds a layer; of what another tool told, which pipe takes most of its time."""
-    is_told = us_per_tick == ticks_to_us(1, NANOSECOND_CLOCK_MHZ)
-    return largest_pipe(ratios) if is_told else bound_by(ratios)
+def bound_in(family: str | None) -> Callable[[NDArray[np.float64] | Sequence[float]], str | None]:
+    """Return what tells the bound of a layer by its ratios, for JOBs of a family; None is the SS928's."""
+    return bound_by if family is None else largest_pipe
 
 
 _PIPES = ("mac", "vec", "Dstr", "Dtrans", "DLD", "scalar")

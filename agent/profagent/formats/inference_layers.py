@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.formats.countermap import RATIOS, bound_of, mean_ratios
+from profagent.formats.countermap import RATIOS
 from profagent.formats.names import LogKind
 
 if TYPE_CHECKING:
@@ -53,38 +53,24 @@ class RecordColumns(NamedTuple):
             return self.duration
         return None if us_per_tick is None else self.duration * us_per_tick
 
-    def layer(self, row: int, us_per_tick: float | None, table: LayerTable | None) -> RecordedLayer:
-        """A record's layer and time, as far as clock and table are known."""
-        name, type_ = _named(table, int(self.layer_index[row]))
-        durations = self.durations_us(us_per_tick)
-        duration_us = None if durations is None else float(durations[row])
-        ratios = self.ratios(np.array([row])) if self.counters else None
-        return RecordedLayer(name, type_, self.unit, duration_us, None if ratios is None else ratios[0], us_per_tick)
-
     def ratios(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """The ratios of some rows, shape (rows, ratios), NaN where they are not known."""
         unknown = np.full(len(rows), np.nan)
         return np.stack([self.counters[name][rows] if name in self.counters else unknown for name in RATIOS], axis=1)
 
 
-def _named(table: LayerTable | None, index: int) -> tuple[str | None, str | None]:
-    """Return the name and type of a layer; None where the table has none at this index."""
-    if table is None or not 0 <= index < len(table.runs):
-        return None, None
-    return table.runs[index].name, table.runs[index].type
-
-
 @dataclass(frozen=True)
 class LayerTimes:
     """All records of an inference, the table that names their layers, and how long a tick is; None: not known.
 
-    A layer's place is its index in the table, further back on the CPU; behind the table's layers there is a place for
-    records of layers that are not known.
+    `family` is that of the JOB, None for an SS928's. A layer's place is its index in the table, further back on the
+    CPU; behind the table's layers there is a place for records of layers that are not known.
     """
 
     columns: tuple[RecordColumns, ...]
     us_per_tick: float | None
     table: LayerTable | None
+    family: str | None = None
 
     @property
     def of_layers(self) -> int | None:
@@ -118,36 +104,6 @@ class LayerTimes:
         if self.table is None:
             return sum(len(each.duration) for each in self.columns)
         return int((~np.isnan(self.by_place.reshape(2, -1)[:, :-1])).sum())
-
-    def layer(self, place: int, duration_us: float) -> RecordedLayer:
-        """The layer with this place."""
-        is_cpu, index = divmod(place, (self.of_layers or 0) + 1)
-        unit = LogKind.AICPU if is_cpu else LogKind.AICORE
-        name, type_ = _named(self.table, index)
-        found: list[NDArray[np.float64]] = []
-        ticks: list[NDArray[np.float64]] = []
-        for columns in self.columns:
-            if columns.unit is unit and columns.counters:
-                (rows,) = (self.places(columns) == place).nonzero()
-                found.append(columns.ratios(rows))
-                ticks.append(columns.duration[rows])
-        ratios = mean_ratios(np.concatenate(found), np.concatenate(ticks)) if found else None
-        return RecordedLayer(name, type_, unit, duration_us, ratios, self.us_per_tick)
-
-
-class RecordedLayer(NamedTuple):
-    """The layer of a record and how long it took; None for what is not known."""
-
-    name: str | None
-    type: str | None
-    unit: LogKind
-    duration_us: float | None
-    ratios: NDArray[np.float64] | None = None
-    us_per_tick: float | None = None
-
-    def bound(self) -> dict[str, str | None]:
-        """What bounds it, as an event tells it: nothing where no counter map is there to tell."""
-        return {} if self.ratios is None else {"bound_by": bound_of(self.ratios, self.us_per_tick)}
 
 
 def rounded(value: float | None, digits: int = 3) -> float | None:

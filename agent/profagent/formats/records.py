@@ -19,16 +19,8 @@ if TYPE_CHECKING:
 
 US_PER_MS = 1000.0
 CYCLES_PER_TICK = 100
-# With such a clock a tick is a nanosecond: durations that another tool told in time, and not in ticks.
-NANOSECOND_CLOCK_MHZ = 100_000
 # 2015: what is before it was told by a clock that nobody has set, or that counts from the start of its host.
 FIRST_WALL_US = 1_420_070_400_000_000
-
-
-def shown_mhz(frequency_mhz: int | None) -> int | None:
-    """The NPU's clock; None where it is not known, or where another tool told durations."""
-    return None if frequency_mhz == NANOSECOND_CLOCK_MHZ else frequency_mhz
-
 
 # The model of operators that another tool saw called one by one.
 SINGLE_OPERATORS = "single-op"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.formats.countermap import COUNTER_NAMES, bound_by, largest_pipe
+from profagent.formats.countermap import COUNTER_NAMES, bound_in
 from profagent.formats.inference_times import (
     UNUSED,
     Calls,
@@ -17,7 +17,7 @@ from profagent.formats.inference_times import (
     whole_spans,
 )
 from profagent.formats.names import LogKind
-from profagent.formats.records import NANOSECOND_CLOCK_MHZ, ticks_to_us
+from profagent.formats.records import ticks_to_us
 from profagent.limits import SAMPLED_FILES, SAMPLED_RECORDS
 from profagent.stats.figures import UNKNOWN, CounterSample, InferenceOf, JobRecords
 from profagent.store.columns import TIMES, UNITS, CallTable, RecordTable, Segments, call_tables, chunks, sample
@@ -82,7 +82,7 @@ async def read_job(readers: Sequence[Running], scope: Scope, *, in_us: bool) -> 
         await connection.run(partial(_calls, scope.job.job, inferences, whole)),
         {model: await layers_of(connection, model) for model in {row.model for row in inferences}},
         ticks_to_us(1, frequency_mhz) if in_us and frequency_mhz else None,
-        largest_pipe if frequency_mhz == NANOSECOND_CLOCK_MHZ else bound_by,
+        bound_in(scope.job.family),
     )
 
 

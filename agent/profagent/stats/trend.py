@@ -12,7 +12,7 @@ import numpy as np
 
 from profagent.cli.running import tell
 from profagent.errors import UsageError
-from profagent.formats.records import SINGLE_OPERATORS, shown_mhz
+from profagent.formats.records import SINGLE_OPERATORS
 from profagent.stats.figures import MAD_TO_SIGMA
 from profagent.stats.stats import stats
 from profagent.store.database import fetched, reading
@@ -199,7 +199,7 @@ def _time_of(model: ModelFigures) -> tuple[str, DurationFigures, str]:
 
 async def _facts(connection: aiosqlite.Connection, session: Mapping[str, Any]) -> dict[str, str]:
     """What may explain a change, as text: versions, the clock, the interval, labels."""
-    clocks = {shown_mhz(job.frequency_mhz) for job in await jobs_of(connection, session["session"])}
+    clocks = {job.clock_mhz for job in await jobs_of(connection, session["session"])}
     frequencies = {str(clock) for clock in clocks if clock}
     known = {name: str(session[name]) for name in _FACTS if session[name]}
     interval = (await sampling_of(connection, session["session"]))["interval"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cachetools import LRUCache
 
-from profagent.formats.countermap import bound_of
+from profagent.formats.countermap import bound_in
 from profagent.formats.figure_states import FigureState
 from profagent.formats.inference_layers import LayerTimes, rounded
 from profagent.formats.inference_times import Parts
@@ -160,7 +160,7 @@ class Composer:
         }
         if self._with_layers:
             of_place = tuple(unit.of(place) for unit in columns.units) if is_final else ()
-            event["layers"] = LayerTimes(of_place, us_per_tick(row.frequency_mhz), table)
+            event["layers"] = LayerTimes(of_place, us_per_tick(row.frequency_mhz), table, row.family)
             event["times"] = times
             if is_final and times.is_awaited:
                 self._calls[row.job, _model(row)].wait(times)
@@ -182,8 +182,8 @@ class Composer:
         return 0, 0
 
     def _unit_records(self, row: InferenceFacts, records: RecordColumns, runs: Sequence[Run]) -> Iterator[Event]:
-        tick_us = us_per_tick(row.frequency_mhz)
-        durations = records.durations_us(tick_us)
+        bound = bound_in(row.family)
+        durations = records.durations_us(us_per_tick(row.frequency_mhz))
         count = len(records.duration)
         of_all = {"unit": records.unit.value, **_model_fields(row)}
         shared = zip(
@@ -208,7 +208,7 @@ class Composer:
                 layer_type=run and run.type,
                 duration_us=rounded(duration_us),
                 **{name: rounded(column[number], 6) for name, column in zip(records.counters, counters, strict=True)},
-                **({"bound_by": bound_of(ratios[number], tick_us)} if ratios else {}),
+                **({"bound_by": bound(ratios[number])} if ratios else {}),
                 **doubts,
             )
 

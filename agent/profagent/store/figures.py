@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.formats.countermap import bound_of, means_of_groups
+from profagent.formats.countermap import bound_in, means_of_groups
 from profagent.formats.figure_states import FigureState
 from profagent.formats.inference_layers import LayerTimes
 from profagent.formats.records import ticks_to_us
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.formats.model_info import LayerTable
     from profagent.store.inference_columns import InferenceColumns
 
     Floats = NDArray[np.float64]
@@ -50,13 +49,14 @@ class Figures(NamedTuple):
 def figures_of(columns: InferenceColumns, slowest: int = SLOWEST_LAYERS) -> list[Figures | None]:
     """Return the figures of each inference; None where they are not final."""
     found: list[Figures | None] = [None] * len(columns.rows)
-    alike: dict[tuple[int, int | None], list[int]] = {}
+    alike: dict[tuple[int, int | None, str | None], list[int]] = {}
     for place, row in enumerate(columns.rows):
         if row.figures == FigureState.FINAL:
-            alike.setdefault((row.model, row.frequency_mhz), []).append(place)
-    for (model, mhz), places in alike.items():
-        table = columns.tables.get(model)
-        model_times = _ModelTimes(columns, table, us_per_tick(mhz), slowest)
+            alike.setdefault((row.model, row.frequency_mhz, row.family), []).append(place)
+    for (model, mhz, family), places in alike.items():
+        units = tuple(unit.records for unit in columns.units)
+        layers = LayerTimes(units, us_per_tick(mhz), columns.tables.get(model), family)
+        model_times = _ModelTimes(columns, layers, slowest)
         together = max(1, TIMES_TOGETHER // model_times.width)
         for begin in range(0, len(places), together):
             some = places[begin : begin + together]
@@ -73,12 +73,9 @@ def us_per_tick(frequency_mhz: int | None) -> float | None:
 class _ModelTimes:
     """Works out the figures of inferences of one model, many at once."""
 
-    def __init__(
-        self, columns: InferenceColumns, table: LayerTable | None, us_per_tick: float | None, slowest: int
-    ) -> None:
-        self._columns, self._us_per_tick, self._slowest = columns, us_per_tick, slowest
-        # Which record is in which layer is asked as of one inference.
-        self._layers = LayerTimes(tuple(unit.records for unit in columns.units), us_per_tick, table)
+    def __init__(self, columns: InferenceColumns, layers: LayerTimes, slowest: int) -> None:
+        """`layers` has the records of all inferences: which record is in which layer is asked as of one."""
+        self._columns, self._layers, self._slowest = columns, layers, slowest
         self._known = self._layers.of_layers
         self.width = 2 * ((self._known or 0) + 1)
 
@@ -93,7 +90,7 @@ class _ModelTimes:
         for unit in columns.units:
             at = row_of[unit.inference]
             cell = np.where(at >= 0, at * self.width + self._layers.places(unit.records), -1)
-            durations = unit.records.durations_us(self._us_per_tick)
+            durations = unit.records.durations_us(self._layers.us_per_tick)
             if durations is not None:
                 ours = cell >= 0
                 has_record[cell[ours]] = True
@@ -147,7 +144,8 @@ class _ModelTimes:
         (chosen,) = (group >= 0).nonzero()
         means = means_of_groups(records.ratios(chosen), records.duration[chosen], group[chosen], len(cells))
         is_aicore = (cells % self.width < self.width // 2).tolist()
+        bound = bound_in(self._layers.family)
         return (
-            {"bound_by": bound_of(ratios, self._us_per_tick)} if is_ours else {}
+            {"bound_by": bound(ratios)} if is_ours else {}
             for ratios, is_ours in zip(means.tolist(), is_aicore, strict=True)
         )

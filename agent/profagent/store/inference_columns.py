@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _INFERENCES = """
-SELECT i.inference, j.name, j.job, j.frequency_mhz, i.model, m.name, m.model_id, i.device_id, i.stream_id, i.batch_num,
-       i.input_pic_num, i.current_pic_count, i.load, i.start_us, i.end_us, i.complete, i.figures, i.why, i.session,
-       s.counter_map IS NOT NULL
+SELECT i.inference, j.name, j.job, j.frequency_mhz, j.family, i.model, m.name, m.model_id, i.device_id, i.stream_id,
+       i.batch_num, i.input_pic_num, i.current_pic_count, i.load, i.start_us, i.end_us, i.complete, i.figures, i.why,
+       i.session, s.counter_map IS NOT NULL
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN session s ON s.session = i.session
 WHERE i.inference IN ({})
 """
@@ -64,12 +64,14 @@ class InferenceFacts(NamedTuple):
     """What is known of an inference beside its records; None is not known.
 
     `inference` numbers it, `model` its model, among all of the database. `complete`: the `.done` of its aicore log
-    vouches for it, which tells `start_us` and `end_us`. `figures` and `why` are the state of its time.
+    vouches for it, which tells `start_us` and `end_us`. `family` is the JOB's. `figures` and `why` are the
+    state of its time.
     """
 
     inference: int
     job: str
     frequency_mhz: int | None
+    family: str | None
     model: int
     model_name: str
     model_id: int
@@ -284,6 +286,7 @@ def _of_group(
         inference,
         job,
         frequency_mhz,
+        None,
         model,
         display_text(name.model or ""),
         name.model_id or 0,

@@ -38,12 +38,21 @@ class SessionRow(NamedTuple):
 
 
 class JobRow(NamedTuple):
-    """A JOB; `frequency_mhz` is None where its info.json is missing."""
+    """A JOB. `frequency_mhz` is what ticks are to be read by, None where its info.json is missing.
+
+    `family` says of which device another tool told it; None is a JOB of an SS928.
+    """
 
     job: int
     name: str
     state: str
     frequency_mhz: int | None
+    family: str | None
+
+    @property
+    def clock_mhz(self) -> int | None:
+        """The NPU's clock; None where it is not known, as where another tool told durations."""
+        return self.frequency_mhz if self.family is None else None
 
 
 class Scope(NamedTuple):
@@ -108,7 +117,7 @@ async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | No
     """
     rows = await fetched(
         connection,
-        "SELECT j.job, j.name, j.state, j.frequency_mhz FROM session_job s JOIN job j USING (job)"
+        "SELECT j.job, j.name, j.state, j.frequency_mhz, j.family FROM session_job s JOIN job j USING (job)"
         " WHERE s.session = ?1 AND (?2 IS NULL OR j.name = ?2) ORDER BY j.name",
         (session, name),
     )

@@ -60,7 +60,8 @@ CREATE TABLE job (
     name          TEXT NOT NULL,
     directory     TEXT NOT NULL,        -- on the board
     state         TEXT NOT NULL,        -- open, finished, quiet or removed
-    frequency_mhz INTEGER,              -- NPU clock from info.json
+    family        TEXT,                 -- ascend: another tool's results, of such a device; NULL: a JOB of an SS928
+    frequency_mhz INTEGER,              -- NPU clock from info.json; of another tool's results what makes a tick a ns
     caught_up     INTEGER NOT NULL DEFAULT 0, -- 1 when nothing more of it was to come in its state
     interval      INTEGER,              -- of its program's acl.json
     acl_json      TEXT,                 -- that file on the board, NULL where none is known

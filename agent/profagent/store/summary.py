@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import ledger
-from profagent.formats.records import shown_mhz
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import RECORDS_PER_PART, event_counts, fetched, fetched_named, fetched_one
 from profagent.store.queries import (
@@ -126,10 +125,10 @@ async def _frequencies(connection: aiosqlite.Connection, session: int) -> list[i
     rows = await fetched(
         connection,
         "SELECT DISTINCT frequency_mhz FROM session_job JOIN job USING (job)"
-        " WHERE session = ? AND frequency_mhz IS NOT NULL ORDER BY frequency_mhz",
+        " WHERE session = ? AND frequency_mhz > 0 AND family IS NULL ORDER BY frequency_mhz",
         (session,),
     )
-    return [mhz for (mhz,) in rows if shown_mhz(mhz)]
+    return [mhz for (mhz,) in rows]
 
 
 async def all_sessions(connection: aiosqlite.Connection) -> list[dict[str, Any]]:

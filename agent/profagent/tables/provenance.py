@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
-from profagent.formats.records import NANOSECOND_CLOCK_MHZ, shown_mhz
 from profagent.formats.sampling import FROM_FILE
 from profagent.ingest.source import is_job
 from profagent.ledger import SEQUENCE_GAP
@@ -154,13 +153,13 @@ async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
-    is_told = job.frequency_mhz == NANOSECOND_CLOCK_MHZ
+    is_told = job.family is not None
     return {
         "profagent": __version__,
         **{name: getattr(session, name) for name in _OF_SESSION},
         "job": job.name,
         "job_state": job.state,
-        "frequency_mhz": shown_mhz(job.frequency_mhz),
+        "frequency_mhz": job.clock_mhz,
         "counter_map": session.counter_map,
         "counter_map_digest": session.counter_map_digest,
         "likely_counters": likely,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.formats.countermap import COUNTER_NAMES, RATIOS, bound_of
+from profagent.formats.countermap import COUNTER_NAMES, RATIOS, bound_in
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Parts, completed, time_in_inference
 from profagent.ingest.live_latency import LatencyWindow
 from profagent.limits import KEPT_COUNTERS, KEPT_INFERENCES, MOST_TIMES
@@ -114,7 +114,7 @@ class ModelLayers:
 
     def __init__(self) -> None:
         self._table: LayerTable | None = None
-        self._us_per_tick: float | None = None
+        self._family: str | None = None
         # What is worked out once for a state.
         self._made: _Made | None = None
         self._begin(None)
@@ -123,7 +123,7 @@ class ModelLayers:
         """Take an inference whose figures are final."""
         if layers.table is not self._table:
             self._begin(layers.table)
-        self._made, self._us_per_tick = None, layers.us_per_tick
+        self._made, self._family = None, layers.family
         times = layers.by_place
         self._times[self._window.total % len(self._times)] = times
         self._used |= ~np.isnan(times)
@@ -287,7 +287,7 @@ class ModelLayers:
         return means
 
     def _bound(self, place: int, means: NDArray[np.float64] | None) -> str | None:
-        return None if means is None else bound_of(means[place, : len(RATIOS)], self._us_per_tick)
+        return None if means is None else bound_in(self._family)(means[place, : len(RATIOS)])
 
 
 class _Made(NamedTuple):

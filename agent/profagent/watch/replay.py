@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from profagent.formats.records import FIRST_WALL_US, shown_mhz
+from profagent.formats.records import FIRST_WALL_US
 from profagent.limits import LONGEST_PAUSE_S
 from profagent.store.database import fetched, reading
 from profagent.store.events import Composer
@@ -135,7 +135,7 @@ class Player:
             for called in await called_models(connection, found.session):
                 self.events.expect_calls(*called)
             begin(found)
-            if found.counter_map is None and any(shown_mhz(job.frequency_mhz) for job in jobs):
+            if found.counter_map is None and any(job.frequency_mhz and job.family is None for job in jobs):
                 tell(NO_COUNTER_MAP)
             session = ReplayedSession(connection, found.session, jobs, self.events.slowest)
             # A ring of calls goes back further than the session.

@@ -39,7 +39,7 @@ TOGETHER_US = 250_000
 _OF_EACH_TABLE = ("log", "session")
 
 _JOBS = """
-SELECT j.job, j.name, j.state, j.interval, j.frequency_mhz FROM session_job s JOIN job j USING (job)
+SELECT j.job, j.name, j.state, j.interval, j.frequency_mhz, j.family FROM session_job s JOIN job j USING (job)
 WHERE s.session = ? ORDER BY j.job
 """
 # Those that have no time come last.
@@ -98,6 +98,7 @@ class StoredJob(NamedTuple):
     state: str
     interval: int | None
     frequency_mhz: int | None
+    family: str | None
 
 
 async def jobs_of(connection: aiosqlite.Connection, session: int) -> list[StoredJob]:

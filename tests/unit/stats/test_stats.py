@@ -24,12 +24,12 @@ from tests.unit.stats.job_records import Rows, inferences, job
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 
-def _job(builder: DatabaseBuilder, session: int, name: str, inferences: int, **values: int | None) -> int:
+def _job(builder: DatabaseBuilder, session: int, name: str, inferences: int, frequency_mhz: int | None = 700) -> int:
     """Inferences of two layers on the NPU, 1 and 2 µs, one on the CPU, 4 µs, in 10 µs; the first takes ten times that.
 
     A call runs each, of 12 µs.
     """
-    job = builder.job(session, name=name, **values)
+    job = builder.job(session, name=name, frequency_mhz=frequency_mhz)
     model = builder.model(job, layers=("conv0", "pool0", "nms0"))
     calls: list[tuple[int, int | None, int]] = []
     for pic in range(inferences):

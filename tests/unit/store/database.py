@@ -60,10 +60,9 @@ class DatabaseBuilder:
         }
         return self.insert("session", **{**defaults, **values})
 
-    def job(self, *sessions: int, name: str = JOB, frequency_mhz: int | None = 700) -> int:
-        job = self.insert(
-            "job", board=1, name=name, directory=f"/root/{name}", state="finished", frequency_mhz=frequency_mhz
-        )
+    def job(self, *sessions: int, name: str = JOB, frequency_mhz: int | None = 700, family: str | None = None) -> int:
+        clock = {"frequency_mhz": frequency_mhz, "family": family}
+        job = self.insert("job", board=1, name=name, directory=f"/root/{name}", state="finished", **clock)
         for session in sessions:
             self.insert("session_job", session=session, job=job)
         return job

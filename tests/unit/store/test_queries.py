@@ -18,8 +18,9 @@ from profagent.ledger import Entry
 from profagent.store import database
 from profagent.store import rows as module
 from profagent.store.database import fetched_one, reading, readings
-from profagent.store.queries import find_session, kept_losses_of, ledger_of
+from profagent.store.queries import Scope, find_session, jobs_of, kept_losses_of, ledger_of
 from profagent.store.summary import all_sessions, session_summary
+from profagent.tables.provenance import provenance_of
 from tests.daemon.privileges import public_directory, without_privileges
 from tests.unit.store.database import JOB, DatabaseBuilder
 from tests.unit.store.rows import AICORE, AICPU, Rows
@@ -296,3 +297,15 @@ def test_told_again_it_is_not_counted_again_and_has_the_newest_figures(rows: Row
     assert rows.ask(session_summary, 1)["complete"] is False
     assert rows.ask(session_summary, 2)["complete"] is True
     assert [len(session["kept_losses"]) for session in rows.ask(all_sessions)] == [1, 0]
+
+
+async def test_results_of_another_tool_are_known_by_their_family_whatever_their_clock(builder: DatabaseBuilder) -> None:
+    session = builder.session()
+    builder.job(session, name="JOBA", frequency_mhz=100_000)
+    builder.job(session, name="JOBB", frequency_mhz=700, family="ascend")
+    async with reading(builder.close()) as connection:
+        found, jobs = await find_session(connection, session), await jobs_of(connection, session)
+        told = [await provenance_of(connection, Scope(found, each)) for each in jobs]
+        (listed,) = await all_sessions(connection)
+    assert [(each["frequency_mhz"], "told_by" in each) for each in told] == [(100_000, False), (None, True)]
+    assert listed["frequencies_mhz"] == [100_000]
