@@ -15,7 +15,7 @@ import numpy as np
 
 from profagent import ledger
 from profagent.ascend.families import NOT_KNOWN, Family, families, places
-from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
+from profagent.ascend.kernels import CORE_TIMES, PIPES, Called, Kernels, counters_in, largest_shares, type_on
 from profagent.ascend.texts import UNKNOWN_NS, Nuls, encoded, numbers, times_ns
 from profagent.errors import ResultError
 from profagent.formats.cells import text_of
@@ -29,7 +29,7 @@ from profagent.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -321,53 +321,29 @@ def _kernels(header: Sequence[str], columns: Columns, at: dict[str, int]) -> Ker
     durations = _durations(duration, _scale_ns(header[at["duration"]]))
     pipes: list[list[float]] = []
     if any(name in at for name in PIPES):
-        weights = _weights(columns, at)
-        pipes = [_largest(header, columns, families().columns[name], weights) for name in PIPES]
+        pipes = largest_shares(_counters(header, columns), len(columns[0]))
     types, units = of("type"), of("unit")
     if AI_CPU in units:
         types = list(map(type_on, units, types))
     return Kernels(of("name"), types, time("start"), durations, of("device"), of("stream"), model, step, pipes)
 
 
-def _weights(columns: Columns, at: dict[str, int]) -> dict[str, NDArray[np.float64]]:
-    """How much the shares of each core weigh, by the prefix of their columns, where both cores' times are told."""
-    if "cube_time" not in at or "vector_time" not in at:
-        return {}
-    cube, vector = (np.array(numbers(columns[at[name]])) for name in ("cube_time", "vector_time"))
-    longest = np.fmax(cube, vector)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {prefix: np.nan_to_num(time / longest, nan=1.0) for prefix, time in (("aic_", cube), ("aiv_", vector))}
-
-
-def _largest(
-    header: Sequence[str], columns: Columns, names: Sequence[str], weights: Mapping[str, NDArray[np.float64]]
-) -> list[float]:
-    """The largest of several columns, in the time of the core that took longer.
-
-    A kernel of the vector core has 0 or N/A in the columns of the cube core; one of both has shares of two times.
-    """
-    found = [
-        np.array(numbers(columns[header.index(name)])) * weights.get(name[:4], 1.0) for name in names if name in header
-    ]
-    if not found:
-        return [math.nan] * len(columns[0])
-    largest: list[float] = np.fmax.reduce(np.array(found)).tolist()
-    return largest
+def _counters(header: Sequence[str], columns: Columns) -> dict[str, NDArray[np.float64]]:
+    return {name: np.array(numbers(columns[header.index(name)])) for name in counters_in(header)}
 
 
 def _shares(header: Sequence[str], columns: Columns, at: dict[str, int]) -> list[float]:
     """The share of each of PIPES in a kernel whose rows are its cores, in the time of the cores that took longer."""
-    means = list(columns)
-    for prefix, meaning in (("aic_", "cube_time"), ("aiv_", "vector_time")):
+    counters = _counters(header, columns)
+    means = {name: values[:1] for name, values in counters.items()}
+    for prefix, meaning in CORE_TIMES.items():
         times = np.array(numbers(columns[at[meaning]])) if meaning in at else np.ones(len(columns[0]))
-        for place, name in enumerate(header):
+        for name, values in counters.items():
             if name.startswith(prefix):
-                values = np.array(numbers(columns[place]))
                 known = ~np.isnan(values) & (times > 0)
                 weights = times[known] if name != header[at.get(meaning, -1)] else None
-                means[place] = (str(np.average(values[known], weights=weights)) if known.any() else "",)
-    weights_of = _weights(means, at)
-    return [_largest(header, means, families().columns[name], weights_of)[0] for name in PIPES]
+                means[name] = np.array([np.average(values[known], weights=weights) if known.any() else math.nan])
+    return [share for (share,) in largest_shares(means, 1)]
 
 
 def _durations(texts: Sequence[str], scale_ns: int) -> list[int]:

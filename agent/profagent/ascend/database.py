@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families, places
-from profagent.ascend.kernels import PIPES, Called, Kernels, type_on
+from profagent.ascend.kernels import Called, Kernels, counters_in, largest_shares, type_on
 from profagent.ascend.texts import ODD_VALUES, UNKNOWN_NS, encoded
 from profagent.errors import ResultError
 from profagent.limits import BLOCK_BYTES, LONGEST_ROW_BYTES, OTHERS_BUSY_MS, ROWS_PER_BLOCK, ROWS_PER_FETCH
@@ -55,13 +55,13 @@ _STEP_PARTS = (
 _OVERLAPS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
 _COUNTERS = "SELECT s.value, s.id FROM STRING_IDS s WHERE s.id IN (SELECT name FROM TASK_PMU_INFO)"
 # SQLite keeps it in a file. What a task has twice is of several executions of it: of which is not told.
-_PIPES_TABLE = f"CREATE TEMP TABLE pipes (task INTEGER PRIMARY KEY, {', '.join(PIPES)})"
-_PIPES = (
-    "INSERT INTO pipes SELECT globalTaskId, {columns} FROM TASK_PMU_INFO"
+_COUNTERS_TABLE = "CREATE TEMP TABLE pmu (task INTEGER PRIMARY KEY, {})"
+_GATHERED = (
+    "INSERT INTO pmu SELECT globalTaskId, {columns} FROM TASK_PMU_INFO"
     " WHERE name IN ({wanted}) AND globalTaskId IS NOT NULL AND typeof(value) != 'text'"
     " GROUP BY globalTaskId HAVING count(*) = count(DISTINCT name)"
 )
-_WITH_PIPES = " LEFT JOIN pipes p ON p.task = t.globalTaskId"
+_WITH_COUNTERS = " LEFT JOIN pmu p ON p.task = t.globalTaskId"
 _CALLS = (
     "SELECT ifnull(s.value, 'N/A'), ifnull(e.name, 'N/A'), count(*), total(endNs - startNs) / 1000,"
     " avg(endNs - startNs) / 1000, max(endNs - startNs) / 1000.0 FROM CANN_API a"
@@ -163,8 +163,9 @@ def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: 
         draft.end_file(log, "table", name, header, count)
     if has_kernels and name == "TASK" and _has(connection, "COMPUTE_TASK_INFO"):
         named = _Named(connection.execute("SELECT id, ifnull(value, 'N/A') FROM STRING_IDS"))
-        for tasks in _fetched(connection.execute(_kernels_query(connection))):
-            draft.add_kernels(log, _kernels(tasks, named))
+        counters = _gather_counters(connection)
+        for tasks in _fetched(connection.execute(_kernels_query(connection, counters))):
+            draft.add_kernels(log, _kernels(tasks, named, counters))
     elif name == "CANN_API" and "calls" not in draft.told():
         for row in connection.execute(_CALLS):
             draft.add_calls(Called(*row))
@@ -174,19 +175,18 @@ def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: 
         _add_timed_steps(draft, log, connection)
 
 
-def _kernels_query(connection: sqlite3.Connection) -> str:
-    """Tasks and operators of communication, with their step and the shares of PIPES, as far as there are any."""
+def _kernels_query(connection: sqlite3.Connection, counters: Sequence[str]) -> str:
+    """Tasks and operators of communication, with their step and the gathered counters, as far as there are any."""
     step = _STEP if _has(connection, "STEP_TIME") else "NULL"
-    has_pipes = _gather_pipes(connection)
-    tasks = _TASKS.format(times=_TIMES, step=step, pipes="".join(f", p.{pipe}" for pipe in PIPES if has_pipes))
+    tasks = _TASKS.format(times=_TIMES, step=step, pipes="".join(f", p.c{place}" for place in range(len(counters))))
     columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(COMMUNICATION_OP)")}
-    tasks += _WITH_PIPES if has_pipes else ""
+    tasks += _WITH_COUNTERS if counters else ""
     if not columns:
         return tasks
     kind = "t.opType" if "opType" in columns else "NULL"
     # Older ones do not tell the device, and are of one.
     device = "t.deviceId" if "deviceId" in columns else "(SELECT deviceId FROM TASK LIMIT 1)"
-    pipes = ", NULL" * len(PIPES) * has_pipes
+    pipes = ", NULL" * len(counters)
     more = {"kind": kind, "device": device, "model": NO_MODEL}
     return tasks + _COMMUNICATION.format(times=_TIMES, step=step, pipes=pipes, **more)
 
@@ -210,12 +210,13 @@ class _Named(dict[tuple[Any, ...], tuple[str, str]]):
         return found
 
 
-def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named) -> Kernels:
+def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named, counters: Sequence[str]) -> Kernels:
     """Rows of the tasks, with names in the place of their numbers."""
-    names, types, units, starts, durations, devices, streams, models, steps, *pipes = zip(*rows, strict=True)
+    names, types, units, starts, durations, devices, streams, models, steps, *values = zip(*rows, strict=True)
     there = {*devices, *streams, *models, *steps}
     texts = {number: "" if number is None else str(number) for number in there}.__getitem__
     name_texts, type_texts = zip(*map(named.__getitem__, zip(names, types, units, strict=True)), strict=True)
+    by_name = {name: np.array(column, np.float64) for name, column in zip(counters, values, strict=True)}
     return Kernels(
         name_texts,
         type_texts,
@@ -225,7 +226,7 @@ def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named) -> Kernels:
         list(map(texts, streams)),
         list(map(texts, models)),
         list(map(texts, steps)),
-        np.array(pipes, np.float64).tolist(),
+        largest_shares(by_name, len(rows)) if by_name else [],
     )
 
 
@@ -290,41 +291,18 @@ def _has(connection: sqlite3.Connection, table: str) -> bool:
     return found is not None
 
 
-def _gather_pipes(connection: sqlite3.Connection) -> bool:
-    """Put the shares of PIPES by task, found by the names that columns of a summary have, into a table of their own."""
+def _gather_counters(connection: sqlite3.Connection) -> list[str]:
+    """Put counters by task, known by the names that columns of a summary have, into columns c0, c1… of their own table.
+
+    Returns the names of these columns' counters.
+    """
     if not _has(connection, "TASK_PMU_INFO"):
-        return False
+        return []
     there: dict[str, int] = dict(connection.execute(_COUNTERS))
-    columns = [_share(there, pipe) for pipe in PIPES]
-    wanted = [there[name] for meaning in (*PIPES, *_TIMES_OF_CORES) for name in _named(there, meaning)]
-    connection.execute(_PIPES_TABLE)
-    query = _PIPES.format(columns=", ".join(columns), wanted=", ".join(map(str, wanted)))
-    return connection.execute(query).rowcount > 0
-
-
-# Of the cores of a kernel, by the prefix of their columns: its own time, then that of the other.
-_CORES = {"aic_": ("cube_time", "vector_time"), "aiv_": ("vector_time", "cube_time")}
-_TIMES_OF_CORES = ("cube_time", "vector_time")
-
-
-def _named(there: Mapping[str, int], meaning: str) -> list[str]:
-    return [name for name in families().columns[meaning] if name in there]
-
-
-def _share(there: Mapping[str, int], pipe: str) -> str:
-    """The largest share of a pipe in the time of the core that took longer, as of a summary."""
-    terms = [f"ifnull({_value(there, [name])}{_weight(there, name[:4])}, -1)" for name in _named(there, pipe)]
-    # With one value max() is an aggregate.
-    return f"nullif(max(-1, {', '.join(terms)}), -1)" if terms else "NULL"
-
-
-def _weight(there: Mapping[str, int], prefix: str) -> str:
-    own, other = (_named(there, meaning) for meaning in _CORES.get(prefix, ())) if prefix in _CORES else ([], [])
-    if not own or not other:
-        return ""
-    # Of a time that is not known or 0 the other is no part.
-    return f" * ifnull(min(1.0, {_value(there, own)} * 1.0 / nullif({_value(there, other)}, 0)), 1.0)"
-
-
-def _value(there: Mapping[str, int], names: Sequence[str]) -> str:
-    return f"max(value) FILTER (WHERE name IN ({', '.join(str(there[name]) for name in names)}))"
+    names = counters_in(there)
+    if not names:
+        return []
+    connection.execute(_COUNTERS_TABLE.format(", ".join(f"c{place}" for place in range(len(names)))))
+    columns = ", ".join(f"max(value) FILTER (WHERE name = {there[name]})" for name in names)
+    query = _GATHERED.format(columns=columns, wanted=", ".join(str(there[name]) for name in names))
+    return names if connection.execute(query).rowcount > 0 else []

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from profagent.ascend.families import families
 from profagent.formats.records import AI_CPU
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
 PIPES = ("mac_busy", "vec_busy", "dstr", "dtrans", "dld", "scalar")
+# The times of a kernel's cores, by the prefix of the counters of each.
+CORE_TIMES = {"aic_": "cube_time", "aiv_": "vector_time"}
 NS_PER_US = 1000
 # Processes of a timeline with tasks of the device; one whose name comes later is known by what its tasks tell.
 WITH_TASKS = (None, "Ascend Hardware", "Task Scheduler")
@@ -37,6 +42,37 @@ class Kernels(NamedTuple):
         columns = dict(zip(self._fields[:-1], self[:-1], strict=True))
         some: dict[str, Any] = {name: [column[place] for place in places] for name, column in columns.items()}
         return Kernels(**some, pipes=[[column[place] for place in places] for column in self.pipes])
+
+
+def counters_in(names: Collection[str]) -> list[str]:
+    """Return which of these names are shares of PIPES or times of cores, the first of a meaning first."""
+    known = families().columns
+    return [name for meaning in (*PIPES, *CORE_TIMES.values()) for name in known[meaning] if name in names]
+
+
+def largest_shares(counters: Mapping[str, NDArray[np.float64]], number: int) -> list[list[float]]:
+    """Return the share of each of PIPES in so many kernels, from columns of counters by name; NaN is not known.
+
+    It is the largest of the counters of a pipe, in the time of the core that took longer: a kernel of the vector core
+    has 0 or nothing in the counters of the cube core; one of both has shares of two times.
+    """
+    known = families().columns
+    times = {
+        prefix: next((counters[name] for name in known[meaning] if name in counters), None)
+        for prefix, meaning in CORE_TIMES.items()
+    }
+    cube, vector = times.values()
+    weights: dict[str, NDArray[np.float64]] = {}
+    if cube is not None and vector is not None:
+        longest = np.fmax(cube, vector)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # Of a time that is not known or 0 the other is no part.
+            weights = {"aic_": np.nan_to_num(cube / longest, nan=1.0), "aiv_": np.nan_to_num(vector / longest, nan=1.0)}
+    shares = []
+    for pipe in PIPES:
+        found = [counters[name] * weights.get(name[:4], 1.0) for name in known[pipe] if name in counters]
+        shares.append(np.fmax.reduce(found).tolist() if found else [math.nan] * number)
+    return shares
 
 
 def type_on(unit: str, kind: str) -> str:
