@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profagent.ascend_options.environment import Environment
     from profagent.ascend_options.json_text import JsonReading
     from profagent.ascend_options.script import OptionCall, OptionText
-    from profagent.ascend_options.tables import Table
+    from profagent.ascend_options.tables import OptionTable
     from profagent.doctor.finding import Finding
 
 SS928, ATLAS = "ss928", "atlas"
@@ -145,7 +145,7 @@ def _of_tables(
     return results
 
 
-def _table(table: Table, changed: dict[tuple[str, ...], Mapping[str, object]]) -> tuple[Finding, ...]:
+def _table(table: OptionTable, changed: dict[tuple[str, ...], Mapping[str, object]]) -> tuple[Finding, ...]:
     """What is found in a table; if it, or one in it, has to be another, that is put among those that changed."""
     given = typed(all_rules().keys_of(table.family), table.given)
     found = checked(table.family, given, {DOCUMENT})

@@ -26,7 +26,7 @@ _COMMON = frozenset({"schedule", "analyse", "active", "metadata"})
 _ANY_CASE = frozenset({"ProfilerActivity", "ExportType"})
 
 
-class Table(NamedTuple):
+class OptionTable(NamedTuple):
     """A table of options: the keys that lead to it, its family, and what it says."""
 
     path: tuple[str, ...]
@@ -34,7 +34,7 @@ class Table(NamedTuple):
     given: dict[str, object]
 
 
-def tables(value: object, path: tuple[str, ...] = (), family: str = "") -> Iterator[Table]:
+def tables(value: object, path: tuple[str, ...] = (), family: str = "") -> Iterator[OptionTable]:
     """The tables with torch_npu's arguments in a document, an outer one before those in it."""
     if isinstance(value, list):
         for place, each in enumerate(value):
@@ -43,7 +43,7 @@ def tables(value: object, path: tuple[str, ...] = (), family: str = "") -> Itera
         return
     family = family or _family(value)
     if family:
-        yield Table(path, family, {name: each for name, each in value.items() if each is not None})
+        yield OptionTable(path, family, {name: each for name, each in value.items() if each is not None})
     for name, each in value.items():
         yield from tables(each, (*path, name), INNER.get(name, "") if family and isinstance(each, dict) else "")
 
