@@ -17,6 +17,7 @@ import numpy as np
 from profagent.advise.rules import SEVERITIES
 from profagent.formats.countermap import RATIOS
 from profagent.formats.records import US_PER_MS
+from profagent.ingest.source import views
 from profagent.limits import LARGEST_RATIO, LONGEST_QUERY_S, READERS
 from profagent.stats.figures import UNITS, UNKNOWN
 from profagent.stats.stats import gathered
@@ -114,7 +115,7 @@ _INFERENCE = "INSERT INTO temp.inference_times VALUES (?, ?, ?, ?)"
 _HAS_CALLS = (
     "SELECT EXISTS (SELECT 1 FROM part JOIN log USING (log) WHERE session = ? AND kind = 'acl_api' AND offset > 0)"
 )
-_HAS_METRICS = "SELECT EXISTS (SELECT 1 FROM metrics WHERE session = ?)"
+_HAS_COUNTERS = "SELECT EXISTS (SELECT 1 FROM {} WHERE session = ?)"
 
 # Model, unit, segment, layer's name, layer's type.
 _Key = tuple[str, str, int, str, str]
@@ -250,8 +251,9 @@ async def _there(connection: aiosqlite.Connection, session: SessionRow, about: M
         found.add("counters")
     if (await fetched_one(connection, _HAS_CALLS, (session.session,)))[0]:
         found.add("calls")
-    if (await fetched_one(connection, _HAS_METRICS, (session.session,)))[0]:
-        found.add("metrics")
+    for view in views():
+        if view.counters and (await fetched_one(connection, _HAS_COUNTERS.format(view.name), (session.session,)))[0]:
+            found.add("metrics")
     return found
 
 

@@ -18,6 +18,7 @@ from profagent.ascend.kernels import WITH_TASKS
 from profagent.ascend.texts import decoded_events, event_times_ns
 from profagent.export.blocks import NO_ARGS, NS_PER_US, Counters, Instants, Label, Labels, Series, Slices, integers
 from profagent.export.kept_tables import slices_of_tables
+from profagent.ingest.ascend import TIMELINES
 from profagent.store.database import fetched
 
 if TYPE_CHECKING:
@@ -44,11 +45,6 @@ _TABLE = """
 CREATE TEMP TABLE kept_event (track INTEGER, start_ns INTEGER, end_ns INTEGER, name TEXT, category TEXT, args TEXT)
 """
 _ADD = "INSERT INTO temp.kept_event VALUES (?, ?, ?, ?, ?, ?)"
-_BLOCKS = """
-SELECT f.family, l.shown_path, t.cells
-FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
-WHERE f.session = ? AND f.kind = 'timeline' ORDER BY f.log, t.number
-"""
 _LAYERS = """
 SELECT DISTINCT y.name FROM session_job s JOIN model m USING (job) JOIN layer y USING (model) WHERE s.session = ?
 """
@@ -114,7 +110,7 @@ class KeptEvents:
         await self._drop_what_is_there_twice()
 
     async def _gather_timelines(self) -> None:
-        cursor = await self._connection.execute(_BLOCKS, (self._session,))
+        cursor = await self._connection.execute(TIMELINES, (self._session,))
         while block := await cursor.fetchone():
             family, path, cells = block
             is_whole = family in _WHOLE

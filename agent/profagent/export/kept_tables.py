@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from profagent.export.blocks import args_text
+from profagent.ingest.ascend import blocks_of_tables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -60,11 +61,6 @@ _TEXTS = dict.fromkeys(
 _KINDS = {"OVERLAP_ANALYSIS": "ENUM_OVERLAP_ANALYSIS_TYPE"}
 _API_KINDS = "ENUM_API_TYPE"
 _LEFT_OUT = frozenset({"startNs", "endNs", "id", "depth"})
-_ROWS = """
-SELECT l.shown_path, f.family, f.columns, t.cells
-FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
-WHERE f.session = ? AND f.kind = 'table' AND f.family IN ({tables}) ORDER BY f.log, t.number
-"""
 # By database and table.
 _Texts = dict[tuple[str, str], dict[Any, str]]
 
@@ -89,8 +85,7 @@ async def slices_of_tables(connection: aiosqlite.Connection, session: int) -> As
 async def _blocks(
     connection: aiosqlite.Connection, session: int, tables: Sequence[str]
 ) -> AsyncIterator[tuple[str, str, list[str], list[Row]]]:
-    query = _ROWS.format(tables=", ".join(f"'{table}'" for table in tables))
-    cursor = await connection.execute(query, (session,))
+    cursor = await connection.execute(blocks_of_tables(tables), (session,))
     # A block is large enough to be a page.
     while block := await cursor.fetchone():
         path, table, columns, cells = block

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from profagent.ingest.source import Source, View
 from profagent.ingest.spools import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _COLUMNS = """
             rows  INTEGER NOT NULL,      -- below, a JSON array of these: texts by place, or an event's object
@@ -46,6 +51,24 @@ SELECT f.session, j.name AS job, l.shown_path AS file, f.family, t.number + r.ke
 FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job) JOIN ascend_block t ON t.log = f.log
 JOIN json_each(t.cells) r JOIN json_each(r.value) v;
 """  # noqa: S608 - constants
+
+# Files of timelines of a session, a block after the other: family, path and JSON array of events.
+TIMELINES = """
+SELECT f.family, l.shown_path, t.cells
+FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
+WHERE f.session = ? AND f.kind = 'timeline' ORDER BY f.log, t.number
+"""
+
+
+def blocks_of_tables(tables: Iterable[str]) -> str:
+    """Return SQL for rows of a database's tables, a block after the other: path, table, columns and JSON array."""
+    names = ", ".join(f"'{table}'" for table in tables)
+    return f"""
+SELECT l.shown_path, f.family, f.columns, t.cells
+FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
+WHERE f.session = ? AND f.kind = 'table' AND f.family IN ({names}) ORDER BY f.log, t.number
+"""  # noqa: S608 - names are code
+
 
 SOURCE = Source(
     schema=_SCHEMA,

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from profagent import ledger
 from profagent.limits import MOST_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from profagent.ledger import Entry
 
 # Threads of a process write in another order than they take their numbers, by a few places.
 RACE = 64
@@ -106,3 +109,9 @@ def _gaps(runs: Sequence[NumberRun]) -> Iterator[tuple[NumberRun, NumberRun | No
     for run in runs:
         yield run, before, run.first - (-1 if before is None else before.last) - 1 + run.missing
         before = run
+
+
+def dropped_entry(count: int) -> Entry:
+    """Return the loss for numbers that are missing."""
+    detail = "numbers of marks that are missing: no daemon took these, or the segment that has them is not here"
+    return ledger.entry(ledger.DROPPED_MARKS, detail, count=count)

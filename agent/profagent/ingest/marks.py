@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent import ledger
 from profagent.ingest.changes import SourceRows
-from profagent.ingest.mark_numbers import Life
+from profagent.ingest.dropped_marks import reckon_dropped
+from profagent.ingest.mark_numbers import Life, dropped_entry
 from profagent.ingest.source import DatedTable, DrawnEvents, Instant, Seen, Source, Span, View
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
 from profagent.limits import LARGEST_INTEGER, LARGEST_MARK_NUMBER
@@ -211,12 +211,6 @@ class MarksDecoder(SpoolDecoder[_MarkReader]):
         yield SourceRows(path, "mark_run", self._open[path][1].number_rows(), anew=True)
 
 
-def dropped_entry(count: int) -> Entry:
-    """What the ledger says of numbers that are missing."""
-    detail = "numbers of marks that are missing: no daemon took these, or the segment that has them is not here"
-    return ledger.entry(ledger.DROPPED_MARKS, detail, count=count)
-
-
 _SCHEMA = f"""
 {table("range", _COLUMNS)}
 {table("mark_run", _RUN_COLUMNS)}
@@ -237,6 +231,14 @@ SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind
        t.lane, t.mark AS number
 FROM {rows_of("range", "MARKS")};
 """  # noqa: S608 - constants
+
+
+# A step of a program is what a Profiler calls one; beside these, a span or range that no other of its thread holds.
+TIMED_RANGES = (
+    "SELECT process, thread, lane, kind = 'step', name, start_us, end_us, duration_us FROM ranges"
+    " WHERE session = ? AND kind <> 'mark' AND duration_us IS NOT NULL"
+    " ORDER BY process, start_us, end_us DESC, kind <> 'step'"
+)
 
 
 def _see(rows: Sequence[tuple[Any, ...]], _names: Names) -> Seen:
@@ -278,4 +280,5 @@ SOURCE = Source(
     ),
     dated=(DatedTable("range", "end_ns / 1000"),),
     see=_see,
+    reckon=reckon_dropped,
 )

@@ -158,4 +158,5 @@ SOURCE = Source(
         "temperature": ("power.temperature", "thermal."),
         "daemon_cpu": ("daemon.cpu",),
     },
+    prominent=("utilization", "temperature", "thermal.", "cpu.all", "memory", "mem.", "daemon.cpu"),
 )

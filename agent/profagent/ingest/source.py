@@ -22,9 +22,11 @@ from profagent.limits import NAMED_LOGS
 from profagent.link.messages import JOB_SOURCE
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator
 
     from profagent.ingest.changes import Change
+    from profagent.ledger import Entry
 
 # By the wire's name, the module and name of each source: loaded when it is first needed.
 SOURCES = {
@@ -151,6 +153,13 @@ class Seen(NamedTuple):
     occurrences: Sequence[Occurrence] = ()
 
 
+class Reckoned(NamedTuple):
+    """A log, and the entries of the ledger that follow from rows of several logs: session, JOB and entry of each."""
+
+    log: int
+    entries: Sequence[tuple[int, int, Entry]]
+
+
 NOTHING = Seen()
 Names = Mapping[int, tuple[Any, ...]]  # the rows of a log's table of names, by number
 
@@ -163,7 +172,9 @@ class Source:
     `log` and `session`; a trigger of the schema empties it when `gc` deletes the row of `log`, or sets its generation
     to 0. `see` gives the content of a table's rows, by the names of their log. `headlines` are figures of the board's
     line: of the counters with these names the first that is known; a name that ends with a dot stands for all that
-    begin so, of which the highest is taken.
+    begin so, of which the highest is taken. `prominent` are parts of the names of counters that people look at first.
+    `reckon` yields the entries of the ledger that follow from rows of several logs of a board, for each log whose
+    entries have changed; its last argument is True when nothing more comes.
     """
 
     decoder: type[Decoder] = Decoder
@@ -172,6 +183,8 @@ class Source:
     dated: Sequence[DatedTable] = ()
     see: Callable[[Sequence[tuple[Any, ...]], Names], Seen] = lambda _rows, _names: NOTHING
     headlines: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    prominent: Sequence[str] = ()
+    reckon: Callable[[sqlite3.Connection, int, bool], Iterable[Reckoned]] | None = None
 
 
 def sources() -> list[Source]:
@@ -209,6 +222,15 @@ def decoder_of(source: str) -> type[Decoder]:
         return Decoder
     found: Source = pkgutil.resolve_name(place)
     return found.decoder
+
+
+def reckoners(
+    collections: Iterable[str] | None = None,
+) -> list[Callable[[sqlite3.Connection, int, bool], Iterable[Reckoned]]]:
+    """Return `Source.reckon` of those sources that have it: of these collections, or of all."""
+    names = SOURCES.keys() if collections is None else {*map(source_named, collections)} & SOURCES.keys()
+    found: list[Source] = [pkgutil.resolve_name(SOURCES[name]) for name in sorted(names)]
+    return [source.reckon for source in found if source.reckon is not None]
 
 
 def without_rows(source: str, changes: Iterable[Change]) -> list[Change]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from profagent.errors import UsageError
 from profagent.formats.inference_times import LatencyFrom, share_within
+from profagent.ingest.marks import TIMED_RANGES
 from profagent.limits import READERS
 from profagent.stats.figures import DurationFigures, LeftOut, figures_of
 from profagent.stats.records import ApiCalls, calls_by_function, read_jobs
@@ -51,14 +52,6 @@ def call_rows(calls: Iterable[ApiCalls]) -> list[Row]:
         share = own[key] / all_time * 100 if is_known and all_time else None
         rows.append(Row(key, figures, share, None, own=own[key] if is_known else None))
     return sorted(rows, key=lambda row: (-(row.own or 0.0), row.key))
-
-
-# A step of a program is what a Profiler calls one; beside these, a span or range that no other of its thread holds.
-_RANGES = (
-    "SELECT process, thread, lane, kind = 'step', name, start_us, end_us, duration_us FROM ranges"
-    " WHERE session = ? AND kind <> 'mark' AND duration_us IS NOT NULL"
-    " ORDER BY process, start_us, end_us DESC, kind <> 'step'"
-)
 
 
 class _Range(NamedTuple):
@@ -104,7 +97,7 @@ async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row
     Ranges of several threads at once may take longer together than their step, of which they are no share then.
     """
     steps = _Steps()
-    async for page in pages(connection, _RANGES, (session,)):
+    async for page in pages(connection, TIMED_RANGES, (session,)):
         for row in page:
             steps.take(_Range._make(row))
     figures = {key: figures_of(np.array(found)) for key, found in steps.durations.items()}

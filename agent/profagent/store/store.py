@@ -22,13 +22,12 @@ from profagent.link.messages import ENDED_STATES
 from profagent.store import counters, marks
 from profagent.store.coverage import write_coverage
 from profagent.store.database import fetched_of, in_memory, reading, refused, transaction, writing
-from profagent.store.dropped_marks import reckon_dropped
 from profagent.store.room import make_room
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sampling_of, samplings_of
 from profagent.store.sessions import begin_session
 from profagent.store.summary import has_recorded, session_summary
-from profagent.store.writer import settle_figures, write_batches
+from profagent.store.writer import settle_figures, settle_numbers, write_batches
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -288,7 +287,7 @@ class StoredSession:
             with transaction(connection):
                 for job, _, _ in jobs:
                     settle_figures(connection, self.number, job, CAPTURE_ENDED)
-                reckon_dropped(connection, self.board, is_over=True)
+                settle_numbers(connection, self.board, is_over=True)
                 connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, self.number))
 
         await self._store.run(end)

@@ -41,10 +41,10 @@ from profagent.ingest.changes import (
     SourceRows,
     files_of,
 )
+from profagent.ingest.source import reckoners
 from profagent.limits import JUDGED_TOGETHER, REMEMBERED_STATES
 from profagent.link.messages import ENDED_STATES
 from profagent.store.database import fetched_of, join_job
-from profagent.store.dropped_marks import COLLECTIONS, reckon_dropped
 from profagent.store.records import RecordRows, file_key, inferences_of
 from profagent.store.rows import UNITS, LedgerRows, LogRows, Numbers, path_from_sql, path_to_sql
 
@@ -487,9 +487,19 @@ def write_batches(
     """
     numbers = Numbers.of(connection)
     applied = [_write_batch(connection, session, board, numbers, batch, keeps_records) for batch in batches]
-    if any(batch.job.startswith(COLLECTIONS) for batch in batches):
-        reckon_dropped(connection, board)
+    settle_numbers(connection, board, {batch.job for batch in batches})
     return applied
+
+
+def settle_numbers(
+    connection: sqlite3.Connection, board: int, collections: Iterable[str] | None = None, *, is_over: bool = False
+) -> None:
+    """Bring the ledger up to date with what follows from several logs of these collections, or of all of a board."""
+    for reckon in reckoners(collections):
+        for log, entries in reckon(connection, board, is_over):
+            connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin = 'numbers'", (log,))
+            for session, job, entry in entries:
+                LedgerRows(connection, session, job).insert(log, "numbers", entry)
 
 
 def _write_batch(

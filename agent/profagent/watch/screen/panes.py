@@ -9,6 +9,7 @@ from rich.segment import Segment
 
 from profagent.formats.countermap import bound_mark
 from profagent.formats.inference_times import LatencyFrom
+from profagent.ingest.source import sources
 from profagent.tables.table import UNKNOWN, counted, shortened, time_text
 from profagent.watch.model import LinkState
 from profagent.watch.screen import paint
@@ -41,8 +42,6 @@ WIDTHS = {
     "type": 14,
 }
 API_PREFIX = "svp_acl_"
-# The metrics that people look at first, by parts of their names.
-FIRST_METRICS = ("utilization", "temperature", "thermal.", "cpu.all", "memory", "mem.", "daemon.cpu")
 KIND_STYLES = {"loss": BAD, "note": WARN, "mark": TITLE, "link": GOOD, "away": BAD, "save": GOOD}
 
 
@@ -236,7 +235,8 @@ def series_lines(series: Sequence[SeriesLine], width: int, height: int) -> list[
     """A line for each metric or range: its newest value, and how it went."""
     if not series:
         return [[word("none yet", FAINT)]]
-    series = sorted(series, key=lambda line: (_rank(line.name), line.name))
+    first = [part for source in sources() for part in source.prominent]
+    series = sorted(series, key=lambda line: (_rank(line.name, first), line.name))
     name, room = min(28, width // 2), width - min(28, width // 2) - 14
     lines = [
         [
@@ -252,8 +252,8 @@ def series_lines(series: Sequence[SeriesLine], width: int, height: int) -> list[
     return lines
 
 
-def _rank(name: str) -> int:
-    return next((rank for rank, part in enumerate(FIRST_METRICS) if part in name), len(FIRST_METRICS))
+def _rank(name: str, first: Sequence[str]) -> int:
+    return next((rank for rank, part in enumerate(first) if part in name), len(first))
 
 
 def event_lines(events: Sequence[EventLine], width: int) -> list[Line]:

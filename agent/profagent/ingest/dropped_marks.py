@@ -11,15 +11,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.ingest.mark_numbers import NumberRun, gaps
-from profagent.ingest.marks import dropped_entry
-from profagent.store.rows import LedgerRows
+from profagent.ingest.mark_numbers import NumberRun, dropped_entry, gaps
+from profagent.ingest.source import Reckoned
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator
 
-COLLECTIONS = "MARKS-"
 _OF_BOARD = "log l USING (log) JOIN job j USING (job) WHERE j.board = ?1"
 _FIRST_UNFINISHED = (
     "SELECT j.name, l.path FROM log l JOIN job j USING (job) WHERE j.board = ? AND j.name GLOB 'MARKS-*'"
@@ -47,8 +45,8 @@ class _Segment(NamedTuple):
     path: str
 
 
-def reckon_dropped(connection: sqlite3.Connection, board: int, *, is_over: bool = False) -> None:
-    """Bring the ledger up to date with the marks of a board that are here, in the transaction that is open.
+def reckon_dropped(connection: sqlite3.Connection, board: int, is_over: bool) -> Iterator[Reckoned]:
+    """Yield the logs of a board whose dropped marks are others now, in the transaction that is open.
 
     `is_over`: nothing more comes, so that every gap is told.
     """
@@ -64,9 +62,8 @@ def reckon_dropped(connection: sqlite3.Connection, board: int, *, is_over: bool 
                 connection.execute("UPDATE mark_run SET dropped = ? WHERE log = ? AND number = ?", (dropped, *place))
                 changed.add(run.log)
     for log in changed:
-        connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin = 'numbers'", (log,))
-        for session, job, count in connection.execute(_OF_LOG, (log,)).fetchall():
-            LedgerRows(connection, session, job).insert(log, "numbers", dropped_entry(int(count)))
+        of_sessions = connection.execute(_OF_LOG, (log,)).fetchall()
+        yield Reckoned(log, [(session, job, dropped_entry(int(count))) for session, job, count in of_sessions])
 
 
 def _first_unfinished(connection: sqlite3.Connection, board: int) -> _Segment | None:
