@@ -32,7 +32,9 @@ from profagent.store.selection import Choice, Selection
 from profagent.tables.table import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+
+    from numpy.typing import NDArray
 
     from profagent.export.blocks import Block, Clock
     from profagent.export.tracks import Tracks
@@ -206,7 +208,7 @@ class SessionTrace:
         query = f"{_CALLS_WITH_FLOWS} ORDER BY pid, tid, start_us, end_us DESC"
         async for (pid, tid), rows in self._rows(query, itemgetter(3, 4)):
             place = (self._process(f"process {pid}"), f"thread {tid} calls")
-            labels = [Label(row[1], "call", f'{{"type":"{row[2]}"}}') for row in rows]
+            labels = _labels([row[1:3] for row in rows], _call)
             slices = _slices(tracks, place, clock, labels, [row[5:7] for row in rows])
             arrows = [(at, row[7].split(",")) for at, row in enumerate(rows) if row[7]]
             yield slices._replace(flows=tuple(Flow(at, "s", int(each)) for at, found in arrows for each in found))
@@ -217,12 +219,13 @@ class SessionTrace:
         query = f"{_events_query(view)} ORDER BY {drawn.order}, of_track, is_instant, start_us, end_us DESC"
         async for (process, track, is_instant), rows in self._rows(query, itemgetter(0, 1, 2)):
             place = self._process(process), track
-            labels = [Label(row[3], row[4], _arguments(row[8], drawn.arguments, row[9:])) for row in rows]
+            labels = _labels([row[6:] for row in rows], functools.partial(_event, [*drawn.arguments]))
             if is_instant:
-                yield _instants(tracks.first(*place), clock, labels, [row[5] for row in rows], "t")
+                track_of = np.full(len(rows), tracks.first(*place))
+                yield Instants(*labels, track_of, clock.column_ns([row[3] for row in rows]), "t")
             else:
-                lanes = None if rows[0][7] is None else [row[7] for row in rows]
-                yield _slices(tracks, place, clock, labels, [row[5:7] for row in rows], lanes)
+                lanes = None if rows[0][5] is None else [row[5] for row in rows]
+                yield _slices(tracks, place, clock, labels, [row[3:5] for row in rows], lanes)
 
     async def _counters(self, view: View, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         assert view.counters is not None
@@ -260,14 +263,14 @@ def _earliest(query: str) -> str:
 
 
 def _events_query(view: View) -> str:
-    """Return SQL for the process, track, kind, name, category, times, lane and arguments of a view's events."""
+    """Return SQL for the process, track, kind, times, lane, name, category and arguments of a view's events."""
     drawn = view.events
     assert drawn is not None
     arguments = "".join(f", {sql} AS argument_{place}" for place, sql in enumerate(drawn.arguments.values()))
     return (
         f"SELECT {drawn.process} AS of_process, {drawn.track} AS of_track, {drawn.is_instant} AS is_instant,"  # noqa: S608 - ours
-        f" {drawn.name} AS label, {drawn.category} AS category, {drawn.start_us} AS start_us, {drawn.end_us} AS end_us,"
-        f" {drawn.apart} AS lane_apart, {drawn.attributes} AS attributes{arguments} FROM {view.name}"
+        f" {drawn.start_us} AS start_us, {drawn.end_us} AS end_us, {drawn.apart} AS lane_apart, {drawn.name} AS label,"
+        f" {drawn.category} AS category, {drawn.attributes} AS attributes{arguments} FROM {view.name}"
         f" WHERE session = :session AND {drawn.end_us} >= :from_us AND {drawn.start_us} <= :to_us"
     )
 
@@ -282,29 +285,36 @@ def _counters_query(view: View) -> str:
     )
 
 
-def _arguments(attributes: str, names: Iterable[str], values: Iterable[object]) -> str:
-    """Return an event's arguments: its attributes, and those of the others that are known."""
-    found = {} if attributes == NO_ARGS else json.loads(attributes)
-    found |= {name: value for name, value in zip(names, values, strict=True) if value is not None}
-    return args_text(found)
+def _call(row: Row) -> Label:
+    name, kind = row
+    return Label(name, "call", f'{{"type":"{kind}"}}')
+
+
+def _event(names: Sequence[str], row: Row) -> Label:
+    """Return the label of an event: its arguments are its attributes, and those of the others that are known."""
+    label, category, attributes, *values = row
+    arguments = {} if attributes == NO_ARGS else json.loads(attributes)
+    arguments |= {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    return Label(label, category, args_text(arguments))
+
+
+def _labels(rows: Sequence[Row], make: Callable[[Row], Label]) -> tuple[Sequence[Label], NDArray[np.int64]]:
+    """Return the labels of rows, and the number of each row's; each is made once."""
+    numbers: dict[Row, int] = {}
+    number = integers([numbers.setdefault(row, len(numbers)) for row in rows])
+    found = Labels()
+    label = integers([found.of(make(row)) for row in numbers])
+    return found.all, label[number]
 
 
 def _slices(
     tracks: Tracks,
     place: tuple[str, str],
     clock: Clock,
-    labels: Sequence[Label],
+    labels: tuple[Sequence[Label], NDArray[np.int64]],
     times: Sequence[tuple[float, float]],
     lanes: Sequence[int] | None = None,
 ) -> Slices:
-    found = Labels()
-    label = integers([found.of(each) for each in labels])
     start_ns, end_ns = (clock.column_ns(column) for column in zip(*times, strict=True))
     end_ns = np.maximum(start_ns, end_ns)
-    return Slices(found.all, label, tracks.take_all(*place, start_ns, end_ns, lanes), start_ns, end_ns)
-
-
-def _instants(track: int, clock: Clock, labels: Sequence[Label], times_us: Sequence[float], scope: str) -> Instants:
-    found = Labels()
-    label = integers([found.of(each) for each in labels])
-    return Instants(found.all, label, np.full(len(label), track), clock.column_ns(times_us), scope)
+    return Slices(*labels, tracks.take_all(*place, start_ns, end_ns, lanes), start_ns, end_ns)
