@@ -166,13 +166,17 @@ def _value(
     """SQL for a column of a copied row."""
     owner = table.references.get(column)
     if column == _RECORD:
-        return f"r.{column} + {last['part'] * RECORDS_PER_PART}"
+        return _moved(column, last["part"] * RECORDS_PER_PART)
     if owner is None:
-        return f"r.{column} + {last[table.name]}" if column == table.key and not table.is_constant else f"r.{column}"
+        return _moved(column, last[table.name] if column == table.key and not table.is_constant else 0)
     if owner == _BOARD:
         boards = f"{target}.{_BOARD} t JOIN {source}.{_BOARD} s USING ({_IDENTITY})"
         return f"(SELECT t.{_BOARD} FROM {boards} WHERE s.{_BOARD} = r.{column})"  # noqa: S608
-    value = f"r.{column} + {last[owner]}"
+    value = _moved(column, last[owner])
     if column in table.required:
         return value
     return f"CASE WHEN r.{_is_chosen(column, tables[owner], tables, source)} THEN {value} END"
+
+
+def _moved(column: str, offset: int) -> str:
+    return f"r.{column} + {offset}" if offset else f"r.{column}"
