@@ -248,6 +248,50 @@ def _require_replaceable(target: Path, *, over_database: bool) -> None:
                     raise UsageError(f"{target} is a database", hint="name another file")
 
 
+@contextmanager
+def folder_written(target: Path) -> Iterator[Path]:
+    """Give a folder whose files are in `target` once the context ends without an error. Raises ProfagentError.
+
+    Where nothing stands at `target` the folder gets this name. Else each of its files gets its name there, as
+    `written_atomically`, and other files stay.
+    """
+    try:
+        is_new = not stands(target)
+        if is_new:
+            make_private_folder(target.parent)
+        temporary = (target.parent if is_new else target) / f".{secrets.token_hex(8)}.part"
+        temporary.mkdir(mode=PRIVATE_FOLDER)
+        try:
+            yield temporary
+            if is_new:
+                temporary.rename(target)
+            else:
+                _move_files(temporary, target)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise _not_written(target, error) from error
+
+
+def _move_files(folder: Path, target: Path) -> None:
+    present = {each.name for each in target.iterdir()}
+    for file in folder.iterdir():
+        if file.name in present:
+            _require_replaceable(target / file.name, over_database=False)
+        file.replace(target / file.name)
+    folder.rmdir()
+
+
+def write_new(file: str, data: bytes) -> None:
+    """Write a file that does not exist. Raises OSError."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        write_all(handle, 0, data)
+    finally:
+        os.close(handle)
+
+
 def write_folder_atomically(target: Path, files: Mapping[str, bytes]) -> None:
     """Make a folder for its owner alone (0700, files 0600) with all its files, durably, or none at all. ProfagentError.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from profagent.files import make_directory, write_atomically, written_atomically
+from profagent.files import folder_written, write_new
 from profagent.formats.names import display_text
 from profagent.limits import LONGEST_STEM_BYTES
 from profagent.store.database import reading
@@ -17,15 +17,12 @@ from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.selection import Choice, InferenceRow
 from profagent.store.sessions import require_records
 from profagent.tables.provenance import provenance_of
-from profagent.tables.table import sheet_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
-    import aiosqlite
-
+    from profagent.store.database import Running
     from profagent.store.queries import CallLog
-    from profagent.tables.table import Cell, Column
 
 METADATA_FILE = "metadata.json"
 DIGEST_HEX = 10
@@ -57,56 +54,48 @@ class Exported(NamedTuple):
 
 
 class JobFileWriter:
-    """Writer of the files of one JOB; `unplaced` counts what has no place in them."""
+    """Writer of the files of one JOB into a folder; `unplaced` counts what has no place in them."""
 
-    def __init__(self, provenance: dict[str, Any], scope: Scope, directory: Path) -> None:
+    def __init__(self, provenance: dict[str, Any], scope: Scope, folder: Path) -> None:
         self.scope = scope
         self.provenance = provenance
         self.unplaced = 0
-        self._directory = directory
+        self._folder = folder
         self._inference_files = 0
         self._files: dict[str, dict[str, Any]] = {}  # subject of each file, by its name
-        make_directory(directory)
 
     def title(self, text: str) -> str:
         """Return a title that marks invented figures."""
         return f"{text} (simulated)" if self.scope.session.simulated else text
 
-    def write_sheet(
-        self,
-        stem: str,
-        columns: Sequence[Column],
-        rows: Sequence[Sequence[Cell]],
-        sheet_format: str,
-        subject: InferenceRow | CallLog,
-        *,
-        is_aggregate: bool,
+    def write(
+        self, stem: str, extension: str, data: bytes, subject: InferenceRow | CallLog, *, is_aggregate: bool
     ) -> None:
-        """Write one table, under a name that no other file has; without rows there is no file."""
-        if rows:
-            name = unique_name(stem, sheet_format, self._files)
-            write_atomically(self._directory / name, sheet_pieces(columns, rows, sheet_format))
+        """Write one file, under a name that no other file has; without data there is none."""
+        if data:
+            name = unique_name(stem, extension, self._files)
+            write_new(f"{self._folder}/{name}", data)
             self._add(name, subject, is_aggregate=is_aggregate)
 
     async def stream(self, stem: str, pieces: AsyncIterator[bytes], subject: InferenceRow | CallLog) -> None:
         """Write one timeline of several inferences or calls; without pieces there is no file."""
-        name = unique_name(stem, "json", self._files)
         first = await anext(pieces, None)
         if first is not None:
-            with written_atomically(self._directory / name) as file:
+            name = unique_name(stem, "json", self._files)
+            with (self._folder / name).open("xb") as file:
                 file.write(first)
                 async for piece in pieces:
                     file.write(piece)
             self._add(name, subject, is_aggregate=True)
 
-    def finish(self, left_out: str) -> Exported:
-        """Write the metadata beside the files."""
+    def finish(self, directory: Path, left_out: str) -> Exported:
+        """Write the metadata beside the files, which will be in `directory`."""
         metadata = {**self.provenance, "unplaced": self.unplaced, "files": self._files}
         text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
-        write_atomically(self._directory / METADATA_FILE, [text, b"\n"])
+        write_new(f"{self._folder}/{METADATA_FILE}", text + b"\n")
         facts = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
         return Exported(
-            directory=self._directory,
+            directory=directory,
             files=tuple(self._files),
             unplaced=self.unplaced,
             inference_files=self._inference_files,
@@ -124,7 +113,7 @@ async def export_jobs(
     directory: Path,
     session: int | None,
     job: str | None,
-    write: Callable[[aiosqlite.Connection, JobFileWriter], Awaitable[None]],
+    write: Callable[[Running, JobFileWriter], Awaitable[None]],
     left_out: str = "left out",
 ) -> list[Exported]:
     """Have `write` write the files of each JOB of a session (None: the newest), and their metadata.
@@ -140,9 +129,11 @@ async def export_jobs(
         for row in await jobs_of(connection, found.session, job):
             scope = Scope(found, row)
             target = directory / Path(row.name).name if job is None else directory
-            files = JobFileWriter(await provenance_of(connection, scope), scope, target)
-            await write(connection, files)
-            exported.append(files.finish(left_out))
+            provenance = await provenance_of(connection, scope)
+            with folder_written(target) as folder:
+                files = JobFileWriter(provenance, scope, folder)
+                await write(connection, files)
+                exported.append(files.finish(target, left_out))
     return exported
 
 

@@ -28,8 +28,6 @@ from profagent.tables.provenance import (
 from profagent.tables.table import (
     ACL_STATISTIC,
     FREQUENCY,
-    OP_STATISTIC,
-    OP_SUMMARY,
     UNKNOWN,
     Cell,
     Column,
@@ -45,9 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import aiosqlite
-
     from profagent.cli.target import Target
+    from profagent.store.database import Running
     from profagent.store.selection import InferenceRow
 
 
@@ -120,26 +117,35 @@ def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
     yield shown.provenance["pmu"]
 
 
-async def _show_job(connection: aiosqlite.Connection, scope: Scope, choice: Choice) -> Shown:
+async def _show_job(connection: Running, scope: Scope, choice: Choice) -> Shown:
     """All op_summary tables stand before those of op_statistic, calls and the frequency."""
     selection, logs = (
         await Selection.of(connection, scope, choice._replace(by_aicore=True)),
         await call_logs(connection, scope),
     )
-    found = [each async for each in inference_tables(connection, scope, selection)]
-    tables = [ShownTable("AA core metric", _about(each.inference), OP_SUMMARY, each.op_summary) for each in found]
-    tables += [ShownTable("Op statistic", _about(each.inference), OP_STATISTIC, each.op_statistic) for each in found]
+    inferences: list[InferenceRow] = []
+    summaries: list[ShownTable] = []
+    statistics: list[ShownTable] = []
+    async for found in inference_tables(connection, scope, selection):
+        inferences += found.inferences
+        for kind, tables, sheets in (
+            ("AA core metric", summaries, found.op_summary),
+            ("Op statistic", statistics, found.op_statistic),
+        ):
+            for each, shown in zip(found.inferences, sheets.rows(), strict=True):
+                tables.append(ShownTable(kind, _about(each), sheets.columns, shown))
+    tables = summaries + statistics
     for log in logs:
         about: dict[str, Cell] = {"model": log.model_name, "model id": log.model_id, "device": log.device_id}
         rows = await acl_statistic_rows(calls(connection, scope, log.log))
         tables.append(ShownTable("Acl statistic", about, ACL_STATISTIC, rows))
-    devices = sorted({each.inference.device_id for each in found} | {log.device_id for log in logs})
+    devices = sorted({each.device_id for each in inferences} | {log.device_id for log in logs})
     frequency = [(device, scope.job.clock_mhz) for device in devices]
     tables.append(ShownTable("Frequency", {}, FREQUENCY, frequency))
     known = await count_inferences(connection, scope.job.job, scope.session.session)
     events = await event_counts(connection, scope.session.session)
     provenance = {**await provenance_of(connection, scope), "events": events}
-    return Shown(provenance, known, len(found), [table for table in tables if table.rows])
+    return Shown(provenance, known, len(inferences), [table for table in tables if table.rows])
 
 
 def _about(inference: InferenceRow) -> dict[str, Cell]:

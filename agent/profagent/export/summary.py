@@ -9,14 +9,13 @@ from profagent.export.job_files import NO_CHOICE, JobFileWriter, export_jobs, na
 from profagent.export.tables import UNKNOWN_FIELD, acl_statistic_rows, icache_miss_rate, inference_tables, mean_tables
 from profagent.store.queries import call_logs, calls
 from profagent.store.selection import Selection
-from profagent.tables.table import ACL_STATISTIC, OP_STATISTIC, OP_SUMMARY
+from profagent.tables.table import ACL_STATISTIC, sheet_pieces
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import aiosqlite
-
     from profagent.export.job_files import Exported
+    from profagent.store.database import Running
     from profagent.store.selection import Choice, InferenceRow
 
 AGGREGATE = "aggregate"
@@ -38,22 +37,24 @@ async def export_summary(
     `aggregate`: one table for the mean of all chosen inferences of a model, and not one for each.
     """
 
-    async def write(connection: aiosqlite.Connection, files: JobFileWriter) -> None:
+    async def write(connection: Running, files: JobFileWriter) -> None:
         selection = await Selection.of(connection, files.scope, choice._replace(by_aicore=True))
         make_tables = mean_tables if aggregate else inference_tables
         total = len(await selection.groups()) if aggregate else await selection.count()
         mhz = files.scope.job.clock_mhz
         with progress("export", "tables") as shown:
-            async for row, op_summary, op_statistic in make_tables(connection, files.scope, selection):
-                name = op_summary_name(row, mhz, is_aggregate=aggregate)
-                files.write_sheet(name, OP_SUMMARY, op_summary, sheet_format, row, is_aggregate=aggregate)
-                name = op_statistic_name(row, is_aggregate=aggregate)
-                files.write_sheet(name, OP_STATISTIC, op_statistic, sheet_format, row, is_aggregate=aggregate)
-                shown(row.position + 1, total)
+            async for tables in make_tables(connection, files.scope, selection):
+                sheets = (tables.op_summary.texts(sheet_format), tables.op_statistic.texts(sheet_format))
+                for row, op_summary, op_statistic in zip(tables.inferences, *sheets, strict=True):
+                    name = op_summary_name(row, mhz, is_aggregate=aggregate)
+                    files.write(name, sheet_format, op_summary, row, is_aggregate=aggregate)
+                    name = op_statistic_name(row, is_aggregate=aggregate)
+                    files.write(name, sheet_format, op_statistic, row, is_aggregate=aggregate)
+                    shown(row.position + 1, total)
         for log in await call_logs(connection, files.scope):
             rows = await acl_statistic_rows(calls(connection, files.scope, log.log))
-            name = acl_statistic_name(log.device_id, log.model_id)
-            files.write_sheet(name, ACL_STATISTIC, rows, sheet_format, log, is_aggregate=True)
+            data = b"".join(sheet_pieces(ACL_STATISTIC, rows, sheet_format)) if rows else b""
+            files.write(acl_statistic_name(log.device_id, log.model_id), sheet_format, data, log, is_aggregate=True)
 
     return await export_jobs(database, directory, session, job, write, LEFT_OUT)
 

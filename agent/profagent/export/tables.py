@@ -4,141 +4,391 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.formats.countermap import MAPPED_RATIOS
+import numpy as np
+
+from profagent.export.sheets import Coded, Sheets
+from profagent.formats.countermap import MAPPED_NAMES, MAPPED_RATIOS
+from profagent.formats.names import LogKind
 from profagent.formats.records import CYCLES_PER_TICK, is_on_ai_cpu, ticks_to_us
+from profagent.store.columns import UNITS, Segments, pages
 from profagent.store.queries import layers_of
-from profagent.tables.table import DASH, UNKNOWN, Cell
+from profagent.tables.table import DASH, OP_STATISTIC, OP_SUMMARY, UNKNOWN, Cell
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
-    import aiosqlite
+    from numpy.typing import NDArray
 
+    from profagent.store.columns import Page, RecordTable
+    from profagent.store.database import Running
     from profagent.store.queries import CallRow, LayerRow, Scope
-    from profagent.store.selection import InferenceRow, RecordRow, Selection
+    from profagent.store.selection import InferenceRow, Selection
 
     Layers = Mapping[int, LayerRow]
     Cells = tuple[Cell, ...]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
 
 # In names of files, which take no slash.
 UNKNOWN_FIELD = "NA"
-UNITS = {"aicore": "AA_CORE", "aicpu": "AA_CPU"}
+TASK_TYPES = {LogKind.AICORE: "AA_CORE", LogKind.AICPU: "AA_CPU"}
+_NAMES = {
+    LogKind.AICORE: ("sequence", "layer_index", "ticks", *MAPPED_NAMES),
+    LogKind.AICPU: ("sequence", "layer_index", "begin_us", "end_us"),
+}
 
 
 class LayerTables(NamedTuple):
-    """Rows of OP_SUMMARY and OP_STATISTIC of an inference; of the second none where the CPU's records are missing."""
+    """Tables of several inferences; op_statistic has no rows for one without all records of the CPU."""
 
-    inference: InferenceRow
-    op_summary: list[Cells]
-    op_statistic: list[Cells]
+    inferences: Sequence[InferenceRow]
+    op_summary: Sheets
+    op_statistic: Sheets
 
 
-async def inference_tables(
-    connection: aiosqlite.Connection, scope: Scope, selection: Selection
-) -> AsyncIterator[LayerTables]:
-    """The tables of each chosen inference."""
+async def inference_tables(connection: Running, scope: Scope, selection: Selection) -> AsyncIterator[LayerTables]:
+    """Give the tables of all chosen inferences, those of a page at a time."""
     mhz = scope.job.frequency_mhz
-    layers_by_model: dict[int, Layers] = {}
-    readers = {unit: selection.records(unit) for unit in UNITS}
-    async for inference in selection.inferences():
-        if inference.model not in layers_by_model:
-            layers_by_model[inference.model] = await layers_of(connection, inference.model)
-        layers = layers_by_model[inference.model]
-        records = {unit: await reader.at(inference.position) for unit, reader in readers.items()}
-        gathered = _Gathered(layers)
-        for unit, found in records.items():
-            for each in found:
-                gathered.of(unit, each.layer_index).add(each.duration)
-        summary = op_summary_rows(records["aicore"], inference.ticks, mhz, layers)
-        statistic = gathered.rows(inference.stream_id, mhz) if inference.is_known else []
-        yield LayerTables(inference, summary, statistic)
+    inferences = [row async for row in selection.inferences()]
+    models: dict[int, _Model] = {}
+    async for page in _record_pages(connection, inferences):
+        rows = inferences[page.first : page.end]
+        if rows[0].model not in models:
+            models[rows[0].model] = _Model(await layers_of(connection, rows[0].model))
+        model, is_known = models[rows[0].model], np.array([row.is_known for row in rows], np.bool_)
+        records = LayerRecords.of(page)
+        timed = Timed.joined([_timed(model, table, is_known[table.inference - page.first]) for table in page.units])
+        yield LayerTables(
+            rows,
+            op_summary(records, np.array([row.ticks for row in rows], np.float64), mhz, model),
+            op_statistic(timed._replace(place=timed.place - page.first), [row.stream_id for row in rows], mhz, model),
+        )
 
 
-async def mean_tables(
-    connection: aiosqlite.Connection, scope: Scope, selection: Selection
-) -> AsyncIterator[LayerTables]:
-    """The tables of the mean inference of each device, model, model id and batch, over the chosen ones."""
+async def mean_tables(connection: Running, scope: Scope, selection: Selection) -> AsyncIterator[LayerTables]:
+    """Give the tables of the mean inference of each device, model, model id and batch, over the chosen ones."""
     mhz = scope.job.frequency_mhz
-    places = selection.places()
-    readers = {unit: selection.layers(unit) for unit in UNITS}
-    for group in await selection.groups():
-        layers = await layers_of(connection, group.model)
-        means = await places.at(group.position)
-        gathered = _Gathered(layers)
-        for unit, reader in readers.items():
-            for _, layer_index, *durations in await reader.at(group.position):
-                gathered.of(unit, layer_index).add_many(*durations)
-        summary = op_summary_rows(means, sum(mean.duration for mean in means), mhz, layers)
-        yield LayerTables(group, summary, gathered.rows(group.stream_id, mhz))
+    inferences = [row async for row in selection.inferences()]
+    groups = await selection.groups()
+    record_pages = _record_pages(connection, inferences)
+    page = await anext(record_pages, None)
+    for group in groups:
+        model = _Model(await layers_of(connection, group.model))
+        mean = _Mean(model)
+        while page is not None and inferences[page.first].group == group.group:
+            mean.add(page, np.array([row.is_known for row in inferences[page.first : page.end]], np.bool_))
+            page = await anext(record_pages, None)
+        records, timed = mean.records(), mean.timed()
+        total_ticks = np.array([sum(records.ticks.tolist())])
+        summary = op_summary(records, total_ticks, mhz, model)
+        yield LayerTables([group], summary, op_statistic(timed, [group.stream_id], mhz, model))
 
 
-def op_summary_rows(
-    records: Sequence[RecordRow], total_ticks: float, frequency_mhz: int | None, layers: Layers
-) -> list[Cells]:
-    """Rows of OP_SUMMARY, the total row last; `total_ticks` is the sum over all records.
+async def _record_pages(connection: Running, inferences: Sequence[InferenceRow]) -> AsyncIterator[Page]:
+    """Give the records of chosen inferences; a page has those of one group."""
+    segments = await connection.run(Segments.chosen)
+    groups = [row.group for row in inferences]
+    queries = await connection.run(lambda found: [*pages(found, segments, _NAMES, groups)])
+    for query in queries:
+        yield await connection.run(query.read)
+
+
+class _Model:
+    """The layers of a model, each with a code: 0 for a record without a layer, and from 1 on by index.
+
+    In `keys`, the lines of op_statistic, each code has a place for each unit; layers of one name share it.
+    """
+
+    def __init__(self, layers: Layers) -> None:
+        self.layers = [layers[index] for index in sorted(layers)]
+        self.keys: list[tuple[LogKind, str, str]] = []
+        self._indexes = np.array(sorted(layers), np.int64)
+        places: dict[tuple[LogKind, str, str], int] = {}
+        self._key_of = {
+            unit: np.array(
+                [
+                    places.setdefault((unit, TASK_TYPES[unit], UNKNOWN), len(places)),
+                    *(
+                        places.setdefault((unit, _task_type(unit, layer), layer.name), len(places))
+                        for layer in self.layers
+                    ),
+                ],
+                np.int64,
+            )
+            for unit in UNITS
+        }
+        self.keys = list(places)
+
+    def codes(self, layer_index: NDArray[np.integer]) -> Ints:
+        """Return the code of each layer's index."""
+        if not len(self._indexes):
+            return np.zeros(len(layer_index), np.int64)
+        places = self._indexes.searchsorted(layer_index).clip(max=len(self._indexes) - 1)
+        return np.where(self._indexes[places] == layer_index, places + 1, 0)
+
+    def key_of(self, unit: LogKind, layer_index: NDArray[np.integer]) -> Ints:
+        """Return the place in `keys` of each layer's index."""
+        found: Ints = self._key_of[unit][self.codes(layer_index)]
+        return found
+
+
+def _task_type(unit: LogKind, layer: LayerRow) -> str:
+    return TASK_TYPES[LogKind.AICPU if is_on_ai_cpu(layer.type) else unit]
+
+
+class LayerRecords(NamedTuple):
+    """Records of the NPU in tables, or means of several: the place of each one's table, rising, and its figures.
+
+    `counters` are fractions of the layer's time, then bytes, NaN where not known.
+    """
+
+    place: NDArray[np.integer]
+    layer_index: NDArray[np.integer]
+    ticks: Floats
+    counters: Sequence[Floats]
+
+    @classmethod
+    def of(cls, page: Page) -> LayerRecords:
+        """Return the records of a page, a table for each inference."""
+        columns = page.aicore.columns
+        counters = [columns[name] for name in MAPPED_NAMES]
+        ticks = columns["ticks"].astype(np.float64)
+        return cls(page.aicore.inference - page.first, columns["layer_index"], ticks, counters)
+
+
+def op_summary(records: LayerRecords, total_ticks: Floats, frequency_mhz: int | None, model: _Model) -> Sheets:
+    """Return tables of OP_SUMMARY, the total row last; `total_ticks` is each one's sum over all records.
 
     The total's ratios are weighted by time and its bytes are sums; they are not known where one record's is not.
     """
-    us_per_tick = None if frequency_mhz is None else CYCLES_PER_TICK / frequency_mhz
-    rows = []
-    for record in records:
-        layer = None if record.layer_index is None else layers.get(record.layer_index)
-        names: Cells = (None,) * 4 if layer is None else (layer.layer_id, None, layer.name, layer.type)
-        rows.append((*names, *_figures(record.duration, total_ticks, us_per_tick, record.counters)))
-    if records:
-        weights = [record.duration for record in records]
-        columns = zip(*(record.counters for record in records), strict=True)
-        totals = [
-            _total_of(column, weights if place < len(MAPPED_RATIOS) else None) for place, column in enumerate(columns)
-        ]
-        rows.append((DASH, DASH, "total", DASH, *_figures(sum(weights, start=0.0), total_ticks, us_per_tick, totals)))
-    return rows
+    us_per_tick = np.nan if frequency_mhz is None else CYCLES_PER_TICK / frequency_mhz
+    place, tables = records.place, len(total_ticks)
+    counts = np.bincount(place, minlength=tables)
+    (filled,) = counts.nonzero()
+    weight = _sum(place, records.ticks, tables)
+    sums = [
+        _sum(place, column * records.ticks, tables) / _nonzero(weight) if is_ratio else _sum(place, column, tables)
+        for column, is_ratio in zip(records.counters, _is_ratio(), strict=True)
+    ]
+    of_records = _figures(records.ticks, total_ticks[place], us_per_tick, records.counters)
+    of_totals = _figures(weight, total_ticks, us_per_tick, sums)
+    ends = counts.cumsum()
+    values = [np.insert(each, ends[filled], total[filled]) for each, total in zip(of_records, of_totals, strict=True)]
+    code = np.insert(model.codes(records.layer_index), ends[filled], len(model.layers) + 1)
+    layers = (
+        [None, *(layer.layer_id for layer in model.layers), DASH],
+        [*(None for _ in range(len(model.layers) + 1)), DASH],
+        [None, *(layer.name for layer in model.layers), "total"],
+        [None, *(layer.type for layer in model.layers), DASH],
+    )
+    return Sheets(OP_SUMMARY, [*(Coded(code, cells) for cells in layers), *values], (counts + (counts > 0)).cumsum())
 
 
-def _total_of(values: Sequence[float | None], weights: Sequence[float] | None) -> float | None:
-    """The sum, or the mean by weights; None where a value is not known."""
-    total = 0.0
-    for place, value in enumerate(values):
-        if value is None:
-            return None
-        total += value if weights is None else value * weights[place]
-    if weights is None:
-        return total
-    weight = sum(weights, start=0.0)
-    return total / weight if weight else None
+def _sum(place: NDArray[np.integer], values: Floats, places: int) -> Floats:
+    """Return the sum of the values at each place, NaN where one is not known."""
+    return np.bincount(place, values, places).astype(np.float64, copy=False)
 
 
-def _figures(ticks: float, total_ticks: float, us_per_tick: float | None, counters: Sequence[float | None]) -> Cells:
-    ratios = counters[: len(MAPPED_RATIOS)]
-    read, written = counters[len(MAPPED_RATIOS) :]
-    return (
-        None if us_per_tick is None else ticks * us_per_tick,
-        ticks / total_ticks * 100 if total_ticks else None,
-        *(None if ratio is None else ratio * 100 for ratio in ratios),
+def _is_ratio() -> list[bool]:
+    return [place < len(MAPPED_RATIOS) for place in range(len(MAPPED_NAMES))]
+
+
+def _nonzero(values: Floats) -> Floats:
+    """Return the values with NaN for 0, by which nothing can be divided."""
+    return np.where(values == 0, np.nan, values)
+
+
+def _figures(ticks: Floats, total_ticks: Floats, us_per_tick: float, counters: Sequence[Floats]) -> list[Floats]:
+    *ratios, read, written = counters
+    return [
+        ticks * us_per_tick,
+        ticks / _nonzero(total_ticks) * 100,
+        *(ratio * 100 for ratio in ratios),
         memory_bound(ratios),
         read,
         written,
-        None if read is None or written is None else read + written,
-    )
+        read + written,
+    ]
 
 
-def memory_bound(ratios: Sequence[float | None]) -> float | None:
-    """Manual: max(Dstr, DLD, WLD) / max(Mac Busy, Vec Ppen); None where one is not known or the denominator is 0.
+def memory_bound(ratios: Sequence[Floats]) -> Floats:
+    """Manual: max(Dstr, DLD, WLD) / max(Mac Busy, Vec Ppen); NaN where one is not known or the denominator is 0.
 
     `ratios` are mac_busy, mac_ppen, vec_busy, vec_ppen, dstr, dtrans, dld and wld.
     """
     mac_busy, _, _, vec_ppen, dstr, _, dld, wld = ratios
-    if mac_busy is None or vec_ppen is None or dstr is None or dld is None or wld is None:
-        return None
-    denominator = max(mac_busy, vec_ppen)
-    return max(dstr, dld, wld) / denominator if denominator else None
+    return np.maximum(np.maximum(dstr, dld), wld) / _nonzero(np.maximum(mac_busy, vec_ppen))
+
+
+class Timed(NamedTuple):
+    """Durations in tables, of records or of several together: the place of each one's table, rising, and its line.
+
+    `key` is the line's place among the keys of a model. Lines stand in the order in which they first came.
+    """
+
+    place: NDArray[np.integer]
+    key: Ints
+    records: NDArray[np.number]
+    total: Floats
+    longest: Floats
+    shortest: Floats
+
+    @classmethod
+    def joined(cls, units: Sequence[Timed]) -> Timed:
+        """Return those of both units by table, of each first those on the NPU."""
+        place, *others = map(np.concatenate, zip(*units, strict=True))
+        order = np.argsort(place, kind="stable")
+        key, *figures = (column[order] for column in others)
+        return cls(place[order], key, *figures)
+
+
+def _timed(model: _Model, table: RecordTable, is_chosen: NDArray[np.bool_]) -> Timed:
+    columns = {name: column[is_chosen] for name, column in table.columns.items()}
+    key = model.key_of(table.kind, columns["layer_index"])
+    duration = _duration(table.kind, columns)
+    return Timed(table.inference[is_chosen], key, np.ones(len(key), np.int64), duration, duration, duration)
+
+
+def _duration(kind: LogKind, columns: Mapping[str, NDArray[Any]]) -> Floats:
+    """Durations in ticks on the NPU, in µs on the CPU."""
+    if kind is LogKind.AICORE:
+        return columns["ticks"].astype(np.float64)
+    duration: Floats = columns["end_us"] - columns["begin_us"]
+    return duration
+
+
+def op_statistic(timed: Timed, streams: Sequence[int | None], frequency_mhz: int | None, model: _Model) -> Sheets:
+    """Return tables of OP_STATISTIC, one for each of `streams`; Task ID counts the rows of a table from 0."""
+    us_of = {
+        LogKind.AICORE: np.nan if frequency_mhz is None else ticks_to_us(1, frequency_mhz),
+        LogKind.AICPU: 1.0,
+    }
+    line, first, of_line = np.unique(timed.place * len(model.keys) + timed.key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place, key = np.divmod(line[order], len(model.keys))
+    longest, shortest = np.full(len(line), -np.inf), np.full(len(line), np.inf)
+    np.maximum.at(longest, of_line, timed.longest)
+    np.minimum.at(shortest, of_line, timed.shortest)
+    records = np.bincount(of_line, timed.records, len(line))[order]
+    us = np.array([us_of[unit] for unit, _, _ in model.keys])[key]
+    total_us = np.bincount(of_line, timed.total, len(line))[order] * us
+    of_table = _sum(place, total_us, len(streams))
+    ends = np.bincount(place, minlength=len(streams)).cumsum()
+    begins = np.append(0, ends[:-1])
+    values = [
+        np.arange(len(place)) - begins[place],
+        Coded(place, streams),
+        Coded(key, [name for _, _, name in model.keys]),
+        Coded(key, [task_type for _, task_type, _ in model.keys]),
+        total_us / _nonzero(of_table)[place] * 100,
+        total_us,
+        records.astype(np.int64),
+        total_us / records,
+        longest[order] * us,
+        shortest[order] * us,
+    ]
+    return Sheets(OP_STATISTIC, values, ends)
+
+
+class _Mean:
+    """The mean inference of many: sums over the records at each place, and over those of each layer.
+
+    A place is a segment, a sequence number and a layer. Layers stand in the order of the places that they first have.
+    """
+
+    def __init__(self, model: _Model) -> None:
+        self._model = model
+        self._places: dict[tuple[int, int, int], Floats] = {}
+        self._layers: dict[LogKind, dict[int, _LayerSum]] = {unit: {} for unit in UNITS}
+
+    def add(self, page: Page, is_known: NDArray[np.bool_]) -> None:
+        """Take a page of inferences in; durations by layer are those of inferences with known figures."""
+        self._add_places(page.aicore)
+        for table in page.units:
+            self._add_layers(table, is_known[table.inference - page.first])
+
+    def _add_places(self, table: RecordTable) -> None:
+        columns = table.columns
+        ticks = columns["ticks"].astype(np.float64)
+        weights = [ticks if is_ratio else 1.0 for is_ratio in _is_ratio()]
+        counters = [columns[name] * weight for name, weight in zip(MAPPED_NAMES, weights, strict=True)]
+        places, of_place = _distinct(table.net, columns["sequence"], columns["layer_index"])
+        sums = [np.bincount(of_place, each, len(places)) for each in (np.ones(len(ticks)), ticks, *counters)]
+        for place, of_one in zip(places, np.stack(sums, axis=1), strict=True):
+            self._places[place] = self._places.get(place, 0.0) + of_one
+
+    def _add_layers(self, table: RecordTable, is_chosen: NDArray[np.bool_]) -> None:
+        columns = {name: column[is_chosen] for name, column in table.columns.items()}
+        duration = _duration(table.kind, columns)
+        first = np.lexsort((columns["sequence"], table.net[is_chosen]))
+        layers, of_first, of_layer = np.unique(columns["layer_index"][first], return_index=True, return_inverse=True)
+        net, sequence, duration = table.net[is_chosen][first], columns["sequence"][first], duration[first]
+        count, total = np.bincount(of_layer), np.bincount(of_layer, duration)
+        longest, shortest = np.full(len(layers), -np.inf), np.full(len(layers), np.inf)
+        np.maximum.at(longest, of_layer, duration)
+        np.minimum.at(shortest, of_layer, duration)
+        found = self._layers[table.kind]
+        begins = zip(net[of_first].tolist(), sequence[of_first].tolist(), strict=True)
+        figures = zip(*(column.tolist() for column in (count, total, longest, shortest)), strict=True)
+        for layer, begin, of_one in zip(layers.tolist(), begins, figures, strict=True):
+            of_page = _LayerSum(begin, *of_one)
+            found[layer] = found[layer].plus(of_page) if layer in found else of_page
+
+    def records(self) -> LayerRecords:
+        """Return the mean at each place as one table."""
+        places = sorted(self._places)
+        sums = np.array([self._places[place] for place in places]).reshape(-1, 2 + len(MAPPED_NAMES)).T
+        count, ticks, *counters = sums
+        divisors = [_nonzero(ticks) if is_ratio else count for is_ratio in _is_ratio()]
+        means = [column / divisor for column, divisor in zip(counters, divisors, strict=True)]
+        layer_index = np.array([layer for _, _, layer in places], np.int64)
+        return LayerRecords(np.zeros(len(places), np.int64), layer_index, ticks / count, means)
+
+    def timed(self) -> Timed:
+        """Return the durations by layer as one table."""
+        units = []
+        for unit, found in self._layers.items():
+            layers = sorted(found, key=lambda layer, found=found: found[layer].begin)  # type: ignore[misc]
+            columns = np.array([found[layer][1:] for layer in layers], np.float64).reshape(-1, 4).T
+            key = self._model.key_of(unit, np.array(layers, np.int64))
+            units.append(Timed(np.zeros(len(layers), np.int64), key, *columns))
+        return Timed.joined(units)
+
+
+class _LayerSum(NamedTuple):
+    """Durations of a layer; `begin` is the first place that it has: segment and sequence number."""
+
+    begin: tuple[int, int]
+    records: int
+    total: float
+    longest: float
+    shortest: float
+
+    def plus(self, other: _LayerSum) -> _LayerSum:
+        return _LayerSum(
+            min(self.begin, other.begin),
+            self.records + other.records,
+            self.total + other.total,
+            max(self.longest, other.longest),
+            min(self.shortest, other.shortest),
+        )
+
+
+def _distinct(*columns: NDArray[np.integer]) -> tuple[list[Any], Ints]:
+    """Return the distinct rows of columns, and which of them each row is."""
+    order = np.lexsort(columns[::-1])
+    ordered = [column[order] for column in columns]
+    is_new = np.append(True, np.any([column[1:] != column[:-1] for column in ordered], axis=0))[: len(order)]
+    of_row = np.empty(len(order), np.int64)
+    of_row[order] = is_new.cumsum() - 1
+    return list(zip(*(column[is_new].tolist() for column in ordered), strict=True)), of_row
 
 
 @dataclass(slots=True)
 class Durations:
-    """Durations in one unit; those that are not known are counted and in no other figure."""
+    """Durations in µs; those that are not known are counted and in no other figure."""
 
     count: int = 0
     known: int = 0
@@ -148,53 +398,19 @@ class Durations:
 
     def add(self, duration: float | None) -> None:
         """Take one duration in."""
-        if duration is None:
-            self.count += 1
-        else:
-            self.add_many(1, duration, duration, duration)
+        self.count += 1
+        if duration is not None:
+            self.known += 1
+            self.total += duration
+            self.longest = max(self.longest, float(duration))
+            self.shortest = min(self.shortest, float(duration))
 
-    def add_many(self, count: int, total: float, longest: float, shortest: float) -> None:
-        """Take durations in that were gathered elsewhere."""
-        self.count += count
-        self.known += count
-        self.total += total
-        self.longest = max(self.longest, longest)
-        self.shortest = min(self.shortest, shortest)
-
-    def total_us(self, us: float | None) -> float | None:
-        """The sum in µs, where the unit is `us` µs long; None where it is not known."""
-        return None if us is None or not self.known else self.total * us
-
-    def cells(self, us: float | None, total_of_all: float | None) -> Cells:
-        """The last six columns of both statistics."""
-        total = self.total_us(us)
-        if us is None or total is None:
+    def cells(self, total_of_all: float | None) -> Cells:
+        """Return the last six columns of ACL_STATISTIC."""
+        if not self.known:
             return (None, None, self.count, None, None, None)
-        ratio = total / total_of_all * 100 if total_of_all else None
-        return (ratio, total, self.count, total / self.known, self.longest * us, self.shortest * us)
-
-
-class _Gathered:
-    """Durations of one inference, or of many, by unit and layer name, in the order in which the layers came."""
-
-    def __init__(self, layers: Layers) -> None:
-        self._layers = layers
-        self._found: dict[tuple[str, str, str], Durations] = defaultdict(Durations)
-
-    def of(self, unit: str, layer_index: int | None) -> Durations:
-        layer = None if layer_index is None else self._layers.get(layer_index)
-        if layer is None:
-            return self._found[unit, UNITS[unit], UNKNOWN]
-        return self._found[unit, UNITS["aicpu" if is_on_ai_cpu(layer.type) else unit], layer.name]
-
-    def rows(self, stream_id: int | None, frequency_mhz: int | None) -> list[Cells]:
-        """Rows of OP_STATISTIC; Task ID counts them from 0."""
-        us = {"aicore": None if frequency_mhz is None else ticks_to_us(1, frequency_mhz), "aicpu": 1.0}
-        total = _sum_or_none(durations.total_us(us[unit]) for (unit, _, _), durations in self._found.items())
-        return [
-            (task, stream_id, name, task_type, *durations.cells(us[unit], total))
-            for task, ((unit, task_type, name), durations) in enumerate(self._found.items())
-        ]
+        ratio = self.total / total_of_all * 100 if total_of_all else None
+        return (ratio, self.total, self.count, self.total / self.known, self.longest, self.shortest)
 
 
 async def acl_statistic_rows(calls: AsyncIterator[list[CallRow]]) -> list[Cells]:
@@ -209,16 +425,11 @@ async def acl_statistic_rows(calls: AsyncIterator[list[CallRow]]) -> list[Cells]
                 None if call.begin_us is None else call.end_us - call.begin_us
             )
     # A row without any known time takes no share, and does not make the others' unknown.
-    total = _sum_or_none(each.total_us(1.0) for each in found.values() if each.known)
-    return [(*key, *durations.cells(1.0, total)) for key, durations in found.items()]
+    total = sum(each.total for each in found.values() if each.known)
+    return [(*key, *durations.cells(total)) for key, durations in found.items()]
 
 
 def icache_miss_rate(row: InferenceRow) -> str:
     """Return cache_miss / (cache_hit + cache_miss), 0.0000 to 1.0000; NA where one is not known or both are 0."""
     hit, miss = row.cache_hit, row.cache_miss
     return UNKNOWN_FIELD if hit is None or miss is None or not hit + miss else f"{miss / (hit + miss):.4f}"
-
-
-def _sum_or_none(values: Iterable[float | None]) -> float | None:
-    """The sum; None when one is not known."""
-    return _total_of(tuple(values), None)

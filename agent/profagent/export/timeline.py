@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import aiosqlite
-
     from profagent.cli.progress import Progress
     from profagent.export.job_files import Exported
+    from profagent.store.database import Running
     from profagent.store.queries import CallLog, CallRow, LayerRow
     from profagent.store.selection import Choice, TaskRow
 
@@ -51,7 +50,7 @@ async def export_timeline(
 ) -> list[Exported]:
     """Write Chrome traces: task_time for the chosen inferences, acl for all API calls. Arguments as `export_jobs`."""
 
-    async def write(connection: aiosqlite.Connection, files: JobFileWriter) -> None:
+    async def write(connection: Running, files: JobFileWriter) -> None:
         selection = await Selection.of(connection, files.scope, choice)
         known = (await selection.earliest_us(), await earliest_call_us(connection, files.scope))
         origin_us = min((time for time in known if time is not None), default=0)
@@ -63,7 +62,7 @@ async def export_timeline(
 
 
 async def _write_tasks(
-    connection: aiosqlite.Connection, selection: Selection, files: JobFileWriter, origin_us: float, shown: Progress
+    connection: Running, selection: Selection, files: JobFileWriter, origin_us: float, shown: Progress
 ) -> None:
     tasks, inferences = selection.tasks(), selection.inferences()
     following, total = await anext(inferences, None), await selection.count()
@@ -82,7 +81,7 @@ async def _write_tasks(
         await _write_trace(files, task_time_name(group), batches(), events, origin_us, group)
 
 
-async def _write_calls(connection: aiosqlite.Connection, files: JobFileWriter, origin_us: float) -> None:
+async def _write_calls(connection: Running, files: JobFileWriter, origin_us: float) -> None:
     for log in await call_logs(connection, files.scope):
         events = CallEvents(origin_us, files.title(log.model_name))
         name = acl_name(log.device_id, log.model_name, log.model_id, log.batch_num)

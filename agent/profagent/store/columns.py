@@ -371,6 +371,11 @@ class Page(NamedTuple):
     aicpu: RecordTable
 
     @property
+    def units(self) -> tuple[RecordTable, RecordTable]:
+        """The records of both units."""
+        return self.aicore, self.aicpu
+
+    @property
     def records(self) -> int:
         """How many there are."""
         return len(self.aicore) + len(self.aicpu)

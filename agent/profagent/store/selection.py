@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from profagent.errors import UsageError
-from profagent.formats.countermap import MAPPED_NAMES, MAPPED_RATIOS, RATES
 from profagent.store.database import KNOWN, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
@@ -63,18 +62,6 @@ class InferenceRow(NamedTuple):
     cache_miss: int | None
     ticks: int
     is_known: int
-
-
-class RecordRow(NamedTuple):
-    """A record, or the mean of several; its duration is in ticks on the NPU, in µs on the CPU.
-
-    `counters` of the NPU are fractions of the layer's time, then bytes, None where unknown.
-    """
-
-    position: int
-    layer_index: int | None
-    duration: float
-    counters: tuple[float | None, ...]
 
 
 class TaskRow(NamedTuple):
@@ -130,17 +117,6 @@ WHERE r.record BETWEEN :{table}_first AND :{table}_last
 """
 _OF_AICORE = _OF_CHOSEN.format(table="aicore")
 _OF_AICPU = _OF_CHOSEN.format(table="aicpu")
-_COUNTERS = ", ".join(f"r.{name}" for name in MAPPED_NAMES)
-# A mean is weighted by time; it is not known where one of its values is not.
-_MEANS = ", ".join(
-    f"CASE WHEN count(r.{name}) = count(*) THEN total(r.{name} * r.ticks) / sum(r.ticks) END" for name in MAPPED_RATIOS
-)
-_MEAN_BYTES = ", ".join(f"CASE WHEN count(r.{name}) = count(*) THEN avg(r.{name}) END" for name in RATES.values())
-
-_RECORDS = {
-    "aicore": f"SELECT c.position, r.layer_index, r.ticks, {_COUNTERS} {_OF_AICORE} ORDER BY c.position, r.record",
-    "aicpu": f"SELECT c.position, r.layer_index, r.end_us - r.begin_us {_OF_AICPU} ORDER BY c.position, r.record",
-}
 _TASKS = f"""
 SELECT c.position, 0, r.layer_index, g.start_us, r.ticks_before, r.ticks, NULL,
        g.start_us + r.ticks_before * 100.0 / :frequency_mhz AS start, r.record AS record {_OF_AICORE}
@@ -148,16 +124,6 @@ UNION ALL
 SELECT c.position, 1, r.layer_index, r.begin_us, 0, 0, r.end_us, r.begin_us, r.record {_OF_AICPU}
 ORDER BY 1, start, record
 """
-_PLACES = f"""
-SELECT c.file, r.layer_index, avg(r.ticks), {_MEANS}, {_MEAN_BYTES} {_OF_AICORE}
-GROUP BY c.file, g.net, r.sequence, r.layer_index ORDER BY c.file, g.net, r.sequence, r.layer_index
-"""
-_DURATIONS = {"aicore": "r.ticks", "aicpu": "r.end_us - r.begin_us"}
-_LAYERS = """
-SELECT c.file, r.layer_index, count(*), sum({duration}), max({duration}), min({duration}) {of_unit} AND c.is_known
-GROUP BY c.file, r.layer_index ORDER BY c.file, min(g.net), min(r.sequence)
-"""
-
 
 _CHOSEN = """
 SELECT position, file, iter_id, device_id, model, name, model_id, stream_id, batch_num, input_pic_num,
@@ -216,10 +182,6 @@ class Selection:
         """All chosen inferences of a device, model, model id and batch as one; `position` is the group."""
         return list(map(InferenceRow._make, await fetched(self._connection, _GROUPS)))
 
-    def records(self, unit: str) -> ByPosition[RecordRow]:
-        """Records of a unit (aicore, aicpu) in the order of their files."""
-        return ByPosition(pages(self._connection, _RECORDS[unit], self._keys), _record)
-
     def tasks(self) -> ByPosition[TaskRow]:
         """Records of both units by their start; unknown starts come first."""
         keys = {**self._keys, "frequency_mhz": self._frequency_mhz}
@@ -234,19 +196,6 @@ class Selection:
             self._keys,
         )
         return earliest  # type: ignore[no-any-return]
-
-    def places(self) -> ByPosition[RecordRow]:
-        """Each group's mean inference: a row for each place (segment and sequence number); `position` is the group."""
-        return ByPosition(pages(self._connection, _PLACES, self._keys), _record)
-
-    def layers(self, unit: str) -> ByPosition[Row]:
-        """Records by group and layer: group, layer index, how many, sum, longest, shortest."""
-        query = _LAYERS.format(duration=_DURATIONS[unit], of_unit=_OF_CHOSEN.format(table=unit))
-        return ByPosition(pages(self._connection, query, self._keys), tuple)
-
-
-def _record(row: Row) -> RecordRow:
-    return RecordRow(row[0], row[1], row[2], row[3:])
 
 
 T = TypeVar("T")

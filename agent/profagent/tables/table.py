@@ -318,26 +318,27 @@ def _json_cell(column: Column, value: Cell) -> Cell:
 
 
 def _csv_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:
-    heading = _csv_line(column.title for column in columns)
+    heading = csv_heading(columns)
     remaining = iter(rows)
     while chunk := list(islice(remaining, ROWS_PER_PIECE)):
-        lines = [_csv_line(map(_csv_text, columns, row)) for row in chunk]
+        lines = [",".join(map(csv_cell, columns, row)) + "\n" for row in chunk]
         yield (heading + "".join(lines)).encode()
         heading = ""
     yield heading.encode()
 
 
-def _csv_text(column: Column, value: Cell) -> str:
-    return cell_of(value) if isinstance(value, str) else cell_text(column, value)
+def csv_heading(columns: Sequence[Column]) -> str:
+    """Return the first line of a CSV file."""
+    return ",".join(csv_cell(column, column.title) for column in columns) + "\n"
 
 
-def _csv_line(texts: Iterable[str]) -> str:
-    return ",".join(_quoted(text) if NEEDS_QUOTES.search(text) else text for text in texts) + "\n"
-
-
-def _quoted(text: str) -> str:
+def csv_cell(column: Column, value: Cell) -> str:
+    """Return a value as a cell of a CSV file."""
+    if not isinstance(value, str):
+        return cell_text(column, value)
+    text = cell_of(value)
     doubled = text.replace('"', '""')
-    return f'"{doubled}"'
+    return f'"{doubled}"' if NEEDS_QUOTES.search(text) else text
 
 
 def _json_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 EVERYTHING = Choice()
 
 
-def aicore(selection: Selection) -> ByPosition[Any]:
-    return selection.records("aicore")
-
-
 class Selected:
     """What a selection gives, read at once."""
 
@@ -118,39 +114,6 @@ def test_inferences_of_each_model_are_spread_evenly(builder: DatabaseBuilder, se
     assert _picture_counts(select(Choice(spread=3))) == [0, 3, 6, 20, 21]
     assert _picture_counts(select(Choice(spread=1))) == [0, 20]
     assert len(_picture_counts(select(Choice(spread=99)))) == 12
-
-
-def test_records_come_by_position_and_in_the_order_of_their_file(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    model = builder.model(builder.job(session))
-    second, first = builder.inference(session, model, 1, start_us=START_US + 9), builder.inference(session, model, 0)
-    part = builder.new_part(session, model, "aicore")
-    builder.aicore(second, part, [30, 40])
-    builder.aicore(first, builder.new_part(session, model, "aicore"), [10, 20], net=2)
-    builder.aicore(second, part, [50], net=1, first=2)
-    selection = select()
-    assert [(row.position, row.duration) for row in selection.rows(aicore)] == [
-        (0, 10),
-        (0, 20),
-        (1, 30),
-        (1, 40),
-        (1, 50),
-    ]
-    assert [row.ticks for row in selection.inferences()] == [30, 120]
-
-
-def test_a_part_of_another_session_that_goes_on_with_the_inference_is_read(
-    builder: DatabaseBuilder, select: Any
-) -> None:
-    first, second = builder.session(), builder.session()
-    job = builder.job(first, second)
-    model = builder.model(job)
-    inference = builder.inference(first, model)
-    log = builder.log(job, model, "aicore", "data/aicore.0.yolo.3.0.1.1.0")
-    builder.aicore(inference, builder.part(first, log), [10])
-    builder.aicore(inference, builder.part(second, log, 1), [20], net=1)
-    assert [row.duration for row in select(session=1).rows(aicore)] == [10, 20]
-    assert select(session=2).rows(aicore) == []
 
 
 def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: DatabaseBuilder, select: Any) -> None:
