@@ -6,14 +6,19 @@ those of an absolute time are a quarter of a microsecond apart, so neighbours wo
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from profagent.cli.progress import progress
 from profagent.export.job_files import NO_CHOICE, JobFileWriter, export_jobs, name_with_model
+from profagent.formats.names import LogKind
 from profagent.formats.records import CYCLES_PER_TICK, is_on_ai_cpu
+from profagent.store.columns import Segments, pages
 from profagent.store.queries import call_logs, calls, earliest_call_us, layers_of
 from profagent.store.selection import InferenceRow, Selection
 from profagent.tables.table import UNKNOWN
@@ -24,9 +29,10 @@ if TYPE_CHECKING:
 
     from profagent.cli.progress import Progress
     from profagent.export.job_files import Exported
+    from profagent.store.columns import Page
     from profagent.store.database import Running
     from profagent.store.queries import CallLog, CallRow, LayerRow
-    from profagent.store.selection import Choice, TaskRow
+    from profagent.store.selection import Choice
 
 
 NS_PER_US = 1000
@@ -38,6 +44,21 @@ TASK_TYPES = ("AA CORE", "AA CPU")
 
 
 TraceEvent = dict[str, Any]
+_NAMES = {
+    LogKind.AICORE: ("record", "layer_index", "ticks", "ticks_before"),
+    LogKind.AICPU: ("record", "layer_index", "begin_us", "end_us"),
+}
+
+
+class Task(NamedTuple):
+    """A record of either unit; `base_us` is its segment's start, or its own for aicpu. None is not known."""
+
+    is_aicpu: bool
+    layer_index: int | None
+    base_us: float | None
+    ticks_before: int
+    ticks: int
+    end_us: float | None
 
 
 async def export_timeline(
@@ -64,8 +85,9 @@ async def export_timeline(
 async def _write_tasks(
     connection: Running, selection: Selection, files: JobFileWriter, origin_us: float, shown: Progress
 ) -> None:
-    tasks, inferences = selection.tasks(), selection.inferences()
-    following, total = await anext(inferences, None), await selection.count()
+    inferences = [row async for row in selection.inferences()]
+    tasks = _tasks(connection, inferences, files.scope.job.frequency_mhz)
+    following = await anext(tasks, None)
     for group in await selection.groups():
         layers = await layers_of(connection, group.model)
         title = files.title(f"NPU {group.device_id}, {group.model_name}")
@@ -73,12 +95,59 @@ async def _write_tasks(
 
         async def batches(group: int = group.group, events: TaskEvents = events) -> AsyncIterator[list[TraceEvent]]:
             nonlocal following
-            while following is not None and following.group == group:
-                yield list(events.of_inference(following, await tasks.at(following.position)))
-                shown(following.position + 1, total)
-                following = await anext(inferences, None)
+            while following is not None and following[0].group == group:
+                yield list(events.of_inference(*following))
+                shown(following[0].position + 1, len(inferences))
+                following = await anext(tasks, None)
 
         await _write_trace(files, task_time_name(group), batches(), events, origin_us, group)
+
+
+async def _tasks(
+    connection: Running, inferences: Sequence[InferenceRow], frequency_mhz: int | None
+) -> AsyncIterator[tuple[InferenceRow, list[Task]]]:
+    """Give the records of each inference by their start; unknown starts come first."""
+    groups = [row.group for row in inferences]
+    segments = await connection.run(Segments.chosen)
+    for query in await connection.run(lambda found: pages(found, segments, _NAMES, groups)):
+        page = await connection.run(query.read)
+        rows = _task_rows(page, frequency_mhz)
+        for place in range(page.first, page.end):
+            yield inferences[place], rows.get(place, [])
+
+
+def _task_rows(page: Page, frequency_mhz: int | None) -> dict[int, list[Task]]:
+    """The records of a page by the place of their inference."""
+    aicore, aicpu = page.aicore, page.aicpu
+    base_us, before = aicore.segments.start_us[aicore.segment], aicore.columns["ticks_before"]
+    begin_us, end_us = aicpu.columns["begin_us"], aicpu.columns["end_us"]
+    none = np.zeros(len(aicpu), np.int64)
+    columns = (
+        np.repeat([False, True], [len(aicore), len(aicpu)]),
+        np.concatenate([aicore.layer, aicpu.layer]),
+        np.concatenate([base_us, begin_us]),
+        np.concatenate([before, none]),
+        np.concatenate([aicore.duration, none]),
+        np.concatenate([np.full(len(aicore), np.nan), end_us]),
+    )
+    us_per_tick = np.nan if frequency_mhz is None else CYCLES_PER_TICK / frequency_mhz
+    start_us = np.nan_to_num(np.concatenate([base_us + before * us_per_tick, begin_us]), nan=-np.inf)
+    record, inference = (
+        np.concatenate(each)
+        for each in ((aicore.columns["record"], aicpu.columns["record"]), (aicore.inference, aicpu.inference))
+    )
+    order = np.lexsort((record, start_us, inference))
+    found: dict[int, list[Task]] = defaultdict(list)
+    for place, is_aicpu, layer, base, ran_before, ticks, end in zip(
+        inference[order].tolist(), *(each[order].tolist() for each in columns), strict=True
+    ):
+        found[place].append(Task(is_aicpu, None if layer < 0 else layer, _whole(base), ran_before, ticks, _whole(end)))
+    return found
+
+
+def _whole(time_us: float) -> float | None:
+    """A time as a whole number where it is one, of which no digit is lost; None where it is not known."""
+    return None if math.isnan(time_us) else int(time_us) if time_us.is_integer() else time_us
 
 
 async def _write_calls(connection: Running, files: JobFileWriter, origin_us: float) -> None:
@@ -160,7 +229,7 @@ class TaskEvents:
         self._lanes: dict[str, _Lanes] = {}
         self._tracks = 0
 
-    def of_inference(self, inference: InferenceRow, tasks: Iterable[TaskRow]) -> Iterator[TraceEvent]:
+    def of_inference(self, inference: InferenceRow, tasks: Iterable[Task]) -> Iterator[TraceEvent]:
         """The events of one inference's records; Task Id counts those that can be placed from 0.
 
         The device's group of tracks is named before its first track, a track before its first event.
@@ -193,7 +262,7 @@ class TaskEvents:
             )
             task_id += 1
 
-    def _span_ns(self, task: TaskRow) -> tuple[int, int] | None:
+    def _span_ns(self, task: Task) -> tuple[int, int] | None:
         """Start after the origin, and end. Each end is computed as the next start is: neighbours meet."""
         if task.base_us is None:
             return None

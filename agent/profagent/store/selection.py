@@ -6,19 +6,18 @@ between the first and the last part that can hold them, sorted by SQLite, which 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from operator import itemgetter
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.errors import UsageError
+from profagent.formats.names import LogKind
+from profagent.store.columns import Segments, chunks
 from profagent.store.database import KNOWN, fetched, fetched_one, pages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    import sqlite3
+    from collections.abc import AsyncIterator
 
-    import aiosqlite
-
-    from profagent.store.database import Row
+    from profagent.store.database import Running
     from profagent.store.queries import Scope
 
 
@@ -26,7 +25,7 @@ class Choice(NamedTuple):
     """Which inferences: those of a picture count, of these each model's last ones; None leaves nothing out.
 
     Unless it is asked for by its picture count, one whose figures are not final is left out. `from_us` and `to_us`
-    choose those that ran between these moments of the board's clock; `spread` so many of each model, evenly taken.
+    choose those that ran between these moments of the board's clock.
     `by_aicore` takes those as well of which all is known that the NPU recorded: `is_known` tells them apart.
     """
 
@@ -34,7 +33,6 @@ class Choice(NamedTuple):
     last: int | None = None
     from_us: int | None = None
     to_us: int | None = None
-    spread: int | None = None
     by_aicore: bool = False
 
 
@@ -64,18 +62,6 @@ class InferenceRow(NamedTuple):
     is_known: int
 
 
-class TaskRow(NamedTuple):
-    """A record of either unit for the timeline; `base_us` is its segment's start, or its own for aicpu."""
-
-    position: int
-    is_aicpu: bool
-    layer_index: int | None
-    base_us: float | None
-    ticks_before: int
-    ticks: int
-    end_us: int | None
-
-
 # All that the NPU recorded of it is here, and when that was.
 _HAS_AICORE = """((:clockless OR (SELECT frequency_mhz FROM job WHERE job = :job) IS NOT NULL) AND EXISTS (
     SELECT 1 FROM segment g JOIN log l USING (log)
@@ -88,8 +74,7 @@ WITH numbered AS (
                               current_pic_count, inference) - 1 AS iter_id, {KNOWN} AS is_known
     FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job
 ), matching AS (
-    SELECT *, row_number() OVER (PARTITION BY device_id, model ORDER BY iter_id DESC) AS from_last,
-           count(*) OVER (PARTITION BY device_id, model) AS of_model
+    SELECT *, row_number() OVER (PARTITION BY device_id, model ORDER BY iter_id DESC) AS from_last
     FROM numbered WHERE CASE WHEN :inference IS NULL THEN is_known OR (:by_aicore AND {_HAS_AICORE})
                         ELSE current_pic_count = :inference END
     AND (:from_us IS NULL OR end_us >= :from_us) AND (:to_us IS NULL OR start_us <= :to_us)
@@ -100,31 +85,12 @@ SELECT row_number() OVER files - 1 AS position,
        (SELECT ifnull(sum(ticks), 0) FROM segment g WHERE g.inference = matching.inference AND kind = 'aicore')
        AS ticks, is_known OR :inference IS NOT NULL AS is_known, inference
 FROM matching WHERE (:last IS NULL OR from_last <= :last)
-AND (:spread IS NULL OR from_last * :spread / of_model > (from_last - 1) * :spread / of_model)
 WINDOW files AS (ORDER BY device_id, name, model_id, batch_num, iter_id)
 """  # noqa: S608 - a condition of ours
 
-# An inference is of the session that fetched its first record: another may have fetched the log that has the others.
-_KEYS = """
-SELECT min(part) << 24, (max(part) << 24) + 0xFFFFFF FROM part
-WHERE log IN (SELECT log FROM segment JOIN chosen USING (inference) WHERE kind = '{table}')
+_EARLIEST = """
+SELECT (SELECT min(start_us) FROM chosen), (SELECT min(g.start_us) FROM chosen c JOIN segment g USING (inference))
 """
-
-# CROSS JOIN keeps the order of the loops: the walk over the records is the outer one.
-_OF_CHOSEN = """
-FROM {table} r CROSS JOIN segment g ON g.segment = r.segment CROSS JOIN chosen c ON c.inference = g.inference
-WHERE r.record BETWEEN :{table}_first AND :{table}_last
-"""
-_OF_AICORE = _OF_CHOSEN.format(table="aicore")
-_OF_AICPU = _OF_CHOSEN.format(table="aicpu")
-_TASKS = f"""
-SELECT c.position, 0, r.layer_index, g.start_us, r.ticks_before, r.ticks, NULL,
-       g.start_us + r.ticks_before * 100.0 / :frequency_mhz AS start, r.record AS record {_OF_AICORE}
-UNION ALL
-SELECT c.position, 1, r.layer_index, r.begin_us, 0, 0, r.end_us, r.begin_us, r.record {_OF_AICPU}
-ORDER BY 1, start, record
-"""
-
 _CHOSEN = """
 SELECT position, file, iter_id, device_id, model, name, model_id, stream_id, batch_num, input_pic_num,
        current_pic_count, load, start_us, cache_hit, cache_miss, ticks, is_known
@@ -142,17 +108,13 @@ FROM chosen GROUP BY file ORDER BY file
 
 
 class Selection:
-    """The chosen inferences of a scope; a connection holds one selection at a time. All come in pages."""
+    """The chosen inferences of a scope; a connection holds one selection at a time."""
 
-    def __init__(
-        self, connection: aiosqlite.Connection, keys: dict[str, int | None], frequency_mhz: int | None
-    ) -> None:
+    def __init__(self, connection: Running) -> None:
         self._connection = connection
-        self._keys = keys
-        self._frequency_mhz = frequency_mhz
 
     @classmethod
-    async def of(cls, connection: aiosqlite.Connection, scope: Scope, choice: Choice) -> Selection:
+    async def of(cls, connection: Running, scope: Scope, choice: Choice) -> Selection:
         """Choose. UsageError when a picture count is asked for that no inference of the JOB has."""
         clockless = scope.job.frequency_mhz is None
         named = {"session": scope.session.session, "job": scope.job.job, "clockless": clockless}
@@ -160,11 +122,7 @@ class Selection:
         inference = None if choice.inference is None else _as_stored(choice.inference)
         await connection.execute(_CHOOSE, {**named, **choice._asdict(), "inference": inference})
         await connection.execute("CREATE UNIQUE INDEX temp.chosen_inference ON chosen (inference)")
-        keys: dict[str, int | None] = {}
-        for table in ("aicore", "aicpu"):
-            first, last = await fetched_one(connection, _KEYS.format(table=table))
-            keys.update({f"{table}_first": first, f"{table}_last": last})
-        return cls(connection, keys, scope.job.frequency_mhz)
+        return cls(connection)
 
     async def count(self) -> int:
         """How many were chosen."""
@@ -182,46 +140,17 @@ class Selection:
         """All chosen inferences of a device, model, model id and batch as one; `position` is the group."""
         return list(map(InferenceRow._make, await fetched(self._connection, _GROUPS)))
 
-    def tasks(self) -> ByPosition[TaskRow]:
-        """Records of both units by their start; unknown starts come first."""
-        keys = {**self._keys, "frequency_mhz": self._frequency_mhz}
-        return ByPosition(pages(self._connection, _TASKS, keys), lambda row: TaskRow(row[0], bool(row[1]), *row[2:7]))
-
     async def earliest_us(self) -> float | None:
         """The first moment that the chosen inferences know of."""
-        (earliest,) = await fetched_one(
-            self._connection,
-            "SELECT min(t) FROM (SELECT min(start_us) AS t FROM chosen UNION ALL SELECT min(g.start_us) FROM chosen c"  # noqa: S608
-            f" JOIN segment g USING (inference) UNION ALL SELECT min(r.begin_us) {_OF_AICPU})",
-            self._keys,
-        )
-        return earliest  # type: ignore[no-any-return]
+        known: list[float | None] = [*await fetched_one(self._connection, _EARLIEST)]
+        known.append(await self._connection.run(_earliest_on_cpu))
+        return min((time for time in known if time is not None), default=None)
 
 
-T = TypeVar("T")
-
-
-class ByPosition(Generic[T]):
-    """Rows that come sorted by their first column, a position; positions are asked for in rising order."""
-
-    def __init__(self, rows: AsyncIterator[list[Row]], make: Callable[[Row], T]) -> None:
-        self._pages = rows
-        self._make = make
-        self._page: list[Row] | None = []
-        self._place = 0
-
-    async def at(self, position: int) -> list[T]:
-        """The rows at this position."""
-        found: list[T] = []
-        while self._page is not None:
-            page, by = self._page, itemgetter(0)
-            begin = bisect_left(page, position, self._place, key=by)
-            self._place = bisect_right(page, position, begin, key=by)
-            found += map(self._make, page[begin : self._place])
-            if self._place < len(page):
-                break
-            self._page, self._place = await anext(self._pages, None), 0
-        return found
+def _earliest_on_cpu(connection: sqlite3.Connection) -> float | None:
+    queries = chunks(connection, Segments.chosen(connection), LogKind.AICPU, ("begin_us",))
+    begins = (query.read(connection).columns["begin_us"] for query in queries)
+    return min((float(each.min()) for each in begins if len(each)), default=None)
 
 
 def _as_stored(picture_count: int) -> int | str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from profagent.store.selection import InferenceRow, TaskRow
+from profagent.export.timeline import Task
+from profagent.store.selection import InferenceRow
 
 
 def inference_row(**values: Any) -> InferenceRow:
@@ -12,5 +13,5 @@ def inference_row(**values: Any) -> InferenceRow:
     return defaults._replace(**values)
 
 
-def task_row(ticks: int, **values: Any) -> TaskRow:
-    return TaskRow(0, False, 0, 1000, 0, ticks, None)._replace(**values)
+def task_row(ticks: int, **values: Any) -> Task:
+    return Task(False, 0, 1000, 0, ticks, None)._replace(**values)

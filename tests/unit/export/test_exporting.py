@@ -21,7 +21,7 @@ from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from profagent.store.selection import TaskRow
+    from profagent.export.timeline import Task
 
 
 OTHER_JOB = JOB[::-1].replace("BOJ", "JOB")
@@ -192,7 +192,7 @@ def _trace(events: Any, **metadata: Any) -> Any:
 
 
 def _tasks(
-    tasks: list[TaskRow], *, frequency_mhz: int | None = 100, origin_us: int = 1000
+    tasks: list[Task], *, frequency_mhz: int | None = 100, origin_us: int = 1000
 ) -> tuple[TaskEvents, list[Any], list[Any]]:
     events = TaskEvents(0, origin_us, frequency_mhz, LAYER_ROWS, "NPU 0")
     found = _trace(events.of_inference(inference_row(), tasks))["traceEvents"]

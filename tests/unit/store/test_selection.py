@@ -11,7 +11,7 @@ import pytest
 from profagent.errors import UsageError
 from profagent.store.database import reading
 from profagent.store.queries import Scope, find_session, jobs_of
-from profagent.store.selection import ByPosition, Choice, InferenceRow, Selection
+from profagent.store.selection import Choice, InferenceRow, Selection
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:
@@ -33,13 +33,6 @@ class Selected:
 
     def earliest_us(self) -> float | None:
         return asyncio.run(self._asked(Selection.earliest_us))
-
-    def rows(self, read: Callable[[Selection], ByPosition[Any]]) -> list[Any]:
-        async def all_rows(selection: Selection) -> list[Any]:
-            found = read(selection)
-            return [row for position in range(9) for row in await found.at(position)]
-
-        return asyncio.run(self._asked(all_rows))
 
     async def _inferences(self, selection: Selection) -> list[InferenceRow]:
         return [row async for row in selection.inferences()]
@@ -101,19 +94,6 @@ def test_a_picture_count_that_cannot_be_is_refused(builder: DatabaseBuilder, sel
     builder.job(builder.session())
     with pytest.raises(UsageError):
         select(Choice(inference=count)).inferences()
-
-
-def test_inferences_of_each_model_are_spread_evenly(builder: DatabaseBuilder, select: Any) -> None:
-    session = builder.session()
-    job = builder.job(session)
-    many, few = builder.model(job, "a"), builder.model(job, "b")
-    for pic in range(10):
-        builder.inference(session, many, pic, start_us=START_US + pic)
-    for pic in (20, 21):
-        builder.inference(session, few, pic, start_us=START_US + pic)
-    assert _picture_counts(select(Choice(spread=3))) == [0, 3, 6, 20, 21]
-    assert _picture_counts(select(Choice(spread=1))) == [0, 20]
-    assert len(_picture_counts(select(Choice(spread=99)))) == 12
 
 
 def test_the_earliest_moment_is_of_any_unit_or_of_the_inference(builder: DatabaseBuilder, select: Any) -> None:
