@@ -22,7 +22,7 @@ from tests.integration.rows import so_far
 
 NAME = "aicore.0.m.3.0.1.1.0"
 # By the part, where its files are, and how many of them a record may cross.
-PARTS = {"daemon": (profagentd, 12), "record": (profagent, 20)}
+PARTS = {"daemon": (profagentd, 12), "record": (profagent, 21)}
 RECORDS = 5
 PAUSE_S = 0.4
 

@@ -173,8 +173,8 @@ class Source:
     to 0. `see` gives the content of a table's rows, by the names of their log. `headlines` are figures of the board's
     line: of the counters with these names the first that is known; a name that ends with a dot stands for all that
     begin so, of which the highest is taken. `prominent` are parts of the names of counters that people look at first.
-    `reckon` yields the entries of the ledger that follow from rows of several logs of a board, for each log whose
-    entries have changed; its last argument is True when nothing more comes.
+    `reckon`, of a source beside JOBs, yields the entries of the ledger that follow from rows of several logs of a
+    board, for each log whose entries have changed; its last argument is True when nothing more comes.
     """
 
     decoder: type[Decoder] = Decoder

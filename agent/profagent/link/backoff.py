@@ -22,7 +22,8 @@ def retrying(wait_s: float) -> str:
 class Backoff:
     """Waits in seconds: the limit of each is twice that of the one before, up to `longest_s`.
 
-    A wait is drawn by `draw(0, limit)`, so that many hosts do not return together.
+    A wait is drawn by `draw(0, limit)`, so that many hosts do not return together. `waits` counts those since the
+    beginning or the last reset.
     """
 
     def __init__(
@@ -33,14 +34,17 @@ class Backoff:
     ) -> None:
         self._first_s, self._longest_s, self._draw = first_s, longest_s, draw
         self._limit_s = first_s
+        self.waits = 0
 
     def reset(self) -> None:
         """Begin with the shortest wait again: an attempt succeeded."""
         self._limit_s = self._first_s
+        self.waits = 0
 
     def wait_s(self) -> float:
         """Return the wait before the next attempt; the one after it may be twice as long."""
         wait_s = self._draw(0.0, self._limit_s)
+        self.waits += 1
         self._limit_s = min(2 * self._limit_s, self._longest_s)
         return wait_s
 

@@ -255,7 +255,8 @@ class LinkSession:
         other JOBs, there is nothing to follow at all.
         """
         self._breaches = 0
-        self._backoff.reset()
+        if self._backoff.waits:
+            self._backoff.reset()
         handles = tuple(handle for handle in self._selected if self._jobs[handle].name in refused)
         if not handles:
             return

@@ -72,7 +72,7 @@ def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int,
     yield from zip(ordered[starts].tolist(), np.split(values[order], starts[1:]), strict=True)
 
 
-class Coded:
+class RecordCodes:
     """A number for each record that says of which model, net and layer it is, and of which device."""
 
     def __init__(self, job: JobRecords, records: RecordTable, *, with_net: bool = False) -> None:
@@ -325,13 +325,13 @@ class SessionFigures:
     def _add_durations(self, job: JobRecords, keeps: NDArray[np.bool_]) -> None:
         units = job.units() if self.in_us else (*job.units(), *job.units(is_of_cpu=True))
         for unit, records, us in units:
-            coded, kept = Coded(job, records), keeps[records.inference]
+            coded, kept = RecordCodes(job, records), keeps[records.inference]
             for code, durations in split(coded.codes[kept], records.duration[kept]):
                 self._durations[unit].append((coded.of(code, unit), durations, us))
 
     def _add_counters(self, job: JobRecords, counters: CounterSample, keeps: NDArray[np.bool_]) -> None:
         records = counters.records
-        coded, duration = Coded(job, records, with_net=True), records.duration
+        coded, duration = RecordCodes(job, records, with_net=True), records.duration
         (places,) = keeps[records.inference].nonzero()
         for code, found in split(coded.codes[places], places):
             self._counters.append((coded.of(code, UNITS[0]), counters.values[found, : len(RATIOS)], duration[found]))

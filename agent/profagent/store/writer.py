@@ -18,7 +18,7 @@ from profagent.formats.figure_states import (
     log_part,
     state_of,
 )
-from profagent.formats.names import DEVICE_INFO, joined_unit, parse_log_name, split_unit
+from profagent.formats.names import DEVICE_INFO, is_job_name, joined_unit, parse_log_name, split_unit
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
@@ -487,7 +487,9 @@ def write_batches(
     """
     numbers = Numbers.of(connection)
     applied = [_write_batch(connection, session, board, numbers, batch, keeps_records) for batch in batches]
-    settle_numbers(connection, board, {batch.job for batch in batches})
+    # A JOB, which is what a batch is of mostly, has nothing to settle.
+    if others := {batch.job for batch in batches if not is_job_name(batch.job)}:
+        settle_numbers(connection, board, others)
     return applied
 
 
