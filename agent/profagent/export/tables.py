@@ -300,7 +300,7 @@ class _Mean:
 
     def __init__(self, model: _Model) -> None:
         self._model = model
-        self._places: dict[tuple[int, int, int], Floats] = {}
+        self._places: dict[tuple[int, int, int], NDArray[np.longdouble]] = {}
         self._layers: dict[LogKind, dict[int, _LayerSum]] = {unit: {} for unit in UNITS}
 
     def add(self, page: Page, is_known: NDArray[np.bool_]) -> None:
@@ -314,10 +314,11 @@ class _Mean:
         ticks = columns["ticks"].astype(np.float64)
         weights = [ticks if is_ratio else 1.0 for is_ratio in _is_ratio()]
         counters = [columns[name] * weight for name, weight in zip(MAPPED_NAMES, weights, strict=True)]
-        places, of_place = _distinct(table.net, columns["sequence"], columns["layer_index"])
-        sums = [np.bincount(of_place, each, len(places)) for each in (np.ones(len(ticks)), ticks, *counters)]
-        for place, of_one in zip(places, np.stack(sums, axis=1), strict=True):
-            self._places[place] = self._places.get(place, 0.0) + of_one
+        places, order, begins = _distinct(table.net, columns["sequence"], columns["layer_index"])
+        # In doubles a sum depends on its order, and a mean between two texts would be rounded by accident.
+        figures = np.stack([np.ones(len(ticks)), ticks, *counters], axis=1).astype(np.longdouble)[order]
+        for place, of_one in zip(places, np.add.reduceat(figures, begins) if places else (), strict=True):
+            self._places[place] = self._places.get(place, 0) + of_one
 
     def _add_layers(self, table: RecordTable, is_chosen: NDArray[np.bool_]) -> None:
         columns = {name: column[is_chosen] for name, column in table.columns.items()}
@@ -339,7 +340,7 @@ class _Mean:
     def records(self) -> LayerRecords:
         """Return the mean at each place as one table."""
         places = sorted(self._places)
-        sums = np.array([self._places[place] for place in places]).reshape(-1, 2 + len(MAPPED_NAMES)).T
+        sums = np.array([self._places[place] for place in places], np.float64).reshape(-1, 2 + len(MAPPED_NAMES)).T
         count, ticks, *counters = sums
         divisors = [_nonzero(ticks) if is_ratio else count for is_ratio in _is_ratio()]
         means = [column / divisor for column, divisor in zip(counters, divisors, strict=True)]
@@ -376,14 +377,13 @@ class _LayerSum(NamedTuple):
         )
 
 
-def _distinct(*columns: NDArray[np.integer]) -> tuple[list[Any], Ints]:
-    """Return the distinct rows of columns, and which of them each row is."""
+def _distinct(*columns: NDArray[np.integer]) -> tuple[list[Any], NDArray[np.intp], NDArray[np.intp]]:
+    """Return the distinct rows of columns, an order in which equal rows stand together, and where each begins in it."""
     order = np.lexsort(columns[::-1])
     ordered = [column[order] for column in columns]
     is_new = np.append(True, np.any([column[1:] != column[:-1] for column in ordered], axis=0))[: len(order)]
-    of_row = np.empty(len(order), np.int64)
-    of_row[order] = is_new.cumsum() - 1
-    return list(zip(*(column[is_new].tolist() for column in ordered), strict=True)), of_row
+    rows = list(zip(*(column[is_new].tolist() for column in ordered), strict=True))
+    return rows, order, is_new.nonzero()[0]
 
 
 @dataclass(slots=True)
