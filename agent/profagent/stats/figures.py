@@ -51,7 +51,7 @@ def figures_of(durations: NDArray[np.float64], count: int | None = None) -> Dura
 
 
 def figures_in_place(durations: NDArray[np.float64], count: int | None = None) -> DurationFigures:
-    """Return the same, and use the memory of the durations for it: of many, a copy is much."""
+    """Return the figures of durations, as `figures_of`, and overwrite the durations, which saves a copy of them."""
     number = len(durations) if count is None else count
     if not len(durations):
         return DurationFigures(number, None, None, None, None, None, None, None)

@@ -161,7 +161,7 @@ class RecordTable:
         return cls(kind, segments, np.concatenate([each.segment for each in tables]), columns)
 
     def narrowed(self) -> RecordTable:
-        """Return the same in as few bits as the numbers need: for columns that nobody adds up."""
+        """Return the records with columns of fewer bits, where the numbers fit; sums of such columns may overflow."""
         columns = {name: narrow(column) for name, column in self.columns.items()}
         return RecordTable(self.kind, self.segments, narrow(self.segment), columns)
 

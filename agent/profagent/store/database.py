@@ -150,7 +150,8 @@ async def reading(file: Path) -> AsyncIterator[Running]:
 async def readings(file: Path, count: int) -> AsyncIterator[list[Running]]:
     """Read-only connections that see one and the same state, to be used side by side. Errors as `reading`."""
     connections: list[Running] = []
-    _return_memory()
+    if count > 1:
+        _return_memory()
     try:
         connections = await _begun(file, count)
         (version,) = await fetched_one(connections[0], "PRAGMA user_version")
@@ -163,10 +164,9 @@ async def readings(file: Path, count: int) -> AsyncIterator[list[Running]]:
 
 
 def _return_memory() -> None:
-    """Have the C library give freed arrays of more than a MiB back to the system.
+    """Have the C library give freed arrays of more than a MiB back to the system, where it has a call for that.
 
-    By itself it keeps them up to 32 MiB, so that whoever reads much holds half as much again. Where there is no such
-    call, it stays so.
+    It keeps arrays of up to 32 MiB by default, and a command that reads millions of records holds half as much again.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
