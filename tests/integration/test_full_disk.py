@@ -93,7 +93,9 @@ def test_a_capture_that_is_stopped_while_it_pauses_is_incomplete_and_is_gone_on_
         assert ended.code == 4
         assert "Traceback" not in ended.err
         assert "INCOMPLETE" in ended.out
-        assert f"not covered at the end: the disk at {disk} is full" in ended.err
+        # Its end may fit into pages that the database has: then it says what it left, otherwise why it could not end.
+        full = f"not covered at the end: the disk at {disk} is full"
+        assert full in ended.err or "stopped early: " in ended.out
         assert "make room" in ended.err
         ballast.unlink()
         (disk / "rest").unlink()
