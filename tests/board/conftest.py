@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.deploy.daemon_tree import PROBE, read_probe
-from profagent.deploy.wheels import fetch_wheels
+from profagent.boards.survey import PROBE, read_probe
+from profagent.boards.wheels import fetch_wheels
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.board.bare import debian_tree
 from tests.board.bench import Bench

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.deploy.daemon_tree import LAUNCHER, DaemonTree, pack, unpack
-from profagent.deploy.setup import MANIFEST
+from profagent.boards.daemon_tree import LAUNCHER, MANIFEST, DaemonTree, pack, unpack
 from profagent.keys.keys import Keys
 from tests.board.bare import PATIENCE_S as BOARD_PATIENCE_S
 from tests.board.bare import Bare, booted_bare, make_bare

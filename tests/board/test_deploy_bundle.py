@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.deploy.daemon_tree import DaemonTree, pack, unpack
+from profagent.boards.daemon_tree import DaemonTree, pack, unpack
 from tests.board.deployed import DeployBoard, deploy_board
 from tests.board.sshd import busybox, toybox
 from tests.integration.board import content, simulated

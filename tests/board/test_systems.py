@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from profagent.deploy.daemon_tree import BoardPython, chosen_version
-from profagent.deploy.survey import fact_lines, read_survey, survey_script
-from profagent.deploy.units import Layout
+from profagent.boards.daemon_tree import chosen_version
+from profagent.boards.layout import Layout
+from profagent.boards.survey import BoardPython
+from profagent.deploy.installed import fact_lines, installed_script, read_installed
 from profagent.errors import ProfagentError
 from profagent.ssh.remote import BoardFile, safely
 from tests.board.deployed import mounted
@@ -24,7 +25,7 @@ from tests.integration.host import profagent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from profagent.deploy.survey import BoardFacts
+    from profagent.deploy.installed import InstalledFacts
 
 CHECKOUT = Path(__file__).parents[2]
 UBUNTU = 'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 20.04.6 LTS"\n'
@@ -66,11 +67,11 @@ class System:
         command = [*enter, f"PATH=/bin\n{script}"]
         return subprocess.run(command, input=stdin, env=environment, capture_output=True, check=False)
 
-    def facts(self) -> BoardFacts:
+    def facts(self) -> InstalledFacts:
         """What `deploy` sees there."""
-        ran = self.run(survey_script(Layout(), ()))
+        ran = self.run(installed_script(Layout(), ()))
         assert (ran.returncode, ran.stderr) == (0, b"")
-        return read_survey(ran.stdout.decode())
+        return read_installed(ran.stdout.decode())
 
     def check_files(self) -> None:
         """Files are replaced and read."""
@@ -86,7 +87,7 @@ def openharmony(tmp_path: Path) -> System:
     return System(tmp_path / "root", toybox, **{"lib__ld-musl-aarch64.so.1": "", "etc__param__ohos.para": ""})
 
 
-async def refusal(facts: BoardFacts) -> str:
+async def refusal(facts: InstalledFacts) -> str:
     with pytest.raises(ProfagentError) as refused:
         await chosen_version(facts, "auto", None, None)
     assert "profagent bundle" in refused.value.hint

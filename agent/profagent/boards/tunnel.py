@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from profagent.boards.daemon_tree import chosen_version
+from profagent.boards.layout import Layout
+from profagent.boards.survey import check_room, survey
 from profagent.cli.running import interrupted_by
-from profagent.deploy.daemon_tree import chosen_version
-from profagent.deploy.survey import check_room, survey
-from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.limits import DAEMON_END_S, DAEMON_START_S, HOST_SILENCE_S, KEPT_LINES
 from profagent.link.backoff import Backoff
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from profagent.deploy.daemon_tree import DaemonTree
+    from profagent.boards.daemon_tree import DaemonTree
     from profagent.link.credentials import Access
     from profagent.ssh.connection import Asker
     from profagent.ssh.remote import Program, Remote
@@ -84,7 +84,7 @@ async def temporary_daemon(
 
 async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
     """What is brought there. Raises ProfagentError where it would not run, or has no room."""
-    facts = await survey(remote, Layout(folder))
+    facts = await survey(remote, folder)
     tree = await chosen_version(facts, "bundled" if bundle else "system", bundle, None)
     check_room(facts, tree.size_bytes)
     return tree

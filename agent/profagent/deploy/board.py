@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from profagent.deploy.survey import survey
+from profagent.deploy.installed import survey_installed
 from profagent.deploy.units import Service, check_owner, chosen_init, installed_init, named_roots, owned_init, service
 from profagent.errors import ProfagentError, UsageError
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
+    from profagent.boards.layout import Layout
     from profagent.deploy.deploying import DeployOptions
-    from profagent.deploy.survey import BoardFacts
-    from profagent.deploy.units import Layout
+    from profagent.deploy.installed import InstalledFacts
     from profagent.ssh.remote import Remote
 
 
@@ -152,7 +152,7 @@ def _set(document: Any, key: str, value: Any) -> None:
         document[key] = value
 
 
-def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
+def choose_init(facts: InstalledFacts, wish: str, layout: Layout) -> str:
     """One of INITS. Raises UsageError where the user may not, or another one has the service."""
     chosen = chosen_init(wish, installed_init(layout, facts.files), facts.init, facts.hostname)
     if chosen != "none" and facts.uid != 0:
@@ -163,7 +163,7 @@ def choose_init(facts: BoardFacts, wish: str, layout: Layout) -> str:
     return chosen
 
 
-def check_version(facts: BoardFacts, name: str, *, is_upgrade: bool) -> None:
+def check_version(facts: InstalledFacts, name: str, *, is_upgrade: bool) -> None:
     """Raises UsageError when another version would be replaced unasked, or there is none to upgrade."""
     if is_upgrade and not facts.current:
         raise UsageError(f"there is nothing to upgrade on {facts.hostname}", hint="leave --upgrade out")
@@ -174,13 +174,13 @@ def check_version(facts: BoardFacts, name: str, *, is_upgrade: bool) -> None:
         )
 
 
-def is_deployed(facts: BoardFacts, layout: Layout) -> bool:
+def is_deployed(facts: InstalledFacts, layout: Layout) -> bool:
     """Whether something of a deployment to this layout is there."""
     is_served = owned_init(layout, facts.files) is not None
     return is_served or layout.config in facts.files or bool(facts.current)
 
 
-def board_name(facts: BoardFacts) -> str:
+def board_name(facts: InstalledFacts) -> str:
     """A name for boards.toml by the host name. Raises UsageError where that is none."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", facts.hostname).strip("-_")[:63]
     if not name or facts.hostname in ("", "(none)", "localhost"):
@@ -198,7 +198,7 @@ class DeployBoard:
 
     layout: Layout
     reached_by: str
-    facts: BoardFacts
+    facts: InstalledFacts
     settings: BoardSettings
     service: Service
     entry: BoardEntry
@@ -221,7 +221,7 @@ async def looked_at(remote: Remote, options: DeployOptions) -> DeployBoard:
     """The board; nothing is written. Raises UsageError, ProfagentError, UnreachableError."""
     options.asked.check()
     layout, entries = options.layout, BoardsFile().entries()
-    facts = await survey(remote, layout)
+    facts = await survey_installed(remote, layout)
     check_owner(layout, facts.files, facts.hostname)
     init = choose_init(facts, options.init, layout)
     marks = (*facts.marks, *([f"host-key:{remote.host_key}"] if remote.host_key else ()))

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from profagent.boards.daemon_tree import PYTHONS
+from profagent.boards.layout import DEFAULT_PREFIX, Layout
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.deploy.board import DEFAULT_LISTEN, Asked
-from profagent.deploy.daemon_tree import PYTHONS
 from profagent.deploy.deploying import Deployed, DeployOptions, opened
-from profagent.deploy.units import DEFAULT_PREFIX, INITS, Layout
+from profagent.deploy.units import INITS
 from profagent.errors import UsageError
 from profagent.link.credentials import default_keys
 from profagent.tables.table import json_text, printable

@@ -14,11 +14,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profagent.boards.daemon_tree import chosen_version
+from profagent.boards.layout import Layout
+from profagent.boards.survey import check_room
 from profagent.cli.progress import BYTES, progress
 from profagent.deploy.board import Asked, board_keys, check_version, is_deployed, looked_at
-from profagent.deploy.daemon_tree import chosen_version
-from profagent.deploy.survey import check_room, fact_lines
-from profagent.deploy.units import Layout, install_request, installed_init, named_roots, removal_request, setup_request
+from profagent.deploy.installed import fact_lines
+from profagent.deploy.units import install_request, installed_init, named_roots, removal_request, setup_request
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.files import finished
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
@@ -31,8 +33,8 @@ from profagent.ssh.connection import Person, connect
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
+    from profagent.boards.daemon_tree import DaemonTree
     from profagent.deploy.board import DeployBoard
-    from profagent.deploy.daemon_tree import DaemonTree
     from profagent.link.boards_file import BoardEntry
     from profagent.link.messages import Board
     from profagent.ssh.remote import Program, Remote

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy.daemon_tree import unpack
+from profagent.boards.daemon_tree import unpack
 from profagent.keys.keys import Keys
 from tests.board.bare import CHECKOUT
 from tests.board.bundling import bundled, patiently

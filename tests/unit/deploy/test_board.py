@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from profagent.boards.layout import Layout
 from profagent.deploy.board import Asked, BoardSettings, board_keys, board_settings, recognised
-from profagent.deploy.units import Layout
 from profagent.errors import ProfagentError, UsageError
 from profagent.keys.keys import Keys
 from profagent.link.boards_file import BoardEntry

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from profagent.boards.layout import Layout
+from profagent.boards.survey import BoardPython
 from profagent.deploy.board import board_name, choose_init
-from profagent.deploy.daemon_tree import BoardPython, DaemonTree, chosen_version, pack, unfit
-from profagent.deploy.survey import BoardFacts, fact_lines, read_survey, survey_script
+from profagent.deploy.installed import InstalledFacts, fact_lines, installed_script, read_installed
 from profagent.deploy.units import (
-    Layout,
     check_owner,
     every_service_file,
     installed_init,
@@ -45,7 +45,7 @@ free_kib=51200
 npu=svp_npu
 """
 USUAL = Layout()
-EULER = read_survey(SAID)
+EULER = read_installed(SAID)
 AIFLY = replace(
     EULER,
     python=BoardPython("aarch64", "/usr/bin/python3", (3, 10), (2, 35)),
@@ -53,39 +53,6 @@ AIFLY = replace(
     systemd=249,
     clock=datetime(2026, 1, 1, 12, 0, 9, tzinfo=UTC),
 )
-
-
-def test_a_python_of_the_board_will_do() -> None:
-    assert unfit(AIFLY) is None
-
-
-@pytest.mark.parametrize(
-    ("facts", "why"),
-    [
-        (EULER, r"has no Python 3\.9 or later"),
-        (replace(AIFLY, lacks=("ssl", "libstdc++.so.6")), r"Python 3\.10 without ssl and libstdc\+\+\.so\.6"),
-        (
-            replace(AIFLY, libc="glibc 2.12", python=BoardPython("aarch64", "python3", (3, 9), (2, 12))),
-            r"glibc 2\.12, for which there are no wheels",
-        ),
-    ],
-    ids=["none", "incomplete", "old glibc"],
-)
-async def test_where_it_will_not_what_it_lacks_is_named(facts: BoardFacts, why: str) -> None:
-    for wish in ("auto", "system"):
-        with pytest.raises(ProfagentError, match=why) as refused:
-            await chosen_version(facts, wish, None, None)
-        assert "profagent bundle --arch aarch64 --libraries DIR -o" in refused.value.hint
-
-
-async def test_a_bundle_is_taken_where_it_is_needed_and_fits(tmp_path: Path) -> None:
-    made, other = (DaemonTree.of("1", "start", {}, machine=machine) for machine in ("aarch64", "x86_64"))
-    (tmp_path / "bundle").write_bytes(pack(made))
-    (tmp_path / "other").write_bytes(pack(other))
-    assert await chosen_version(EULER, "auto", tmp_path / "bundle", None) == made
-    assert await chosen_version(AIFLY, "bundled", tmp_path / "bundle", None) == made
-    with pytest.raises(ProfagentError, match="the bundle is for x86_64, and euler is aarch64"):
-        await chosen_version(EULER, "auto", tmp_path / "other", None)
 
 
 def test_what_was_deployed_stays_with_its_init_system() -> None:
@@ -148,11 +115,11 @@ def own_network(folder: Path) -> list[str]:
     return mounted(f"mount --bind {folder}/net /sys/class/net")
 
 
-def asked(layout: Layout, *shell: str, files: tuple[str, ...] = ()) -> BoardFacts:
-    script = survey_script(layout, files)
+def asked(layout: Layout, *shell: str, files: tuple[str, ...] = ()) -> InstalledFacts:
+    script = installed_script(layout, files)
     ran = subprocess.run([*shell, "-s"], input=script, check=True, capture_output=True, text=True)
     assert ran.stderr == ""
-    return read_survey(ran.stdout)
+    return read_installed(ran.stdout)
 
 
 @pytest.mark.parametrize("shell", [("sh",), ("busybox", "sh"), ("bash", "--posix")], ids=lambda words: words[0])
@@ -193,12 +160,12 @@ def test_nothing_is_written_and_the_nearest_directory_is_found(tmp_path: Path) -
 
 def test_marks_are_of_this_machine_alone() -> None:
     told = "macs=00:11:22:33:44:55 AC:DE:48:00:11:22 02:fc:00:00:00:01 \nserial=0042\nmachine_id=3d1219\n"
-    marks = read_survey(f"{SAID}{told}").marks
+    marks = read_installed(f"{SAID}{told}").marks
     assert marks[:3] == ("mac:00:11:22:33:44:55", "mac:ac:de:48:00:11:22", "serial:0042")
     assert len(marks) == 4
     assert marks[3].startswith("machine-id:")
     assert "3d1219" not in marks[3]
-    assert read_survey(SAID).marks == ()
+    assert read_installed(SAID).marks == ()
 
 
 def test_this_machines_own_interfaces_are_found(tmp_path: Path) -> None:
@@ -208,12 +175,12 @@ def test_this_machines_own_interfaces_are_found(tmp_path: Path) -> None:
 
 def test_a_login_banner_is_passed_over() -> None:
     banner = "+------+\n| Hi!  |\n+------+\n"
-    assert read_survey(f"{banner}{SAID}file=/a\n|one\n|\n").files == {"/a": "one\n"}
+    assert read_installed(f"{banner}{SAID}file=/a\n|one\n|\n").files == {"/a": "one\n"}
 
 
 def test_another_answer_is_no_survey() -> None:
     with pytest.raises(ProfagentError, match="does not answer as expected"):
-        read_survey("Welcome!\n")
+        read_installed("Welcome!\n")
 
 
 # A service's files: those of systemd/ with a board's paths in place of the usual ones

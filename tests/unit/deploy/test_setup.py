@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 import sys
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from profagent.boards.daemon_tree import DaemonTree
 from profagent.deploy import setup
-from profagent.deploy.daemon_tree import (
-    BoardPython,
-    DaemonTree,
-    launcher,
-    own_packages,
-    pack,
-    read_probe,
-    unpack,
-    wheel_files,
-)
-from profagent.errors import ProfagentError
-from profagentd import __version__
 
 GOOD = "#!/bin/sh\nexit 0\n"
 BAD = "#!/bin/sh\necho 'profagentd.toml: roots: none' >&2\necho '  name one' >&2\nexit 1\n"
@@ -196,80 +182,3 @@ def test_what_was_deployed_is_removed_and_nothing_else(board: Board, run: Any) -
     paths = [str(board.config), f"{board.prefix}/state"]
     assert run(board.request("remove", paths=paths, empty=empty)).answer() == {"is": "removed"}
     assert [path.name for path in board.prefix.rglob("*")] == ["versions", "mine"]
-
-
-# A version directory: that it runs from wherever it stands, and says what it holds
-
-TREE = DaemonTree.of("1.2", "start", {"a/b.py": b"1"}, {"bin/python": (b"2", 0o755)}, machine="aarch64")
-
-
-def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
-    file = tmp_path / "bundle.tar.gz"
-    file.write_bytes(pack(TREE))
-    assert unpack(file) == TREE
-    assert unpack(file).name == TREE.name
-    assert unpack(file).about == {"machine": "aarch64"}
-
-
-@pytest.mark.parametrize("cut", [0, 20, 200])
-def test_a_file_that_is_cut_off_is_refused(cut: int, tmp_path: Path) -> None:
-    file = tmp_path / "bundle.tar.gz"
-    file.write_bytes(pack(TREE)[:cut])
-    with pytest.raises(ProfagentError, match="is no bundle"):
-        unpack(file)
-
-
-AIFLY = BoardPython("aarch64", "/usr/bin/python3", (3, 10), (2, 35))
-
-
-def test_a_probe_tells_the_python_and_its_c_library() -> None:
-    assert read_probe("aarch64\t/usr/bin/python3\t3.10\tglibc\t2.35\n") == AIFLY
-    assert read_probe("banner\naarch64\t/opt/my python\t3.12\t-\t-\n").glibc is None
-    with pytest.raises(ProfagentError, match="banner"):
-        read_probe("banner\n")
-
-
-def unpacked(tree: DaemonTree, folder: Path) -> Path:
-    with tarfile.open(fileobj=tree.tar()) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
-
-
-def test_the_tree_runs_from_where_it_stands(tmp_path: Path) -> None:
-    """With nothing of the caller's directory or environment in place of its own."""
-    tree = DaemonTree.of(__version__, launcher(sys.executable), own_packages())
-    at = unpacked(tree, tmp_path / "it's here")
-    (tmp_path / "profagentd").mkdir()
-    (tmp_path / "profagentd" / "__init__.py").write_text("raise SystemExit('the wrong one')", "ascii")
-    (tmp_path / "link").symlink_to(at)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ran = subprocess.run(
-        [tmp_path / "link" / "bin" / "profagentd", "--version"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.stdout, ran.returncode) == (f"profagentd {__version__}\n", 0), ran.stderr
-
-
-def test_the_daemon_and_the_wire_are_whole() -> None:
-    files = own_packages()
-    assert {
-        "profagentd/main.py",
-        "profagentd/simulate/models/resnet50.toml",
-        "profagent_wire/checksum.py",
-    } <= files.keys()
-    assert not any("__pycache__" in path or path.startswith("profagent/") for path in files)
-
-
-def test_a_wheel_gives_its_packages_without_metadata(tmp_path: Path) -> None:
-    wheel = tmp_path / "a-1-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("a/__init__.py", "1")
-        archive.writestr("a-1.dist-info/METADATA", "2")
-    assert wheel_files([wheel]) == {"a/__init__.py": b"1"}
-    wheel.write_bytes(b"damaged")
-    with pytest.raises(ProfagentError, match="a-1-py3-none-any"):
-        wheel_files([wheel])

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profagent.deploy.daemon_tree import BoardPython, DaemonTree, launcher
+from profagent.boards.daemon_tree import DaemonTree, launcher
+from profagent.boards.survey import BoardPython
 from profagent.errors import ProfagentError
 
 if TYPE_CHECKING:

@@ -21,12 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from profagent.boards.layout import DEFAULT_PREFIX, Layout
 from profagent.deploy import setup
 from profagent.deploy.units import (
-    DEFAULT_PREFIX,
     FOUND_INIT,
     INITS,
-    Layout,
     Service,
     check_owner,
     chosen_init,
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
 MODULES = (
     "__init__",
     "errors",
+    "boards/__init__",
+    "boards/layout",
     "deploy/__init__",
     "deploy/bundle/__init__",
     "deploy/bundle/by_hand",

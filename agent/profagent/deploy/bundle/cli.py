@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profagent import __version__
+from profagent.boards.daemon_tree import LAUNCHER, own_packages, pack, wheel_files
+from profagent.boards.wheels import fetch_wheels
 from profagent.cli import options
 from profagent.cli.progress import BYTES, progress
 from profagent.cli.running import run_to_the_end, tell
 from profagent.deploy.bundle.assembling import MACHINES, bundle_tree, can_compile, find_runtime
 from profagent.deploy.bundle.by_hand import MODULES
-from profagent.deploy.daemon_tree import LAUNCHER, own_packages, pack, wheel_files
 from profagent.deploy.units import SERVICE_FILES
-from profagent.deploy.wheels import fetch_wheels
 from profagent.errors import ProfagentError
 from profagent.files import write_atomically
 from profagent.limits import DOWNLOAD_S, FILE_PIECE_BYTES, TRIAL_S
@@ -36,8 +36,8 @@ from profagent.tables.table import json_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from profagent.boards.daemon_tree import DaemonTree
     from profagent.cli.progress import Progress
-    from profagent.deploy.daemon_tree import DaemonTree
 
 
 _KINDS = (".tar.gz", ".tgz", ".tar.xz")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from profagent.boards.daemon_tree import DaemonTree
 from profagent.deploy.bundle.assembling import (
     can_compile,
     compiled,
@@ -28,7 +29,6 @@ from profagent.deploy.bundle.assembling import (
     shared_libraries,
 )
 from profagent.deploy.bundle.cli import fetch_standalone, installer_files, standalone_link, unpack_archive
-from profagent.deploy.daemon_tree import DaemonTree
 from profagent.errors import ProfagentError
 
 SHELL = Path("/bin/sh").resolve()

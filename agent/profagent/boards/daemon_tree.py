@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent import __version__
-from profagent.deploy.setup import MANIFEST
-from profagent.deploy.wheels import fetch_wheels
+from profagent.boards.survey import unfit
+from profagent.boards.wheels import fetch_wheels
 from profagent.errors import ProfagentError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from profagent.deploy.survey import BoardFacts
+    from profagent.boards.survey import BoardFacts
 
 
 PYTHONS = ("auto", "system", "bundled")
@@ -31,69 +31,9 @@ _BUNDLE = (
     "bring one: `profagent bundle --arch {} --libraries DIR -o FILE.tar.gz`, with Debian's libc6, libgcc-s1, libstdc++6"
     " and zlib1g unpacked in DIR, then `--bundle FILE.tar.gz`"
 )
-OLDEST_PYTHON = (3, 9)
-# manylinux2014 is glibc 2.17; no wheel of grpcio is for an older one.
-_OLDEST_GLIBC = 17
-_MUSL_MINORS = (2, 1)
-_FIELDS = 5
 _DIGITS = 8
-# A POSIX sh script that prints one line: machine, path, version, libc and its version, or `-`.
-PROBE = """for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9; do
-    "$python" -I -c 'import os, platform, sys
-if sys.version_info < (3, 9): sys.exit(1)
-name, version = platform.libc_ver()
-print(os.uname().machine, sys.executable, "%d.%d" % sys.version_info[:2], name or "-", version or "-", sep="\\t")
-' 2>/dev/null && exit
-done
-exit 1
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class BoardPython:
-    """A Python on a board. The C library is `glibc` with its version, or musl, which does not tell its own."""
-
-    machine: str
-    path: str
-    version: tuple[int, int]
-    glibc: tuple[int, int] | None
-
-    @property
-    def shown(self) -> str:
-        """Its version as people write it."""
-        return _dotted(self.version)
-
-    @property
-    def platforms(self) -> list[str]:
-        """The platform tags whose wheels run there, the newest first."""
-        if self.glibc is None:
-            return [f"musllinux_1_{minor}_{self.machine}" for minor in _MUSL_MINORS]
-        tags = [f"manylinux_2_{minor}_{self.machine}" for minor in range(self.glibc[1], _OLDEST_GLIBC - 1, -1)]
-        return [*tags, f"manylinux2014_{self.machine}"] if tags else []
-
-
-def read_probe(output: str) -> BoardPython:
-    """The Python that PROBE has found. Raises ProfagentError for output that is none of its."""
-    fields = output.strip().split("\t")
-    try:
-        machine, path, version, libc, libc_version = fields[-_FIELDS:]
-        glibc = _pair(libc_version) if libc == "glibc" else None
-        return BoardPython(machine, path, _pair(version), glibc)
-    except ValueError as error:
-        raise ProfagentError(
-            f"the board's Python said {output.strip()[-200:]!r}", hint="log in and see what `python3 -V` prints"
-        ) from error
-
-
-def _pair(text: str) -> tuple[int, int]:
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
-
-
+# `deploy/setup.py`, which runs on the board without this package, has the same names.
+MANIFEST = "manifest.json"
 LAUNCHER, LIBRARY = "bin/profagentd", "lib"
 # Neither side imports the other: the daemon's files are found, not loaded.
 PACKAGES = ("profagentd", "profagent_app", "profagent_wire")
@@ -243,20 +183,3 @@ async def chosen_version(facts: BoardFacts, wish: str, bundle: Path | None, whee
     return await asyncio.to_thread(
         lambda: DaemonTree.of(__version__, launcher(python.path), {**own_packages(), **wheel_files(wheels)})
     )
-
-
-def unfit(facts: BoardFacts) -> str | None:
-    """Why the board's own Python will not do."""
-    if facts.python is None:
-        oldest = ".".join(map(str, OLDEST_PYTHON))
-        return (
-            f"has Python {facts.old_python}, and not {oldest} or later"
-            if facts.old_python
-            else f"has no Python {oldest} or later"
-        )
-    if facts.lacks:
-        return f"has Python {facts.python.shown} without {' and '.join(facts.lacks)}"
-    # A Python tells glibc from others alone.
-    if not facts.python.platforms or (facts.python.glibc is None and facts.libc != "musl"):
-        return f"has {facts.libc or 'a C library that cannot be told'}, for which there are no wheels of grpcio"
-    return None

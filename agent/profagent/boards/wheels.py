@@ -23,7 +23,7 @@ from profagent.files import make_directory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from profagent.deploy.daemon_tree import BoardPython
+    from profagent.boards.survey import BoardPython
 
 
 # `make pins` writes pins/pythonX.Y.txt: for that Python and later ones, up to the next file's.
@@ -50,7 +50,7 @@ class Pin:
 def pins(version: tuple[int, int]) -> tuple[Pin, ...]:
     """Return the libraries for a board's Python; a later one has tomli itself."""
     first = next(each for each in _FIRST_PYTHONS if each <= version)
-    text = files("profagent.deploy").joinpath("pins", "python{}.{}.txt".format(*first)).read_text("ascii")
+    text = files("profagent.boards").joinpath("pins", "python{}.{}.txt".format(*first)).read_text("ascii")
     return tuple(
         Pin(name, pinned, frozenset(re.findall("[0-9a-f]{64}", digests)))
         for name, pinned, digests in _PIN.findall(text)

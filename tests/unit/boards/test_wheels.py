@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from profagent.deploy import wheels
-from profagent.deploy.daemon_tree import BoardPython
-from profagent.deploy.wheels import Pin, download_arguments, fetch_wheels, pins, wheels_key
+from profagent.boards import wheels
+from profagent.boards.survey import BoardPython
+from profagent.boards.wheels import Pin, download_arguments, fetch_wheels, pins, wheels_key
 from profagent.errors import ProfagentError
 
 ROOT = Path(__file__).parents[3]
