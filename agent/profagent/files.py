@@ -276,9 +276,12 @@ def folder_written(target: Path) -> Iterator[Path]:
 
 def _move_files(folder: Path, target: Path) -> None:
     present = {each.name for each in target.iterdir()}
-    for file in folder.iterdir():
+    files = [*folder.iterdir()]
+    # Before the first is moved: one that may not be replaced leaves all as they were.
+    for file in files:
         if file.name in present:
             _require_replaceable(target / file.name, over_database=False)
+    for file in files:
         file.replace(target / file.name)
     folder.rmdir()
 

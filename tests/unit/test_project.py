@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ast
-import os
 import pickle
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tomllib
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,8 +20,6 @@ from hatchling.builders.wheel import WheelBuilder
 import profagent
 import profagentd
 from profagent import errors
-from profagent.errors import ProfagentError, UsageError
-from profagent.files import write_atomically, write_folder_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -185,85 +180,6 @@ def test_an_error_comes_whole_from_another_process() -> None:
     for error in (errors.ResultError("a.csv", 7, "it is cut off"), errors.UsageError("it broke", hint="mend it")):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
-
-
-# Files and folders that come whole or not at all
-
-
-def test_pieces_become_one_file(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "a", [b"one ", b"two"])
-    assert (tmp_path / "a").read_bytes() == b"one two"
-    assert [file.name for file in tmp_path.iterdir()] == ["a"]
-
-
-def test_an_error_half_way_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
-    def pieces() -> Iterator[bytes]:
-        yield b"new" * 1_000_000
-        raise KeyboardInterrupt
-
-    (tmp_path / "a").write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(tmp_path / "a", pieces())
-    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a", b"old")]
-
-
-def test_a_missing_folder_is_told_with_the_file_s_name(tmp_path: Path) -> None:
-    with pytest.raises(ProfagentError, match=r"absent/a: No such file") as caught:
-        write_atomically(tmp_path / "absent" / "a", [b"x"])
-    assert "make it first" in caught.value.hint
-
-
-def test_a_target_that_is_a_folder_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    with pytest.raises(ProfagentError, match="cannot write"):
-        write_atomically(tmp_path / "a", [b"x"])
-    assert [file.name for file in tmp_path.iterdir()] == ["a"]
-
-
-def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with closing(sqlite3.connect(tmp_path / "there.db")) as database:
-        database.execute("CREATE TABLE kept (number INTEGER)")
-    before = (tmp_path / "there.db").read_bytes()
-    (tmp_path / "to the pipe").symlink_to("pipe")
-    for name in ("pipe", "to the pipe", "there.db"):
-        with pytest.raises(UsageError, match=name):
-            write_atomically(tmp_path / name, [b"new"])
-    assert (tmp_path / "pipe").is_fifo()
-    assert (tmp_path / "there.db").read_bytes() == before
-
-
-def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"theirs")
-    (tmp_path / "link").symlink_to(tmp_path / "a")
-    write_atomically(tmp_path / "link", [b"new"])
-    assert (tmp_path / "a").read_bytes() == b"theirs"
-    assert (tmp_path / "link").read_bytes() == b"new"
-
-
-@pytest.mark.parametrize("name", ["file/below", "n" * 300, "loop"])
-def test_a_name_that_cannot_be_written_is_told(name: str, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(ProfagentError, match="cannot write"):
-        write_atomically(tmp_path / name, [b"x"])
-
-
-def test_a_folder_comes_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
-    write_folder_atomically(tmp_path / "a" / "b", {"one": b"1", "more/two": b"2"})
-    folder = tmp_path / "a" / "b"
-    assert ((folder / "one").read_bytes(), (folder / "more" / "two").read_bytes()) == (b"1", b"2")
-    modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "more", folder / "one")]
-    assert modes == [0o700, 0o700, 0o600]
-    assert [path.name for path in folder.parent.iterdir()] == ["b"]
-
-
-def test_a_folder_that_holds_something_stays(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "old").write_bytes(b"old")
-    with pytest.raises(ProfagentError, match="cannot write"):
-        write_folder_atomically(tmp_path / "a", {"new": b"new"})
-    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["a", "a/old"]
 
 
 # The scripts under tools/: which Python 3.9 is taken, and what happens where something is missing

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+from itertools import pairwise
+from math import inf, nan, nextafter
 from typing import Any
 
+import numpy as np
 import pytest
 
 from profagent.export.job_files import unique_name
+from profagent.export.sheets import TEXTS, Coded, Sheets
 from profagent.export.summary import acl_statistic_name, op_statistic_name, op_summary_name
 from profagent.export.tables import icache_miss_rate
 from profagent.export.timeline import acl_name, task_time_name
@@ -84,6 +89,44 @@ def test_rows_are_not_gathered_before_the_first_piece(sheet_format: Any) -> None
     numbers = iter(range(10 * ROWS_PER_PIECE))
     next(iter(sheet_pieces(COLUMNS, ((str(i), 1.0, None) for i in numbers), sheet_format)))
     assert next(numbers) == ROWS_PER_PIECE
+
+
+# Many tables of one kind, by columns
+
+
+def _numbers(decimals: int) -> list[float]:
+    """Numbers around each place where texts are made another way, ties of the last decimal, and odd ones."""
+    unit = 10.0**decimals
+    ties = [
+        (number + 0.5) / unit for number in (0, 1, 2, 3, 999, 1000, 4095, 131_070, TEXTS - 1, TEXTS, TEXTS + 1, 10**9)
+    ]
+    edges = [number / unit for number in (TEXTS - 1, TEXTS, TEXTS * unit - 1, TEXTS * unit, TEXTS * 1000, 2**53)]
+    around = [nextafter(each, to) for each in (*ties, *edges) for to in (-inf, inf)]
+    chance = random.Random(decimals)
+    spread = [chance.uniform(0, 10 ** chance.uniform(-4, 16)) for _ in range(2000)]
+    found = [*ties, *edges, *around, *spread, 0.0, 2.675, 1.005, 5e-324, 1e22, 1.7e308]
+    return [*found, *(-each for each in found), inf, -inf]
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 3])
+def test_a_column_of_numbers_has_python_s_own_texts(decimals: int) -> None:
+    numbers = _numbers(decimals)
+    sheet = Sheets([Column("x", decimals)], [np.array([*numbers, nan])], np.array([len(numbers) + 1]))
+    (text,) = sheet.texts("csv")
+    assert text.decode().split("\n") == ["x", *(f"{number:.{decimals}f}" for number in numbers), "N/A", ""]
+
+
+@pytest.mark.parametrize("sheet_format", ["csv", "json"])
+def test_each_table_has_its_rows_as_if_it_were_alone(sheet_format: str) -> None:
+    names, times, counts = ["conv", "a,b", None], [1.5, nan, -0.0, 7.25], [1, 2, 3, 4]
+    codes, ends = [0, 1, 2, 1], [2, 2, 4]
+    columns = (Column("Name"), Column("Time(us)", 3), Column("Count"))
+    values = (Coded(np.array(codes), names), np.array(times), np.array(counts))
+    sheets = Sheets(columns, values, np.array(ends))
+    rows = [("conv", 1.5, 1), ("a,b", None, 2), (None, -0.0, 3), ("a,b", 7.25, 4)]
+    assert sheets.rows() == [rows[begin:end] for begin, end in pairwise([0, *ends])]
+    alone = [b"".join(sheet_pieces(columns, some, sheet_format)) if some else b"" for some in sheets.rows()]
+    assert [*sheets.texts(sheet_format)] == alone
 
 
 # Tables for a terminal

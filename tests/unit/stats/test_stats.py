@@ -16,6 +16,7 @@ from profagent.stats.figures import JobRecords, LeftOut, left_out, warm_up
 from profagent.stats.session_figures import By, Row, SessionFigures, joined_us, split
 from profagent.stats.stats import stats
 from profagent.stats.trend import level_changes
+from profagent.store import columns
 from profagent.tables.provenance import SIMULATED_MARK
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, mark, spooled
@@ -64,6 +65,21 @@ async def test_jobs_of_a_session_are_answered_together_and_their_warm_ups_left_o
     assert [tuple(each) for each in found.left_out] == [("yolo", 40, 2)]
     assert [each["job"] for each in found.provenance] == ["JOBA", "JOBB"]
     assert found.unit == "us"
+
+
+async def test_figures_do_not_depend_on_how_many_records_are_read_at_a_time(
+    builder: DatabaseBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = builder.session()
+    _job(builder, session, "JOBA", 7)
+    file = builder.close()
+    for by in ("layer", "model"):
+        whole = await stats(file, by=by, skip=1)
+        for most in (1, 3):
+            with monkeypatch.context() as lowered:
+                lowered.setattr(columns, "RECORDS_PER_CHUNK", most)
+                found = await stats(file, by=by, skip=1)
+            assert stats_document(found, found.rows, 1) == stats_document(whole, whole.rows, 1)
 
 
 async def test_without_a_frequency_durations_are_ticks(builder: DatabaseBuilder) -> None:
