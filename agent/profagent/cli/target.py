@@ -16,11 +16,12 @@ from profagent.cli.running import tell
 from profagent.errors import UsageError
 from profagent.formats.counter_maps import BUILT_IN
 from profagent.formats.job_files import why_no_layers
-from profagent.store.database import event_counts, fetched_one, reading
+from profagent.store.database import fetched_one, reading
 from profagent.store.job_folder import alone_in_job, fresh_database, own_folder, write_log
 from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
 from profagent.store.selection import Choice
 from profagent.store.sessions import is_cleared
+from profagent.store.summary import event_counts
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named, session_query
 from profagent.tables.table import counted
 

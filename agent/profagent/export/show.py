@@ -13,11 +13,12 @@ from profagent.cli.target import choice_options, tell_unrecorded, vendor_target_
 from profagent.export.job_files import NO_CHOICE
 from profagent.export.tables import acl_statistic_rows, icache_miss_rate, inference_tables
 from profagent.export.timeline import export_timeline
-from profagent.store.database import event_counts, reading
+from profagent.store.database import reading
 from profagent.store.job_folder import write_log
 from profagent.store.queries import Scope, call_logs, calls, count_inferences, find_session, jobs_of
 from profagent.store.selection import Choice, Selection
 from profagent.store.sessions import require_records
+from profagent.store.summary import event_counts
 from profagent.tables.provenance import (
     SIMULATED_MARK,
     events_line,

@@ -290,13 +290,8 @@ def read_unit(
     first = ends - records
     columns, counters = _read_columns(kind, pieces, counter_map)
     sequence, net = columns["sequence"].astype(np.int64), columns["net"].astype(np.int64)
-    step, net_step = _steps(sequence, first, before.sequence), _steps(net, first, before.net)
-    begins = (net_step != 0) | (step < 0)
-    begins_load = (net_step < 0) | ((net_step == 0) & (step < 0))
-    for log, record in last_loads.items():
-        _begin_last_load(begins, begins_load, slice(first[log], ends[log]), record - int(before.records[log]))
-    fresh = first[before.records == 0]
-    begins[fresh] = begins_load[fresh] = True
+    step = _steps(sequence, first, before.sequence)
+    begins, begins_load = _begins(step, _steps(net, first, before.net), first, ends, before, last_loads)
 
     is_start = begins.copy()
     is_start[first] = True
@@ -315,21 +310,8 @@ def read_unit(
     after = LogProgress(
         before.records + records, seg_ordinal[last] + 1, seg_load[last] + 1, net[ends - 1], sequence[ends - 1], ticks
     )
-    return Unit(
-        kind,
-        before,
-        after,
-        records,
-        first,
-        segment,
-        seg_log,
-        seg_first,
-        seg_ordinal,
-        seg_load,
-        columns,
-        counters,
-        *gaps,
-    )
+    segments = (segment, seg_log, seg_first, seg_ordinal, seg_load)
+    return Unit(kind, before, after, records, first, *segments, columns, counters, *gaps)
 
 
 def _read_columns(
@@ -361,6 +343,24 @@ def _passes(pieces: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
         if size >= PASS_BYTES or number == len(pieces):
             yield pieces[begin:number]
             begin, size = number, 0
+
+
+def _begins(
+    step: Integers,
+    net_step: Integers,
+    first: npt.NDArray[np.intp],
+    ends: npt.NDArray[np.intp],
+    before: LogProgress,
+    last_loads: Mapping[int, int],
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return at which records a segment begins, and at which of these a load."""
+    segment = (net_step != 0) | (step < 0)
+    load = (net_step < 0) | ((net_step == 0) & (step < 0))
+    for log, record in last_loads.items():
+        _begin_last_load(segment, load, slice(first[log], ends[log]), record - int(before.records[log]))
+    fresh = first[before.records == 0]
+    segment[fresh] = load[fresh] = True
+    return segment, load
 
 
 def _begin_last_load(

@@ -13,7 +13,7 @@ from profagent.diff.report import junit_xml
 from profagent.files import write_atomically
 from profagent.limits import MOST_PREDECESSORS
 from profagent.nightly.night import NightVerdict, junit_cases, report_lines
-from profagent.report.report import style
+from profagent.report.html_page import style
 from profagent.tables.table import counted, printable
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A report: all that it shows, as one document, and the HTML page of it, which needs nothing else.
+"""A report: all that its page shows, as one document.
 
 The document has figures as `stats --json` has them, advice, timeline, comparison.
 """
@@ -6,11 +6,8 @@ The document has figures as `stats --json` has them, advice, timeline, compariso
 from __future__ import annotations
 
 from functools import partial
-from html import escape
-from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from profagent import __version__
@@ -23,6 +20,7 @@ from profagent.files import write_atomically
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.ledger import REASONS, SEQUENCE_GAP
 from profagent.limits import MOST_EVIDENCE, MOST_LEDGER_ROWS, MOST_POINTS, READERS, SPREAD_LAYERS
+from profagent.report.html_page import page
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS
@@ -32,13 +30,12 @@ from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
 from profagent.store.sampling import sampling_of
-from profagent.store.sessions import NO_BOARD, is_cleared
+from profagent.store.sessions import is_cleared
 from profagent.tables.provenance import (
     coverage_line,
     covered_text,
     provenance_lines,
     provenance_of,
-    session_title,
     share_text,
 )
 from profagent.tables.table import UNKNOWN
@@ -52,7 +49,9 @@ if TYPE_CHECKING:
 
     from profagent.advise.rules import Language, Rule
     from profagent.diff.diff import Diff
-    from profagent.stats.session_figures import ModelFigures
+    from profagent.stats.session_figures import ModelFigures, StatsBy
+    from profagent.stats.stats import Stats
+    from profagent.store.database import Running
     from profagent.store.queries import SessionRow
 
 BINS = 40
@@ -69,11 +68,6 @@ _LEDGER = f"{_LEDGER_ROWS} ORDER BY grade, reason, job, log LIMIT :most"
 _ALL_LEDGER = f"SELECT count(*) FROM ({_LEDGER_ROWS})"  # noqa: S608 - the same
 _CLEARED = "`profagent gc` deleted the session's records: its figures are here, what rests on records is not"
 _UNPLACED = "Nothing of the session has a known place in time"
-_STYLES = ("page.css",)
-_SCRIPTS = ("page.js", "charts.js")
-_LIBRARY = "echarts.min.js"
-# Within a script element nothing may look like its end; JSON reads these as the same characters.
-_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 async def write_report(
@@ -98,7 +92,7 @@ async def write_report(
 async def gather(
     operand: Operand, rules: Sequence[Rule], language: Language, against: Operand | None = None
 ) -> dict[str, Any]:
-    """What a report of a session, or of one of its JOBs, shows; `against` is the base of a comparison.
+    """Return the document of a session, or of one of its JOBs; `against` is the base of a comparison.
 
     Raises UsageError, StoreError.
     """
@@ -106,38 +100,58 @@ async def gather(
     assert database is not None, "a report is of records, not of tables"
     compared = None if against is None else await diff(against, operand)
     async with readings(database, READERS) as readers:
-        connection = readers[0]
-        session = await find_session(connection, operand.session)
-        scopes = [Scope(session, row) for row in await jobs_of(connection, session.session, operand.job)]
-        about = await _about(connection, session, scopes[0].job.job if operand.job and scopes else None)
-        timeline, figures, advice = Timeline(), None, None
-        if await is_cleared(connection, session.session):
-            answers = {by: await kept(connection, session, by, job=operand.job, skip=None) for by in BYS}
+        session = await find_session(readers[0], operand.session)
+        scopes = [Scope(session, row) for row in await jobs_of(readers[0], session.session, operand.job)]
+        about = await _about(readers[0], session, scopes[0].job.job if operand.job and scopes else None)
+        if await is_cleared(readers[0], session.session):
+            read = _Read({by: await kept(readers[0], session, by, job=operand.job, skip=None) for by in BYS})
         else:
-            provenance = [await provenance_of(connection, scope) for scope in scopes]
-            figures = await gathered(
-                readers, scopes, BYS, seen=partial(timeline.add, connection, is_named=len(scopes) > 1)
-            )
-            await timeline.read(connection, session.session)
-            answers = {by: await answered(connection, session, scopes, provenance, figures, by) for by in BYS}
-            is_timed = len(timed(scopes)) == len(scopes)
-            means = figures if is_timed else await gathered(readers, timed(scopes), ("model",))
-            advice = await advised(connection, session, means, provenance, rules, language)
-    documents = {by: stats_document(answer, answer.rows, None) for by, answer in answers.items()}
-    # They are of the same JOBs all.
-    jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]
-    ranked = _ranked(documents["layer"])
+            read = await _read(readers, session, scopes, rules, language)
     return {
         "profagent": __version__,
         "session": about,
         "simulated": session.simulated,
         "language": language,
+        **_shown(read, language, compared),
+    }
+
+
+class _Read(NamedTuple):
+    """The figures of a session by each of BYS, and what rests on its records, where these were not deleted."""
+
+    answers: Mapping[StatsBy, Stats]
+    timeline: Timeline | None = None
+    figures: SessionFigures | None = None
+    advice: Advice | None = None
+
+
+async def _read(
+    readers: Sequence[Running], session: SessionRow, scopes: Sequence[Scope], rules: Sequence[Rule], language: Language
+) -> _Read:
+    connection, timeline = readers[0], Timeline()
+    provenance = [await provenance_of(connection, scope) for scope in scopes]
+    figures = await gathered(readers, scopes, BYS, seen=partial(timeline.add, connection, is_named=len(scopes) > 1))
+    await timeline.read(connection, session.session)
+    answers = {by: await answered(connection, session, scopes, provenance, figures, by) for by in BYS}
+    is_timed = len(timed(scopes)) == len(scopes)
+    means = figures if is_timed else await gathered(readers, timed(scopes), ("model",))
+    advice = await advised(connection, session, means, provenance, rules, language)
+    return _Read(answers, timeline, figures, advice)
+
+
+def _shown(read: _Read, language: Language, compared: Diff | None) -> dict[str, Any]:
+    answers, timeline, figures, advice = read
+    documents = {by: stats_document(answer, answer.rows, None) for by, answer in answers.items()}
+    # They are of the same JOBs all.
+    jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]
+    ranked = _ranked(documents["layer"])
+    return {
         "verdict": _verdict(advice, [row for row in ranked if row["layer"] != NOT_IN_ANY_LAYER], language, compared),
         "advice": None if advice is None else _advice(advice, language),
         "stats": documents,
         "models": _models(answers["model"].models),
         "ranked": ranked,
-        "timeline": {**timeline.document(), "nothing": _CLEARED if figures is None else _UNPLACED},
+        "timeline": {**(timeline or Timeline()).document(), "nothing": _CLEARED if figures is None else _UNPLACED},
         "spreads": _spreads(SessionFigures(frozenset()) if figures is None else figures),
         "comparison": None if compared is None else diff_document(compared),
         "jobs": jobs,
@@ -270,36 +284,3 @@ def _spread(name: str, inferences: NDArray[np.float64], unit: str) -> dict[str, 
         "counts": counts.tolist(),
         "course": list(series_of(times, MOST_POINTS)),
     }
-
-
-def page(shown: Mapping[str, Any]) -> str:
-    """The whole page; styles, scripts, the library and the data are in it."""
-    data = msgspec.json.encode(shown).decode().translate(_ESCAPES)
-    parts = {
-        "title": escape(_title(shown)),
-        "language": shown["language"],
-        "verdict": escape(shown["verdict"]),
-        "styles": style(),
-        "library": resources.files("profagent.report").joinpath("echarts", _LIBRARY).read_text("utf-8"),
-        "scripts": "".join(map(_text, _SCRIPTS)),
-        "data": data,
-    }
-    # The parts are put in from the first to the last: nothing that one of them holds is taken for a place.
-    pieces = _text("page.html").split("@@")
-    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
-
-
-def style() -> str:
-    """Return the style sheet of a report, which pages that lead to reports share."""
-    return "".join(map(_text, _STYLES))
-
-
-def _title(shown: Mapping[str, Any]) -> str:
-    about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
-    # An imported JOB has no board of its own.
-    named = ", ".join(jobs) if jobs and about["board"] == NO_BOARD else session_title(about)
-    return named + (" [simulated]" if shown["simulated"] else "")
-
-
-def _text(name: str) -> str:
-    return resources.files("profagent.report").joinpath("page", name).read_text("utf-8")

@@ -20,7 +20,6 @@ from msgspec import Struct
 from profagent.errors import DiskFullError, StoreError
 from profagent.files import PRIVATE_FILE, disk_full, is_full_database, make_private_folder
 from profagent.formats.names import SIMULATED_MARKER
-from profagent.ingest.source import views
 from profagent.limits import (
     BUSY_TIMEOUT_MS,
     CACHE_KIB,
@@ -403,16 +402,3 @@ def join_job(connection: sqlite3.Connection, session: int, board: int, name: str
         connection.execute("INSERT INTO session_job VALUES (?, ?)", (session, job))
         connection.execute(_SIMULATED_BEFORE, (session, job, SIMULATED_MARKER))
     return int(job)
-
-
-async def event_counts(connection: aiosqlite.Connection, session: int, *, own: bool = False) -> dict[str, int]:
-    """Return how many rows of each counted view of sources a session has, as `{"ops": 1200, "ranges": 30}`.
-
-    `own`: without those that the board measures by itself.
-    """
-    counts = {}
-    counted = [view for view in views() if view.counted_as and (view.is_own or not own)]
-    for view in sorted(counted, key=lambda view: view.counted_as):
-        query = f"SELECT count(*) FROM {view.name} WHERE session = ?"  # noqa: S608 - a name of ours
-        (counts[view.counted_as],) = await fetched_one(connection, query, (session,))
-    return counts

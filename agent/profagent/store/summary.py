@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import ledger
+from profagent.ingest.source import views
 from profagent.store.coverage import coverage_of, why_incomplete
-from profagent.store.database import RECORDS_PER_PART, event_counts, fetched, fetched_named, fetched_one
+from profagent.store.database import RECORDS_PER_PART, fetched, fetched_named, fetched_one
 from profagent.store.queries import (
     count_inferences,
     implausible_of,
@@ -20,6 +21,12 @@ from profagent.store.sampling import sampling_of
 if TYPE_CHECKING:
     import aiosqlite
 
+_ABOUT = (
+    "SELECT session, identity AS board, hostname, simulated, sdk_version, counter_map, counter_map_digest"
+    " FROM session JOIN board USING (board) WHERE session = ?"
+)
+_JOBS = "SELECT job, name FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job"
+# JOBs of which it fetched no record, and the session that began each before.
 _STOOD = (
     "SELECT s.job, (SELECT min(session) FROM session_job o WHERE o.job = s.job) FROM session_job s"
     " WHERE s.session = ?1 AND s.job NOT IN (SELECT job FROM fetched_jobs WHERE session = ?1)"
@@ -41,36 +48,21 @@ async def session_summary(connection: aiosqlite.Connection, session: int) -> dic
     It is `complete`, or `incomplete` says why it is not.
     `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
     """
-    board, hostname, simulated, sdk_version, counter_map, digest = await fetched_one(
-        connection,
-        "SELECT identity, hostname, simulated, sdk_version, counter_map, counter_map_digest"
-        " FROM session JOIN board USING (board) WHERE session = ?",
-        (session,),
-    )
-    jobs = await fetched(
-        connection,
-        "SELECT job, name, state FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job",
-        (session,),
-    )
-    # JOBs of which it fetched no record, and the session that began each before.
+    (about,) = await fetched_named(connection, _ABOUT, (session,))
+    jobs = await fetched(connection, _JOBS, (session,))
     stood: dict[int, int] = dict(await fetched(connection, _STOOD, (session,)))
     incomplete = await why_incomplete(connection, session)
     return {
-        "session": session,
-        "board": board,
-        "hostname": hostname,
-        "simulated": bool(simulated),
-        "sdk_version": sdk_version,
-        "counter_map": counter_map,
-        "counter_map_digest": digest,
-        "jobs": [name for _, name, _ in jobs],
-        "bytes": sum([await _bytes(connection, job) for job, _, _ in jobs if job not in stood]),
+        **about,
+        "simulated": bool(about["simulated"]),
+        "jobs": [name for _, name in jobs],
+        "bytes": sum([await _bytes(connection, job) for job, _ in jobs if job not in stood]),
         "records": {unit: await _records(connection, session, table) for table, unit in _UNITS.items()},
         "events": await event_counts(connection, session),
         "sampling": await sampling_of(connection, session),
         "earlier": [
             {"job": name, "session": stood[job], "inferences": await count_inferences(connection, job)}
-            for job, name, _ in jobs
+            for job, name in jobs
             if job in stood
         ],
         "ledger": await ledger_of(connection, session),
@@ -93,6 +85,19 @@ async def has_recorded(connection: aiosqlite.Connection, session: int) -> bool:
     if has_records:
         return True
     return any((await event_counts(connection, session, own=True)).values())
+
+
+async def event_counts(connection: aiosqlite.Connection, session: int, *, own: bool = False) -> dict[str, int]:
+    """Return how many rows of each counted view of sources a session has, as `{"ops": 1200, "ranges": 30}`.
+
+    `own`: without those that the board measures by itself.
+    """
+    counts = {}
+    counted = [view for view in views() if view.counted_as and (view.is_own or not own)]
+    for view in sorted(counted, key=lambda view: view.counted_as):
+        query = f"SELECT count(*) FROM {view.name} WHERE session = ?"  # noqa: S608 - a name of ours
+        (counts[view.counted_as],) = await fetched_one(connection, query, (session,))
+    return counts
 
 
 async def not_copied(connection: aiosqlite.Connection, session: int) -> dict[str, int | None]:

@@ -100,10 +100,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     Example: profagent watch 3 --speed 4
     """
     is_screen = wants_screen(plain=plain or with_records or as_json)
-    _check(boards, session=session, speed=speed, save=save, against=against, is_screen=is_screen)
-    if session is not None and maps.named is not None:
-        hint = f"`profagent redecode {session} --counter-map FILE` fills the session's columns anew"
-        raise UsageError("--counter-map goes with --board", hint=hint)
+    _check(boards, session, speed, against, has_save=save, has_map=maps.named is not None, is_screen=is_screen)
     place = Workspace.at(workspace)
     output = _Output(is_json=as_json, names_boards=len(boards) > 1)
     if session is not None:
@@ -112,7 +109,6 @@ def command(  # noqa: PLR0913 - one parameter an option
         async def replay_named(stop: asyncio.Event) -> None:
             number = await session_named(place, word)
             replayed = Replayed(place, number, speed or 1.0, with_records=with_records)
-            await tell_incomplete(place.readable_database(), [number])
             await _replay(replayed, output, against, stop, is_screen=is_screen)
 
         run_until_stopped(replay_named)
@@ -162,14 +158,15 @@ class _Output:
 
 def _check(
     boards: Sequence[str],
-    *,
     session: str | None,
     speed: float | None,
-    save: bool,
     against: str | None,
+    *,
+    has_save: bool,
+    has_map: bool,
     is_screen: bool,
 ) -> None:
-    """Raises UsageError where options do not go together."""
+    """Raise UsageError where options do not go together."""
     if bool(boards) is (session is not None):
         hint = f"name --board BOARD, or a session: {SESSION_FORMS}"
         raise UsageError("watch takes either boards or a session", hint=hint)
@@ -177,15 +174,19 @@ def _check(
         raise UsageError("a board is named twice", hint="name each board once")
     if session is None and speed is not None:
         raise UsageError("--speed goes with a session", hint="leave it out: a board has its own pace")
-    if session is not None and save:
+    if session is not None and has_save:
         raise UsageError("--save goes with --board", hint="leave it out: the session is kept already")
     if against is not None and not is_screen:
         raise UsageError("--against is for the screen", hint="`profagent diff` compares two sessions in lines")
+    if session is not None and has_map:
+        hint = f"`profagent redecode {session} --counter-map FILE` fills the session's columns anew"
+        raise UsageError("--counter-map goes with --board", hint=hint)
 
 
 async def _replay(
     replayed: Replayed, output: _Output, against: str | None, stop: asyncio.Event, *, is_screen: bool
 ) -> None:
+    await tell_incomplete(replayed.workspace.readable_database(), [replayed.session])
     if is_screen:
         from profagent.watch.screen.run import replay_on_screen  # noqa: PLC0415 - as above
 

@@ -29,7 +29,7 @@ from profagent.nightly.night import (
     report_lines,
 )
 from profagent.nightly.page import past_nights, report_name, write_beside
-from profagent.report.report import style
+from profagent.report.html_page import style
 
 
 @pytest.mark.parametrize(

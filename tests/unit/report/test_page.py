@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from profagent.limits import MOST_LEDGER_ROWS
-from profagent.report.report import page
+from profagent.report.html_page import page
 from profagent.report.timeline import thinned
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, mark, spooled

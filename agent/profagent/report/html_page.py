@@ -1,0 +1,55 @@
+"""A report's HTML page, which needs nothing else."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from profagent.store.sessions import NO_BOARD
+from profagent.tables.provenance import session_title
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+_STYLES = ("page.css",)
+_SCRIPTS = ("page.js", "charts.js")
+_LIBRARY = "echarts.min.js"
+# Within a script element nothing may look like its end; JSON reads these as the same characters.
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def page(shown: Mapping[str, Any]) -> str:
+    """Return the page of a report's document; styles, scripts, the library and the data are in it."""
+    data = msgspec.json.encode(shown).decode().translate(_ESCAPES)
+    parts = {
+        "title": escape(_title(shown)),
+        "language": shown["language"],
+        "verdict": escape(shown["verdict"]),
+        "styles": style(),
+        "library": resources.files("profagent.report").joinpath("echarts", _LIBRARY).read_text("utf-8"),
+        "scripts": "".join(map(_text, _SCRIPTS)),
+        "data": data,
+    }
+    # The parts are put in from the first to the last: nothing that one of them holds is taken for a place.
+    pieces = _text("page.html").split("@@")
+    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def style() -> str:
+    """Return the style sheet of a report, which pages that lead to reports share."""
+    return "".join(map(_text, _STYLES))
+
+
+def _title(shown: Mapping[str, Any]) -> str:
+    about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
+    # An imported JOB has no board of its own.
+    named = ", ".join(jobs) if jobs and about["board"] == NO_BOARD else session_title(about)
+    return named + (" [simulated]" if shown["simulated"] else "")
+
+
+def _text(name: str) -> str:
+    return resources.files("profagent.report").joinpath("page", name).read_text("utf-8")
