@@ -413,8 +413,8 @@ LONGEST_STEM_BYTES = 240
 """bytes of an exported file's name before its extension: the middle is cut, and a digest tells it from others."""
 LARGEST_PART_BYTES = 100_000_000
 """bytes of a part of a trace, unless `--part-size` says otherwise: the next part begins."""
-ROWS_PER_GROUP = 100_000
-"""rows compressed together: the next group begins."""
+ROWS_PER_GROUP = 50_000
+"""rows compressed together, at least: the next group begins."""
 MOST_INTERNED_NAMES = 4096
 """names that a trace refers to by number: further names are written out."""
 LATEST_US = 2.0**53

@@ -85,6 +85,7 @@ def test_without_pyarrow_it_says_what_to_install(
     demo_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "profagent.export.parquet_files", raising=False)
     ended = profagent("export", "parquet", "1", "--workspace", demo_workspace, "--output", tmp_path)
     assert ended.code == 2
     assert f"{sys.executable} -m pip install pyarrow" in ended.err

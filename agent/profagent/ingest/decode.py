@@ -439,8 +439,14 @@ SOURCE = Source(
             whole=_INFERENCE | {"load", "cache_hit", "cache_miss", "complete", "inference"},
             unsigned=_COUNT,
         ),
-        View(name="op_records", whole=_RECORD | {"ticks"}, fractions=frozenset(COUNTER_NAMES), unsigned=_COUNT),
-        View(name="aicpu_records", whole=_RECORD, unsigned=_COUNT),
+        View(
+            name="op_records",
+            whole=_RECORD | {"ticks"},
+            fractions=frozenset(COUNTER_NAMES),
+            unsigned=_COUNT,
+            unit=LogKind.AICORE,
+        ),
+        View(name="aicpu_records", whole=_RECORD, unsigned=_COUNT, unit=LogKind.AICPU),
         View(name="api_records", whole=frozenset({"model_id", "pid", "tid"})),
     ),
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cachetools import LRUCache
 
 from profagent import ledger
-from profagent.formats.names import is_job_name
+from profagent.formats.names import LogKind, is_job_name
 from profagent.ingest.changes import ContentLedger, SourceRows
 from profagent.ingest.decoder import Decoder
 from profagent.limits import NAMED_LOGS
@@ -97,6 +97,8 @@ class View:
     """the rows in a line of counts, as `ops`; empty: not counted there"""
     is_own: bool = True
     """False for what the board measures by itself, whether a program runs or not"""
+    unit: LogKind | None = None
+    """the unit whose records these are: there may be millions, which are read by columns"""
     events: DrawnEvents | None = None
     counters: DrawnCounters | None = None
 

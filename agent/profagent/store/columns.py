@@ -25,7 +25,7 @@ from profagent.store.database import RECORDS_PER_PART, fetched_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,11 +54,14 @@ SELECT group_concat(segment), group_concat(place), group_concat(log), group_conc
 FROM ({{}})
 """  # noqa: S608 - a number
 _OF_INFERENCES = "SELECT g.*, q.key AS place FROM json_each(?) q CROSS JOIN segment g ON g.inference = q.value"
+_OF_SESSION = """
+SELECT g.*, g.inference AS place FROM (SELECT DISTINCT log FROM part WHERE session = ?) CROSS JOIN segment g USING (log)
+"""
 _OF_CHOSEN = "SELECT g.*, c.position AS place FROM temp.chosen c CROSS JOIN segment g USING (inference)"
 _PARTS = """
 SELECT group_concat(part), group_concat(log), group_concat(offset)
-FROM (SELECT part, log, offset FROM json_each(?) q CROSS JOIN part p ON p.log = q.value JOIN log USING (log)
-      ORDER BY part)
+FROM (SELECT part, log, offset FROM json_each(:logs) q CROSS JOIN part p ON p.log = q.value JOIN log USING (log)
+      WHERE :session IS NULL OR session = :session ORDER BY part)
 """
 _LAST = "SELECT max(record) FROM {table} WHERE record BETWEEN ? AND ?"
 _PLACES = "SELECT segment, min(record), max(record), count(*) FROM {kind} WHERE record BETWEEN ? AND ? GROUP BY segment"
@@ -105,6 +108,11 @@ class Segments:
     def of(cls, connection: sqlite3.Connection, inferences: list[int]) -> Segments:
         """Return those of the inferences with these numbers, whose places are those in the list."""
         return cls._of(connection.execute(_SEGMENTS.format(_OF_INFERENCES), (json.dumps(inferences),)))
+
+    @classmethod
+    def of_session(cls, connection: sqlite3.Connection, session: int) -> Segments:
+        """Return those of the logs of which a session fetched a part; the place of an inference is its number."""
+        return cls._of(connection.execute(_SEGMENTS.format(_OF_SESSION), (session,)))
 
     @classmethod
     def _of(cls, cursor: sqlite3.Cursor) -> Segments:
@@ -236,30 +244,46 @@ class RecordQuery:
         return _places_of(segment, self.segments.number), columns
 
     def _columns(self, connection: sqlite3.Connection, names: Sequence[str]) -> list[NDArray[Any]]:
+        whole = [name for name in names if name in _WHOLE]
+        others = [name for name in names if name not in _WHOLE]
+        columns = dict(
+            zip([*whole, *others], [*self._whole(connection, whole), *self._others(connection, others)], strict=True)
+        )
+        return [columns[name] for name in names]
+
+    def _whole(self, connection: sqlite3.Connection, names: Sequence[str]) -> Iterable[Ints]:
         shown = [f"ifnull(r.{name}, -1)" if name == "layer_index" else f"r.{name}" for name in names]
-        is_whole = _WHOLE.issuperset(names)
-        columns = ", ".join(f"group_concat({each})" if is_whole else each for each in shown)
-        query = _RECORDS.format(columns=columns, kind=self.kind)
-        cursor = connection.execute(query, (json.dumps(self.ranges.tolist()),))
-        if is_whole:
-            return [_numbers(text) for text in cursor.fetchone()]
+        if not shown:
+            return ()
+        cursor = self._execute(connection, ", ".join(f"group_concat({each})" for each in shown))
+        return map(_numbers, cursor.fetchone())
+
+    def _others(self, connection: sqlite3.Connection, names: Sequence[str]) -> Iterable[Floats]:
+        if not names:
+            return ()
+        cursor = self._execute(connection, ", ".join(f"r.{name}" for name in names))
         rows = iter(functools.partial(cursor.fetchmany, ROWS_PER_PAGE), [])
         table = np.concatenate([np.empty((0, len(names))), *(_table_of(page, len(names)) for page in rows)])
-        return [
-            column.astype(np.int64) if name in _WHOLE else np.ascontiguousarray(column)
-            for name, column in zip(names, table.T, strict=True)
-        ]
+        return map(np.ascontiguousarray, table.T)
+
+    def _execute(self, connection: sqlite3.Connection, columns: str) -> sqlite3.Cursor:
+        query = _RECORDS.format(columns=columns, kind=self.kind)
+        return connection.execute(query, (json.dumps(self.ranges.tolist()),))
 
 
 def chunks(
-    connection: sqlite3.Connection, segments: Segments, kind: LogKind, names: Sequence[str]
+    connection: sqlite3.Connection,
+    segments: Segments,
+    kind: LogKind,
+    names: Sequence[str],
+    session: int | None = None,
 ) -> Iterator[RecordQuery]:
     """Give the queries for all records of a unit in the order of their files, some RECORDS_PER_CHUNK at a time.
 
-    The records of an inference may come in two of them.
+    With a `session` only those that it fetched. The records of an inference may come in two of them.
     """
     ours = segments.of_unit(kind)
-    part, log, size = _parts_of(connection, ours.log)
+    part, log, size = _parts_of(connection, ours.log, session)
     if not len(part):
         return
     count = size // RECORD_BYTES[kind]
@@ -502,9 +526,10 @@ def _places_of(values: Ints, numbers: Ints) -> NDArray[np.intp]:
     return np.repeat(at, np.diff(np.append(begins, len(values))))
 
 
-def _parts_of(connection: sqlite3.Connection, logs: Ints) -> list[Ints]:
-    """The parts of logs, rising, the log of each and how many bytes that has."""
-    row = connection.execute(_PARTS, (json.dumps(np.unique(logs).tolist()),)).fetchone()
+def _parts_of(connection: sqlite3.Connection, logs: Ints, session: int | None = None) -> list[Ints]:
+    """The parts of logs, rising, the log of each and how many bytes that has; with a session those that it fetched."""
+    asked = {"logs": json.dumps(np.unique(logs).tolist()), "session": session}
+    row = connection.execute(_PARTS, asked).fetchone()
     return [_numbers(text) for text in row]
 
 
