@@ -337,6 +337,10 @@ LONGEST_CSV_LINE_BYTES = 2 * LONGEST_CELL_BYTES
 """bytes of a line of CSV: the file is refused, with its line."""
 CSV_PIECE_BYTES = 256 << 10
 """bytes of CSV read at a time: the next piece is read."""
+CSV_COLUMNS_BYTES = 1 << 20
+"""bytes of CSV read at a time by columns: the next piece is read."""
+WORTH_COLUMNS_BYTES = 4 << 20
+"""bytes of a CSV file below which it is read row by row: to load what reads columns takes longer than the rest."""
 ROWS_PER_BLOCK = 5_000
 """rows of another tool's database read at a time: the next block is read."""
 ROWS_PER_FETCH = 16

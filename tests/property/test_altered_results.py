@@ -11,7 +11,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profagent.ascend.csv_rows import import_sheet, read_sheet
+from profagent.ascend.csv_rows import read_sheet
+from profagent.ascend.summaries import import_sheet
 from profagent.ascend.timeline import import_timeline
 from profagent.errors import ResultError
 from tests.unit.ascend.files import OP_SUMMARY, SUMMARIES, TIMELINES, kernel

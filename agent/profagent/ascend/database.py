@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families, places
-from profagent.ascend.kernels import Called, Kernels, counters_in, largest_shares, type_on
+from profagent.ascend.kernels import Called, Kernels, Texts, counters_in, largest_shares, type_on
 from profagent.ascend.texts import ODD_VALUES, UNKNOWN_NS, encoded
 from profagent.errors import ResultError
 from profagent.limits import BLOCK_BYTES, LONGEST_ROW_BYTES, OTHERS_BUSY_MS, ROWS_PER_BLOCK, ROWS_PER_FETCH
@@ -218,14 +218,14 @@ def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named, counters: Sequence[
     name_texts, type_texts = zip(*map(named.__getitem__, zip(names, types, units, strict=True)), strict=True)
     by_name = {name: np.array(column, np.float64) for name, column in zip(counters, values, strict=True)}
     return Kernels(
-        name_texts,
-        type_texts,
-        starts,
-        durations,
-        list(map(texts, devices)),
-        list(map(texts, streams)),
-        list(map(texts, models)),
-        list(map(texts, steps)),
+        Texts.of(name_texts),
+        Texts.of(type_texts),
+        np.array(starts, np.int64),
+        np.array(durations, np.int64),
+        Texts.of(list(map(texts, devices))),
+        Texts.of(list(map(texts, streams))),
+        Texts.of(list(map(texts, models))),
+        Texts.of(list(map(texts, steps))),
         largest_shares(by_name, len(rows)) if by_name else [],
     )
 

@@ -11,7 +11,7 @@ import math
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from itertools import chain, count, pairwise, repeat
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -28,6 +28,8 @@ from profagent.ascend.kernels import (
     Models,
     ProgramStep,
     Segment,
+    Texts,
+    different,
     step_names,
 )
 from profagent.formats.inference_times import share_within
@@ -168,24 +170,19 @@ class Draft:
 
     def add_kernels(self, log: int, kernels: Kernels) -> None:
         """Kernels of a file, in its order; those without a duration stay rows of the file."""
-        if kernels.duration_ns and min(kernels.duration_ns) < 0:
-            known = [place for place, duration in enumerate(kernels.duration_ns) if duration >= 0]
-            self._untimed[log] += len(kernels.duration_ns) - len(known)
-            kernels = kernels.at(known)
-        if not kernels.name:
+        known = kernels.duration_ns >= 0
+        if not known.all():
+            self._untimed[log] += int((~known).sum())
+            kernels = kernels.where(known)
+        if not len(kernels.duration_ns):
             return
-        if NOT_KNOWN.intersection(kernels.device):
-            own = self._devices[log]
-            kernels = kernels._replace(device=[own if each in NOT_KNOWN else each for each in kernels.device])
-        models = kernels.model
-        if NOT_KNOWN.intersection(models):
-            models = [NO_MODEL if model in NOT_KNOWN else model for model in models]
-        keys = zip(models, kernels.name, kernels.type, strict=True)
-        layers = np.fromiter(map(self._layers.__getitem__, keys), np.int64, len(models))
-        steps = self._steps_of(kernels, models, layers)
-        keys_of = zip(repeat(log), kernels.device, kernels.stream, models, steps, strict=False)
-        segments = self._segments_of(log, list(keys_of), kernels)
-        self._write_kernels(log, kernels, layers, segments)
+        device, model = kernels.device.known_or(self._devices[log]), kernels.model.known_or(NO_MODEL)
+        kernels = kernels._replace(device=device, model=model)
+        firsts, which = different([model, kernels.name, kernels.type])
+        numbers = [self._layers[model.at(place), kernels.name.at(place), kernels.type.at(place)] for place in firsts]
+        layers = np.array(numbers)[which]
+        kernels = kernels._replace(step=self._steps_of(kernels, layers))
+        self._write_kernels(log, kernels, layers, self._segments_of(log, kernels))
 
     def add_shares(self, shares: Sequence[float], rows: int) -> None:
         """The share of each of PIPES in the only kernel, by so many of its cores; NaN is not known."""
@@ -204,37 +201,38 @@ class Draft:
         self._put(f"UPDATE {table} SET {columns} WHERE segment = ?", (*means, self._before["segment"] + 1))  # noqa: S608 - names of pipes
         self._has_pipes = True
 
-    def _steps_of(self, kernels: Kernels, models: Sequence[str], layers: NDArray[np.int64]) -> Sequence[str]:
+    def _steps_of(self, kernels: Kernels, layers: NDArray[np.int64]) -> Texts:
         """Each kernel's step: where none is told, which execution of its graph it is of."""
-        told = {*kernels.step}
-        if "" not in told:
+        if "" not in kernels.step.values:
             return kernels.step
-        if told == {""} and {*models} == {NO_MODEL}:
-            return ("#0",) * len(models)
-        steps = list(kernels.step)
-        for place, (step, device, model, layer) in enumerate(
-            zip(kernels.step, kernels.device, models, layers.tolist(), strict=True)
-        ):
+        if {*kernels.step.values} == {""} and {*kernels.model.values} == {NO_MODEL}:
+            return Texts.same("#0", len(layers))
+        steps = kernels.step.all()
+        devices, models = kernels.device.all(), kernels.model.all()
+        for place, (step, device, model, layer) in enumerate(zip(steps, devices, models, layers.tolist(), strict=True)):
             if not step:
                 times = self._models[model].times
                 number = times[device, layer]
                 times[device, layer] = number + 1
                 steps[place] = f"#{0 if model == NO_MODEL else number}"
-        return steps
+        return Texts.of(steps)
 
-    def _segments_of(self, log: int, keys: Sequence[Key], kernels: Kernels) -> NDArray[np.int64]:
+    def _segments_of(self, log: int, kernels: Kernels) -> NDArray[np.int64]:
         """Each kernel's segment, by its number; those that are new begin with their first kernel here."""
-        try:
-            return np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
-        except KeyError:
-            for key in dict.fromkeys(keys):
-                if key not in self._numbers:
-                    self._new_segment(log, key, kernels.start_ns[keys.index(key)])
-            return np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
+        columns = kernels.device, kernels.stream, kernels.model, kernels.step
+        firsts, which = different(columns)
+        numbers = []
+        for place in firsts:
+            device, stream, model, step = (column.at(place) for column in columns)
+            key = log, device, stream, model, step
+            if key not in self._numbers:
+                self._new_segment(log, key, int(kernels.start_ns[place]))
+            numbers.append(self._numbers[key])
+        return np.array(numbers)[which]
 
     def _write_kernels(self, log: int, kernels: Kernels, layers: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         """Rows of the kernels; their segments end with the last of them."""
-        start, ticks = np.array(kernels.start_ns, np.int64), np.array(kernels.duration_ns, np.int64)
+        start, ticks = kernels.start_ns, kernels.duration_ns
         self._unplaced[log] += int((start < 0).sum())
         sequence, before = np.empty_like(ticks), np.empty_like(ticks)
         order = np.argsort(numbers, kind="stable")
@@ -247,10 +245,10 @@ class Draft:
             behind = segment.ticks + np.cumsum(ticks[ours]) - ticks[ours]
             before[ours] = np.where(start[ours] >= 0, start[ours] - segment.begin_ns, behind)
             segment.add(start[ours], segment.begin_ns + before[ours] + ticks[ours], int(ticks[ours].sum()))
-        columns = (column.tolist() for column in (numbers + self._before["segment"], sequence, layers, ticks, before))
+        columns = (numbers + self._before["segment"], sequence, layers, ticks, before, *kernels.pipes)
         # SQLite takes NaN for NULL.
-        self._insert_kernels([self._record_numbers(log, len(ticks)), *columns, *kernels.pipes])
-        self._has_pipes = self._has_pipes or not all(map(math.isnan, chain(*kernels.pipes)))
+        self._insert_kernels([self._record_numbers(log, len(ticks)), *(column.tolist() for column in columns)])
+        self._has_pipes = self._has_pipes or not all(np.isnan(column).all() for column in kernels.pipes)
         self.kernels += len(ticks)
 
     def _insert_kernels(self, columns: Sequence[Sequence[Any]]) -> None:

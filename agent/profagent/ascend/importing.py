@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent import ledger
-from profagent.ascend.csv_rows import import_sheet
 from profagent.ascend.database import import_database
 from profagent.ascend.draft import DEVICE_FOLDER, Draft
 from profagent.ascend.recognise import (
@@ -31,6 +30,7 @@ from profagent.ascend.recognise import (
     what_each_makes,
 )
 from profagent.ascend.reports import import_report
+from profagent.ascend.summaries import import_sheet
 from profagent.ascend.texts import ODD_VALUES
 from profagent.ascend.timeline import import_timeline
 from profagent.errors import ProfagentError, ResultError, UsageError

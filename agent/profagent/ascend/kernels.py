@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.ascend.families import families
+from profagent.ascend.families import NOT_KNOWN, families
 from profagent.formats.records import AI_CPU
 
 if TYPE_CHECKING:
@@ -24,24 +24,70 @@ NS_PER_US = 1000
 WITH_TASKS = (None, "Ascend Hardware", "Task Scheduler")
 
 
+class Texts(NamedTuple):
+    """A column of texts that come again and again: by row the place of its text in `values`."""
+
+    values: Sequence[str]
+    codes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Texts:
+        """Return a column of these."""
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        return cls([*places], np.fromiter(map(places.__getitem__, texts), np.int64, len(texts)))
+
+    @classmethod
+    def same(cls, text: str, count: int) -> Texts:
+        """Return a column of one text."""
+        return cls([text], np.zeros(count, np.int64))
+
+    def at(self, place: int) -> str:
+        """Return the text of a row."""
+        return self.values[int(self.codes[place])]
+
+    def all(self) -> list[str]:
+        """Return the text of each row."""
+        texts: list[str] = np.array(self.values, np.object_)[self.codes].tolist()
+        return texts
+
+    def known_or(self, text: str) -> Texts:
+        """Return the column with a text in the place of each that says that nothing is known."""
+        return self._replace(values=[text if each in NOT_KNOWN else each for each in self.values])
+
+
+def different(columns: Sequence[Texts]) -> tuple[list[int], NDArray[np.int64]]:
+    """Return where each combination of texts comes first, in that order, and by row which it has."""
+    keys = columns[0].codes
+    for column in columns[1:]:
+        keys = keys * len(column.values) + column.codes
+    _, firsts, which = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    return firsts[order].tolist(), ranks[which]
+
+
 class Kernels(NamedTuple):
     """Executed operators, as columns; -1 is a time that is not known. `pipes` is a column for each of PIPES."""
 
-    name: Sequence[str]
-    type: Sequence[str]
-    start_ns: Sequence[int]
-    duration_ns: Sequence[int]
-    device: Sequence[str]
-    stream: Sequence[str]
-    model: Sequence[str]
-    step: Sequence[str]
-    pipes: Sequence[Sequence[float]] = ()
+    name: Texts
+    type: Texts
+    start_ns: NDArray[np.int64]
+    duration_ns: NDArray[np.int64]
+    device: Texts
+    stream: Texts
+    model: Texts
+    step: Texts
+    pipes: Sequence[NDArray[np.float64]] = ()
 
-    def at(self, places: Sequence[int]) -> Kernels:
-        """Those at these places."""
-        columns = dict(zip(self._fields[:-1], self[:-1], strict=True))
-        some: dict[str, Any] = {name: [column[place] for place in places] for name, column in columns.items()}
-        return Kernels(**some, pipes=[[column[place] for place in places] for column in self.pipes])
+    def where(self, chosen: NDArray[np.bool_]) -> Kernels:
+        """Return the chosen ones."""
+        name, kind, device, stream, model, step = (
+            texts._replace(codes=texts.codes[chosen])
+            for texts in (self.name, self.type, self.device, self.stream, self.model, self.step)
+        )
+        times = self.start_ns[chosen], self.duration_ns[chosen]
+        return Kernels(name, kind, *times, device, stream, model, step, [pipe[chosen] for pipe in self.pipes])
 
 
 def counters_in(names: Collection[str]) -> list[str]:
@@ -50,7 +96,7 @@ def counters_in(names: Collection[str]) -> list[str]:
     return [name for meaning in (*PIPES, *CORE_TIMES.values()) for name in known[meaning] if name in names]
 
 
-def largest_shares(counters: Mapping[str, NDArray[np.float64]], number: int) -> list[list[float]]:
+def largest_shares(counters: Mapping[str, NDArray[np.float64]], number: int) -> list[NDArray[np.float64]]:
     """Return the share of each of PIPES in so many kernels, from columns of counters by name; NaN is not known.
 
     It is the largest of the counters of a pipe, in the time of the core that took longer: a kernel of the vector core
@@ -71,7 +117,7 @@ def largest_shares(counters: Mapping[str, NDArray[np.float64]], number: int) -> 
     shares = []
     for pipe in PIPES:
         found = [counters[name] * weights.get(name[:4], 1.0) for name in known[pipe] if name in counters]
-        shares.append(np.fmax.reduce(found).tolist() if found else [math.nan] * number)
+        shares.append(np.fmax.reduce(found) if found else np.full(number, math.nan))
     return shares
 
 

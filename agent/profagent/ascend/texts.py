@@ -17,6 +17,8 @@ from profagent.limits import LARGEST_INTEGER
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from profagent.ledger import Entry
 
 T = TypeVar("T")
@@ -75,13 +77,12 @@ def _decoded_event(text: bytes, events: msgspec.json.Decoder[list[T]], odd: T) -
         return odd
 
 
-def times_ns(texts: Sequence[str], scale_ns: int) -> list[int]:
+def times_ns(texts: Sequence[str], scale_ns: int) -> NDArray[np.int64]:
     """Times as whole nanoseconds, exact where they have so many digits; -1 where one is not known."""
     joined = ",".join(texts).replace("\t", "").replace(" ", "")
     if scale_ns == 1_000 and _THOUSANDTHS.fullmatch(joined):
-        exact: list[int] = np.fromstring(joined.replace(".", ""), np.int64, sep=",").tolist()
-        return exact
-    return [_time_ns(text, scale_ns) for text in texts]
+        return np.fromstring(joined.replace(".", ""), np.int64, sep=",")
+    return np.array([_time_ns(text, scale_ns) for text in texts], np.int64)
 
 
 def numbers(texts: Sequence[str]) -> list[float]:
@@ -115,7 +116,7 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def event_times_ns(values: Sequence[Any]) -> list[int]:
+def event_times_ns(values: Sequence[Any]) -> NDArray[np.int64]:
     """Whole nanoseconds of times in µs: of texts every digit counts. -1 where one is not known."""
     kinds = {*map(type, values)}
     if kinds == {str}:
@@ -123,12 +124,11 @@ def event_times_ns(values: Sequence[Any]) -> list[int]:
     if kinds <= {int, float}:
         found = np.array(values, np.float64) * NS_PER_US
         if (np.abs(found) < (LARGEST_INTEGER if kinds == {float} else EXACT_BELOW)).all():
-            exact: list[int] = np.rint(found).astype(np.int64).tolist()
-            return exact
-    return [_ns(value) for value in values]
+            return np.rint(found).astype(np.int64)
+    return np.array([_ns(value) for value in values], np.int64)
 
 
 def _ns(value: Any) -> int:
     if isinstance(value, (int, float)) and abs(value) < LARGEST_INTEGER // NS_PER_US:
         return round(value * NS_PER_US)
-    return times_ns([str(value)], NS_PER_US)[0]
+    return _time_ns(str(value), NS_PER_US)

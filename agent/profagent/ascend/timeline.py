@@ -15,7 +15,7 @@ import msgspec
 
 from profagent import ledger
 from profagent.ascend.families import families
-from profagent.ascend.kernels import WITH_TASKS, Called, Kernels
+from profagent.ascend.kernels import WITH_TASKS, Called, Kernels, Texts
 from profagent.ascend.texts import Nuls, decoded_events, event_times_ns
 from profagent.errors import ResultError
 from profagent.limits import LONGEST_EVENT_BYTES, LONGEST_OPENING_BYTES, TIMELINE_PIECE_BYTES
@@ -356,14 +356,14 @@ def _kernels(tasks: Sequence[Event], devices: Mapping[Any, str]) -> Kernels:
     about = [task.args or Arguments() for task in tasks]
     streams = [each.physical_stream if each.stream is None else each.stream for each in about]
     return Kernels(
-        [task.name for task in tasks],
-        [str(each.task_type) for each in about],
+        Texts.of([task.name for task in tasks]),
+        Texts.of([str(each.task_type) for each in about]),
         event_times_ns([task.ts for task in tasks]),
         event_times_ns([task.dur for task in tasks]),
-        [devices.get(task.pid, "") for task in tasks],
-        [str(task.tid if stream is None else stream) for task, stream in zip(tasks, streams, strict=True)],
-        ["" if each.model is None else str(each.model) for each in about],
-        ("",) * len(tasks),
+        Texts.of([devices.get(task.pid, "") for task in tasks]),
+        Texts.of([str(task.tid if stream is None else stream) for task, stream in zip(tasks, streams, strict=True)]),
+        Texts.of(["" if each.model is None else str(each.model) for each in about]),
+        Texts.same("", len(tasks)),
     )
 
 

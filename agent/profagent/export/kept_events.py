@@ -144,10 +144,10 @@ class KeptEvents:
                 tracks.append(known[key])
                 shown.append(event)
         starts = event_times_ns([event.ts for event in shown])
-        ends = (integers(starts) + _durations_ns([event.dur for event in shown])).tolist()
+        ends = starts + _durations_ns([event.dur for event in shown])
         rows = [
             (track, start, end, event.name, event.cat or CATEGORY, _args(event))
-            for track, start, end, event in zip(tracks, starts, ends, shown, strict=True)
+            for track, start, end, event in zip(tracks, starts.tolist(), ends.tolist(), shown, strict=True)
             if start >= 0
         ]
         self.unplaced += len(shown) - len(rows)
@@ -233,7 +233,7 @@ def _durations_ns(values: Sequence[Any]) -> NDArray[np.int64]:
     try:
         found = np.nan_to_num(np.array(values, np.float64))
     except (TypeError, ValueError):
-        found = np.array(event_times_ns(values)) / NS_PER_US
+        found = event_times_ns(values) / NS_PER_US
     whole: NDArray[np.int64] = np.rint(np.maximum(found, 0.0) * NS_PER_US).astype(np.int64)
     return whole
 

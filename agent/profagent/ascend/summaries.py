@@ -1,0 +1,273 @@
+"""Summaries: CSV files with one table or several, and what the columns of their families mean."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from functools import cache
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profagent import ledger
+from profagent.ascend.csv_rows import BYTE_ORDER_MARK, Damage, RowBlock, Rows, sheet_of
+from profagent.ascend.families import families, places
+from profagent.ascend.kernels import CORE_TIMES, PIPES, Called, Kernels, Texts, counters_in, largest_shares, type_on
+from profagent.ascend.texts import UNKNOWN_NS, encoded
+from profagent.errors import ResultError
+from profagent.formats.records import AI_CPU
+from profagent.limits import LARGEST_INTEGER, WORTH_COLUMNS_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from profagent.ascend.csv_columns import PlainBlock, PlainRows
+    from profagent.ascend.csv_rows import Lines, Row, Sheet
+    from profagent.ascend.draft import Draft
+    from profagent.ledger import Entry
+
+    Block = PlainBlock | RowBlock
+
+_SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
+# Families that may have very many rows: of executed operators, and those that are kept as rows only.
+_OF_MANY_ROWS = ("kernels", "")
+
+
+class _Table:
+    """A table of a file, on its way into the draft."""
+
+    def __init__(self, draft: Draft, log: int, sheet: Sheet, *, has_kernels: bool) -> None:
+        family = sheet.family
+        self.header, self._family, self._draft, self._log = sheet.header, family, draft, log
+        self._into = "" if family is None or (family.into == "kernels" and not has_kernels) else family.into
+        self._at = places(sheet.header, families().columns)
+        self._count = 0
+        self.damages: list[Damage] = []
+
+    def take(self, rows: list[Row], line: int) -> None:
+        """Further rows; `line` is that behind the last."""
+        if not rows:
+            return
+        width = len(self.header)
+        try:
+            cells = encoded(rows)
+        except UnicodeEncodeError:
+            readable = [list(map(_readable, row)) for row in rows]
+            bad = [place for place, row in enumerate(rows) if row != readable[place]]
+            rows, cells = readable, encoded(readable)
+            what = f"it is not UTF-8: {len(bad):,} such rows are here with \N{REPLACEMENT CHARACTER} in them"
+            self.damages.append(Damage(line - len(rows) + bad[0], len(bad), what))
+        self._keep(len(rows), cells)
+        if {*map(len, rows)} != {width}:
+            odd = [(line - len(rows) + place, len(row)) for place, row in enumerate(rows) if len(row) != width]
+            what = (
+                f"the row has {odd[0][1]} cells, its header {width}; {len(odd)} such rows are kept and not counted in"
+            )
+            self.damages.append(Damage(odd[0][0], len(odd), what))
+            # The others mean nothing.
+            rows = [row for row in rows if len(row) == width]
+        if rows:
+            self._tell(RowBlock(rows))
+
+    def take_plain(self, block: PlainBlock) -> None:
+        """Further rows, of the header's width."""
+        for count, cells in block.cells():
+            self._keep(count, cells)
+        self._tell(block)
+
+    def _keep(self, rows: int, cells: str) -> None:
+        self._draft.add_block(self._log, self._count + 1, rows, cells)
+        self._count += rows
+
+    def _tell(self, block: Block) -> None:
+        """What rows of the family mean beside being rows."""
+        draft, log = self._draft, self._log
+        if self._into == "kernels":
+            draft.add_kernels(log, _kernels(self.header, block, self._at))
+        elif self._into == "calls":
+            for called in _called(self.header, block, self._at):
+                draft.add_calls(called)
+        elif self._into == "shares":
+            draft.add_shares(_shares(self.header, block, self._at), block.count)
+        elif self._into == "steps":
+            _add_steps(draft, log, self.header, block, self._at)
+
+    def end(self) -> None:
+        """All rows have come."""
+        name = None if self._family is None else self._family.name
+        self._draft.end_file(self._log, "summary", name, self.header, self._count)
+
+
+def _readable(cell: str) -> str:
+    """The cell with a mark in the place of each byte that is not UTF-8."""
+    return cell.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> None:
+    """Bring the rows into the draft: of each table that the file has, where several were joined.
+
+    Raises ResultError at last for lines and rows that are not as they should be.
+    """
+    tables = [_Table(draft, log, sheet, has_kernels=has_kernels)]
+    headers: list[int] = []
+    offset = before = 0
+    try:
+        if (plain := _plain_rows(file, sheet)) is not None:
+            for columns in plain:
+                tables[-1].take_plain(columns)
+            offset, before = plain.offset, plain.lines
+        rows = Rows(file, offset, before)
+        for block, line in rows:
+            begin = 0
+            for place, row in _headers(block, sheet.header):
+                tables[-1].take(block[begin:place], line - len(block) + place)
+                begin = place + 1
+                headers.append(line - len(block) + place)
+                if row.header != tables[-1].header:
+                    part = draft.begin_table(log, headers[-1])
+                    tables.append(_Table(draft, part, row, has_kernels=has_kernels))
+            tables[-1].take(block[begin:], line)
+    finally:
+        for table in tables:
+            table.end()
+    damages = sorted([*rows.damages, *(damage for table in tables for damage in table.damages)])
+    for entry in _entries(rows.lines, headers, is_damaged=bool(damages)):
+        draft.note(log, entry)
+    if damages:
+        raise _all_damages(file, damages)
+
+
+def _plain_rows(file: Path, sheet: Sheet) -> PlainRows | None:
+    """A faster reader of rows that have nothing odd; None where it is not installed, or not worth to be loaded."""
+    if file.stat().st_size < WORTH_COLUMNS_BYTES or (sheet.family and sheet.family.into not in _OF_MANY_ROWS):
+        return None
+    try:
+        from profagent.ascend.csv_columns import PlainRows  # noqa: PLC0415 - pyarrow is an extra
+    except ImportError:
+        return None
+    return PlainRows(file, sheet.header, _first_words())
+
+
+def _entries(lines: Lines, headers: Sequence[int], *, is_damaged: bool) -> Iterator[Entry]:
+    if headers:
+        what = f"line {headers[0]:,}: a header stands there, one of {len(headers) + 1:,}: what is below is read by it"
+        yield ledger.entry(ledger.JOINED_RESULT, what, count=len(headers))
+    if not lines.is_ended and not is_damaged:
+        what = "its last line has no end: if the file was cut there, the last cell is not what it was"
+        yield ledger.entry(ledger.JOINED_RESULT, what)
+    yield from lines.nuls.entries()
+
+
+def _all_damages(file: Path, damages: Sequence[Damage]) -> ResultError:
+    """One error of all of them: of each kind the first, with how many there are."""
+    kinds: dict[str, list[Damage]] = defaultdict(list)
+    for damage in damages:
+        kinds[re.sub(r"\d+", "", damage.what)].append(damage)
+    firsts = [found[0] for found in kinds.values()]
+    more = sum(len(found) - 1 for found in kinds.values())
+    texts = [firsts[0].what, *(f"line {each.line}: {each.what}" for each in firsts[1:])]
+    texts += [f"and {more:,} more like these"] if more else []
+    count = sum(each.number for each in damages)
+    return ResultError(file, firsts[0].line, "; ".join(texts), unread=(None, None, count))
+
+
+def _headers(rows: Sequence[Row], first: Sequence[str]) -> Iterator[tuple[int, Sheet]]:
+    """The places of rows that are a header, of this table or of any that is known."""
+    words = _first_words()
+    for place, row in enumerate(rows):
+        if row[0] in words or row[0] == first[0] or row[0].startswith(BYTE_ORDER_MARK):
+            sheet = sheet_of(row)
+            if sheet.family is not None or sheet.header == first:
+                yield place, sheet
+
+
+@cache
+def _first_words() -> frozenset[str]:
+    """The names that a header begins with, as far as they are known."""
+    names = chain(*families().columns.values(), *families().steps.values())
+    return frozenset(
+        [*names, *(each for family in families().family for need in family.needs for each in need.split("|"))]
+    )
+
+
+def _scale_ns(name: str) -> int:
+    return next((scale for unit, scale in _SCALES_NS.items() if unit in name), 1_000)
+
+
+def _kernels(header: Sequence[str], block: Block, at: dict[str, int]) -> Kernels:
+    def of(meaning: str) -> Texts:
+        return block.coded(at[meaning]) if meaning in at else Texts.same("", block.count)
+
+    unknown = np.full(block.count, UNKNOWN_NS)
+    start = block.times_ns(at["start"], _scale_ns(header[at["start"]])) if "start" in at else unknown
+    model = of("model")
+    if "model_name" in at:
+        model = Texts.of([name or number for name, number in zip(of("model_name").all(), model.all(), strict=True)])
+    pipes = largest_shares(_counters(header, block), block.count) if any(name in at for name in PIPES) else []
+    types, units = of("type"), of("unit")
+    if AI_CPU in units.values:
+        types = Texts.of(list(map(type_on, units.all(), types.all())))
+    durations = _durations_ns(block, at["duration"], _scale_ns(header[at["duration"]]))
+    return Kernels(
+        of("name"), types, start, durations, of("device"), of("stream"), model, of("step").known_or(""), pipes
+    )
+
+
+def _counters(header: Sequence[str], block: Block) -> dict[str, NDArray[np.float64]]:
+    return {name: block.numbers(header.index(name)) for name in counters_in(header)}
+
+
+def _shares(header: Sequence[str], block: Block, at: dict[str, int]) -> list[float]:
+    """The share of each of PIPES in a kernel whose rows are its cores, in the time of the cores that took longer."""
+    counters = _counters(header, block)
+    means = {name: values[:1] for name, values in counters.items()}
+    for prefix, meaning in CORE_TIMES.items():
+        times = block.numbers(at[meaning]) if meaning in at else np.ones(block.count)
+        for name, values in counters.items():
+            if name.startswith(prefix):
+                known = ~np.isnan(values) & (times > 0)
+                weights = times[known] if name != header[at.get(meaning, -1)] else None
+                means[name] = np.array([np.average(values[known], weights=weights) if known.any() else math.nan])
+    return [float(share) for (share,) in largest_shares(means, 1)]
+
+
+def _durations_ns(block: Block, place: int, scale_ns: int) -> NDArray[np.int64]:
+    """As `times_ns`; a float holds every duration to the nanosecond, whatever its digits."""
+    found = block.numbers(place) * scale_ns
+    return np.rint(np.where(np.abs(found) < LARGEST_INTEGER, found, UNKNOWN_NS)).astype(np.int64)
+
+
+def _called(header: Sequence[str], block: Block, at: dict[str, int]) -> Iterator[Called]:
+    scale = _scale_ns(header[at["total"]]) / 1_000
+    names = block.texts(at["call"])
+    levels = block.texts(at["level"]) if "level" in at else ["Runtime"] * block.count
+    unknown = np.full(block.count, math.nan)
+    figures = ((block.numbers(at[name]) if name in at else unknown).tolist() for name in _FIGURES)
+    for name, level, *values in zip(names, levels, *figures, strict=True):
+        # What has no number stays a row of the file.
+        if all(map(math.isfinite, values)):
+            count, total, mean, most = values
+            yield Called(name, level, int(count), total * scale, mean * scale, most * scale)
+
+
+_FIGURES = ("count", "total", "mean", "most")
+# What a step's time is the sum of, where no column tells it.
+_PARTS_OF_STEP = ("Computing", "Communication(Not Overlapped)", "Free")
+
+
+def _add_steps(draft: Draft, log: int, header: Sequence[str], block: Block, at: dict[str, int]) -> None:
+    known = {name: block.numbers(place).tolist() for name, place in places(header, families().steps).items()}
+    nothing = [""] * block.count
+    models, devices, kinds = (block.texts(at[name]) if name in at else nothing for name in ("model", "device", "type"))
+    for place, step in enumerate(block.texts(at["step"])):
+        # A stage of a cluster is of several devices, each of which has rows of its own.
+        if kinds[place] == "stage":
+            continue
+        parts = {name: values[place] for name, values in known.items() if not name or math.isfinite(values[place])}
+        total = sum(parts.get(name, 0.0) for name in _PARTS_OF_STEP)
+        draft.add_step(log, step or "N/A", {"": total, **parts}, models[place], devices[place])
