@@ -40,30 +40,31 @@ if TYPE_CHECKING:
     from profagent.export.tracks import Tracks
     from profagent.ingest.source import View
     from profagent.store.database import Row
-    from profagent.store.inference_pages import PageReader
+    from profagent.store.inference_pages import InferenceSpan, PageReader
     from profagent.store.queries import LayerRow, SessionRow
 
 Key = TypeVar("Key")
 EVER = (-1, 2**62)
-# CROSS JOIN keeps the order of the loops: parts first, then their records.
-_CALLS = """
-SELECT m.model, ifnull(n.name, 'unknown(' || r.api || ')') AS name, ifnull(n.type, 'N/A') AS type, r.pid, r.tid,
-       r.begin_us AS start_us, r.end_us
-FROM part p CROSS JOIN log l USING (log) CROSS JOIN model m USING (model)
-CROSS JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF LEFT JOIN api_name n USING (api)
-WHERE p.session = :session AND l.kind = 'acl_api' AND r.begin_us > 0 AND r.end_us >= :from_us
-AND r.begin_us <= min(:to_us, r.end_us)
+# Slices that execute an inference, by the model that they are of.
+_EXECUTED_TABLE = """
+CREATE TEMP TABLE executed (
+    executes TEXT, start_us NUMERIC, end_us NUMERIC, is_async INTEGER, of_process TEXT, of_track TEXT)
 """
-_EXECUTED = f"""
-CREATE TEMP TABLE executed AS SELECT model, start_us, end_us, pid, tid, name LIKE '%async' AS is_async
-FROM ({_CALLS}) WHERE name LIKE 'svp_acl_mdl_execute%'
-"""  # noqa: S608 - a constant
-# A call that does not wait for the NPU may end before its inference begins.
-_FLOW_TABLE = "CREATE TEMP TABLE flow (inference INTEGER PRIMARY KEY, start_us INTEGER, pid INTEGER, tid INTEGER)"
+_KEEP_EXECUTED = """
+INSERT INTO temp.executed SELECT executes, start_us, end_us, is_async, of_process, of_track FROM ({})
+WHERE executes IS NOT NULL
+"""
+# The slice that executed an inference.
+_FLOW_TABLE = """
+CREATE TEMP TABLE flow (
+    inference INTEGER PRIMARY KEY, executed_us NUMERIC, executed_process TEXT, executed_track TEXT)
+"""
+# One that does not wait for the NPU may end before its inference begins.
 _KEEP_FLOWS = """
-INSERT INTO temp.flow SELECT c.inference, e.start_us, e.pid, e.tid
+INSERT INTO temp.flow SELECT c.inference, e.start_us, e.of_process, e.of_track
 FROM temp.chosen c JOIN inference i USING (inference) JOIN temp.executed e ON e.rowid = (
-    SELECT x.rowid FROM temp.executed x WHERE x.model = c.model AND x.start_us <= i.start_us
+    SELECT x.rowid FROM temp.executed x
+    WHERE x.executes = json_array(:job, :model, :model_id) AND x.start_us <= i.start_us
     ORDER BY x.start_us DESC LIMIT 1)
 WHERE c.position BETWEEN :first AND :last AND (e.is_async OR e.end_us >= i.start_us)
 AND EXISTS (SELECT 1 FROM segment g WHERE g.inference = c.inference)
@@ -71,12 +72,6 @@ AND EXISTS (SELECT 1 FROM segment g WHERE g.inference = c.inference)
 _FLOWS = """
 SELECT f.inference FROM temp.flow f JOIN temp.chosen c USING (inference) WHERE c.position BETWEEN :first AND :last
 """
-_CALLS_WITH_FLOWS = f"""
-SELECT c.*, CASE WHEN name LIKE 'svp_acl_mdl_execute%' THEN (
-    SELECT group_concat(f.inference) FROM temp.flow f
-    WHERE f.start_us = c.start_us AND f.pid = c.pid AND f.tid = c.tid) END
-FROM ({_CALLS}) c
-"""  # noqa: S608 - a constant
 _LOSSES = """
 SELECT coalesce(j.name, k.job_name), l.shown_path, e.reason, e.detail, e.count,
        coalesce(k.from_us, k.to_us, (SELECT min(start_us) FROM segment g WHERE g.log = e.log))
@@ -130,14 +125,16 @@ class SessionTrace:
         if self._choice.last is not None and ends:
             self._from_us = int(min(time for time in earliest if time is not None))
             self._to_us = max(ends)
-        await self._connection.execute("DROP TABLE IF EXISTS temp.executed")
-        await self._connection.execute(_EXECUTED, self._parameters)
-        await self._connection.execute("CREATE INDEX temp.executed_by ON executed (model, start_us)")
-        await self._connection.execute("DROP TABLE IF EXISTS temp.flow")
+        for table in ("executed", "flow"):
+            await self._connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
+        await self._connection.execute(_EXECUTED_TABLE)
         await self._connection.execute(_FLOW_TABLE)
+        for view in self._events_views:
+            await self._connection.execute(_KEEP_EXECUTED.format(_events_query(view)), self._parameters)
+        await self._connection.execute("CREATE INDEX temp.executed_by ON executed (executes, start_us)")
         await self._kept.gather()
         self.unplaced += self._kept.unplaced
-        queries = (_CALLS, KEPT, *map(_events_query, self._events_views), *map(_counters_query, self._counters_views))
+        queries = (KEPT, *map(_events_query, self._events_views), *map(_counters_query, self._counters_views))
         begins = [await fetched_one(self._connection, _earliest(query), self._parameters) for query in queries]
         earliest += [begin for begin, _ in begins]
         self.rows += sum(count for _, count in begins)
@@ -150,15 +147,17 @@ class SessionTrace:
             async for block in self._inferences(scope, clock, tracks):
                 yield block
         self._reader.end_processes()
-        await self._connection.execute("CREATE INDEX IF NOT EXISTS temp.flow_by ON flow (start_us, pid, tid)")
+        await self._connection.execute("CREATE INDEX IF NOT EXISTS temp.flow_by ON flow (executed_us)")
         async for block in self._kept.blocks(self._rows, clock, tracks, self._process):
             yield block
-        draw = [self._calls]
-        draw += [functools.partial(self._events, view) for view in self._events_views]
-        draw += [functools.partial(self._counters, view) for view in self._counters_views]
-        for blocks in (*draw, self._losses):
-            async for block in blocks(clock, tracks):
+        for view in self._events_views:
+            async for block in self._events(view, clock, tracks):
                 yield block
+        for view in self._counters_views:
+            async for block in self._counters(view, clock, tracks):
+                yield block
+        async for block in self._losses(clock, tracks):
+            yield block
 
     @property
     def _parameters(self) -> dict[str, int]:
@@ -188,7 +187,7 @@ class SessionTrace:
                 layers = {first.model: await layers_of(self._connection, first.model)}
             self.unplaced += page.unplaced
             process = self._process(f"NPU {first.device_id}, {model_text(first.model_name, first.model_id)}")
-            executed = await self._executed(first.position, last.position)
+            executed = await self._executed(scope, first, last)
             for block in page.blocks(tracks, process, layers[first.model], executed):
                 yield block
 
@@ -198,20 +197,12 @@ class SessionTrace:
             self._chosen = scope, await Selection.of(self._connection, scope, self._choice)
         return self._chosen[1]
 
-    async def _executed(self, first: int, last: int) -> Collection[int]:
-        """The inferences of a page that a call is known to have executed; which one is kept in `flow`."""
-        keys = {"first": first, "last": last}
-        await self._connection.execute(_KEEP_FLOWS, keys)
+    async def _executed(self, scope: Scope, first: InferenceSpan, last: InferenceSpan) -> Collection[int]:
+        """The inferences of a page that a slice is known to have executed; which one is kept in `flow`."""
+        keys = {"first": first.position, "last": last.position}
+        model = {"job": scope.job.name, "model": first.model_name, "model_id": first.model_id}
+        await self._connection.execute(_KEEP_FLOWS, keys | model)
         return {number for (number,) in await fetched(self._connection, _FLOWS, keys)}
-
-    async def _calls(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
-        query = f"{_CALLS_WITH_FLOWS} ORDER BY pid, tid, start_us, end_us DESC"
-        async for (pid, tid), rows in self._rows(query, itemgetter(3, 4)):
-            place = (self._process(f"process {pid}"), f"thread {tid} calls")
-            labels = _labels([row[1:3] for row in rows], _call)
-            slices = _slices(tracks, place, clock, labels, [row[5:7] for row in rows])
-            arrows = [(at, row[7].split(",")) for at, row in enumerate(rows) if row[7]]
-            yield slices._replace(flows=tuple(Flow(at, "s", int(each)) for at, found in arrows for each in found))
 
     async def _events(self, view: View, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         drawn = view.events
@@ -219,13 +210,15 @@ class SessionTrace:
         query = f"{_events_query(view)} ORDER BY {drawn.order}, of_track, is_instant, start_us, end_us DESC"
         async for (process, track, is_instant), rows in self._rows(query, itemgetter(0, 1, 2)):
             place = self._process(process), track
-            labels = _labels([row[6:] for row in rows], functools.partial(_event, [*drawn.arguments]))
+            labels = _labels([row[9:] for row in rows], functools.partial(_event, [*drawn.arguments]))
             if is_instant:
                 track_of = np.full(len(rows), tracks.first(*place))
                 yield Instants(*labels, track_of, clock.column_ns([row[3] for row in rows]), "t")
             else:
                 lanes = None if rows[0][5] is None else [row[5] for row in rows]
-                yield _slices(tracks, place, clock, labels, [row[3:5] for row in rows], lanes)
+                slices = _slices(tracks, place, clock, labels, [row[3:5] for row in rows], lanes)
+                arrows = ((at, row[8].split(",")) for at, row in enumerate(rows) if row[8])
+                yield slices._replace(flows=tuple(Flow(at, "s", int(each)) for at, found in arrows for each in found))
 
     async def _counters(self, view: View, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         assert view.counters is not None
@@ -263,13 +256,22 @@ def _earliest(query: str) -> str:
 
 
 def _events_query(view: View) -> str:
-    """Return SQL for the process, track, kind, times, lane, name, category and arguments of a view's events."""
+    """Return SQL for the process, track, kind, times and lane of a view's events, what they execute, and their label.
+
+    The label is a name, a category and arguments. `flows` are the inferences that the slice is known to have executed.
+    """
     drawn = view.events
     assert drawn is not None
     arguments = "".join(f", {sql} AS argument_{place}" for place, sql in enumerate(drawn.arguments.values()))
+    flows = (
+        f"CASE WHEN {drawn.executes} IS NOT NULL THEN (SELECT group_concat(inference) FROM temp.flow"  # noqa: S608 - ours
+        f" WHERE executed_us = {drawn.start_us} AND executed_process = {drawn.process}"
+        f" AND executed_track = {drawn.track}) END"
+    )
     return (
         f"SELECT {drawn.process} AS of_process, {drawn.track} AS of_track, {drawn.is_instant} AS is_instant,"  # noqa: S608 - ours
-        f" {drawn.start_us} AS start_us, {drawn.end_us} AS end_us, {drawn.apart} AS lane_apart, {drawn.name} AS label,"
+        f" {drawn.start_us} AS start_us, {drawn.end_us} AS end_us, {drawn.apart} AS lane_apart,"
+        f" {drawn.executes} AS executes, {drawn.is_async} AS is_async, {flows} AS flows, {drawn.name} AS label,"
         f" {drawn.category} AS category, {drawn.attributes} AS attributes{arguments} FROM {view.name}"
         f" WHERE session = :session AND {drawn.end_us} >= :from_us AND {drawn.start_us} <= :to_us"
     )
@@ -283,11 +285,6 @@ def _counters_query(view: View) -> str:
         f"SELECT {drawn.name} AS name, {drawn.unit} AS unit, {drawn.time_us} AS start_us, {drawn.value} AS value"  # noqa: S608 - ours
         f" FROM {view.name} WHERE session = :session AND {drawn.time_us} >= :from_us AND {drawn.time_us} <= :to_us"
     )
-
-
-def _call(row: Row) -> Label:
-    name, kind = row
-    return Label(name, "call", f'{{"type":"{kind}"}}')
 
 
 def _event(names: Sequence[str], row: Row) -> Label:

@@ -32,7 +32,7 @@ from profagent.ingest.changes import (
 from profagent.ingest.decoder import Decoder, small_file
 from profagent.ingest.feed import decode_groups
 from profagent.ingest.logs import DataLogs, LogEvent, assess, done_of, orphan_done
-from profagent.ingest.source import Source, View
+from profagent.ingest.source import DrawnEvents, Source, View
 from profagent.limits import REMEMBERED_LOGS, REMEMBERED_MODELS, REPORTED_TABLES
 
 if TYPE_CHECKING:
@@ -447,6 +447,24 @@ SOURCE = Source(
             unit=LogKind.AICORE,
         ),
         View(name="aicpu_records", whole=_RECORD, unsigned=_COUNT, unit=LogKind.AICPU),
-        View(name="api_records", whole=frozenset({"model_id", "pid", "tid"})),
+        View(
+            name="api_records",
+            whole=frozenset({"model_id", "pid", "tid"}),
+            events=DrawnEvents(
+                noun="API calls",
+                process="'process ' || pid",
+                track="'thread ' || tid || ' calls'",
+                order="pid, tid",
+                name="name",
+                category="'call'",
+                lane="'calls ' || pid || '/' || tid",
+                # A call that ends before it begins has no place.
+                start_us="iif(duration_us >= 0, begin_us, NULL)",
+                duration_us="duration_us",
+                arguments={"type": "type"},
+                executes="iif(name LIKE 'svp_acl_mdl_execute%', json_array(job, model, model_id), NULL)",
+                is_async="name LIKE '%async'",
+            ),
+        ),
     ),
 )

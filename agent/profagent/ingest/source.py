@@ -63,6 +63,10 @@ class DrawnEvents:
     """a JSON object of arguments"""
     arguments: Mapping[str, str] = field(default_factory=dict)
     """further arguments by name; NULL is left out"""
+    executes: str = "NULL"
+    """the JOB, model and id, as a JSON array, of which a slice executes an inference; NULL for other slices"""
+    is_async: str = "0"
+    """True for a slice that may end before the inference that it executes begins"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.advise.rules import Language, Rule
@@ -159,7 +158,7 @@ def _shown(read: _Read, language: Language, compared: Diff | None) -> dict[str, 
     }
 
 
-async def _about(connection: aiosqlite.Connection, session: SessionRow, job: int | None) -> dict[str, Any]:
+async def _about(connection: Running, session: SessionRow, job: int | None) -> dict[str, Any]:
     """The session's row and its ledger; losses and sampling are those of the JOB where one was chosen."""
     (row,) = await fetched_named(connection, _SESSION, (session.session,))
     chosen = {"session": session.session, "most": MOST_LEDGER_ROWS}

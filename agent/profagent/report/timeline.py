@@ -39,11 +39,6 @@ _COLUMNS = {
 }
 _TIMES = "SELECT start_us, end_us FROM json_each(?) q CROSS JOIN inference i ON i.inference = q.value ORDER BY q.key"
 UNIT_NAMES = dict(zip(UNITS, ("NPU", "CPU"), strict=True))
-_CALLS = (
-    "SELECT 'calls ' || pid || '/' || tid, name, begin_us, duration_us FROM api_records"
-    " WHERE session = ? AND duration_us >= 0"
-    " ORDER BY duration_us DESC LIMIT ?"
-)
 
 
 class Timeline:
@@ -58,12 +53,9 @@ class Timeline:
 
     async def read(self, connection: aiosqlite.Connection, session: int) -> None:
         """Take in what a session has beside its inferences."""
-        await self._events(connection, session, "api_records", "API calls", _CALLS)
         for view in views():
             if view.events is not None:
-                await self._events(
-                    connection, session, view.name, view.events.noun, _slices_query(view.name, view.events)
-                )
+                await self._events(connection, session, view.name, view.events)
         for view in views():
             if view.counters is not None:
                 await self._read_counters(connection, session, view.name, view.counters)
@@ -162,13 +154,13 @@ class Timeline:
             wholes[int(segments.inference[place])] += [start, end]
         self._detailed += [(min(times), max(times)) for times in wholes.values()]
 
-    async def _events(self, connection: aiosqlite.Connection, session: int, view: str, what: str, query: str) -> None:
-        rows = await fetched(connection, query, (session, MOST_DRAWN_EVENTS))
+    async def _events(self, connection: aiosqlite.Connection, session: int, view: str, drawn: DrawnEvents) -> None:
+        rows = await fetched(connection, _slices_query(view, drawn), (session, MOST_DRAWN_EVENTS))
         self._spans += [(lane, start, duration, name) for lane, name, start, duration in rows]
         if len(rows) == MOST_DRAWN_EVENTS:
             (total,) = await fetched_one(connection, f"SELECT count(*) FROM {view} WHERE session = ?", (session,))  # noqa: S608 - a view of ours
             if total > MOST_DRAWN_EVENTS:
-                self.rules.append(f"the {MOST_DRAWN_EVENTS:,} longest of {total:,} {what}")
+                self.rules.append(f"the {MOST_DRAWN_EVENTS:,} longest of {total:,} {drawn.noun}")
 
     async def _read_counters(
         self, connection: aiosqlite.Connection, session: int, view: str, drawn: DrawnCounters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +18,18 @@ from profagent.formats.inference_times import (
 from profagent.formats.names import LogKind
 from profagent.formats.records import ticks_to_us
 from profagent.limits import SAMPLED_FILES, SAMPLED_RECORDS
-from profagent.stats.figures import UNKNOWN, CounterSample, InferenceOf, JobRecords
-from profagent.store.columns import TIMES, UNITS, CallTable, RecordTable, Segments, call_tables, chunks, sample
+from profagent.stats.figures import CounterSample, InferenceOf, JobRecords
+from profagent.store.columns import (
+    TIMES,
+    UNITS,
+    CallNames,
+    CallTable,
+    RecordTable,
+    Segments,
+    call_tables,
+    chunks,
+    sample,
+)
 from profagent.store.database import KNOWN, fetched
 from profagent.store.queries import layers_of
 from profagent.store.sessions import require_records
@@ -40,7 +49,6 @@ SELECT inference, m.model, m.name, device_id, batch_num, input_pic_num, current_
 FROM inference i JOIN model m USING (model) WHERE i.session = :session AND m.job = :job AND {KNOWN}
 ORDER BY m.name, m.model, device_id, start_us IS NULL, start_us, load, current_pic_count, inference
 """  # noqa: S608 - a condition of ours
-_CALL_NAMES = "SELECT api, name, type FROM api_name"
 
 
 class ApiCalls(NamedTuple):
@@ -107,20 +115,15 @@ async def read_jobs(
 
 async def calls_by_function(connection: Running, scope: Scope) -> list[ApiCalls]:
     """Return the calls of a JOB by function, by the function's number."""
-    names = {api: (name, kind) for api, name, kind in await fetched(connection, _CALL_NAMES)}
-    tables = await connection.run(lambda found: [*call_tables(found, scope.job.job, scope.session.session)])
-    if not tables:
-        return []
-    columns = (np.concatenate([getattr(table, name) for table in tables]) for name in CallTable._fields[2:])
-    api, begins, ends, pids, tids = columns
-    is_known = begins != 0
-    known = api[is_known]
-    durations = (ends - begins)[is_known].astype(np.float64)
-    own = own_durations((pids << 32 | tids)[is_known], begins[is_known], ends[is_known])
+    names = await connection.run(CallNames.of)
+    calls = await connection.run(partial(_calls_of, session=scope.session.session, job=scope.job.job))
+    known = calls.at(calls.begin_us != 0)
+    durations = (known.end_us - known.begin_us).astype(np.float64)
+    own = own_durations(known.pid << 32 | known.tid, known.begin_us, known.end_us)
     return [
-        ApiCalls(names.get(each, (f"unknown({each})", UNKNOWN)), int((api == each).sum()), *of_call)
-        for each in np.unique(api).tolist()
-        for of_call in [(durations[known == each], own[known == each])]
+        ApiCalls(names[each], int((calls.api == each).sum()), *of_call)
+        for each in np.unique(calls.api).tolist()
+        for of_call in [(durations[known.api == each], own[known.api == each])]
     ]
 
 
@@ -199,15 +202,17 @@ def _calls(job: int, inferences: Sequence[InferenceOf], whole: Spans, connection
     """
     found = Spans(*np.full((2, len(inferences)), np.nan))
     models = np.array([each.model for each in inferences], np.int64)
-    by_model: dict[int, list[CallTable]] = defaultdict(list)
-    for table in call_tables(connection, job):
-        by_model[table.model].append(table)
-    for model, tables in by_model.items():
-        columns = (np.concatenate([getattr(each, name) for each in tables]) for name in ("api", "begin_us", "end_us"))
-        ours = models == model
-        for column, known in zip(found, Calls(*columns).spans(whole.at(ours)), strict=True):
+    calls = _calls_of(connection, job=job)
+    for model in np.unique(calls.model):
+        called, ours = calls.at(calls.model == model), models == model
+        spans = Calls(called.api, called.begin_us, called.end_us).spans(whole.at(ours))
+        for column, known in zip(found, spans, strict=True):
             column[ours] = known
     return found
+
+
+def _calls_of(connection: sqlite3.Connection, *, job: int, session: int | None = None) -> CallTable:
+    return CallTable.joined(call_tables(connection, session=session, job=job))
 
 
 def _evenly(logs: NDArray[np.int64]) -> NDArray[np.int64]:

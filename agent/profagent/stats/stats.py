@@ -216,9 +216,7 @@ async def answered(
     return Stats(by, "us", rows + await _told(connection, session.session, by), [], provenance, session.simulated)
 
 
-async def kept(
-    connection: aiosqlite.Connection, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None
-) -> Stats:
+async def kept(connection: Running, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None) -> Stats:
     """Return what figures are left of a session whose records were deleted. Raises UsageError for a part of them."""
     if job is not None or skip is not None:
         raise UsageError(

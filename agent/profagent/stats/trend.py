@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.stats.figures import DurationFigures
     from profagent.stats.session_figures import ModelFigures
+    from profagent.store.database import Running
     from profagent.store.sessions import Condition
 
 # A session is of another level beyond so many standard deviations, and at least so much of the level.
@@ -197,7 +197,7 @@ def _time_of(model: ModelFigures) -> tuple[str, DurationFigures, str]:
     return f"latency from {model.latency_from}", model.latency, "us"
 
 
-async def _facts(connection: aiosqlite.Connection, session: Mapping[str, Any]) -> dict[str, str]:
+async def _facts(connection: Running, session: Mapping[str, Any]) -> dict[str, str]:
     """What may explain a change, as text: versions, the clock, the interval, labels."""
     clocks = {job.clock_mhz for job in await jobs_of(connection, session["session"])}
     frequencies = {str(clock) for clock in clocks if clock}

@@ -19,9 +19,9 @@ import numpy as np
 
 from profagent.formats.inference_times import UNUSED, Spans
 from profagent.formats.names import LogKind
-from profagent.formats.records import RECORD_BYTES
+from profagent.formats.records import RECORD_BYTES, api_name
 from profagent.limits import RECORDS_PER_CHUNK, RECORDS_PER_PAGE, ROWS_PER_PAGE
-from profagent.store.database import RECORDS_PER_PART, fetched_of
+from profagent.store.database import RECORDS_PER_PART, fetched_of, keys_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,6 +43,8 @@ _WHOLE = frozenset({"record", "segment", "sequence", "layer_index", "ticks", "ti
 TIMES = {LogKind.AICORE: ("ticks",), LogKind.AICPU: ("begin_us", "end_us")}
 TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
 
+# Of a call of a function that has no name.
+UNKNOWN_TYPE = "N/A"
 # A whole number that stands for a time that is not known.
 _NO_TIME = -(2**63)
 # CROSS JOIN here and below keeps the order of the loops.
@@ -69,16 +71,14 @@ _RECORDS = """
 SELECT {columns} FROM json_each(?) q CROSS JOIN {kind} r
   ON r.record BETWEEN json_extract(q.value, '$[0]') AND json_extract(q.value, '$[1]')
 """
-_CALL_PARTS = """
-SELECT part, log, offset, model FROM part JOIN log USING (log)
-WHERE job = :job AND kind = 'acl_api' AND (:session IS NULL OR session = :session) ORDER BY log, part
-"""
+_CALL_PARTS = "SELECT part, log, offset, ifnull(model, 0) FROM part JOIN log USING (log) WHERE kind = 'acl_api'"
 # Times from 2^63 on are REAL.
 _CALLS = """
 SELECT group_concat(api), group_concat(CAST(begin_us AS INTEGER)), group_concat(CAST(end_us AS INTEGER)),
        group_concat(pid), group_concat(tid)
 FROM api WHERE record BETWEEN ? AND ?
 """
+_CALL_NAMES = "SELECT api, name, type FROM api_name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +332,7 @@ def _runs_of(segments: Segments, log_of_part: Ints) -> _Runs | None:
 
 def _of_chunks(connection: sqlite3.Connection, kind: LogKind, part: int, size: int) -> Iterator[tuple[int, int, int]]:
     """The first and last key of a part, and how many records are there about; several where there may be too many."""
-    first, last = _of_part(part)
+    first, last = keys_of(part)
     count = size // RECORD_BYTES[kind]
     if count <= RECORDS_PER_CHUNK:
         yield first, last, count
@@ -352,24 +352,58 @@ def sample(
     return RecordQuery(kind, tuple(names), ranges, segments).read(connection)
 
 
-class CallTable(NamedTuple):
-    """API calls of one log as columns of whole numbers, as they stand there; `begin_us` is 0 where it is not known."""
+@dataclass(frozen=True, slots=True)
+class CallTable:
+    """API calls as columns of whole numbers of one length, those of a part of a log as they stand there.
 
-    log: int
-    model: int
+    `log` and `model` are numbers of the database. `begin_us` is 0 where it is not known.
+    """
+
+    log: Ints
+    model: Ints
     api: Ints
     begin_us: Ints
     end_us: Ints
     pid: Ints
     tid: Ints
 
+    @classmethod
+    def joined(cls, tables: Iterable[CallTable]) -> CallTable:
+        """Return the calls of several tables."""
+        columns = zip(*([getattr(table, name) for name in cls.__slots__] for table in tables), strict=True)
+        return cls(*([np.concatenate(each) for each in columns] or [np.empty(0, np.int64)] * len(cls.__slots__)))
 
-def call_tables(connection: sqlite3.Connection, job: int, session: int | None = None) -> Iterator[CallTable]:
-    """Give the API calls of a JOB, of those that a session fetched or of all, some RECORDS_PER_CHUNK at a time."""
-    for part, log, size, model in connection.execute(_CALL_PARTS, {"job": job, "session": session}).fetchall():
+    def at(self, places: NDArray[np.intp] | NDArray[np.bool_] | slice) -> CallTable:
+        """Return some of them, in their order."""
+        return CallTable(*(getattr(self, name)[places] for name in self.__slots__))
+
+    def __len__(self) -> int:
+        return len(self.api)
+
+
+def call_tables(
+    connection: sqlite3.Connection, *, session: int | None = None, job: int | None = None, log: int | None = None
+) -> Iterator[CallTable]:
+    """Give the API calls that a session fetched, of a JOB or of a log, some RECORDS_PER_CHUNK at a time."""
+    chosen = {name: key for name, key in (("session", session), ("job", job), ("log", log)) if key is not None}
+    query = "".join((_CALL_PARTS, *(f" AND {name} = :{name}" for name in chosen), " ORDER BY part"))
+    for part, of_log, size, model in connection.execute(query, chosen).fetchall():
         for first, last, _ in _of_chunks(connection, LogKind.ACL_API, part, size):
-            texts = connection.execute(_CALLS, (first, last)).fetchone()
-            yield CallTable(log, model, *map(_numbers, texts))
+            columns = [_numbers(text) for text in connection.execute(_CALLS, (first, last)).fetchone()]
+            about = (np.full(len(columns[0]), each) for each in (of_log, model))
+            yield CallTable(*about, *columns)
+
+
+class CallNames(dict[int, tuple[str, str]]):
+    """The name and type of each function of the API, by its number; it also names a number that no function has."""
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection) -> CallNames:
+        """Return the names that a database has."""
+        return cls((api, (name, kind)) for api, name, kind in connection.execute(_CALL_NAMES))
+
+    def __missing__(self, api: int) -> tuple[str, str]:
+        return api_name(api), UNKNOWN_TYPE
 
 
 class PageQuery(NamedTuple):
@@ -503,7 +537,7 @@ def places_in(connection: sqlite3.Connection, kind: LogKind, log: int) -> Places
     """Return the first and last record of each segment of a log, and how many it has."""
     places: dict[int, tuple[int, int, int]] = {}
     for part in _parts_of(connection, np.array([log]))[0].tolist():
-        for segment, first, last, count in connection.execute(_PLACES.format(kind=kind), _of_part(part)):
+        for segment, first, last, count in connection.execute(_PLACES.format(kind=kind), keys_of(part)):
             before = places.get(segment, (first, last, 0))
             places[segment] = before[0], last, before[2] + count
     return places
@@ -545,10 +579,6 @@ def narrow(values: NDArray[Any]) -> NDArray[Any]:
 
 def _numbers(text: str | None) -> Ints:
     return np.fromstring(text or "", np.int64, sep=",")
-
-
-def _of_part(part: int) -> tuple[int, int]:
-    return part * RECORDS_PER_PART, (part + 1) * RECORDS_PER_PART - 1
 
 
 def _merged(ranges: Ints) -> Ints:

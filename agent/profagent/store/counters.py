@@ -21,7 +21,7 @@ from profagent.formats.countermap import (
 )
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
 from profagent.limits import COUNTERS_PER_BATCH, LARGEST_RATIO
-from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, transaction
+from profagent.store.database import OF_PART, RECORDS_PER_PART, fetched, fetched_one, keys_of, transaction
 from profagent.store.rows import path_from_sql
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ ROUNDING = 1 + 1e-9
 RECORD = AICORE_DTYPE.itemsize
 
 _OF_SESSION = (
-    f" FROM log l JOIN part p USING (log) CROSS JOIN aicore r ON r.record BETWEEN p.part * {RECORDS_PER_PART}"
-    f" AND p.part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE l.job = ? AND l.kind = 'aicore' AND p.session = ?"
+    f" FROM log l JOIN part p USING (log) CROSS JOIN aicore r ON r.record {OF_PART}"
+    " WHERE l.job = ? AND l.kind = 'aicore' AND p.session = ?"
 )
 _WITH_INFERENCES = _OF_SESSION.replace(
     "WHERE", "JOIN segment g USING (segment) JOIN inference i USING (inference) WHERE"
@@ -69,11 +69,10 @@ _PARTS = (
     " JOIN job j USING (job) JOIN board b USING (board) WHERE p.session = ? AND g.kind = 'aicore' ORDER BY p.part"
 )
 _NUMBER = (
-    "SELECT count(*) FROM part p JOIN log g USING (log) CROSS JOIN aicore r"  # noqa: S608 - numbers of ours
-    f" ON r.record BETWEEN p.part * {RECORDS_PER_PART} AND p.part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}"
+    f"SELECT count(*) FROM part p JOIN log g USING (log) CROSS JOIN aicore r ON r.record {OF_PART}"  # noqa: S608 - ours
     " WHERE p.session = ? AND g.kind = 'aicore'"
 )
-_ROWS = "SELECT record, sequence, ticks FROM aicore WHERE record > ? AND record < ? ORDER BY record LIMIT ?"
+_ROWS = "SELECT record, sequence, ticks FROM aicore WHERE record BETWEEN ? AND ? ORDER BY record LIMIT ?"
 _UPDATE = f"UPDATE aicore SET {', '.join(f'{name} = ?' for name in MAPPED_NAMES)} WHERE record = ?"  # noqa: S608 - names of counters
 
 
@@ -204,14 +203,15 @@ def _pages(connection: sqlite3.Connection, session: int, bytes_of: _BytesOf) -> 
     """
     waiting: list[_Page] = []
     for board, job, stored_path, part, first_record in connection.execute(_PARTS, (session,)).fetchall():
-        last, end = part * RECORDS_PER_PART - 1, (part + 1) * RECORDS_PER_PART
-        while page := connection.execute(_ROWS, (last, end, COUNTERS_PER_BATCH)).fetchall():
+        first, last = keys_of(part)
+        shift, begin = first_record - first, first
+        while page := connection.execute(_ROWS, (begin, last, COUNTERS_PER_BATCH)).fetchall():
             table = np.array(page, np.int64)
-            numbers = table[:, 0] + (first_record - part * RECORDS_PER_PART)
+            numbers = table[:, 0] + shift
             start, count = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1
             data = bytes_of(board, job, path_from_sql(stored_path), start * RECORD, count * RECORD)
             waiting.append((table[:, 0], *_found(table, numbers - start, data, count)))
-            last = page[-1][0]
+            begin = page[-1][0] + 1
             if sum(len(keys) for keys, _, _ in waiting) >= COUNTERS_PER_BATCH:
                 yield _joined(waiting)
                 waiting = []

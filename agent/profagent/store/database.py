@@ -41,6 +41,8 @@ READER_SETTINGS = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size =
 PAGE_BYTES = 16_384
 # A record's key is its part's number times this, plus its own number in the part.
 RECORDS_PER_PART = 1 << 24
+# Of `part p`, the keys of its records.
+OF_PART = f"BETWEEN p.part * {RECORDS_PER_PART} AND p.part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}"
 # Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
 KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
 
@@ -219,6 +221,11 @@ def fetched_of(connection: sqlite3.Connection, sql: str, first: Sequence[Any], v
         page = values[start : start + VARIABLES_PER_QUERY]
         rows += connection.execute(sql.format(",".join("?" * len(page))), (*first, *page))
     return rows
+
+
+def keys_of(part: int) -> tuple[int, int]:
+    """Return the first and the last key that records of a part may have."""
+    return part * RECORDS_PER_PART, (part + 1) * RECORDS_PER_PART - 1
 
 
 def check_version(version: int, file: Path) -> None:

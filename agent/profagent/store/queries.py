@@ -12,13 +12,17 @@ from profagent import ledger
 from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name
 from profagent.ingest.source import is_job
-from profagent.limits import LARGEST_INTEGER
-from profagent.store.database import fetched, fetched_named, fetched_one, pages
+from profagent.limits import LARGEST_INTEGER, ROWS_PER_PAGE
+from profagent.store.columns import CallNames, call_tables
+from profagent.store.database import fetched, fetched_named, fetched_one
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import aiosqlite
+
+    from profagent.store.columns import CallTable
+    from profagent.store.database import Running
 
 
 class SessionRow(NamedTuple):
@@ -182,29 +186,30 @@ async def call_logs(connection: aiosqlite.Connection, scope: Scope) -> list[Call
     return [CallLog(log, (name and name.device) or 0, *row) for name, (log, _, *row) in zip(names, rows, strict=True)]
 
 
-async def calls(connection: aiosqlite.Connection, scope: Scope, log: int) -> AsyncIterator[list[CallRow]]:
+async def calls(connection: Running, scope: Scope, log: int) -> AsyncIterator[list[CallRow]]:
     """The session's records of an acl_api log, in the order of the file, a page at a time."""
-    rows = pages(
-        connection,
-        "SELECT ifnull(n.name, 'unknown(' || r.api || ')'), ifnull(n.type, 'N/A'), nullif(r.begin_us, 0), r.end_us,"
-        " r.pid, r.tid FROM part p CROSS JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF"
-        " LEFT JOIN api_name n USING (api) WHERE p.log = ? AND p.session = ? ORDER BY r.record",
-        (log, scope.session.session),
-    )
-    async for page in rows:
-        yield list(map(CallRow._make, page))
+    names = await connection.run(CallNames.of)
+    async for table in _call_tables(connection, session=scope.session.session, log=log):
+        for begin in range(0, len(table), ROWS_PER_PAGE):
+            page = table.at(slice(begin, begin + ROWS_PER_PAGE))
+            columns = (each.tolist() for each in (page.api, page.begin_us, page.end_us, page.pid, page.tid))
+            yield [CallRow(*names[api], begin or None, *rest) for api, begin, *rest in zip(*columns, strict=True)]
 
 
-async def earliest_call_us(connection: aiosqlite.Connection, scope: Scope) -> int | None:
+async def earliest_call_us(connection: Running, scope: Scope) -> int | None:
     """The first known begin among the session's API calls of the JOB."""
-    (earliest,) = await fetched_one(
-        connection,
-        "SELECT min(nullif(r.begin_us, 0)) FROM log l JOIN part p USING (log)"
-        " CROSS JOIN api r ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF"
-        " WHERE l.job = ? AND l.kind = 'acl_api' AND p.session = ?",
-        (scope.job.job, scope.session.session),
-    )
-    return None if earliest is None else int(earliest)
+    known = [
+        int(begins.min())
+        async for table in _call_tables(connection, session=scope.session.session, job=scope.job.job)
+        if len(begins := table.begin_us[table.begin_us > 0])
+    ]
+    return min(known, default=None)
+
+
+async def _call_tables(connection: Running, **chosen: int) -> AsyncIterator[CallTable]:
+    tables = await connection.run(lambda found: call_tables(found, **chosen))
+    while (table := await connection.run(lambda _: next(tables, None))) is not None:
+        yield table
 
 
 async def ledger_of(

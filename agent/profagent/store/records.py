@@ -18,7 +18,7 @@ from profagent.formats.figure_states import FigureState
 from profagent.formats.names import LogKind
 from profagent.formats.records import SegmentColumns, place, ticks_to_us
 from profagent.limits import LARGEST_INTEGER, LARGEST_RATIO, ROWS_TOGETHER
-from profagent.store.database import RECORDS_PER_PART, Part, fetched_of
+from profagent.store.database import RECORDS_PER_PART, Part, fetched_of, keys_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -207,7 +207,7 @@ class RecordRows:
         assert row.name is not None, "a log with records has a name"
         self._connection.executemany(
             f"DELETE FROM {_TABLES[row.name.kind]} WHERE record BETWEEN ? AND ?",  # noqa: S608 - a table's name
-            [(part.number * RECORDS_PER_PART, (part.number + 1) * RECORDS_PER_PART - 1) for part in row.parts],
+            [keys_of(part.number) for part in row.parts],
         )
         found = self._connection.execute(
             "DELETE FROM segment WHERE log = ? RETURNING inference", (row.number,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.limits import LARGEST_DATABASE_IN_MEMORY_BYTES
-from profagent.store.database import RECORDS_PER_PART
+from profagent.store.database import keys_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,10 +48,7 @@ def delete_up_to(connection: sqlite3.Connection, last: int) -> None:
     for table in ("aicore", "aicpu"):
         connection.executemany(
             f"DELETE FROM {table} WHERE record BETWEEN ? AND ?",  # noqa: S608 - a table's name
-            [
-                (part * RECORDS_PER_PART, (part + 1) * RECORDS_PER_PART - 1)
-                for (part,) in connection.execute(_PARTS).fetchall()
-            ],
+            [keys_of(part) for (part,) in connection.execute(_PARTS).fetchall()],
         )
     connection.execute(_SAMPLES, (last,))
     connection.execute("DELETE FROM segment WHERE inference <= ?", (last,))

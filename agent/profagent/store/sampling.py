@@ -9,6 +9,7 @@ stays: no later session changes it.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,15 +32,18 @@ from profagent.formats.sampling import (
 )
 from profagent.ledger import RING_CALLS, ring_entry
 from profagent.limits import LARGEST_INTEGER, MOST_SAMPLING_NOTES, NAMED_PICTURES
-from profagent.store.database import RECORDS_PER_PART, fetched, fetched_one, pages
+from profagent.store.columns import CallTable, call_tables
+from profagent.store.database import fetched, fetched_one, pages
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator
 
     import aiosqlite
     from numpy.typing import NDArray
 
     from profagent.ledger import Entry
+    from profagent.store.database import Running
 
 _OF_SESSION = (
     "SELECT job, model FROM session_job JOIN model m USING (job) WHERE session = ?1 AND (?2 IS NULL OR job = ?2) AND"
@@ -66,10 +70,6 @@ _HAS_NAMELESS_LOSS = (
     "SELECT EXISTS (SELECT 1 FROM ledger_entry e LEFT JOIN kept_loss k USING (entry)"
     " WHERE e.session = ?2 AND e.log IS NULL AND e.grade = 'loss' AND (e.job = ?1 OR e.job IS NULL"
     " AND (k.job_name IS NULL OR k.job_name = (SELECT name FROM job WHERE job = ?1))))"
-)
-_CALL_TIMES = (
-    f"SELECT end_us, api FROM part CROSS JOIN api ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - a constant
-    f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE log = ?"
 )
 _CALLS_OF = "SELECT log FROM log WHERE model = ? AND kind = 'acl_api'"
 _ENDS = (
@@ -125,7 +125,7 @@ class _Gaps(NamedTuple):
         return Counter(self.inferences.tolist())
 
 
-async def sampling_of(connection: aiosqlite.Connection, session: int, job: int | None = None) -> dict[str, Any]:
+async def sampling_of(connection: Running, session: int, job: int | None = None) -> dict[str, Any]:
     """Return how well the JOBs of a session, or one of them, were sampled while it captured them, and what it kept."""
     (keeping,) = await fetched_one(connection, "SELECT keeping FROM session WHERE session = ?", (session,))
     found: list[ModelSampling] = []
@@ -145,7 +145,7 @@ async def sampling_of(connection: aiosqlite.Connection, session: int, job: int |
     }
 
 
-async def samplings_of(connection: aiosqlite.Connection, job: int) -> dict[tuple[int, int], ModelSampling]:
+async def samplings_of(connection: Running, job: int) -> dict[tuple[int, int], ModelSampling]:
     """Return how well a JOB was sampled, by model and session, worked out now. It reads every sample."""
     models = await fetched(
         connection,
@@ -159,7 +159,7 @@ async def samplings_of(connection: aiosqlite.Connection, job: int) -> dict[tuple
     }
 
 
-async def _worked_out(connection: aiosqlite.Connection, job: int, model: int) -> dict[int, ModelSampling]:
+async def _worked_out(connection: Running, job: int, model: int) -> dict[int, ModelSampling]:
     """Return how well a model was sampled, by session."""
     samples = await _samples(connection, model)
     is_listed, interval_told = await fetched_one(connection, _IS_LISTED, (job,))
@@ -213,9 +213,7 @@ async def _samples(connection: aiosqlite.Connection, model: int) -> _Samples:
     return _Samples(None, counts, sessions, passed_over, pictures)
 
 
-async def _gaps(
-    connection: aiosqlite.Connection, model: int, samples: _Samples, interval_told: int | None
-) -> _Gaps | None:
+async def _gaps(connection: Running, model: int, samples: _Samples, interval_told: int | None) -> _Gaps | None:
     """Return the distances between samples; None where they cannot be told in inferences.
 
     Of a program that may start and stop recording by itself they count the calls that were recorded between.
@@ -237,7 +235,7 @@ async def _gaps(
 
 
 async def _recorded_between(
-    connection: aiosqlite.Connection, model: int, samples: _Samples, gaps: _Gaps
+    connection: Running, model: int, samples: _Samples, gaps: _Gaps
 ) -> NDArray[np.int64] | None:
     """Return how many inferences ran in each distance while the program recorded; None where that is not known.
 
@@ -246,24 +244,24 @@ async def _recorded_between(
     logs = await fetched(connection, _CALLS_OF, (model,))
     if len(logs) != 1:
         return None
-    calls = np.array(await fetched(connection, _CALL_TIMES, logs[0]), np.float64).reshape(-1, 2)
+    calls = await connection.run(partial(_calls_of, *logs[0]))
     ends: dict[int, int] = dict(await fetched(connection, _ENDS, (model, LARGEST_INTEGER)))
     times = np.array([ends.get(count, np.nan) for count in samples.counts.tolist()], np.float64)
     long = np.flatnonzero(gaps.inferences > 1)
     until, since = times[gaps.later[long]], times[gaps.later[long] - 1]
     if np.isnan(until).any() or np.isnan(since).any():
         return None
-    every = np.sort(calls[:, 0])
+    every = _ends(calls)
     if (np.searchsorted(every, until, "right") - np.searchsorted(every, since, "right") >= RING_CALLS).any():
         return None
-    executes = np.sort(calls[np.isin(calls[:, 1], (EXECUTE, EXECUTE_ASYNC)), 0])
+    executes = _ends(calls.at(np.isin(calls.api, (EXECUTE, EXECUTE_ASYNC))))
     between = np.searchsorted(executes, until, "right") - np.searchsorted(executes, since, "right")
     recorded = gaps.inferences.copy()
     recorded[long] = np.clip(between, 1, gaps.inferences[long])
     return recorded
 
 
-async def full_rings(connection: aiosqlite.Connection, job: int) -> dict[int, Entry]:
+async def full_rings(connection: Running, job: int) -> dict[int, Entry]:
     """By acl_api log: there are as many calls between known flushes as the runtime's ring holds."""
     found: dict[int, Entry] = {}
     logs = await fetched(connection, "SELECT log, model FROM log WHERE job = ? AND kind = 'acl_api'", (job,))
@@ -271,11 +269,19 @@ async def full_rings(connection: aiosqlite.Connection, job: int) -> dict[int, En
         passed = await fetched(connection, "SELECT 1 FROM sample WHERE model = ? AND NOT kept LIMIT 1", (model,))
         # Nobody knows when the runtime flushed for samples that were passed over.
         if not passed:
-            ends = await _sorted(connection, _CALL_TIMES, log)
+            ends = _ends(await connection.run(partial(_calls_of, log)))
             flushes = await _sorted(connection, _FLUSH_TIMES, model)
             if (calls := most_calls_between(ends, flushes)) >= RING_CALLS:
                 found[log] = ring_entry(calls)
     return found
+
+
+def _calls_of(log: int, connection: sqlite3.Connection) -> CallTable:
+    return CallTable.joined(call_tables(connection, log=log))
+
+
+def _ends(calls: CallTable) -> NDArray[np.float64]:
+    return np.sort(calls.end_us.astype(np.float64))
 
 
 def most_calls_between(call_ends: NDArray[np.float64], flushes: NDArray[np.float64]) -> int:

@@ -472,9 +472,10 @@ CREATE VIEW api_records AS
 SELECT p.session, j.name AS job, m.name AS model, m.model_id,
        ifnull(n.name, 'unknown(' || r.api || ')') AS name, ifnull(n.type, 'N/A') AS type, r.pid, r.tid,
        nullif(r.begin_us, 0) AS begin_us, r.end_us, r.end_us - nullif(r.begin_us, 0) AS duration_us
-FROM api r
-JOIN part p ON p.part = r.record >> 24 JOIN log g USING (log) JOIN model m USING (model) JOIN job j ON j.job = g.job
-LEFT JOIN api_name n USING (api);
+FROM part p CROSS JOIN log g USING (log) CROSS JOIN model m USING (model) CROSS JOIN job j ON j.job = g.job
+-- Parts come first: a session's calls are then found by their keys, and no others are read.
+CROSS JOIN api r ON r.record BETWEEN p.part * 0x1000000 AND p.part * 0x1000000 + 0xFFFFFF LEFT JOIN api_name n USING (api)
+WHERE g.kind = 'acl_api';
 
 -- What is not as it should be; `profagent ledger` explains the reasons.
 --   job     NULL where it is about the session

@@ -32,8 +32,6 @@ from profagent.store.writer import settle_figures, settle_numbers, write_batches
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    import aiosqlite
-
     from profagent.ingest.changes import JobChanges
     from profagent.ledger import Entry
     from profagent.link.coverage import Interval
@@ -428,9 +426,7 @@ class Findings(NamedTuple):
     rings: dict[int, Entry] | None
 
 
-async def _findings(
-    connection: aiosqlite.Connection, job: int, peak_bytes_per_s: float, *, has_ended: bool
-) -> Findings:
+async def _findings(connection: Running, job: int, peak_bytes_per_s: float, *, has_ended: bool) -> Findings:
     """Look at all rows of a JOB; for full rings only at its end: before, some calls are on their way."""
     return Findings(
         await samplings_of(connection, job),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from profagent.store.database import RECORDS_PER_PART
+from profagent.store.database import OF_PART, RECORDS_PER_PART, keys_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -111,7 +111,8 @@ def delete_below(connection: sqlite3.Connection, table: str, condition: str) -> 
     for name in reversed([*below][1:]):
         if _RECORD in tables[name].columns:
             parts = connection.execute(f"SELECT part FROM part WHERE {below['part']}").fetchall()  # noqa: S608
-            connection.executemany(f"DELETE FROM {name} WHERE {_records_of('?1')}", parts)  # noqa: S608
+            keys = [keys_of(part) for (part,) in parts]
+            connection.executemany(f"DELETE FROM {name} WHERE {_RECORD} BETWEEN ? AND ?", keys)  # noqa: S608
         else:
             connection.execute(f"DELETE FROM {name} WHERE {below[name]}")  # noqa: S608
 
@@ -133,15 +134,11 @@ def _table(
     )
 
 
-def _records_of(part: str) -> str:
-    return f"{_RECORD} BETWEEN {part} * {RECORDS_PER_PART} AND {part} * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}"
-
-
 def _rows(table: Table, tables: Mapping[str, Table], source: str) -> str:
     """SQL behind FROM: the chosen rows `r` of a table."""
     if _RECORD in table.columns:
         # CROSS JOIN keeps the order of the loops: parts first.
-        records = f"{source}.{table.name} r ON r.{_records_of('p.part')}"
+        records = f"{source}.{table.name} r ON r.{_RECORD} {OF_PART}"
         return f"{source}.part p CROSS JOIN {records} WHERE p.session IN {_SESSIONS}"
     return f"{source}.{table.name} r WHERE {_condition(table, tables, source)}"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from profagent import ledger
 from profagent.ingest.source import views
 from profagent.store.coverage import coverage_of, why_incomplete
-from profagent.store.database import RECORDS_PER_PART, fetched, fetched_named, fetched_one
+from profagent.store.database import OF_PART, fetched, fetched_named, fetched_one
 from profagent.store.queries import (
     count_inferences,
     implausible_of,
@@ -20,6 +20,8 @@ from profagent.store.sampling import sampling_of
 
 if TYPE_CHECKING:
     import aiosqlite
+
+    from profagent.store.database import Running
 
 _ABOUT = (
     "SELECT session, identity AS board, hostname, simulated, sdk_version, counter_map, counter_map_digest"
@@ -42,7 +44,7 @@ _LABELS = "SELECT key, value FROM session_label WHERE session = ? ORDER BY key"
 _UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 
 
-async def session_summary(connection: aiosqlite.Connection, session: int) -> dict[str, Any]:
+async def session_summary(connection: Running, session: int) -> dict[str, Any]:
     """Return what a session holds: JOBs, bytes, records by kind, coverage, the ledger by grade and reason.
 
     It is `complete`, or `incomplete` says why it is not.
@@ -119,8 +121,7 @@ async def _records(connection: aiosqlite.Connection, session: int, table: str) -
     # CROSS JOIN keeps SQLite from scanning all records for each part.
     (count,) = await fetched_one(
         connection,
-        f"SELECT count(*) FROM part CROSS JOIN {table} ON record BETWEEN part * {RECORDS_PER_PART}"  # noqa: S608 - constants
-        f" AND part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1} WHERE session = ?",
+        f"SELECT count(*) FROM part p CROSS JOIN {table} ON record {OF_PART} WHERE session = ?",  # noqa: S608 - constants
         (session,),
     )
     return int(count)
@@ -136,7 +137,7 @@ async def _frequencies(connection: aiosqlite.Connection, session: int) -> list[i
     return [mhz for (mhz,) in rows]
 
 
-async def all_sessions(connection: aiosqlite.Connection) -> list[dict[str, Any]]:
+async def all_sessions(connection: Running) -> list[dict[str, Any]]:
     """Every row of the `sessions` view, by column name, oldest first, with what is kept of it elsewhere."""
     found = await fetched_named(connection, "SELECT * FROM sessions ORDER BY session")
     return [

@@ -19,8 +19,7 @@ from profagent.tables.table import UNKNOWN, counted, printable, time_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import aiosqlite
-
+    from profagent.store.database import Running
     from profagent.store.queries import Scope
 
 
@@ -146,7 +145,7 @@ SIMULATED_MARK = "  *** simulated: these figures are invented ***"
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
-async def provenance_of(connection: aiosqlite.Connection, scope: Scope) -> dict[str, Any]:
+async def provenance_of(connection: Running, scope: Scope) -> dict[str, Any]:
     """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
 
     Kept losses are all of the session: what the board lost while nobody listened may concern any of its JOBs.

@@ -1,6 +1,7 @@
 """What a session has, in the order in which it happened: its inferences, and what else a board's stream told.
 
-All of it is rows of the database. Nothing is written, and nothing is kept in memory for each inference.
+All of it is rows of the database. Nothing is written. Memory has the columns of all calls, some 50 bytes for each, and
+nothing for each inference.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from profagent.ingest.changes import ApiRecords, JobChanges, KeptLoss, LinkLedge
 from profagent.ingest.source import sources
 from profagent.ledger import Entry
 from profagent.limits import INFERENCES_PER_PAGE, RECORDS_PER_PAGE
+from profagent.store.columns import CallTable, call_tables
 from profagent.store.database import fetched, pages
 from profagent.store.figures import Figures, figures_of
 from profagent.store.inference_columns import ColumnReader, InferenceColumns
@@ -64,15 +66,9 @@ SELECT e.job, l.path, EXISTS (
 FROM ledger_entry e LEFT JOIN log l USING (log) LEFT JOIN kept_loss k ON k.entry = e.entry
 WHERE e.session = ?2 ORDER BY e.entry
 """
-# CROSS JOIN keeps SQLite from scanning all calls for each part.
 # How many inferences the first page has: later ones follow from how many records those had.
 _FIRST_INFERENCES = 20
-_CALLS = """
-SELECT l.job, r.end_us, l.path, r.api, r.begin_us, r.pid, r.tid
-FROM part p CROSS JOIN log l USING (log) CROSS JOIN api r
-  ON r.record BETWEEN p.part << 24 AND (p.part << 24) + 0xFFFFFF
-WHERE p.session = ? AND l.kind = 'acl_api' ORDER BY r.end_us
-"""
+_CALL_LOGS = "SELECT log, job, path FROM session_job JOIN log USING (job) WHERE session = ? AND kind = 'acl_api'"
 
 
 class Ran(NamedTuple):
@@ -196,17 +192,21 @@ class ReplayedSession:
         return columns, figures_of(columns, self._slowest)
 
     async def _calls(self) -> AsyncIterator[Moment]:
-        calls = _grouped(self._connection, _CALLS, self._session, lambda row: (row[0], row[1] // TOGETHER_US, row[2]))
-        async for (number, _, stored), rows in calls:
-            path = path_from_sql(stored)
+        rows = await fetched(self._connection, _CALL_LOGS, (self._session,))
+        logs = {log: (self._jobs[job].name, path_from_sql(path)) for log, job, path in rows}
+        calls = await self._connection.run(partial(_calls_by_end, self._session))
+        is_other = np.diff(calls.log) | np.diff(calls.end_us // TOGETHER_US)
+        for places in np.split(np.arange(len(calls)), np.flatnonzero(is_other) + 1) if len(calls) else ():
+            together = calls.at(places)
+            job, path = logs[int(together.log[0])]
             name = parse_log_name(path)
             if name is None:
                 continue
-            records = np.zeros(len(rows), API_DTYPE)
-            for column, place in (("end_us", 1), ("api", 3), ("begin_us", 4), ("pid", 5), ("tid", 6)):
-                records[column] = [row[place] for row in rows]
-            change = ApiRecords(path, name, np.arange(len(rows)), records)
-            yield Moment(rows[-1][1], JobChanges(self._jobs[number].name, "", (change,)))
+            records = np.zeros(len(places), API_DTYPE)
+            for column in ("api", "begin_us", "end_us", "pid", "tid"):
+                records[column] = getattr(together, column)
+            change = ApiRecords(path, name, np.arange(len(places)), records)
+            yield Moment(int(together.end_us[-1]), JobChanges(job, "", (change,)))
 
     async def _rows(self, table: DatedTable) -> AsyncIterator[Moment]:
         """Yield the rows of a source's table by time; each batch has the names that its log begins with."""
@@ -231,6 +231,11 @@ class ReplayedSession:
 
     async def _columns(self, table: str) -> list[str]:
         return [row[1] for row in await fetched(self._connection, f"PRAGMA table_info({table})")]
+
+
+def _calls_by_end(session: int, connection: sqlite3.Connection) -> CallTable:
+    calls = CallTable.joined(call_tables(connection, session=session))
+    return calls.at(np.argsort(calls.end_us, kind="stable"))
 
 
 async def _in_order(moments: Iterable[Moment]) -> AsyncIterator[Moment]:

@@ -92,8 +92,8 @@ class DatabaseBuilder:
         row.setdefault("end_us", None if row["start_us"] is None else row["start_us"] + 1000)
         return self.insert("inference", session=session, model=model, current_pic_count=pic, **row)
 
-    def log(self, job: int, model: int, kind: str, path: str | bytes) -> int:
-        values = {"generation": 1, "offset": 1, "complete": 1}
+    def log(self, job: int, model: int, kind: str, path: str | bytes, size: int = 1) -> int:
+        values = {"generation": 1, "offset": size, "complete": 1}
         return self.insert("log", job=job, model=model, kind=kind, path=path, shown_path=path, **values)
 
     def part(self, session: int, log: int, first_record: int = 0) -> int:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections import defaultdict
+from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import profagent
 from profagent.formats.names import LogKind
-from profagent.store import columns
-from profagent.store.columns import UNITS, PageQuery, RecordTable, Segments, chunks, pages
+from profagent.store import columns, database
+from profagent.store.columns import (
+    UNITS,
+    CallNames,
+    CallTable,
+    PageQuery,
+    RecordTable,
+    Segments,
+    call_tables,
+    chunks,
+    pages,
+)
 from tests.golden.write_exports import job_copy
+from tests.unit.store.database import START_US
 from tests.unit.store.test_events import changes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
+    from tests.unit.store.database import DatabaseBuilder
     from tests.unit.store.rows import Rows
 
 COLUMNS = {
@@ -132,3 +147,48 @@ def test_records_that_are_not_as_many_as_their_segments_have_are_told_apart(fill
     connection.execute("DELETE FROM aicore WHERE record = (SELECT min(record) + 1 FROM aicore)")
     assert by_inference(query.read(connection), asked) == expected(connection, LogKind.AICORE, names)
     connection.execute("ROLLBACK TO whole")
+
+
+@pytest.mark.parametrize("most", [2, 100_000])
+def test_calls_are_those_of_a_session_a_job_or_a_log(
+    builder: DatabaseBuilder, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "RECORDS_PER_CHUNK", most)
+    one, other = builder.session(), builder.session()
+    job, second = builder.job(one, other), builder.job(one, name="JOB" + "Z" * 29)
+    model, of_second = builder.model(job), builder.model(second)
+    log = builder.log(job, model, "acl_api", "data/calls", size=5 * 32)
+    parts = [
+        builder.part(one, log),
+        builder.part(other, log, first_record=3),
+        builder.new_part(one, of_second, "acl_api"),
+    ]
+    for number, part in enumerate(parts):
+        builder.calls(part, [(place, None if place == 1 else place, 9 + number) for place in range(3)], pid=7 + number)
+    builder.aicore(builder.inference(one, model), builder.new_part(one, model, "aicore"), [1, 2])
+    with closing(sqlite3.connect(builder.close())) as connection:
+
+        def found(**chosen: int) -> list[tuple[int, ...]]:
+            table = CallTable.joined(call_tables(connection, **chosen))
+            return [*zip(table.pid.tolist(), table.model.tolist(), table.api.tolist(), strict=True)]
+
+        first, again, of_other = (
+            [(7 + place, (model, model, of_second)[place], api) for api in range(3)] for place in range(3)
+        )
+        assert found(session=one) == [*first, *of_other]
+        assert found(job=job) == found(log=log) == [*first, *again]
+        assert found(session=other, job=job) == again
+        assert found(session=other, job=second) == []
+        (table, *_) = call_tables(connection, session=other)
+        begins, ends = (table.begin_us[:2] - START_US).tolist(), (table.end_us[:2] - START_US).tolist()
+        assert (begins, ends, table.log[0]) == ([0, -START_US], [10, 10], log)
+        assert [CallNames.of(connection)[api] for api in (2, 7)] == [
+            ("svp_acl_mdl_execute", "model"),
+            ("unknown(7)", "N/A"),
+        ]
+
+
+def test_one_module_says_which_keys_the_records_of_a_part_have() -> None:
+    idiom = re.compile(r"<< 24|BETWEEN .*(?:RECORDS_PER_PART|0xFFFFFF)", re.IGNORECASE)
+    modules = [*Path(profagent.__file__).parent.rglob("*.py")]
+    assert [each for each in modules if idiom.search(each.read_text("utf-8"))] == [Path(database.__file__)]
