@@ -133,7 +133,7 @@ TEXT = source.Source(
                 lane="'logs ' || path",
                 arguments={"number": "number"},
             ),
-            counters=DrawnCounters(process="loads", name="'load'", unit="'%'", time_us="start_us", value="load"),
+            counters=DrawnCounters(process="'loads'", name="'load'", unit="'%'", time_us="start_us", value="load"),
         ),
     ),
     dated=(DatedTable("text_line", "at_us"),),

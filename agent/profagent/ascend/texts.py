@@ -57,9 +57,9 @@ class Nuls:
             yield ledger.entry(ledger.JOINED_RESULT, what, self.first, count=self.count)
 
 
-def encoded(rows: Sequence[Any]) -> str:
-    """Rows as the JSON of a block."""
-    return msgspec.json.encode(rows).decode()
+def encoded(value: object) -> str:
+    """Return JSON, as of the rows of a block."""
+    return msgspec.json.encode(value).decode()
 
 
 def decoded_events(text: bytes | str, events: msgspec.json.Decoder[list[T]], odd: T) -> list[T]:

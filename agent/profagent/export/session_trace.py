@@ -23,9 +23,8 @@ from profagent.export.blocks import (
     integers,
 )
 from profagent.export.inference_blocks import COLUMNS, WITH_RATIOS, InferenceBlocks
-from profagent.export.kept_events import KEPT, KeptEvents
 from profagent.formats.names import model_text
-from profagent.ingest.source import views
+from profagent.ingest.source import drawn_views
 from profagent.store.database import fetched, fetched_one, pages
 from profagent.store.queries import Scope, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
@@ -103,9 +102,8 @@ class SessionTrace:
         self._to_us = EVER[1] if wanted.to_us is None else wanted.to_us
         self._scopes: list[Scope] = []
         self._chosen: tuple[Scope, Selection] | None = None
-        self._kept = KeptEvents(self._connection, session.session)
-        self._events_views = [view for view in views() if view.events is not None]
-        self._counters_views = [view for view in views() if view.counters is not None]
+        self._events_views: list[View] = []
+        self._counters_views: list[View] = []
 
     async def plan(self) -> float | None:
         """Find what there is; the earliest moment of it by the board's clock, None where there is nothing."""
@@ -125,6 +123,10 @@ class SessionTrace:
         if self._choice.last is not None and ends:
             self._from_us = int(min(time for time in earliest if time is not None))
             self._to_us = max(ends)
+        views, unplaced = await self._connection.run(functools.partial(drawn_views, number))
+        self.unplaced += unplaced
+        self._events_views = [view for view in views if view.events is not None]
+        self._counters_views = [view for view in views if view.counters is not None]
         for table in ("executed", "flow"):
             await self._connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
         await self._connection.execute(_EXECUTED_TABLE)
@@ -132,9 +134,7 @@ class SessionTrace:
         for view in self._events_views:
             await self._connection.execute(_KEEP_EXECUTED.format(_events_query(view)), self._parameters)
         await self._connection.execute("CREATE INDEX temp.executed_by ON executed (executes, start_us)")
-        await self._kept.gather()
-        self.unplaced += self._kept.unplaced
-        queries = (KEPT, *map(_events_query, self._events_views), *map(_counters_query, self._counters_views))
+        queries = (*map(_events_query, self._events_views), *map(_counters_query, self._counters_views))
         begins = [await fetched_one(self._connection, _earliest(query), self._parameters) for query in queries]
         earliest += [begin for begin, _ in begins]
         self.rows += sum(count for _, count in begins)
@@ -148,8 +148,6 @@ class SessionTrace:
                 yield block
         self._reader.end_processes()
         await self._connection.execute("CREATE INDEX IF NOT EXISTS temp.flow_by ON flow (executed_us)")
-        async for block in self._kept.blocks(self._rows, clock, tracks, self._process):
-            yield block
         for view in self._events_views:
             async for block in self._events(view, clock, tracks):
                 yield block
@@ -207,29 +205,35 @@ class SessionTrace:
     async def _events(self, view: View, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         drawn = view.events
         assert drawn is not None
-        query = f"{_events_query(view)} ORDER BY {drawn.order}, of_track, is_instant, start_us, end_us DESC"
+        query = f"{_events_query(view)} ORDER BY {drawn.order}, of_track, is_instant"
+        query += ", start_us, start_rest_ns, end_us DESC, end_rest_ns DESC"
         async for (process, track, is_instant), rows in self._rows(query, itemgetter(0, 1, 2)):
             place = self._process(process), track
-            labels = _labels([row[9:] for row in rows], functools.partial(_event, [*drawn.arguments]))
+            labels = _labels([row[11:] for row in rows], functools.partial(_event, [*drawn.arguments]))
             if is_instant:
                 track_of = np.full(len(rows), tracks.first(*place))
-                yield Instants(*labels, track_of, clock.column_ns([row[3] for row in rows]), "t")
+                yield Instants(*labels, track_of, _times_ns(clock, [row[3:5] for row in rows]), "t")
             else:
-                lanes = None if rows[0][5] is None else [row[5] for row in rows]
-                slices = _slices(tracks, place, clock, labels, [row[3:5] for row in rows], lanes)
-                arrows = ((at, row[8].split(",")) for at, row in enumerate(rows) if row[8])
+                starts, ends = (_times_ns(clock, [row[at : at + 2] for row in rows]) for at in (3, 5))
+                lanes = None if rows[0][7] is None else [row[7] for row in rows]
+                ends = np.maximum(starts, ends)
+                slices = Slices(*labels, tracks.take_all(*place, starts, ends, lanes), starts, ends)
+                arrows = ((at, row[10].split(",")) for at, row in enumerate(rows) if row[10])
                 yield slices._replace(flows=tuple(Flow(at, "s", int(each)) for at, found in arrows for each in found))
 
     async def _counters(self, view: View, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         assert view.counters is not None
-        pid = tracks.process(self._process(view.counters.process))
+        values_of = _numbers_of if view.counters.is_object else _value_of
         async for page in pages(self._connection, _counters_query(view), self._parameters):
             self.rows_done += len(page)
-            kinds: dict[tuple[str, str], int] = {}
-            kind = integers([kinds.setdefault(row[:2], len(kinds)) for row in page])
-            series = [(Series(pid, name, "value", unit),) for name, unit in kinds]
-            values = np.array([row[3:] for row in page], np.float64)
-            yield Counters(series, kind, clock.column_ns([row[2] for row in page]), values)
+            for names, (rows, values) in values_of(page).items():
+                kinds: dict[tuple[str, str, str], int] = {}
+                kind = integers([kinds.setdefault(row[:3], len(kinds)) for row in rows])
+                series = [
+                    tuple(Series(tracks.process(self._process(process)), name, each, unit) for each in names)
+                    for process, name, unit in kinds
+                ]
+                yield Counters(series, kind, _times_ns(clock, [row[3:5] for row in rows]), values)
 
     async def _losses(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
         """Losses; one whose time is not known stands at the origin, and says so."""
@@ -270,26 +274,50 @@ def _events_query(view: View) -> str:
     )
     return (
         f"SELECT {drawn.process} AS of_process, {drawn.track} AS of_track, {drawn.is_instant} AS is_instant,"  # noqa: S608 - ours
-        f" {drawn.start_us} AS start_us, {drawn.end_us} AS end_us, {drawn.apart} AS lane_apart,"
-        f" {drawn.executes} AS executes, {drawn.is_async} AS is_async, {flows} AS flows, {drawn.name} AS label,"
-        f" {drawn.category} AS category, {drawn.attributes} AS attributes{arguments} FROM {view.name}"
+        f" {drawn.start_us} AS start_us, {drawn.start_rest_ns} AS start_rest_ns, {drawn.end_us} AS end_us,"
+        f" {drawn.end_rest_ns} AS end_rest_ns, {drawn.apart} AS lane_apart, {drawn.executes} AS executes,"
+        f" {drawn.is_async} AS is_async, {flows} AS flows, {drawn.name} AS label, {drawn.category} AS category,"
+        f" {drawn.attributes} AS of_label{arguments} FROM {view.name}"
         f" WHERE session = :session AND {drawn.end_us} >= :from_us AND {drawn.start_us} <= :to_us"
     )
 
 
 def _counters_query(view: View) -> str:
-    """Return SQL for the name, unit, time and value of a view's counters."""
+    """Return SQL for the process, name, unit, time and value of a view's counters."""
     drawn = view.counters
     assert drawn is not None
     return (
-        f"SELECT {drawn.name} AS name, {drawn.unit} AS unit, {drawn.time_us} AS start_us, {drawn.value} AS value"  # noqa: S608 - ours
-        f" FROM {view.name} WHERE session = :session AND {drawn.time_us} >= :from_us AND {drawn.time_us} <= :to_us"
+        f"SELECT {drawn.process} AS of_process, {drawn.name} AS name, {drawn.unit} AS unit,"  # noqa: S608 - ours
+        f" {drawn.time_us} AS start_us, {drawn.rest_ns} AS rest_ns, {drawn.value} AS value FROM {view.name}"
+        f" WHERE session = :session AND {drawn.time_us} >= :from_us AND {drawn.time_us} <= :to_us"
+        f" ORDER BY {drawn.order}"
     )
+
+
+# By the names of counters that are drawn as one, the rows that have these and their values.
+_Values = dict[tuple[str, ...], tuple[list["Row"], "NDArray[np.float64]"]]
+
+
+def _value_of(page: list[Row]) -> _Values:
+    return {("value",): (page, np.array([row[5:] for row in page], np.float64))}
+
+
+def _numbers_of(page: list[Row]) -> _Values:
+    found: dict[tuple[str, ...], tuple[list[Row], list[list[float]]]] = {}
+    for row in page:
+        numbers = {key: float(value) for key, value in json.loads(row[5]).items() if type(value) in (int, float)}
+        if numbers:
+            rows, values = found.setdefault(tuple(numbers), ([], []))
+            rows.append(row)
+            values.append([*numbers.values()])
+    return {names: (rows, np.array(values, np.float64)) for names, (rows, values) in found.items()}
 
 
 def _event(names: Sequence[str], row: Row) -> Label:
     """Return the label of an event: its arguments are its attributes, and those of the others that are known."""
     label, category, attributes, *values = row
+    if not names:
+        return Label(label, category, attributes)
     arguments = {} if attributes == NO_ARGS else json.loads(attributes)
     arguments |= {name: value for name, value in zip(names, values, strict=True) if value is not None}
     return Label(label, category, args_text(arguments))
@@ -304,14 +332,7 @@ def _labels(rows: Sequence[Row], make: Callable[[Row], Label]) -> tuple[Sequence
     return found.all, label[number]
 
 
-def _slices(
-    tracks: Tracks,
-    place: tuple[str, str],
-    clock: Clock,
-    labels: tuple[Sequence[Label], NDArray[np.int64]],
-    times: Sequence[tuple[float, float]],
-    lanes: Sequence[int] | None = None,
-) -> Slices:
-    start_ns, end_ns = (clock.column_ns(column) for column in zip(*times, strict=True))
-    end_ns = np.maximum(start_ns, end_ns)
-    return Slices(*labels, tracks.take_all(*place, start_ns, end_ns, lanes), start_ns, end_ns)
+def _times_ns(clock: Clock, times: Sequence[Row]) -> NDArray[np.int64]:
+    """Return when events were in the trace, from whole µs and ns beyond: a float has no room for ns since 1970."""
+    time_us, rest_ns = zip(*times, strict=True)
+    return clock.column_ns(time_us) + integers(rest_ns)

@@ -148,7 +148,7 @@ SOURCE = Source(
             fractions=frozenset({"value"}),
             counted_as="samples",
             is_own=False,
-            counters=DrawnCounters(process="metrics"),
+            counters=DrawnCounters(process="'metrics'"),
         ),
     ),
     dated=(DatedTable("metric", "time_us", names="metric_name"),),

@@ -36,7 +36,7 @@ SOURCES = {
     "metrics": "profagent.ingest.metrics:SOURCE",
 }
 # Sources that no board sends: an import alone fills their tables.
-IMPORTED = ("profagent.ingest.ascend:SOURCE",)
+IMPORTED = ("profagent.ascend.source:SOURCE",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,9 @@ class DrawnEvents:
     """the title of the lane in the report, which has slices alone"""
     start_us: str = "start_us"
     end_us: str = "end_us"
+    start_rest_ns: str = "0"
+    """nanoseconds beyond `start_us`, which then is a whole number, where it has no room for them"""
+    end_rest_ns: str = "0"
     duration_us: str = "end_us - start_us"
     is_instant: str = "0"
     apart: str = "NULL"
@@ -71,14 +74,20 @@ class DrawnEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnCounters:
-    """Counters that change by themselves. Each field but `process` is SQL over the columns of the view."""
+    """Counters that change by themselves. Each field but `is_object` is SQL over the columns of the view."""
 
     process: str
     """the title of their group in a trace"""
     name: str = "name"
     unit: str = "unit"
     time_us: str = "time_us"
+    rest_ns: str = "0"
+    """nanoseconds beyond `time_us`, as of DrawnEvents"""
     value: str = "value"
+    is_object: bool = False
+    """True where a value is a JSON object: its numbers are drawn as one counter, which only traces have"""
+    order: str = "NULL"
+    """the order of rows, where that is not the view's"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +175,16 @@ class Reckoned(NamedTuple):
     entries: Sequence[tuple[int, int, Entry]]
 
 
+class Gathered(NamedTuple):
+    """Events that the tables of a source have as texts, which traces and the report draw.
+
+    `gather` puts those of a session into temporary tables, of which `views` are; it returns how many have no time.
+    """
+
+    gather: Callable[[sqlite3.Connection, int], int]
+    views: Sequence[View]
+
+
 NOTHING = Seen()
 Names = Mapping[int, tuple[Any, ...]]  # the rows of a log's table of names, by number
 
@@ -191,6 +210,7 @@ class Source:
     headlines: Mapping[str, Sequence[str]] = field(default_factory=dict)
     prominent: Sequence[str] = ()
     reckon: Callable[[sqlite3.Connection, int, bool], Iterable[Reckoned]] | None = None
+    gathered: Gathered | None = None
 
 
 def sources() -> list[Source]:
@@ -201,6 +221,16 @@ def sources() -> list[Source]:
 def views() -> list[View]:
     """Return the views of all sources."""
     return [view for source in sources() for view in source.views]
+
+
+def drawn_views(session: int, connection: sqlite3.Connection) -> tuple[list[View], int]:
+    """Return all views that may have something to draw of a session, and how many events have no time.
+
+    Events that a source has as texts are gathered for it: on this connection alone their views are there.
+    """
+    gathered = [source.gathered for source in sources() if source.gathered is not None]
+    unplaced = sum(each.gather(connection, session) for each in gathered)
+    return [*(view for each in gathered for view in each.views), *views()], unplaced
 
 
 def schemas() -> list[str]:

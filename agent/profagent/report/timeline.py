@@ -12,7 +12,7 @@ import numpy as np
 from profagent.formats.inference_times import Spans
 from profagent.formats.names import LogKind
 from profagent.formats.records import ticks_to_us
-from profagent.ingest.source import views
+from profagent.ingest.source import drawn_views
 from profagent.limits import MOST_DRAWN_EVENTS, MOST_DRAWN_INFERENCES, MOST_DRAWN_LAYERS, POINTS_OF_METRIC
 from profagent.stats.figures import UNITS, UNKNOWN
 from profagent.store.columns import Segments, pages
@@ -51,13 +51,14 @@ class Timeline:
         self._metrics: list[tuple[str, str, NDArray[np.float64]]] = []
         self._models: set[str] = set()
 
-    async def read(self, connection: aiosqlite.Connection, session: int) -> None:
+    async def read(self, connection: Running, session: int) -> None:
         """Take in what a session has beside its inferences."""
-        for view in views():
+        views, _ = await connection.run(partial(drawn_views, session))
+        for view in views:
             if view.events is not None:
                 await self._events(connection, session, view.name, view.events)
-        for view in views():
-            if view.counters is not None:
+        for view in views:
+            if view.counters is not None and not view.counters.is_object:
                 await self._read_counters(connection, session, view.name, view.counters)
 
     def document(self) -> dict[str, Any]:

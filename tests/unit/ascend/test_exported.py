@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 import tracemalloc
@@ -15,9 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from profagent.ascend import timeline as timelines
+from profagent.ascend.events import gather
 from profagent.ascend.texts import event_times_ns
 from profagent.cli.main import group
-from profagent.export.kept_events import KeptEvents
+from profagent.report.timeline import Timeline
 from profagent.store.database import reading
 from tests.integration.perfetto_file import read
 from tests.unit.ascend import files
@@ -134,6 +134,16 @@ def test_each_slice_that_is_no_kernel_is_there_with_its_time_and_args(workspace:
     assert [(each["name"], each["args"]) for each in events if each["ph"] == "i"] == [("a mark", {"why": "a test"})]
 
 
+async def test_the_report_has_them_too(workspace: Path) -> None:
+    drawn = Timeline()
+    async with reading(workspace / "profagent.db") as connection:
+        await drawn.read(connection, 1)
+    document = drawn.document()
+    spans = [(document["lanes"][lane], document["names"][name]) for lane, _, _, name in document["spans"]]
+    assert len(spans) == len([*SHOWN, WAIT])
+    assert {("CANN, Thread 12", "Node@launch"), ("Overlap Analysis, thread 3", "Free")} <= {*spans}
+
+
 def test_args_that_a_tool_wrote_in_several_lines_are_there(tmp_path: Path) -> None:
     file = tmp_path / "msprof_1.json"
     file.write_text(json.dumps([*SHOWN, *NAMES], indent=4))
@@ -212,7 +222,7 @@ def test_tables_of_a_database_are_drawn_where_no_timeline_is(tmp_path: Path) -> 
         ("Steps", "Steps", "step 1", 0, 4000, "{}"),
         ("Steps", "Steps", "step 2", 4001, 4999, "{}"),
     }
-    assert asyncio.run(_unplaced(tmp_path / "workspace", 1)) == 1
+    assert _unplaced(tmp_path / "workspace", 1) == 1
     timeline(folder / "trace_view.json", [process(1, "Python"), event("aten::mul", 1, _at(0))])
     taken(tmp_path / "both", folder.parent)
     _, slices = _trace(tmp_path / "both")
@@ -254,31 +264,27 @@ def test_parquet_has_every_cell_as_it_is(tmp_path: Path) -> None:
 def test_events_that_cannot_be_placed_are_counted(tmp_path: Path) -> None:
     odd = [event("a", 1, _at(0)), event("b", 1, "N/A"), {"name": 7, "ph": "X", "pid": 1, "tid": 1, "ts": 1}]
     taken(tmp_path / "workspace", *(timeline(tmp_path / f"{at}.json", odd[:at]) for at in (2, 3)))
-    assert [asyncio.run(_unplaced(tmp_path / "workspace", session)) for session in (1, 2)] == [1, 2]
+    assert [_unplaced(tmp_path / "workspace", session) for session in (1, 2)] == [1, 2]
 
 
-async def _unplaced(workspace: Path, session: int) -> int:
-    async with reading(workspace / "profagent.db") as connection:
-        kept = KeptEvents(connection, session)
-        await kept.gather()
-        return kept.unplaced
+def _unplaced(workspace: Path, session: int) -> int:
+    with closing(sqlite3.connect(workspace / "profagent.db")) as connection:
+        return gather(connection, session)
 
 
 def test_memory_does_not_grow_with_the_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", 16 << 10)
 
-    async def gathered(workspace: Path) -> int:
-        async with reading(workspace / "profagent.db") as connection:
-            tracemalloc.start()
-            kept = KeptEvents(connection, 1)
-            await kept.gather()
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            return peak
+    def gathered(workspace: Path) -> int:
+        tracemalloc.start()
+        _unplaced(workspace, 1)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
 
     peaks = []
     for times in (300, 1_200):
         workspace = tmp_path / f"{times}"
         taken(workspace, timeline(tmp_path / f"{times}.json", files.TIMELINES["msprof"] * times))
-        peaks.append(asyncio.run(gathered(workspace)))
+        peaks.append(gathered(workspace))
     assert peaks[1] < 1.2 * peaks[0]

@@ -14,44 +14,56 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from profagent.ascend.kernels import WITH_TASKS
+from profagent.ascend.event_tables import slices_of_tables
+from profagent.ascend.kernels import NS_PER_US, WITH_TASKS
 from profagent.ascend.texts import decoded_events, event_times_ns
-from profagent.export.blocks import NO_ARGS, NS_PER_US, Counters, Instants, Label, Labels, Series, Slices, integers
-from profagent.export.kept_tables import slices_of_tables
-from profagent.ingest.ascend import TIMELINES
-from profagent.store.database import fetched
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    import sqlite3
+    from collections.abc import Mapping, Sequence
     from typing import Final
 
-    import aiosqlite
     from numpy.typing import NDArray
 
-    from profagent.export.blocks import Block, Clock
-    from profagent.export.kept_tables import TableSlice
-    from profagent.export.tracks import Tracks
+    from profagent.ascend.event_tables import TableSlice
     from profagent.store.database import Row
 
 Key = TypeVar("Key")
-SLICE, INSTANT, COUNTER, METADATA = "X", "i", "C", "M"
-_PHASES = {"X": SLICE, "i": INSTANT, "I": INSTANT, "C": COUNTER, "M": METADATA}
+_SLICE, _INSTANT, _COUNTER, _METADATA = "X", "i", "C", "M"
+_PHASES = {"X": _SLICE, "i": _INSTANT, "I": _INSTANT, "C": _COUNTER, "M": _METADATA}
 _NAMES = frozenset({"process_name", "process_labels", "thread_name"})
 # What an event is called whose file gives it no category.
-CATEGORY = "timeline"
+_CATEGORY = "timeline"
+_NO_ARGS = "{}"
 # The timelines beside them have nothing that these do not have.
 _WHOLE = frozenset({"msprof", "trace_view"})
-_TABLE = """
-CREATE TEMP TABLE kept_event (track INTEGER, start_ns INTEGER, end_ns INTEGER, name TEXT, category TEXT, args TEXT)
+_TABLES = """
+DROP VIEW IF EXISTS temp.ascend_events;
+DROP VIEW IF EXISTS temp.ascend_counters;
+DROP TABLE IF EXISTS temp.ascend_event;
+DROP TABLE IF EXISTS temp.ascend_track;
+CREATE TEMP TABLE ascend_event (track INTEGER, start_ns INTEGER, end_ns INTEGER, name TEXT, category TEXT, args TEXT);
+CREATE TEMP TABLE ascend_track (track INTEGER PRIMARY KEY, phase TEXT, process TEXT, thread TEXT);
 """
-_ADD = "INSERT INTO temp.kept_event VALUES (?, ?, ?, ?, ?, ?)"
+_VIEWS = """
+CREATE TEMP VIEW ascend_events AS
+SELECT {session} AS session, track, process, thread, phase = 'i' AS is_instant, start_ns, end_ns, name, category, args
+FROM ascend_event JOIN ascend_track USING (track) WHERE phase <> 'C';
+CREATE TEMP VIEW ascend_counters AS
+SELECT {session} AS session, track, process, start_ns, name, args
+FROM ascend_event JOIN ascend_track USING (track) WHERE phase = 'C';
+"""
+_ADD = "INSERT INTO temp.ascend_event VALUES (?, ?, ?, ?, ?, ?)"
+_ADD_TRACK = "INSERT INTO temp.ascend_track VALUES (?, ?, ?, ?)"
+# Files of timelines of a session, a block after the other: family, path and JSON array of events.
+_TIMELINES = """
+SELECT f.family, l.shown_path, t.cells
+FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
+WHERE f.session = ? AND f.kind = 'timeline' ORDER BY f.log, t.number
+"""
 _LAYERS = """
 SELECT DISTINCT y.name FROM session_job s JOIN model m USING (job) JOIN layer y USING (model) WHERE s.session = ?
 """
-_IN_TIME = "FROM temp.kept_event WHERE end_ns / 1000 >= :from_us AND start_ns / 1000 <= :to_us"
-# All of them, as other sources tell theirs: when each began, in µs.
-KEPT = f"SELECT start_ns / 1000 AS start_us {_IN_TIME}"
-_SHOWN = f"SELECT * {_IN_TIME} ORDER BY track, start_ns, end_ns DESC, rowid"
 
 
 class _Event(msgspec.Struct):
@@ -64,7 +76,7 @@ class _Event(msgspec.Struct):
     ts: Any = None
     dur: Any = 0
     cat: str = ""
-    args: msgspec.Raw = msgspec.Raw(NO_ARGS.encode())
+    args: msgspec.Raw = msgspec.Raw(_NO_ARGS.encode())
 
 
 _EVENTS: Final = msgspec.json.Decoder(list[_Event])
@@ -87,45 +99,56 @@ class _Track(NamedTuple):
     of: str
 
 
-class KeptEvents:
-    """The events of a session's timelines that are none of its layers. `gather` comes first."""
+def gather(connection: sqlite3.Connection, session: int) -> int:
+    """Put the events of a session's timelines that are none of its layers into temporary tables, and views of these.
 
-    def __init__(self, connection: aiosqlite.Connection, session: int) -> None:
+    Returns how many events have no time.
+    """
+    connection.executescript(_TABLES)
+    events = _Events(connection, session)
+    events.gather()
+    connection.executescript(_VIEWS.format(session=session))
+    return events.unplaced
+
+
+class _Events:
+    """The events of a session's timelines that are none of its layers. `unplaced` counts those that have no time."""
+
+    def __init__(self, connection: sqlite3.Connection, session: int) -> None:
         self.unplaced = 0
-        """How many have no time, once they are gathered."""
         self._connection, self._session = connection, session
         self._tracks: dict[_Track, int] = {}
         # What metadata events say of processes, and of threads.
         self._said: dict[tuple[str, _Process, str], str] = {}
-        self._layers: set[str] = set()
+        self._layers = {name for (name,) in connection.execute(_LAYERS, (session,))}
 
-    async def gather(self) -> None:
-        """Find the events and put them in order."""
-        await self._connection.execute("DROP TABLE IF EXISTS temp.kept_event")
-        await self._connection.execute(_TABLE)
-        self._layers = {name for (name,) in await fetched(self._connection, _LAYERS, (self._session,))}
-        await self._gather_timelines()
+    def gather(self) -> None:
+        self._gather_timelines()
         if not any(track.process.is_whole for track in self._tracks):
-            await self._gather_tables()
-        await self._drop_what_is_there_twice()
+            self._gather_tables()
+        self._drop_what_is_there_twice()
+        processes, threads = self._titles()
+        rows = [
+            (number, track.phase, processes[track.process], threads.get((track.process, track.of), ""))
+            for track, number in self._tracks.items()
+        ]
+        self._connection.executemany(_ADD_TRACK, rows)
 
-    async def _gather_timelines(self) -> None:
-        cursor = await self._connection.execute(TIMELINES, (self._session,))
-        while block := await cursor.fetchone():
-            family, path, cells = block
+    def _gather_timelines(self) -> None:
+        for family, path, cells in self._connection.execute(_TIMELINES, (self._session,)):
             is_whole = family in _WHOLE
             place = str(PurePosixPath(path).parent) if is_whole else path
             events = decoded_events(cells, _EVENTS, _ODD)
             self.unplaced += sum(event is _ODD for event in events)
             pids = {event.pid for event in events}
             found = self._rows(events, {pid: _Process(place, str(pid), is_whole) for pid in pids})
-            await self._connection.executemany(_ADD, found)
+            self._connection.executemany(_ADD, found)
 
-    async def _gather_tables(self) -> None:
-        async for slices in slices_of_tables(self._connection, self._session):
+    def _gather_tables(self) -> None:
+        for slices in slices_of_tables(self._connection, self._session):
             found = [self._row(each) for each in slices if each.start_ns >= 0]
             self.unplaced += len(slices) - len(found)
-            await self._connection.executemany(_ADD, found)
+            self._connection.executemany(_ADD, found)
 
     def _rows(self, events: Sequence[_Event], processes: Mapping[Any, _Process]) -> list[Row]:
         tracks: list[int] = []
@@ -133,10 +156,10 @@ class KeptEvents:
         known: dict[tuple[Any, ...], int] = {}
         for event in events:
             phase = _PHASES.get(event.ph)
-            if phase == METADATA:
+            if phase == _METADATA:
                 self._take_name(processes[event.pid], event)
             elif phase is not None and not self._is_layer(processes[event.pid], event):
-                of = event.name if phase == COUNTER else event.tid
+                of = event.name if phase == _COUNTER else event.tid
                 key = phase, event.pid, of
                 if key not in known:
                     track = _Track(phase, processes[event.pid], str(of))
@@ -146,7 +169,7 @@ class KeptEvents:
         starts = event_times_ns([event.ts for event in shown])
         ends = starts + _durations_ns([event.dur for event in shown])
         rows = [
-            (track, start, end, event.name, event.cat or CATEGORY, _args(event))
+            (track, start, end, event.name, event.cat or _CATEGORY, _args(event))
             for track, start, end, event in zip(tracks, starts.tolist(), ends.tolist(), shown, strict=True)
             if start >= 0
         ]
@@ -159,8 +182,8 @@ class KeptEvents:
         self._said["thread_name", process, each.thread] = each.thread
         if each.device:
             self._said["process_labels", process, ""] = f"NPU {each.device}"
-        track = self._tracks.setdefault(_Track(SLICE, process, each.thread), len(self._tracks))
-        return track, each.start_ns, each.end_ns, each.name, CATEGORY, each.args
+        track = self._tracks.setdefault(_Track(_SLICE, process, each.thread), len(self._tracks))
+        return track, each.start_ns, each.end_ns, each.name, _CATEGORY, each.args
 
     def _take_name(self, process: _Process, event: _Event) -> None:
         if event.name in _NAMES and isinstance(said := msgspec.json.decode(event.args), dict):
@@ -175,37 +198,12 @@ class KeptEvents:
     def _name(self, process: _Process) -> str | None:
         return self._said.get(("process_name", process, ""))
 
-    async def _drop_what_is_there_twice(self) -> None:
+    def _drop_what_is_there_twice(self) -> None:
         """Of several timelines that have a process, one is shown."""
         whole = {self._name(track.process) for track in self._tracks if track.process.is_whole} - {None}
         twice = [track for track in self._tracks if not track.process.is_whole and self._name(track.process) in whole]
         numbers = [(self._tracks.pop(track),) for track in twice]
-        await self._connection.executemany("DELETE FROM temp.kept_event WHERE track = ?", numbers)
-
-    async def blocks(
-        self,
-        read: Callable[[str, Callable[[Row], int]], AsyncIterator[tuple[int, list[Row]]]],
-        clock: Clock,
-        tracks: Tracks,
-        title: Callable[[str], str],
-    ) -> AsyncIterator[Block]:
-        """All of them, a track after the other; `read` gives the rows of a query by a key, a page at most."""
-        processes, threads = self._titles()
-        by_number = {number: track for track, number in self._tracks.items()}
-        async for number, rows in read(_SHOWN, lambda row: row[0]):
-            phase, process, thread = by_number[number]
-            starts, ends = (_after_origin(clock, [row[column] for row in rows]) for column in (1, 2))
-            if phase == COUNTER:
-                for block in _counters(tracks.process(title(processes[process])), rows, starts):
-                    yield block
-                continue
-            place = title(processes[process]), threads[process, thread]
-            labels = Labels()
-            label = integers([labels.of(Label(*row[3:])) for row in rows])
-            if phase == SLICE:
-                yield Slices(labels.all, label, tracks.take_all(*place, starts, ends), starts, ends)
-            else:
-                yield Instants(labels.all, label, np.full(len(rows), tracks.first(*place)), starts, "t")
+        self._connection.executemany("DELETE FROM temp.ascend_event WHERE track = ?", numbers)
 
     def _titles(self) -> tuple[dict[_Process, str], dict[tuple[_Process, str], str]]:
         """What processes and threads are called: each another name."""
@@ -215,7 +213,7 @@ class KeptEvents:
             name = self._name(process) or f"process {process.pid}"
             label = self._said.get(("process_labels", process, ""), process.pid)
             forms[process] = name, f"{name} ({label})", f"{name} ({process.place}, {process.pid})"
-            if phase != COUNTER:
+            if phase != _COUNTER:
                 name = self._said.get(("thread_name", process, thread), f"thread {thread}")
                 of_threads.setdefault(process, {})[process, thread] = name, f"{name} ({thread})"
         threads = {key: title for each in of_threads.values() for key, title in _told_apart(each).items()}
@@ -240,27 +238,4 @@ def _durations_ns(values: Sequence[Any]) -> NDArray[np.int64]:
 
 def _args(event: _Event) -> str:
     text = bytes(event.args)
-    return text.decode() if text[:1] == b"{" else NO_ARGS
-
-
-def _after_origin(clock: Clock, times_ns: Sequence[int]) -> NDArray[np.int64]:
-    """Times in the trace; a float has no room for the nanoseconds of a time since 1970."""
-    whole_us, rest_ns = np.divmod(integers(times_ns), NS_PER_US)
-    return clock.column_ns(whole_us.astype(np.float64)) + rest_ns
-
-
-def _counters(pid: int, rows: Sequence[Row], starts: NDArray[np.int64]) -> Iterator[Counters]:
-    """Changes of a counter, a block for those with the same values."""
-    found: dict[tuple[str, ...], list[tuple[int, list[float]]]] = {}
-    for row, at_ns in zip(rows, starts.tolist(), strict=True):
-        values = {key: float(value) for key, value in msgspec.json.decode(row[5]).items() if _is_number(value)}
-        if values:
-            found.setdefault(tuple(values), []).append((at_ns, [*values.values()]))
-    for names, changes in found.items():
-        series = tuple(Series(pid, rows[0][3], each) for each in names)
-        times, values_of = zip(*changes, strict=True)
-        yield Counters([series], np.zeros(len(times), np.int64), integers(times), np.array(values_of, np.float64))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return text.decode() if text[:1] == b"{" else _NO_ARGS

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from profagent.export.blocks import args_text
-from profagent.ingest.ascend import blocks_of_tables
+from profagent.ascend.texts import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-
-    import aiosqlite
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from profagent.store.database import Row
 
@@ -65,15 +63,15 @@ _LEFT_OUT = frozenset({"startNs", "endNs", "id", "depth"})
 _Texts = dict[tuple[str, str], dict[Any, str]]
 
 
-async def slices_of_tables(connection: aiosqlite.Connection, session: int) -> AsyncIterator[list[TableSlice]]:
-    """All of a session, a block of a table after the other."""
+def slices_of_tables(connection: sqlite3.Connection, session: int) -> Iterator[list[TableSlice]]:
+    """Yield those of a session, a block of a table after the other."""
     texts: _Texts = {}
-    async for database, table, columns, rows in _blocks(connection, session, (_STRINGS, _API_KINDS, *_KINDS.values())):
+    for database, table, columns, rows in _blocks(connection, session, (_STRINGS, _API_KINDS, *_KINDS.values())):
         if "id" not in columns or not {"name", "value"} & {*columns}:
             continue
         number, text = columns.index("id"), columns.index("name" if "name" in columns else "value")
         texts.setdefault((database, table), {}).update({row[number]: str(row[text]) for row in rows})
-    async for database, table, columns, rows in _blocks(connection, session, (*_TABLES,)):
+    for database, table, columns, rows in _blocks(connection, session, (*_TABLES,)):
         of = {
             column: found
             for column in columns
@@ -82,14 +80,22 @@ async def slices_of_tables(connection: aiosqlite.Connection, session: int) -> As
         yield [*_slices(database, _TABLES[table], columns, rows, of)]
 
 
-async def _blocks(
-    connection: aiosqlite.Connection, session: int, tables: Sequence[str]
-) -> AsyncIterator[tuple[str, str, list[str], list[Row]]]:
-    cursor = await connection.execute(blocks_of_tables(tables), (session,))
+def _blocks(
+    connection: sqlite3.Connection, session: int, tables: Iterable[str]
+) -> Iterator[tuple[str, str, list[str], list[Row]]]:
     # A block is large enough to be a page.
-    while block := await cursor.fetchone():
-        path, table, columns, cells = block
+    for path, table, columns, cells in connection.execute(_blocks_of_tables(tables), (session,)):
         yield path.rpartition("/")[0], table, msgspec.json.decode(columns), msgspec.json.decode(cells)
+
+
+def _blocks_of_tables(tables: Iterable[str]) -> str:
+    """SQL for rows of a database's tables, a block after the other: path, table, columns and JSON array."""
+    names = ", ".join(f"'{table}'" for table in tables)
+    return f"""
+SELECT l.shown_path, f.family, f.columns, t.cells
+FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
+WHERE f.session = ? AND f.kind = 'table' AND f.family IN ({names}) ORDER BY f.log, t.number
+"""  # noqa: S608 - names are code
 
 
 def _text_table(table: str, column: str) -> str:
@@ -120,7 +126,7 @@ def _slices(
             start,
             max(start, end),
             name if isinstance(name, str) else f"{drawn.noun} {name}",
-            args_text(args),
+            encoded(args),
         )
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from profagent.ingest.source import Source, View
+from profagent.ascend.events import gather
+from profagent.ingest.source import DrawnCounters, DrawnEvents, Gathered, Source, View
 from profagent.ingest.spools import table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _COLUMNS = """
             rows  INTEGER NOT NULL,      -- below, a JSON array of these: texts by place, or an event's object
@@ -52,23 +48,39 @@ FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job) JOIN ascend_blo
 JOIN json_each(t.cells) r JOIN json_each(r.value) v;
 """  # noqa: S608 - constants
 
-# Files of timelines of a session, a block after the other: family, path and JSON array of events.
-TIMELINES = """
-SELECT f.family, l.shown_path, t.cells
-FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
-WHERE f.session = ? AND f.kind = 'timeline' ORDER BY f.log, t.number
-"""
-
-
-def blocks_of_tables(tables: Iterable[str]) -> str:
-    """Return SQL for rows of a database's tables, a block after the other: path, table, columns and JSON array."""
-    names = ", ".join(f"'{table}'" for table in tables)
-    return f"""
-SELECT l.shown_path, f.family, f.columns, t.cells
-FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
-WHERE f.session = ? AND f.kind = 'table' AND f.family IN ({names}) ORDER BY f.log, t.number
-"""  # noqa: S608 - names are code
-
+# The events of a timeline are texts; `gather` has put those of a session into tables.
+_EVENTS = View(
+    name="temp.ascend_events",
+    events=DrawnEvents(
+        noun="events of timelines",
+        process="process",
+        track="thread",
+        order="track",
+        name="name",
+        category="category",
+        lane="process || ', ' || thread",
+        start_us="start_ns / 1000",
+        start_rest_ns="start_ns % 1000",
+        end_us="end_ns / 1000",
+        end_rest_ns="end_ns % 1000",
+        duration_us="(end_ns - start_ns) / 1000.0",
+        is_instant="is_instant",
+        attributes="args",
+    ),
+)
+_COUNTERS = View(
+    name="temp.ascend_counters",
+    counters=DrawnCounters(
+        process="process",
+        name="name",
+        unit="''",
+        time_us="start_ns / 1000",
+        rest_ns="start_ns % 1000",
+        value="args",
+        is_object=True,
+        order="track, start_ns",
+    ),
+)
 
 SOURCE = Source(
     schema=_SCHEMA,
@@ -76,4 +88,5 @@ SOURCE = Source(
         View(name="ascend_files", whole=frozenset({"rows"})),
         View(name="ascend_values", whole=frozenset({"row"}), mixed=frozenset({"value"})),
     ),
+    gathered=Gathered(gather=gather, views=(_EVENTS, _COUNTERS)),
 )
