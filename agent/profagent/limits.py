@@ -351,8 +351,6 @@ LONGEST_ROW_BYTES = 4 << 20
 """bytes of a row: the database is refused."""
 OTHERS_BUSY_MS = 2_000
 """ms for another tool to finish writing: the database is refused, as it is in use."""
-ROWS_PER_STATEMENT = 50
-"""rows in one statement: the next statement begins."""
 MOST_IMPORTING_PROCESSES = 8
 """processes that read results side by side: sources wait."""
 MOST_NAMED = 3

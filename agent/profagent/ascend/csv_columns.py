@@ -138,7 +138,8 @@ class PlainRows:
 
     def _block(self, piece: bytes) -> PlainBlock | None:
         """Whole lines as columns; None where one of them is odd."""
-        if not _is_plain(piece):
+        codes = np.frombuffer(piece, np.uint8)
+        if not _is_plain(piece, codes):
             return None
         names = [str(place) for place in range(len(self._header))]
         try:
@@ -153,7 +154,8 @@ class PlainRows:
         columns = [column.combine_chunks() for column in table.columns]
         firsts = columns[0].unique().to_pylist()
         may_have_header = any(text in self._first_words or text.startswith(_BYTE_ORDER_MARK) for text in firsts)
-        return None if may_have_header or len(columns[0]) != piece.count(b"\n") else PlainBlock(columns)
+        has_all = len(columns[0]) == np.count_nonzero(codes == _LINE_FEED)
+        return PlainBlock(columns) if has_all and not may_have_header else None
 
 
 def _size_of_blocks(piece: bytes, *, is_whole: bool) -> int:
@@ -165,13 +167,14 @@ def _size_of_blocks(piece: bytes, *, is_whole: bool) -> int:
     return int(ends[number - 1]) + 1 if number else 0
 
 
-def _is_plain(piece: bytes) -> bool:
+def _is_plain(piece: bytes, codes: NDArray[np.uint8]) -> bool:
     """Whether lines have no byte that a reader may take in another way."""
     if b"'" in piece or b"\\" in piece or piece.startswith(_BYTE_ORDER_MARK.encode()):
         return False
-    codes = np.frombuffer(piece, np.uint8)
     feeds, returns, tabs = (np.count_nonzero(codes == code) for code in (_LINE_FEED, _RETURN, _TAB))
-    if np.count_nonzero(codes < ord(" ")) != feeds + returns + tabs or returns != piece.count(b"\r\n"):
+    if np.count_nonzero(codes < ord(" ")) != feeds + returns + tabs:
+        return False
+    if returns and returns != piece.count(b"\r\n"):
         return False
     quotes = np.flatnonzero(codes == _QUOTE)
     if len(quotes) % 2:

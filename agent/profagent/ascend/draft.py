@@ -32,13 +32,15 @@ from profagent.ascend.kernels import (
     different,
     step_names,
 )
+from profagent.formats.figure_states import FigureState
 from profagent.formats.inference_times import share_within
-from profagent.formats.names import display_text
+from profagent.formats.names import LogKind
 from profagent.formats.records import FIRST_WALL_US, SINGLE_OPERATORS
-from profagent.limits import LARGEST_INTEGER, ROWS_PER_STATEMENT
+from profagent.limits import LARGEST_INTEGER
 from profagent.store.database import RECORDS_PER_PART, refused
 from profagent.store.drafts import DRAFT, STORE, new_draft, take_over
-from profagent.store.rows import path_from_sql, path_to_sql
+from profagent.store.records import NewInference, RecordRows, insert_rows
+from profagent.store.rows import LedgerRows, LogRows, Numbers, replace_layers
 from profagent.store.sessions import NO_MAP, MapUsed, SessionStart, add_ended_session, write_figures
 from profagent.store.subset import last_numbers
 
@@ -49,12 +51,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.ledger import Entry
+    from profagent.store.rows import LogRow
 
 T = TypeVar("T")
 Key = tuple[int, str, str, str, str]
 DEVICE_FOLDER = re.compile(r"(?:^|/)device_(\d+)/")
 # With such a clock a tick is a nanosecond.
 _NANOSECOND_CLOCK_MHZ = 100_000
+# Kinds of files: with kernels, and those that are kept as rows only.
+_KERNELS, _ROWS = LogKind.AICORE.value, "ascend"
+# As in the key of an inference.
+_NO_STREAM = -1
 # The session, JOB and board of a draft.
 ONE = 1
 # Columns of `write_figures` that no step or call has: what bounds it, its time in an inference, what it is about.
@@ -62,7 +69,6 @@ _NO_MORE = (None, None, None)
 # What a summary over steps stands under, and parts that lie between the steps.
 ALL_STEPS = "all steps"
 _OUTSIDE = frozenset({"Data Aug Bound"})
-_KERNEL = ("record", "segment", "sequence", "layer_index", "ticks", "ticks_before")
 
 
 class Draft:
@@ -75,15 +81,19 @@ class Draft:
         # Of what goes into the store at once: the numbers there that ours come behind.
         self._before = last_numbers(self._connection, DRAFT if store is None else STORE)
         self._rows_in = DRAFT if store is None else STORE
-        self._models = Models()
+        numbers = Numbers.of(self._connection)
+        self._logs, self._ledger = LogRows(self._connection, ONE, numbers), LedgerRows(self._connection, ONE, ONE)
+        self._records = RecordRows(self._connection, ONE, ONE, numbers)
+        self._files: dict[int, LogRow] = {}
+        self._models = Models(self._model_number)
         self._layers = Layers(self._models)
         self._inferences: dict[tuple[int, int | str, int | str], Inference] = {}
         self._segments: list[Segment] = []
         self._devices: dict[int, str] = {}
         # By file, device, stream, model and step: a file's records are those of its own segments.
         self._numbers: dict[Key, int] = {}
-        self._parts: dict[int, tuple[int, int]] = {}
-        self._last_part = 0
+        # By file: how many records it has.
+        self._counts: dict[int, int] = defaultdict(int)
         self._steps: dict[tuple[ProgramStep, str], list[float]] = defaultdict(list)
         self._step_files: dict[tuple[ProgramStep, str], int] = {}
         self._calls: dict[tuple[str, str], Called] = {}
@@ -100,19 +110,16 @@ class Draft:
 
     def begin_file(self, path: str, size: int, *, has_kernels: bool = False) -> int:
         """Note a file, or a table of a database; returns its number."""
-        cursor = self._put(
-            "INSERT INTO log (job, path, shown_path, kind, generation, offset, complete) VALUES (1, ?, ?, ?, 1, ?, 1)",
-            (path_to_sql(path), display_text(path), "aicore" if has_kernels else "ascend", size),
-        )
-        log = int(cursor.lastrowid or 0)
+        row = self._logs.add_file(path, _KERNELS if has_kernels else _ROWS, size)
+        self._files[row.number] = row
         found = DEVICE_FOLDER.search(path)
-        self._devices[log] = self._device if found is None else found[1]
-        return log
+        self._devices[row.number] = self._device if found is None else found[1]
+        return row.number
 
     def begin_table(self, log: int, line: int) -> int:
         """Note a further table of a file, whose header stands in that line; returns its number."""
-        path, kind = self._put("SELECT path, kind FROM log WHERE log = ?", (log,)).fetchone()
-        return self.begin_file(f"{path_from_sql(path)} from line {line}", 0, has_kernels=kind == "aicore")
+        file = self._files[log]
+        return self.begin_file(f"{file.path} from line {line}", 0, has_kernels=file.kind == _KERNELS)
 
     def add_block(self, log: int, first: int, rows: int, cells: str) -> None:
         """Keep rows as they are: a JSON array of them."""
@@ -135,11 +142,7 @@ class Draft:
             self.losses += entry.count
         else:
             self.notes += entry.count
-        self._put(
-            "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, first, last, count)"
-            " VALUES (1, 1, ?, 'content', ?, ?, ?, ?, ?, ?)",
-            (log, entry.grade, entry.reason, display_text(entry.detail), entry.first, entry.last, entry.count),
-        )
+        self._have(self._ledger.insert, log, "content", entry)
 
     def add_step(self, log: int, number: str, parts: Mapping[str, float], model: str = "", device: str = "") -> None:
         """A step's time and those of its parts, in µs; the step itself has no name. NaN is not known."""
@@ -245,37 +248,25 @@ class Draft:
             behind = segment.ticks + np.cumsum(ticks[ours]) - ticks[ours]
             before[ours] = np.where(start[ours] >= 0, start[ours] - segment.begin_ns, behind)
             segment.add(start[ours], segment.begin_ns + before[ours] + ticks[ours], int(ticks[ours].sum()))
-        columns = (numbers + self._before["segment"], sequence, layers, ticks, before, *kernels.pipes)
-        # SQLite takes NaN for NULL.
-        self._insert_kernels([self._record_numbers(log, len(ticks)), *(column.tolist() for column in columns)])
+        columns = {
+            "record": self._keys_of(log, len(ticks)),
+            "segment": numbers + self._before["segment"],
+            "sequence": sequence,
+            "layer_index": layers,
+            "ticks": ticks,
+            "ticks_before": before,
+            **dict(zip(PIPES, kernels.pipes, strict=False)),
+        }
+        self._have(insert_rows, self._connection, f"{self._rows_in}.aicore", columns)
         self._has_pipes = self._has_pipes or not all(np.isnan(column).all() for column in kernels.pipes)
         self.kernels += len(ticks)
 
-    def _insert_kernels(self, columns: Sequence[Sequence[Any]]) -> None:
-        width, count = len(columns), len(columns[0])
-        values: list[Any] = [None] * (width * count)
-        for place, column in enumerate(columns):
-            values[place::width] = column
-        begin = 0
-        for rows in (ROWS_PER_STATEMENT, 1):
-            end = begin + (count - begin) // rows * rows
-            row = f"({', '.join('?' * width)})"
-            into = f"{self._rows_in}.aicore ({', '.join((*_KERNEL, *PIPES)[:width])})"
-            sql = f"INSERT INTO {into} VALUES {', '.join([row] * rows)}"  # noqa: S608
-            self._many(sql, (values[at * width : (at + rows) * width] for at in range(begin, end, rows)))
-            begin = end
-
-    def _record_numbers(self, log: int, count: int) -> Sequence[int]:
-        """Keys of the file's next records: of another part when one is full."""
-        part, used = self._parts.get(log, (0, RECORDS_PER_PART))
-        if used + count > RECORDS_PER_PART:
-            self._last_part += 1
-            part, first = self._last_part, used if log in self._parts else 0
-            self._put("INSERT INTO part VALUES (?, ?, 1, ?)", (part, log, first))
-            used = 0
-        self._parts[log] = part, used + count
-        first = (self._before["part"] + part) * RECORDS_PER_PART + used
-        return range(first, first + count)
+    def _keys_of(self, log: int, count: int) -> NDArray[np.int64]:
+        """Keys of the file's next records."""
+        first = self._counts[log]
+        self._counts[log] += count
+        keys = self._records.keys(self._files[log], np.arange(first, first + count))
+        return keys + self._before["part"] * RECORDS_PER_PART
 
     def _new_segment(self, log: int, key: Key, start_ns: int) -> None:
         _, device, stream, model, step = key
@@ -317,16 +308,16 @@ class Draft:
             decoded_with=used,
             labels=labels,
         )
-        self._have(add_ended_session, start, times_us[1])
+        self._have(add_ended_session, self._connection, start, times_us[1])
         self._put(
             "INSERT INTO job (job, board, name, directory, state, family, frequency_mhz, caught_up)"
             " VALUES (1, 1, ?, ?, 'finished', 'ascend', ?, 1)",
             (name, address, _NANOSECOND_CLOCK_MHZ),
         )
         self._put("INSERT INTO session_job VALUES (1, 1)")
-        self._write_models()
-        self._write_inferences()
-        self._have(write_figures, ONE, self._figures(), ())
+        self._have(self._write_files)
+        self._have(self._write_inferences)
+        self._have(write_figures, self._connection, ONE, self._figures(), ())
         session = None if self._store is None else take_over(self._connection)
         self._put("COMMIT")
         self._connection.close()
@@ -336,19 +327,20 @@ class Draft:
         """Let go of it."""
         self._connection.close()
 
-    def _write_models(self) -> None:
-        for name, model in self._models.items():
-            number = int(name) if _is_number(name) else int(NO_MODEL)
-            shown = SINGLE_OPERATORS if name == NO_MODEL else f"model {name}" if name.isdecimal() else name
-            self._put(
-                "INSERT INTO model (model, job, name, model_id, aicore) VALUES (?, 1, ?, ?, 1)",
-                (model.number, shown, number),
-            )
-            self._many(
-                "INSERT INTO layer VALUES (?, ?, 0, ?, ?, ?)",
-                ((model.number, index, index, *layer) for layer, index in model.layers.items()),
-            )
-        self._put("UPDATE log SET model = (SELECT min(model) FROM model) WHERE kind = 'aicore'")
+    def _model_number(self, name: str) -> int:
+        model_id = int(name) if _is_number(name) else int(NO_MODEL)
+        shown = SINGLE_OPERATORS if name == NO_MODEL else f"model {name}" if name.isdecimal() else name
+        return self._logs.model(shown, model_id)
+
+    def _write_files(self) -> None:
+        """The files, and the models whose kernels they have."""
+        for number, model in self._models.by_number.items():
+            self._logs.use(number, _KERNELS)
+            layers = ((index, 0, index, *layer) for layer, index in model.layers.items())
+            replace_layers(self._connection, number, layers)
+        for row in self._files.values():
+            row.model = min(self._models.by_number, default=None) if row.kind == _KERNELS else None
+        self._logs.write(ONE)
 
     def _write_inferences(self) -> None:
         for segment in self._segments:
@@ -357,38 +349,13 @@ class Draft:
         for model, device, step in self._inferences:
             steps[model, device].append(step)
         numbers, devices = {of: _numbered(each) for of, each in steps.items()}, _numbered([of[1] for of in steps])
-        self._many(
-            "INSERT INTO inference (inference, session, model, device_id, batch_num, input_pic_num, current_pic_count,"
-            " load, start_us, end_us, complete, whole, figures) VALUES (?, 1, ?, ?, 0, 0, ?, 0, ?, ?, 1, 1, 'final')",
-            (
-                (
-                    each.number,
-                    model,
-                    devices[device],
-                    numbers[model, device][step],
-                    None if each.start_ns is None else each.start_ns // NS_PER_US,
-                    None if each.start_ns is None else -(-each.end_ns // NS_PER_US),
-                )
-                for (model, device, step), each in self._inferences.items()
-            ),
-        )
-        self._many(
-            # Kernels of several streams stand among each other: how many each has does not say which they are.
-            "INSERT INTO segment VALUES (?, ?, ?, 'aicore', ?, ?, ?, ?, ?, NULL)",
-            (
-                (
-                    each.number,
-                    each.log,
-                    each.inference.number,
-                    each.number - 1,
-                    each.net,
-                    each.begin_ns // NS_PER_US if each.inference.start_ns is not None else None,
-                    -(-each.end_ns // NS_PER_US) if each.inference.start_ns is not None else None,
-                    each.ticks,
-                )
-                for each in self._segments
-            ),
-        )
+        inferences = {}
+        for (model, device, step), each in self._inferences.items():
+            key = (model, numbers[model, device][step], 0, 0, devices[device], _NO_STREAM)
+            times = (*_times_us(each.start_ns, each.end_ns), None, None, None, 1)
+            inferences[each.number] = NewInference(ONE, key, 0, times, (1, FigureState.FINAL.value, None))
+        self._records.add_inferences(inferences, map(_segment_row, self._segments))
+        self._records.write()
 
     def _figures(self) -> Iterable[tuple[Any, ...]]:
         """Of steps and calls, as `stats` tells them; first a summary over the steps of a model on a device."""
@@ -411,15 +378,12 @@ class Draft:
             yield ("api", place, "us", (each.name, each.level), *called, *_NO_MORE)
 
     def _put(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        return self._have(sqlite3.Connection.execute, sql, values)
-
-    def _many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._have(sqlite3.Connection.executemany, sql, rows)
+        return self._have(self._connection.execute, sql, values)
 
     def _have(self, function: Callable[..., T], *arguments: object) -> T:
-        """Call a function with the connection and these arguments."""
+        """Call what writes."""
         try:
-            return function(self._connection, *arguments)
+            return function(*arguments)
         except sqlite3.Error as error:
             raise refused(self._store or self._file, error) from error
 
@@ -437,6 +401,17 @@ def _step_figures(name: str, values: NDArray[np.float64], whole_us: float) -> tu
         float(values.max()),
         None if name in _OUTSIDE else share_within(total, whole_us),
     )
+
+
+def _segment_row(segment: Segment) -> tuple[Any, ...]:
+    begin_ns = None if segment.inference.start_ns is None else segment.begin_ns
+    of = segment.number, segment.log, segment.inference.number, _KERNELS, segment.number - 1, segment.net
+    # Kernels of several streams stand among each other: how many each has does not say which they are.
+    return (*of, *_times_us(begin_ns, segment.end_ns), segment.ticks, None)
+
+
+def _times_us(begin_ns: int | None, end_ns: int) -> tuple[int | None, int | None]:
+    return (None, None) if begin_ns is None else (begin_ns // NS_PER_US, -(-end_ns // NS_PER_US))
 
 
 def _number(text: str) -> int | str:

@@ -12,7 +12,7 @@ from profagent.ascend.families import NOT_KNOWN, families
 from profagent.formats.records import AI_CPU
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -147,11 +147,17 @@ class Model:
 
 
 class Models(dict[str, Model]):
-    """Models by name, numbered as they are asked for."""
+    """Models by name, numbered as they are asked for; names with one number are one model."""
+
+    def __init__(self, number_of: Callable[[str], int]) -> None:
+        super().__init__()
+        self._number_of = number_of
+        self.by_number: dict[int, Model] = {}
 
     def __missing__(self, name: str) -> Model:
         """A new one."""
-        model = self[name] = Model(len(self) + 1)
+        number = self._number_of(name)
+        model = self[name] = self.by_number.setdefault(number, Model(number))
         return model
 
 

@@ -151,9 +151,18 @@ class RecordRows:
     def add_calls(self, row: LogRow, change: ApiRecords) -> None:
         """Rows of an acl_api log."""
         if len(change.number):
-            self._extend(row, int(change.number[0]), int(change.number[-1]))
-            keys, _ = _in_parts(row.parts, change.number)
+            keys = self.keys(row, change.number)
             self._wait("api", ("record", *_API), (keys, *(change.records[name] for name in _API)))
+
+    def keys(self, row: LogRow, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return keys of further records of a log by their ascending numbers in it: in parts of this session."""
+        self._extend(row, int(numbers[0]), int(numbers[-1]))
+        return _in_parts(row.parts, numbers)[0]
+
+    def add_inferences(self, inferences: Mapping[int, NewInference], segments: Iterable[Row]) -> None:
+        """Rows of inferences by number, and of their segments, which are known already."""
+        self._new_inferences.update(inferences)
+        self._new_segments.extend(segments)
 
     def set_times(self, model: int, change: InferenceTimed) -> None:
         """Write what the `.done` says of one load, or take it back; nothing where no record speaks of it."""
@@ -234,19 +243,10 @@ class RecordRows:
         for (table, names), logs in self._records.items():
             # Together: for the records of one small file, each call of numpy costs more than its work.
             columns = dict(zip(names, map(np.concatenate, zip(*logs, strict=True)), strict=True))
-            self._insert(table, {name: _values(name, column) for name, column in columns.items()})
+            insert_rows(self._connection, table, columns)
             if table == "aicore":
                 self._connection.execute(_BOUND, (*_worst(columns), self._job))
         self._records.clear()
-
-    def _insert(self, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Insert rows, many with each statement: its beginning and its end take long beside a row's values."""
-        insert = f"INSERT INTO {table} ({','.join(columns)}) VALUES "  # noqa: S608 - names of counters
-        row, count = f"({','.join('?' * len(columns))})", len(columns["record"])
-        values = chain.from_iterable(zip(*columns.values(), strict=True))
-        for together, statements in ((ROWS_TOGETHER, count // ROWS_TOGETHER), (1, count % ROWS_TOGETHER)):
-            several = islice(zip(*[values] * (together * len(columns)), strict=False), statements)
-            self._connection.executemany(insert + ",".join([row] * together), several)
 
     def place(self, frequency_mhz: int | None) -> None:
         """Set the start and end of the aicore segments of every touched inference, once the frequency is known."""
@@ -355,6 +355,16 @@ class RecordRows:
     def _wait(self, table: str, names: tuple[str, ...], columns: Sequence[NDArray[Any]]) -> None:
         if len(columns[0]) and self.keeps:
             self._records.setdefault((table, names), []).append(columns)
+
+
+def insert_rows(connection: sqlite3.Connection, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Insert records, many with each statement: its beginning and its end take long beside a row's values."""
+    insert = f"INSERT INTO {table} ({','.join(columns)}) VALUES "  # noqa: S608 - names of counters
+    row, count = f"({','.join('?' * len(columns))})", len(columns["record"])
+    values = chain.from_iterable(zip(*(_values(*column) for column in columns.items()), strict=True))
+    for together, statements in ((ROWS_TOGETHER, count // ROWS_TOGETHER), (1, count % ROWS_TOGETHER)):
+        several = islice(zip(*[values] * (together * len(columns)), strict=False), statements)
+        connection.executemany(insert + ",".join([row] * together), several)
 
 
 def _done_times(done: Done) -> Row:

@@ -80,7 +80,7 @@ class LogRow(Struct):
     """A log, the ledger's entries about it, and where its records went last.
 
     `segment` is the ordinal and the number of its last segment. `wanted` is all that follows from its bytes, None where
-    a batch says nothing of that.
+    a batch says nothing of that. `kind` is that of a file whose name does not say it.
     """
 
     number: int
@@ -99,6 +99,7 @@ class LogRow(Struct):
     content: dict[Entry, int] = field(default_factory=dict)
     noted: set[tuple[str, str]] = field(default_factory=set)
     wanted: tuple[Entry, ...] | None = None
+    kind: str = ""
 
     @property
     def is_name(self) -> bool:
@@ -189,6 +190,14 @@ class LogRows:
         model = None if name is None or name.model is None else self.model(name.model, name.model_id)
         return self._numbers.take("log"), name, model
 
+    def add_file(self, path: str, kind: str, size: int) -> LogRow:
+        """Add a file of another tool, which has come whole; return its row."""
+        assert path not in self._logs, "each file is added once"
+        number = self._numbers.take("log")
+        row = LogRow(number, path, None, None, generation=1, offset=size, complete=1, kind=kind)
+        self._logs[path] = row
+        return row
+
     def is_new(self, path: str) -> bool:
         """Return True if there is no row of a log, or one of its name alone, as it was announced."""
         row = self._logs.get(path)
@@ -246,12 +255,12 @@ class LogRows:
             "INSERT INTO log (log, job, path, shown_path, kind, model, generation, offset, complete, digest, kept,"
             " whole, fault) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (row.number, self._job, path_to_sql(path), display_text(path), _kind(row.name), row.model, *row.state)
+                (row.number, self._job, path_to_sql(path), display_text(path), _kind(row), row.model, *row.state)
                 for path, row in self._logs.items()
                 if path not in self._stored
             ]
             + [
-                (number, self._job, path_to_sql(path), display_text(path), _kind(name), model, *_OF_A_NAME)
+                (number, self._job, path_to_sql(path), display_text(path), _kind_of(name), model, *_OF_A_NAME)
                 for path, (number, name, model) in self._names.items()
             ],
         )
@@ -423,6 +432,12 @@ class LedgerRows:
         )
 
 
+def replace_layers(connection: sqlite3.Connection, model: int, layers: Iterable[Sequence[Any]]) -> None:
+    """Make these all layers of a model: index, segment, layer ID, name and type of each."""
+    connection.execute("DELETE FROM layer WHERE model = ?", (model,))
+    connection.executemany("INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?)", ((model, *layer) for layer in layers))
+
+
 def entry_row(session: int, job: int | None, log: int | None, origin: str, entry: Entry) -> tuple[Any, ...]:
     """An entry of the ledger as a row."""
     entry = _displayed(entry)
@@ -443,5 +458,9 @@ def _displayed(entry: Entry) -> Entry:
 _OF_A_NAME = LogRow(0, "", None, None).state
 
 
-def _kind(name: LogName | None) -> str:
+def _kind(row: LogRow) -> str:
+    return row.kind or _kind_of(row.name)
+
+
+def _kind_of(name: LogName | None) -> str:
     return "foreign" if name is None else "done" if name.is_done else name.kind.value

@@ -46,7 +46,7 @@ from profagent.limits import JUDGED_TOGETHER, REMEMBERED_STATES
 from profagent.link.messages import ENDED_STATES
 from profagent.store.database import fetched_of, join_job
 from profagent.store.records import RecordRows, file_key, inferences_of
-from profagent.store.rows import UNITS, LedgerRows, LogRows, Numbers, path_from_sql, path_to_sql
+from profagent.store.rows import UNITS, LedgerRows, LogRows, Numbers, path_from_sql, path_to_sql, replace_layers
 
 if TYPE_CHECKING:
     import sqlite3
@@ -350,11 +350,8 @@ class JobRows:
 
     def _replace_layers(self, change: LayersKnown) -> None:
         model = self._logs.model(change.model, change.model_id)
-        self._connection.execute("DELETE FROM layer WHERE model = ?", (model,))
-        self._connection.executemany(
-            "INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?)",
-            [(model, run.index, run.segment, run.layer_id, run.name, run.type) for run in change.table.runs],
-        )
+        layers = ((run.index, run.segment, run.layer_id, run.name, run.type) for run in change.table.runs)
+        replace_layers(self._connection, model, layers)
 
     def _void(self, row: LogRow) -> None:
         if row.name is not None and row.name.is_data:
