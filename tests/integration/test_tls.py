@@ -12,7 +12,8 @@ import pytest
 
 from profagent.errors import RefusedError
 from profagent.keys.keys import Keys
-from profagent.link.credentials import Credentials, KnownBoard
+from profagent.link.addresses import KnownBoard
+from profagent.link.credentials import Credentials
 from profagent.link.handshake import proven_certificate
 from tests.integration.board import content, eventually, running, simulated, tls_arguments
 from tests.integration.host import profagent, started

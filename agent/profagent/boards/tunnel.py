@@ -16,9 +16,9 @@ from profagent.boards.survey import check_room, survey
 from profagent.cli.running import interrupted_by
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
 from profagent.limits import DAEMON_END_S, DAEMON_START_S, HOST_SILENCE_S, KEPT_LINES
+from profagent.link.addresses import DEFAULT_PORT, KnownBoard, full_address, host_of, is_local
 from profagent.link.backoff import Backoff
 from profagent.link.boards_file import BoardsFile
-from profagent.link.credentials import DEFAULT_PORT, KnownBoard, full_address, host_of, is_local
 from profagent.ssh.connection import Person, connect
 from profagent.ssh.remote import socket_folder
 

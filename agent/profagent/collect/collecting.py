@@ -24,8 +24,9 @@ from profagent.files import make_directory
 from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.formats.names import is_job_name
 from profagent.importing.importing import import_job
+from profagent.link.addresses import full_address, is_local
 from profagent.link.channel import connected
-from profagent.link.credentials import Access, full_address, is_local, own_consumer
+from profagent.link.credentials import Access, own_consumer
 from profagent.record.beginnings import MadeJobs
 from profagent.record.options import RecordOptions
 from profagent.record.record import record

@@ -15,8 +15,9 @@ from profagent.deploy.installed import survey_installed
 from profagent.deploy.units import Service, check_owner, chosen_init, installed_init, named_roots, owned_init, service
 from profagent.errors import ProfagentError, UsageError
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
+from profagent.link.addresses import host_of, is_local
 from profagent.link.boards_file import BoardEntry, BoardsFile, check_same
-from profagent.link.credentials import CA, REVOKED, Certificate, host_of, is_local, own_consumer
+from profagent.link.credentials import CA, REVOKED, Certificate, own_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

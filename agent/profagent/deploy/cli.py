@@ -16,7 +16,7 @@ from profagent.deploy.board import DEFAULT_LISTEN, Asked
 from profagent.deploy.deploying import Deployed, DeployOptions, opened
 from profagent.deploy.units import INITS
 from profagent.errors import UsageError
-from profagent.link.credentials import default_keys
+from profagent.link.addresses import default_keys
 from profagent.tables.table import json_text, printable
 
 RETAIN = ("keep", "delivered", "min_free")

@@ -25,9 +25,10 @@ from profagent.errors import ProfagentError, RefusedError, UnreachableError, Usa
 from profagent.files import finished
 from profagent.keys.keys import BOARD_CERT, BOARD_KEY, Keys, content
 from profagent.limits import DAEMON_ANSWER_S, HOST_SILENCE_S, MOST_DEATHS
+from profagent.link.addresses import KnownBoard, default_keys
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import connected
-from profagent.link.credentials import CA, Access, KnownBoard, default_keys
+from profagent.link.credentials import CA, Access
 from profagent.ssh.connection import Person, connect
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from profagent.files import content
 from profagent.formats.names import display_text
 from profagent.ingest.local import LocalJobFiles
 from profagent.limits import RESOLVE_S
+from profagent.link.addresses import host_of
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import connected
 from profagent.link.clock_difference import clock_difference
-from profagent.link.credentials import host_of
 from profagent.link.messages import PROTOCOL
 from profagent.link.translate import Examination
 from profagent.store.workspace import Workspace

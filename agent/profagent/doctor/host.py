@@ -19,9 +19,10 @@ from profagent.doctor.board import given
 from profagent.doctor.finding import bad, good, unknown
 from profagent.errors import StoreError, UnreachableError, UsageError
 from profagent.limits import ASK_S, LONGEST_CHECK_S, MOST_OFFSET_US
+from profagent.link.addresses import default_keys, full_address
 from profagent.link.boards_file import BoardsFile
 from profagent.link.channel import connected
-from profagent.link.credentials import CERT, Certificate, Credentials, default_keys, full_address
+from profagent.link.credentials import CERT, Certificate, Credentials
 from profagent.link.messages import EARLIEST, PROTOCOL
 from profagent.link.messages import board_time as time_of
 from profagent.store.database import fetched_one, made_anew, reading

@@ -11,7 +11,8 @@ import click
 from profagent.cli import options
 from profagent.keys.keys import DAYS, CertificateEntry, IssuedCertificate, Keys
 from profagent.limits import MOST_DAYS
-from profagent.link.credentials import REVOKED, ROLES, VIEWER, Certificate, default_keys
+from profagent.link.addresses import default_keys
+from profagent.link.credentials import REVOKED, ROLES, VIEWER, Certificate
 from profagent.tables.table import Column, json_text, table_lines
 
 TITLES = ("kind", "name", "role", "until", "state", "fingerprint (SHA-256)", "addresses")

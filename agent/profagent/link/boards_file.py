@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
-
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from profagent.errors import UsageError
 from profagent.files import alone_in, make_directory, write_atomically
-from profagent.link.credentials import KnownBoard, checked_address, default_keys, full_address, host_of, is_local
+from profagent.link.addresses import KnownBoard, checked_address, default_keys, full_address, host_of, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _KEYS = ("address", "uuid", "fingerprint", "ssh", "machine", "prefix")
@@ -75,7 +74,7 @@ class BoardsFile:
 
     def entries(self) -> dict[str, BoardEntry]:
         """The boards by name, in the file's order. Raises UsageError for a file that cannot be right."""
-        tables = self._document().get("boards", {})
+        tables = self._read(tomllib.loads).get("boards", {})
         if not isinstance(tables, dict):
             raise UsageError(f"{self.path}: boards is no table", hint="write [boards.NAME] above each board's keys")
         return {name: self._entry(name, table) for name, table in tables.items()}
@@ -104,8 +103,8 @@ class BoardsFile:
             entries = self.entries()
             if is_same:
                 check_same(entry, entries)
-            boards = document.setdefault("boards", tomlkit.table(is_super_table=True))
-            table = boards.setdefault(entry.name, tomlkit.table())
+            boards = document.setdefault("boards", {})
+            table = boards.setdefault(entry.name, {})
             for key in _KEYS:
                 if value := getattr(entry, key):
                     table[key] = value
@@ -120,14 +119,14 @@ class BoardsFile:
                 raise UsageError(f"{self.path} has no board {name}", hint="`profagent boards` lists them")
             del document["boards"][name]
 
-    def _document(self) -> Any:
+    def _read(self, parse: Callable[[str], T]) -> T:
         try:
-            return tomlkit.parse(self.path.read_text("utf-8"))
+            return parse(self.path.read_text("utf-8"))
         except FileNotFoundError:
-            return tomlkit.document()
+            return parse("")
         except OSError as error:
             raise UsageError(f"cannot read {self.path}: {error.strerror}", hint="check its owner and mode") from error
-        except (TOMLKitError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise UsageError(f"{self.path}: {error}", hint="mend it, or move it away") from error
 
     def _entry(self, name: str, table: Any) -> BoardEntry:
@@ -145,10 +144,13 @@ class BoardsFile:
 
         Where it is a link, what it leads to is written.
         """
+        import tomlkit  # noqa: PLC0415 - takes long to load, and most commands only read
+
         target = Path(os.path.realpath(self.path))
         make_directory(target.parent)
         with alone_in(target.parent):
-            document = self._document()
+            self.entries()  # what cannot be right is not written over
+            document = self._read(tomlkit.parse)
             yield document
             write_atomically(target, [tomlkit.dumps(document).encode()])
 

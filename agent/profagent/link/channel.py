@@ -30,7 +30,8 @@ from profagent_wire.v1 import board_pb2_grpc
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from profagent.link.credentials import Access, KnownBoard
+    from profagent.link.addresses import KnownBoard
+    from profagent.link.credentials import Access
     from profagent.link.messages import Board, ClientMessage, Clocks, JobMeasure, ServerMessage
     from profagent.link.translate import Examination
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import os
 import re
 import socket
 import ssl
@@ -20,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from profagent.errors import RefusedError, UsageError
 from profagent.limits import LONGEST_IDENTITY
+from profagent.link.addresses import KnownBoard, checked_address, default_keys, is_local
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,55 +118,6 @@ def _shown(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:LONGEST_IDENTITY])
 
 
-_FORGET = "or, if the board was set up anew, `profagent boards remove {name}` and add it again"
-
-
-@dataclass(frozen=True, slots=True)
-class KnownBoard:
-    """A board. `address` is HOST:PORT or unix:PATH; uuid and fingerprint (SHA-256 in hex) are empty if not known.
-
-    `tls_name` is the host that its certificate must be for, where a Unix socket is a tunnel to a daemon with TLS.
-    """
-
-    name: str
-    address: str
-    uuid: str = ""
-    fingerprint: str = ""
-    tls_name: str = ""
-
-    @property
-    def shown(self) -> str:
-        """What messages call it: a tunnel's socket tells nobody anything."""
-        if self.name == self.address:
-            return self.address
-        return f"{self.name} (over SSH)" if self.address.startswith("unix:") else f"{self.name} ({self.address})"
-
-    @property
-    def place(self) -> str:
-        """What messages about a connection call it."""
-        return self.shown if self.tls_name else self.address
-
-    def check_identity(self, identity: str) -> None:
-        """Raises RefusedError when it is another board that says who it is."""
-        if self.uuid and identity != self.uuid:
-            raise RefusedError(
-                f"another board answers for {self.name}: its identity is {identity or 'not told'}, and the one that"
-                f" is known as {self.name} has {self.uuid}",
-                hint="see which board has the address now, and put it right in boards.toml; "
-                + _FORGET.format(name=self.name),
-            )
-
-    def check_fingerprint(self, fingerprint: str) -> None:
-        """Raises RefusedError when the certificate that was shown is another one."""
-        if self.fingerprint and fingerprint != self.fingerprint:
-            raise RefusedError(
-                f"{self.name} shows another certificate: its SHA-256 is {fingerprint}, and the known one"
-                f" {self.fingerprint}",
-                hint="if the board was issued a new one, put its fingerprint into boards.toml (`profagent keys list`); "
-                + _FORGET.format(name=self.name),
-            )
-
-
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
@@ -199,8 +149,6 @@ def revoked_fingerprints(text: str, source: object) -> frozenset[str]:
     return frozenset(found)
 
 
-DEFAULT_PORT, LAST_PORT = 50151, 65535
-
 # The files of a host's key folder.
 CA, CERT, KEY, REVOKED = "ca.pem", "host.pem", "host.key", "revoked.txt"
 # Bits of a key file's mode with which others than its owner could use it.
@@ -210,11 +158,6 @@ OTHERS = 0o077
 def issued_certificates(folder: Path) -> list[Certificate]:
     """Return what the CA of a folder has issued; nothing in the folder of a host that has no CA. Raises UsageError."""
     return [Certificate.read(_content(file), file) for file in sorted((folder / "certificates").glob("*.pem"))]
-
-
-def default_keys() -> Path:
-    """The folder in which keys are looked for."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "profagent" / "keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,40 +299,6 @@ class Access:
 
 # As the address has it: plain text within this host, TLS with the default keys beyond.
 BY_ADDRESS = Access()
-
-
-def full_address(address: str) -> str:
-    """`HOST` or `HOST:PORT` with the port filled in; IPv6 hosts stand in brackets."""
-    if address.startswith("unix:"):
-        return address
-    has_port = ":" in address.rpartition("]")[2]
-    return address if has_port else f"{address}:{DEFAULT_PORT}"
-
-
-def checked_address(address: str) -> str:
-    """As `full_address`, of what can be reached. Raises UsageError for a port that none can have."""
-    full = full_address(address)
-    port = full.rpartition(":")[2]
-    if not full.startswith("unix:") and not (port.isascii() and port.isdecimal() and 0 < int(port) <= LAST_PORT):
-        raise UsageError(
-            f"{address}: {port or 'nothing'} is no port",
-            hint=f"write HOST:PORT with a port from 1 to {LAST_PORT}; an IPv6 host stands in brackets",
-        )
-    return full
-
-
-def host_of(address: str) -> str:
-    """The host of `HOST:PORT`, an IPv6 one without its brackets."""
-    return address.rpartition(":")[0].strip("[]")
-
-
-def is_local(address: str) -> bool:
-    """Whether an address does not leave this host: a loopback one, or a Unix socket."""
-    host = host_of(full_address(address))
-    try:
-        return address.startswith("unix:") or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _content(path: Path) -> bytes:

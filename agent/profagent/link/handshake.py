@@ -14,12 +14,14 @@ from cryptography import x509
 
 from profagent.errors import RefusedError, UnreachableError
 from profagent.limits import HANDSHAKE_ATTEMPTS, HANDSHAKE_TIMEOUT_S
-from profagent.link.credentials import CERT, REVOKED, Certificate, host_of
+from profagent.link.addresses import host_of
+from profagent.link.credentials import CERT, REVOKED, Certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from profagent.link.credentials import Credentials, KnownBoard
+    from profagent.link.addresses import KnownBoard
+    from profagent.link.credentials import Credentials
 
 
 _TIME = "%Y-%m-%d %H:%M UTC"

@@ -31,8 +31,8 @@ from profagent.ingest.changes import (
 from profagent.ingest.live_latency import LatencyWindow
 from profagent.ingest.source import RowReader
 from profagent.limits import EXPOSED_MODELS
+from profagent.link.addresses import host_of
 from profagent.link.coverage import Standing
-from profagent.link.credentials import host_of
 from profagent.link.session import State
 from profagent.store.live_events import LiveComposer
 

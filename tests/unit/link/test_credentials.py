@@ -8,8 +8,9 @@ import pytest
 
 from profagent.errors import RefusedError, UsageError
 from profagent.keys.keys import Keys
+from profagent.link.addresses import KnownBoard, default_keys, is_local
 from profagent.link.boards_file import BoardEntry, BoardsFile
-from profagent.link.credentials import Access, Credentials, KnownBoard, default_keys, is_local, revoked_fingerprints
+from profagent.link.credentials import Access, Credentials, revoked_fingerprints
 
 
 def at(address: str) -> KnownBoard:

@@ -17,8 +17,9 @@ import pytest
 from profagent.errors import RefusedError, UnreachableError, UsageError
 from profagent.keys.keys import IssuedCertificate, Keys
 from profagent.link import handshake as distrust
+from profagent.link.addresses import KnownBoard
 from profagent.link.channel import connected
-from profagent.link.credentials import Access, Credentials, KnownBoard
+from profagent.link.credentials import Access, Credentials
 from profagent.link.handshake import proven_certificate
 from profagent_wire.v1 import board_pb2 as pb
 
