@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from profagent.formats.counter_maps import BUILT_IN, CounterMaps
-from profagent.link.credentials import BY_ADDRESS
 from profagent.store.sessions import MapUsed, SessionStart
 
 if TYPE_CHECKING:
@@ -18,6 +17,12 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, Profiling
     from profagent.record.beginnings import Beginnings, MadeJobs
     from profagent.store.workspace import Workspace
+
+
+def _by_address() -> Access:
+    from profagent.link.credentials import BY_ADDRESS  # noqa: PLC0415 - takes long to load; an import needs none
+
+    return BY_ADDRESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class RecordOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     maps: CounterMaps = BUILT_IN
     keeping: Keeping | None = None
-    access: Access = BY_ADDRESS
+    access: Access = field(default_factory=_by_address)
     consumer: str | None = None
     source: str = "record"
     made: MadeJobs | None = None

@@ -77,9 +77,19 @@ def test_a_verb_imports_what_it_needs_and_no_other_verb() -> None:
     assert "profagent.watch.cli" not in modules
 
 
-@pytest.mark.parametrize(("verb", "unwanted"), [("record", "prometheus_client"), ("export", "pyarrow")])
+@pytest.mark.parametrize(
+    ("verb", "unwanted"), [("record", "prometheus_client"), ("export", "pyarrow"), ("export", "tomlkit")]
+)
 def test_what_one_option_needs_is_not_imported_without_it(verb: str, unwanted: str) -> None:
     assert unwanted not in _modules(verb, "--help")
+
+
+def test_an_import_loads_nothing_that_reads_certificates() -> None:
+    probe = "import sys, profagent.importing.paths; print(*sorted(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", probe], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    loaded = ended.stdout.split()
+    assert "profagent.record.recording" in loaded
+    assert not {"cryptography", "tomlkit"} & {*loaded}
 
 
 def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
