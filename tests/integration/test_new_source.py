@@ -22,6 +22,7 @@ from profagent.ingest.source import (
     DatedTable,
     DrawnCounters,
     DrawnEvents,
+    Headline,
     Instant,
     Names,
     Seen,
@@ -33,6 +34,7 @@ from profagent.record.record import record
 from profagent.report.timeline import Timeline
 from profagent.store.database import reading
 from profagent.store.workspace import Workspace
+from profagent.watch.lines import line_of
 from profagent.watch.model import BoardModel
 from profagent.watch.replay import Pace, Player, Replayed
 from profagentd.sources import SOURCES, source_of
@@ -138,7 +140,7 @@ TEXT = source.Source(
     ),
     dated=(DatedTable("text_line", "at_us"),),
     see=_see,
-    headlines={"load": ("load",)},
+    headlines={"load": Headline(("load",), "load {}", "{:g}%")},
 )
 
 
@@ -239,6 +241,7 @@ def test_a_new_source_is_seen_wherever_sources_are(logs: Path, tmp_path: Path) -
 
     model, events = asyncio.run(_replayed(workspace))
     assert events[-1]["load"] == 2
+    assert "  load 2%" in line_of(events[-1])
     assert [(each.name, each.unit, each.values[-1]) for each in model.series("metrics")] == [("load", "%", 2.0)]
     assert [(each.name, each.values[-1]) for each in model.series("ranges")] == [("one", 4000.0), ("two", 4000.0)]
     assert [each.text for each in model.events(9) if each.kind == "mark"] == ["came: one", "came: two"]

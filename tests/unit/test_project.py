@@ -131,6 +131,35 @@ def test_one_name_is_one_class() -> None:
     assert all(len({place.split("/")[0] for place in twice[name]}) == len(twice[name]) for name in on_both_sides)
 
 
+def test_every_module_is_imported_or_registered_somewhere() -> None:
+    """What is forgotten of a new source, format or command: its line of SOURCES, FORMATS or GROUPS."""
+    places = [ROOT / "agent/profagent", ROOT / "daemon/profagentd"]
+    modules = {
+        ".".join((root.name, *file.relative_to(root).with_suffix("").parts)): file.read_bytes()
+        for root in places
+        for file in root.rglob("*.py")
+    }
+    used: set[str] = set()
+    for source in (*modules.values(), *(file.read_bytes() for file in (ROOT / "tools").rglob("*.py"))):
+        used |= _named_modules(ast.parse(source))
+    alone = {name for name in modules if not name.endswith(("__init__", "__main__"))} - used
+    assert alone == set()
+
+
+def _named_modules(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # Registered as `module:name`, of commands below the package.
+            name = node.value.partition(":")[0]
+            found |= {name, f"profagent.{name}"}
+    return found
+
+
 def test_the_pages_stand_in_their_four_folders() -> None:
     assert {page.relative_to(ROOT / "docs").parts[0] for page in ROOT.glob("docs/**/*.md")} == FOLDERS
 

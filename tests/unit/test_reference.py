@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from profagentd.metrics import collectors
 from profagentd.metrics.collectors import Sample, every
 from tools import make_reference
 
@@ -32,3 +34,14 @@ def test_a_new_collector_is_told_what_it_lacks(collector: object, lacks: str, mo
     monkeypatch.setattr(make_reference, "every", lambda *places: {**every(*places), "new": collector})
     with pytest.raises(SystemExit, match=lacks):
         make_reference.metrics_page()
+
+
+def test_every_collector_is_in_the_table_of_collectors() -> None:
+    own = [each for each in vars(collectors).values() if getattr(each, "__module__", "") == collectors.__name__]
+    called = [each.__call__ if inspect.isclass(each) else each for each in own]
+    names = {each.__name__ for each, call in zip(own, called, strict=True) if _gives_samples(call)}
+    assert names == {getattr(each, "__name__", type(each).__name__) for each in every((), b"").values()}
+
+
+def _gives_samples(function: object) -> bool:
+    return "[Sample]" in str(getattr(function, "__annotations__", {}).get("return"))

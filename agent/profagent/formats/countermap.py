@@ -25,13 +25,26 @@ if TYPE_CHECKING:
 
     from profagent.formats.records import Records
 
-# Shares of the time, and bytes: what a counter map may name.
-MAPPED_RATIOS = ("mac_busy", "mac_ppen", "vec_busy", "vec_ppen", "dstr", "dtrans", "dld", "wld")
-_BYTES = ("ddr_read_bytes", "ddr_write_bytes")
-MAPPED_NAMES = (*MAPPED_RATIOS, *_BYTES)
-# What a record may have: the scalar unit is one of other Ascend devices, whose tools tell it.
-RATIOS = (*MAPPED_RATIOS, "scalar")
-COUNTER_NAMES = (*RATIOS, *_BYTES)
+# Shares of the time, and bytes: what a counter map may name, and what people read in place of the name.
+_MAPPED_RATIOS = {
+    "mac_busy": "cube busy",
+    "mac_ppen": "cube effective",
+    "vec_busy": "vector busy",
+    "vec_ppen": "vector effective",
+    "dstr": "storing (Dstr)",
+    "dtrans": "transforming (Dtrans)",
+    "dld": "loading maps (DLD)",
+    "wld": "loading weights (WLD)",
+}
+_BYTES = {"ddr_read_bytes": "read from DDR", "ddr_write_bytes": "written to DDR"}
+# Shares that tools of other Ascend devices tell, and a counter map does not.
+_OTHER_RATIOS = {"scalar": "scalar unit busy"}
+MAPPED_RATIOS = (*_MAPPED_RATIOS,)
+MAPPED_NAMES = (*_MAPPED_RATIOS, *_BYTES)
+RATIOS = (*_MAPPED_RATIOS, *_OTHER_RATIOS)
+# What a record may have: columns of `aicore` and of the view `op_records`.
+COUNTERS = _MAPPED_RATIOS | _OTHER_RATIOS | _BYTES
+COUNTER_NAMES = (*COUNTERS,)
 # Sequence and ticks stand before, the net behind what the hardware writes.
 COUNTERS_START = 0x08
 COUNTERS_END = 0xFC
@@ -203,9 +216,7 @@ def largest_pipe(ratios: NDArray[np.float64] | Sequence[float]) -> str | None:
 
     `unexplained`: none takes a half. None where none is known: thresholds of SS928 say nothing about it.
     """
-    mac, _, vec, _, dstr, dtrans, dld, _, scalar = ratios
-    shares = mac, vec, dstr, dtrans, dld, scalar
-    known = [(each, name) for each, name in zip(shares, _PIPES, strict=True) if each >= 0]
+    known = [(ratios[place], name) for name, place in _PIPES.items() if ratios[place] >= 0]
     if not known:
         return None
     most, name = max(known)
@@ -217,7 +228,8 @@ def bound_in(family: str | None) -> Callable[[NDArray[np.float64] | Sequence[flo
     return bound_by if family is None else largest_pipe
 
 
-_PIPES = ("mac", "vec", "Dstr", "Dtrans", "DLD", "scalar")
+_OF_PIPES = {"mac": "mac_busy", "vec": "vec_busy", "Dstr": "dstr", "Dtrans": "dtrans", "DLD": "dld", "scalar": "scalar"}
+_PIPES = {name: RATIOS.index(counter) for name, counter in _OF_PIPES.items()}
 
 
 def _largest_of(ratios: Sequence[float]) -> str:

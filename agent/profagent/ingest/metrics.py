@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.ingest.source import CounterValue, DatedTable, DrawnCounters, Seen, Source, View
+from profagent.ingest.source import CounterValue, DatedTable, DrawnCounters, Headline, Seen, Source, View
 from profagent.ingest.spools import Rows, SpoolDecoder, rows_of, table
 from profagent.limits import LARGEST_TIME_US
 
@@ -154,9 +154,9 @@ SOURCE = Source(
     dated=(DatedTable("metric", "time_us", names="metric_name"),),
     see=_see,
     headlines={
-        "npu_utilization": ("npu.hw_utilization",),
-        "temperature": ("power.temperature", "thermal."),
-        "daemon_cpu": ("daemon.cpu",),
+        "npu_utilization": Headline(("npu.hw_utilization",), "NPU {}", "{:g}%"),
+        "temperature": Headline(("power.temperature", "thermal."), "{} C", "{:.1f}"),
+        "daemon_cpu": Headline(("daemon.cpu",), "profagentd {}", "{:.1f}%"),
     },
     prominent=("utilization", "temperature", "thermal.", "cpu.all", "memory", "mem.", "daemon.cpu"),
 )

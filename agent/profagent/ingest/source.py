@@ -23,7 +23,7 @@ from profagent.link.messages import JOB_SOURCE
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from profagent.ingest.changes import Change
     from profagent.ledger import Entry
@@ -168,6 +168,33 @@ class Seen(NamedTuple):
     occurrences: Sequence[Occurrence] = ()
 
 
+class Headline(NamedTuple):
+    """A figure of the board's line: of the counters with these names the first that is known.
+
+    A name that ends with a dot stands for all that begin so, of which the highest is taken. `shown` is the figure in
+    the line, with `{}` for the value in the format `value`.
+    """
+
+    counters: Sequence[str]
+    shown: str
+    value: str = "{:g}"
+
+    def known(self, values: Mapping[str, float]) -> float | None:
+        """Return the figure, by the values of counters; None where none of its own is known."""
+        for name in self.counters:
+            if name.endswith("."):
+                found = max((value for each, value in values.items() if each.startswith(name)), default=None)
+            else:
+                found = values.get(name)
+            if found is not None:
+                return found
+        return None
+
+    def text(self, value: float | None, unknown: str) -> str:
+        """Return what the line says of a value, with a word where it is not known."""
+        return self.shown.format(unknown if value is None else self.value.format(value))
+
+
 class Reckoned(NamedTuple):
     """A log, and the entries of the ledger that follow from rows of several logs: session, JOB and entry of each."""
 
@@ -196,8 +223,7 @@ class Source:
     `schema` is SQL that may run each time that a database is opened to be written. Each table begins with the columns
     `log` and `session`; a trigger of the schema empties it when `gc` deletes the row of `log`, or sets its generation
     to 0. `see` gives the content of a table's rows, by the names of their log. `headlines` are figures of the board's
-    line: of the counters with these names the first that is known; a name that ends with a dot stands for all that
-    begin so, of which the highest is taken. `prominent` are parts of the names of counters that people look at first.
+    line and of its event, by their names there. `prominent` are parts of names of counters that people look at first.
     `reckon`, of a source beside JOBs, yields the entries of the ledger that follow from rows of several logs of a
     board, for each log whose entries have changed; its last argument is True when nothing more comes.
     """
@@ -207,7 +233,7 @@ class Source:
     views: Sequence[View] = ()
     dated: Sequence[DatedTable] = ()
     see: Callable[[Sequence[tuple[Any, ...]], Names], Seen] = lambda _rows, _names: NOTHING
-    headlines: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    headlines: Mapping[str, Headline] = field(default_factory=dict)
     prominent: Sequence[str] = ()
     reckon: Callable[[sqlite3.Connection, int, bool], Iterable[Reckoned]] | None = None
     gathered: Gathered | None = None
@@ -301,19 +327,6 @@ class RowReader:
         return None if source is None or change.anew else source.see(change.rows, self._names.get(place, {}))
 
 
-def first_known(names: Sequence[str], values: Mapping[str, float]) -> float | None:
-    """Return the value of the first of these names that is known, as `Source.headlines` has them; None if none is."""
-    for name in names:
-        if name.endswith("."):
-            found = max((value for each, value in values.items() if each.startswith(name)), default=None)
-        else:
-            found = values.get(name)
-        if found is not None:
-            return found
-    return None
-
-
-def headlines() -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the figures of a board's line, each with the counters that give it."""
-    for source in sources():
-        yield from source.headlines.items()
+def headlines() -> dict[str, Headline]:
+    """Return the figures of the board's line, by their names in its event."""
+    return {name: headline for source in sources() for name, headline in source.headlines.items()}

@@ -9,6 +9,7 @@ from profagent.formats.figure_states import FigureState
 from profagent.formats.inference_times import LatencyFrom
 from profagent.formats.names import LogKind, model_text
 from profagent.formats.records import US_PER_MS
+from profagent.ingest.source import headlines
 from profagent.limits import LONGEST_NAME_IN_LINE, SHOWN_SPANS
 from profagent.tables.provenance import kept_loss_line, sampling_line, share_text
 from profagent.tables.table import UNKNOWN, counted, printable, time_text
@@ -70,10 +71,8 @@ def _recorded(event: Event) -> str:
 
 
 def _board(event: Event) -> str:
-    """NPU, temperature, what profiling costs, subscriptions, and the mean time of spans."""
-    npu, warm, cost = event["npu_utilization"], event["temperature"], event["daemon_cpu"]
-    parts = [f"NPU {UNKNOWN if npu is None else f'{npu:g}%'}", f"{UNKNOWN if warm is None else f'{warm:.1f}'} C"]
-    parts.append(f"profagentd {UNKNOWN if cost is None else f'{cost:.1f}%'}")
+    """The figures that sources name, subscriptions, and the mean time of spans."""
+    parts = [headline.text(event[name], UNKNOWN) for name, headline in headlines().items()]
     for ops in event["ops"]:
         rate = UNKNOWN if ops["per_s"] is None else f"{ops['per_s']:,.0f}"
         parts.append(f"{printable(ops['source'])} {rate} ops/s")

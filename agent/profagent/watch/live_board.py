@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cachetools import LRUCache
 
 from profagent.ingest.changes import SourceRows
-from profagent.ingest.source import RowReader, first_known, headlines
+from profagent.ingest.source import RowReader, headlines
 from profagent.limits import REMEMBERED_COLLECTIONS, REMEMBERED_SPANS
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class LiveBoard:
         """`with_all`: an event has every counter, and each instant."""
         self._with_all = with_all
         self._rows = RowReader()
-        self._headlines = dict(headlines())
+        self._headlines = headlines()
         self._units: dict[str, str] = {}
         self._instants: deque[Instant] = deque(maxlen=REMEMBERED_SPANS)
         self._instant_count = 0
@@ -70,7 +70,7 @@ class LiveBoard:
         found: dict[str, Any] = {
             "event": "board",
             "time_us": self._time_us,
-            **{figure: first_known(names, self._values) for figure, names in self._headlines.items()},
+            **{name: headline.known(self._values) for name, headline in self._headlines.items()},
             "ops": [_rate(job, rate) for job, rate in self._rates.items() if rate.number],
             "spans": [
                 {"name": name, "count": count, "mean_us": total_ns / count / NS_PER_US}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from profagent.limits import LONGEST_DETAIL
 from profagent.link.messages import FollowedLog, Loss
 
 ROOT = Path(__file__).parents[3]
+WORD = re.compile(r"\b[A-Z][A-Z_]+\b")
 
 
 def _daemons_reasons() -> set[str]:
@@ -37,6 +39,14 @@ def test_a_reason_says_what_it_means_and_what_to_do(reason: ledger.Reason) -> No
     for sentence in (reason.text, reason.remedy):
         assert sentence[0].isupper() or sentence[0] == "`"
         assert sentence.endswith(".")
+
+
+def test_a_reason_is_written_or_told_by_a_daemon() -> None:
+    words = Counter(word for file in (ROOT / "agent").rglob("*.py") for word in WORD.findall(file.read_text("utf-8")))
+    # Once where it is made, once where it is written.
+    unused = {name for name in vars(ledger) if WORD.fullmatch(name) and words[name] < 2}
+    reasons = REASONS.keys() & {value for name in unused if isinstance(value := getattr(ledger, name), str)}
+    assert reasons - _daemons_reasons() == set()
 
 
 def test_an_entry_has_the_grade_of_its_reason_unless_the_case_has_the_other() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,6 +126,16 @@ def test_events_from_rows_are_those_that_were_told_while_they_came(name: str, ro
             assert of_kind(ours, kind) == of_kind(live, kind)
         assert of_kind(ours, "inference")
     shutil.rmtree(directory)
+
+
+def test_every_field_of_an_inference_is_on_the_page_of_its_events(tmp_path: Path) -> None:
+    """All have the same, whether their figures are known or not."""
+    events = live_events(changes_of(job_copy("runtime-edge", tmp_path)))
+    told = [event for event in events if event["event"] == "inference"]
+    (fields,) = {frozenset(event) for event in told}
+    assert {event["figures"] for event in told} == {"final", "partial"}
+    page = Path(__file__).parents[3] / "docs" / "howto" / "watch-the-screen.md"
+    assert fields - {*re.findall(r"`(\w+)`", page.read_text("utf-8"))} == set()
 
 
 def run(index: int, name: str) -> Run:

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, Screen
 
-from profagent.formats.countermap import RATIOS, bound_mark
+from profagent.formats.countermap import COUNTERS, RATIOS, bound_mark
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.tables.table import UNKNOWN, counted, shortened
 from profagent.watch.screen import paint
@@ -37,19 +37,6 @@ MEANINGS = {
     "Dtrans": "transforming data takes most of the time",
     "scalar": "the scalar unit takes most of the time: addresses, branches and loops",
     "unexplained": "no counter is above a half of the time",
-}
-COUNTERS = {
-    "mac_busy": "cube busy",
-    "mac_ppen": "cube effective",
-    "vec_busy": "vector busy",
-    "vec_ppen": "vector effective",
-    "dstr": "storing (Dstr)",
-    "dtrans": "transforming (Dtrans)",
-    "dld": "loading maps (DLD)",
-    "wld": "loading weights (WLD)",
-    "scalar": "scalar unit busy",
-    "ddr_read_bytes": "read from DDR",
-    "ddr_write_bytes": "written to DDR",
 }
 
 # What each key does, short and long.
