@@ -30,7 +30,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 _DIGITS = {1: 0, 1_000: 3, 1_000_000: 6}
 _PRECISION = 28
 # To make one of a Python text takes longer than most calls with it.
-_BETWEEN_CELLS, _BETWEEN_ROWS, _NOT_KNOWN = map(pa.scalar, ('","', '"],["', "N/A"))
+_BETWEEN_CELLS, _BETWEEN_ROWS, _NO_TEXT, _NOT_KNOWN = map(pa.scalar, ('","', '"],["', "", "N/A"))
 _NOTHING = pa.scalar(None, pa.string())
 _NAN = pa.scalar(math.nan)
 _TAB, _LINE_FEED, _RETURN, _QUOTE = b'\t\n\r"'
@@ -53,10 +53,16 @@ class PlainBlock:
 
     def cells(self) -> Iterator[tuple[int, str]]:
         """Yield numbers of rows, CSV_ROWS_PER_BLOCK or the rest, and their JSON."""
-        rows = pc.binary_join_element_wise(*map(_escaped, self._columns), _BETWEEN_CELLS)
-        edges = np.array([*range(0, self.count, CSV_ROWS_PER_BLOCK), self.count], np.int32)
-        blocks = pc.binary_join(pa.ListArray.from_arrays(edges, rows), _BETWEEN_ROWS).to_pylist()
-        return zip(np.diff(edges).tolist(), (f'[["{block}"]]' for block in blocks), strict=True)
+        *others, last = map(_escaped, self._columns)
+        # With an end behind each row the texts of all rows stand together as JSON.
+        last = pc.binary_join_element_wise(last, _BETWEEN_ROWS, _NO_TEXT)
+        rows = pc.binary_join_element_wise(*others, last, _BETWEEN_CELLS)
+        _, offsets, texts = rows.buffers()
+        at = np.frombuffer(offsets, np.int32)
+        for begin in range(0, self.count, CSV_ROWS_PER_BLOCK):
+            end = min(begin + CSV_ROWS_PER_BLOCK, self.count)
+            text = str(texts[int(at[begin]) : int(at[end])], "utf-8").removesuffix(_BETWEEN_ROWS.as_py())
+            yield end - begin, f'[["{text}"]]'
 
     def texts(self, place: int) -> list[str]:
         """Return a column."""
@@ -147,7 +153,7 @@ class PlainRows:
                 pa.BufferReader(piece),
                 csv.ReadOptions(use_threads=False, block_size=len(piece) + 1, column_names=names),
                 csv.ParseOptions(),
-                csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+                csv.ConvertOptions(check_utf8=not piece.isascii(), column_types=dict.fromkeys(names, pa.string())),
             )
         except pa.ArrowInvalid:
             return None

@@ -248,6 +248,7 @@ class Draft:
             behind = segment.ticks + np.cumsum(ticks[ours]) - ticks[ours]
             before[ours] = np.where(start[ours] >= 0, start[ours] - segment.begin_ns, behind)
             segment.add(start[ours], segment.begin_ns + before[ours] + ticks[ours], int(ticks[ours].sum()))
+        pipes = {name: pipe for name, pipe in zip(PIPES, kernels.pipes, strict=False) if not np.isnan(pipe).all()}
         columns = {
             "record": self._keys_of(log, len(ticks)),
             "segment": numbers + self._before["segment"],
@@ -255,10 +256,10 @@ class Draft:
             "layer_index": layers,
             "ticks": ticks,
             "ticks_before": before,
-            **dict(zip(PIPES, kernels.pipes, strict=False)),
+            **pipes,
         }
         self._have(insert_rows, self._connection, f"{self._rows_in}.aicore", columns)
-        self._has_pipes = self._has_pipes or not all(np.isnan(column).all() for column in kernels.pipes)
+        self._has_pipes = self._has_pipes or bool(pipes)
         self.kernels += len(ticks)
 
     def _keys_of(self, log: int, count: int) -> NDArray[np.int64]:
