@@ -7,7 +7,7 @@ import re
 import sqlite3
 import sys
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import resources
 from inspect import getdoc
 from pathlib import Path
@@ -423,7 +423,9 @@ def collected() -> dict[str, tuple[str, dict[str, str]]]:
         units: dict[str, dict[str, str]] = {name: {} for name in collectors}
         for _ in range(2):  # rates are known the second time
             for name, collect in collectors.items():
-                units[name] |= {re.sub(r"\.\d+$", ".0", each.name): each.unit for each in collect(board.directory)}
+                # One that finds no file there is told below.
+                with suppress(OSError):
+                    units[name] |= {re.sub(r"\.\d+$", ".0", each.name): each.unit for each in collect(board.directory)}
             board.worked(1_000_000, 3_000_000)
     # The simulated board has not the columns of every SDK.
     units["npu"] |= {f"npu.{column}": unit for (_, column), unit in NPU_COLUMNS.items()}

@@ -18,9 +18,9 @@ def _clock(_board: Path) -> Iterator[Sample]:
     yield Sample("clock.memory", "MHz", 1600.0)
 
 
-def _fan(_board: Path) -> Iterator[Sample]:
+def _fan(board: Path) -> Iterator[Sample]:
     """The fan, which the simulated board has not."""
-    yield from ()
+    yield Sample("fan.speed", "/s", float((board / "proc/fan").read_text()))
 
 
 def test_a_metric_is_on_the_page_with_its_unit() -> None:
