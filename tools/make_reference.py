@@ -357,9 +357,9 @@ def ascend_page() -> str:
         "# Results of the Ascend family",
         "",
         "What `profagent import` takes: [how to](../howto/ascend.md). Every row of every file is in the view",
-        "`ascend_values`, cell by cell, as it is written there; timelines are in `export trace`, too. Behind an arrow",
-        "stands what else becomes of a family: kernels are `op_records`, and `stats` by layer, type, model and",
-        "segment; shares are counters of the one kernel beside them; steps are `stats --by step`, calls",
+        "`ascend_values`, cell by cell, as it is written there; timelines are in `export trace` and `report`, too.",
+        "Behind an arrow stands what else becomes of a family: kernels are `op_records`, and `stats` by layer, type,",
+        "model and segment; shares are counters of the one kernel beside them; steps are `stats --by step`, calls",
         "`stats --by api`. Each was tried with a real sample, or with",
         "documented columns only. `families.toml` has what each is known by.",
     ]

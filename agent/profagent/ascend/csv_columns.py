@@ -103,7 +103,7 @@ def _escaped(column: pa.Array) -> pa.Array:
     return column
 
 
-class PlainRows:
+class CsvRows:
     """The rows of a CSV file behind its header, up to what is odd.
 
     An iteration gives blocks. Behind it `offset` and `lines` are the bytes and lines that it has read.

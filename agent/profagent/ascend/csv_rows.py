@@ -39,7 +39,7 @@ class _LongLineError(csv.Error):
     """Of a line that the reader of rows has not counted."""
 
 
-class Lines(FileIO):
+class CsvLines(FileIO):
     """A file without its NUL bytes, that is read no further than in a line longer than any real one.
 
     `line_bytes` is how much of the last line is read, `is_ended` whether it has an end.
@@ -73,7 +73,7 @@ class Lines(FileIO):
 
 def read_sheet(file: Path) -> Sheet:
     """What a CSV file is, by its header. Raises ResultError where it has none."""
-    with _opened(Lines(file)) as text:
+    with _opened(CsvLines(file)) as text:
         try:
             first, _ = _first_row(text)
             "".join(first or ()).encode()
@@ -93,7 +93,7 @@ def _first_row(text: TextIOWrapper) -> tuple[Row | None, int]:
     return row, reader.line_num
 
 
-def _opened(lines: Lines) -> TextIOWrapper:
+def _opened(lines: CsvLines) -> TextIOWrapper:
     # Bytes that are not UTF-8 take no other row with them.
     return TextIOWrapper(BufferedReader(lines, CSV_PIECE_BYTES), "utf-8", "surrogateescape", newline="")
 
@@ -122,7 +122,7 @@ class Rows:
 
     def __init__(self, file: Path, offset: int = 0, before: int = 0) -> None:
         """With an offset only the rows from there on, `before` so many lines."""
-        self.lines = Lines(file, offset)
+        self.lines = CsvLines(file, offset)
         self.damages: list[Damage] = []
         self._before = before
 

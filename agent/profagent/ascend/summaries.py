@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.ascend.csv_columns import PlainBlock, PlainRows
-    from profagent.ascend.csv_rows import Lines, Row, Sheet
+    from profagent.ascend.csv_columns import CsvRows, PlainBlock
+    from profagent.ascend.csv_rows import CsvLines, Row, Sheet
     from profagent.ascend.draft import Draft
     from profagent.ledger import Entry
 
@@ -142,18 +142,18 @@ def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernel
         raise _all_damages(file, damages)
 
 
-def _plain_rows(file: Path, sheet: Sheet) -> PlainRows | None:
+def _plain_rows(file: Path, sheet: Sheet) -> CsvRows | None:
     """A faster reader of rows that have nothing odd; None where it is not installed, or not worth to be loaded."""
     if file.stat().st_size < WORTH_COLUMNS_BYTES or (sheet.family and sheet.family.into not in _OF_MANY_ROWS):
         return None
     try:
-        from profagent.ascend.csv_columns import PlainRows  # noqa: PLC0415 - pyarrow is an extra
+        from profagent.ascend.csv_columns import CsvRows  # noqa: PLC0415 - pyarrow is an extra
     except ImportError:
         return None
-    return PlainRows(file, sheet.header, _first_words())
+    return CsvRows(file, sheet.header, _first_words())
 
 
-def _entries(lines: Lines, headers: Sequence[int], *, is_damaged: bool) -> Iterator[Entry]:
+def _entries(lines: CsvLines, headers: Sequence[int], *, is_damaged: bool) -> Iterator[Entry]:
     if headers:
         what = f"line {headers[0]:,}: a header stands there, one of {len(headers) + 1:,}: what is below is read by it"
         yield ledger.entry(ledger.JOINED_RESULT, what, count=len(headers))

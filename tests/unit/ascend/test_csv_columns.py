@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profagent.ascend import csv_columns, csv_rows, summaries
-from profagent.ascend.csv_columns import PlainRows
+from profagent.ascend.csv_columns import CsvRows
 from profagent.ascend.csv_rows import read_sheet
 from profagent.ascend.draft import Draft
 from profagent.ascend.summaries import import_sheet
@@ -130,7 +130,7 @@ def test_both_readers_store_the_same(
 def _read(file: Path, text: str) -> tuple[int, int, int]:
     """How many rows are read by columns, up to which byte and line."""
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    plain = PlainRows(file, OP_SUMMARY.split(","), ())
+    plain = CsvRows(file, OP_SUMMARY.split(","), ())
     return sum(block.count for block in plain), plain.offset, plain.lines
 
 
