@@ -260,10 +260,13 @@ def folder_written(target: Path) -> Iterator[Path]:
         if is_new:
             make_private_folder(target.parent)
         temporary = (target.parent if is_new else target) / f".{secrets.token_hex(8)}.part"
+        _remove_stale(temporary.parent)
         temporary.mkdir(mode=PRIVATE_FOLDER)
         try:
-            yield temporary
-            if is_new:
+            with alone_in(temporary):
+                yield temporary
+            # Another writer may have been faster.
+            if is_new and not stands(target):
                 temporary.rename(target)
             else:
                 _move_files(temporary, target)
@@ -272,6 +275,18 @@ def folder_written(target: Path) -> Iterator[Path]:
             raise
     except OSError as error:
         raise _not_written(target, error) from error
+
+
+def _remove_stale(directory: Path) -> None:
+    """Remove folders of writers that were killed: nobody is alone in them any more."""
+    for folder in directory.glob(f".{'[0-9a-f]' * 16}.part"):
+        with suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(handle)
 
 
 def _move_files(folder: Path, target: Path) -> None:

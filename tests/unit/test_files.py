@@ -158,6 +158,23 @@ def test_one_file_that_is_not_replaced_leaves_all_others_as_they_were(first: str
     assert (tmp_path / first).read_bytes() == b"old"
 
 
+@pytest.mark.parametrize("has_target", [True, False])
+def test_what_a_killed_writer_left_goes_with_the_next_and_another_writer_stays(
+    has_target: bool, tmp_path: Path
+) -> None:
+    target = tmp_path / "JOB"
+    if has_target:
+        target.mkdir()
+    left = (target if has_target else tmp_path) / f".{'0' * 16}.part"
+    left.mkdir()
+    (left / "one").write_bytes(b"half")
+    with folder_written(target) as first, folder_written(target) as second:
+        assert not left.exists()
+        assert first.is_dir()
+        (second / "two").write_bytes(b"2")
+    assert content(tmp_path) == {"JOB/two": b"2"}
+
+
 def test_a_folder_where_a_file_stands_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ProfagentError, match="cannot write"), folder_written(tmp_path / "file"):

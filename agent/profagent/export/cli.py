@@ -279,10 +279,14 @@ def _session(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
 def _document(written: Written, format_: Format) -> dict[str, Any]:
     place = {"folder" if format_.is_folder else "file": display_text(str(written.place))}
     rows = {} if written.rows is None else {"rows": dict(written.rows)}
-    return {**place, **rows, "metadata": written.metadata}
+    also = {"also": [*written.also]} if written.also else {}
+    return {**place, **rows, **also, "metadata": written.metadata}
 
 
 def _line(written: Written) -> str:
+    if written.also:
+        others = ", ".join(map(str, written.also))
+        return f"{written.place}, with {others}: they share a JOB, which neither has whole without the other"
     if written.rows is None:
         return str(written.place)
     return f"{counted(sum(written.rows.values()), 'row')} of {counted(len(written.rows), 'view')} in {written.place}"

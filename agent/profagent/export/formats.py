@@ -16,7 +16,7 @@ import click
 from profagent.limits import LARGEST_PART_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 MB = 1_000_000
@@ -41,11 +41,15 @@ class FormatScope(Enum):
 
 
 class Written(NamedTuple):
-    """A session that was written to a file or folder; `rows` by table, where the format counts them."""
+    """A session that was written to a file or folder; `rows` by table, where the format counts them.
+
+    `also` are other sessions that had to come with it, as they share a JOB.
+    """
 
     place: Path
     metadata: dict[str, Any]
     rows: Mapping[str, int] | None = None
+    also: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

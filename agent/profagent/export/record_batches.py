@@ -80,7 +80,7 @@ class _Joined:
         known = _keys(np.array(layers["of_model"], np.int64), np.array(layers["at"], np.int64))
         keys = _keys(models[segment], records.layer)
         layer = np.searchsorted(known, keys)
-        layer[np.append(known, -1)[layer] != keys] = -1
+        layer[(np.append(known, -1)[layer] != keys) | (keys < 0)] = -1
         return cls(records, segments, segment, layers, layer)
 
     def column(self, name: str, session: int, arrays: Arrays) -> pa.Array:
@@ -114,7 +114,8 @@ def _rows(connection: sqlite3.Connection, query: str, numbers: list[int]) -> Row
     """The columns of a query over such numbers, by name."""
     cursor = connection.execute(query, (json.dumps(numbers),))
     names = [each[0] for each in cursor.description]
-    return dict(zip(names, zip(*cursor, strict=True) if numbers else (), strict=False))
+    rows = cursor.fetchall()
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def _keys(models: NDArray[np.int64], layers: NDArray[np.integer]) -> NDArray[np.int64]:

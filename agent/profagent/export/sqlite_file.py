@@ -12,7 +12,7 @@ from profagent.export.formats import Written
 from profagent.export.told import session_to_export
 from profagent.files import make_directory, to_the_end, written_atomically
 from profagent.store.database import PAGE_BYTES, SCHEMA_VERSION, read_only, reading
-from profagent.store.subset import copy_sessions
+from profagent.store.subset import copy_sessions, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +27,8 @@ ORDER BY type = 'view', type <> 'table', rowid
 async def export_sqlite(database: Path, file: Path, session: int | None = None) -> Written:
     """Write a session (None: the newest) as a database, which has its metadata in the table `export`.
 
+    Sessions that it shares a JOB with come with it.
+
     Raises UsageError, StoreError, and ProfagentError where it cannot be written.
     """
     async with reading(database) as connection:
@@ -35,11 +37,11 @@ async def export_sqlite(database: Path, file: Path, session: int | None = None) 
     _require_export(file)
     try:
         with written_atomically(file, over_database=True) as out:
-            await to_the_end(_copy, database, str(out.name), row.session, metadata)
+            sessions = await to_the_end(_copy, database, str(out.name), row.session, metadata)
     except sqlite3.Error as error:
         hint = "check the path, its permissions and the free space"
         raise StoreError(f"cannot write the database {file}: {error}", hint=hint) from error
-    return Written(file, metadata)
+    return Written(file, metadata, also=[session for session in sessions if session != row.session])
 
 
 def _require_export(file: Path) -> None:
@@ -50,7 +52,8 @@ def _require_export(file: Path) -> None:
             raise UsageError(f"{file} is a database, and no session as a file", hint="name another file")
 
 
-def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]) -> None:
+def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]) -> list[int]:
+    """Returns the sessions that it copied."""
     with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as connection:
         for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
             connection.execute(f"PRAGMA {pragma}")
@@ -58,9 +61,11 @@ def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]
         connection.execute("BEGIN")
         for (sql,) in connection.execute(_SCHEMA).fetchall():
             connection.execute(sql)
-        copy_sessions(connection, "source", "main", [session])
+        sessions = sharing(connection, "source", session)
+        copy_sessions(connection, "source", "main", sessions)
         connection.execute("CREATE TABLE export (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
         told = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in metadata.items()]
         connection.executemany("INSERT INTO export VALUES (?, ?)", told)
         connection.execute("COMMIT")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    return sessions

@@ -26,6 +26,14 @@ _NAMED = {
     "board": f"board IN (SELECT board FROM {{database}}.session WHERE session IN {_SESSIONS})",  # noqa: S608 - names of the schema, as all below
     "job": f"job IN (SELECT job FROM {{database}}.session_job WHERE session IN {_SESSIONS})",  # noqa: S608
 }
+_SHARING = """
+WITH RECURSIVE together (session) AS (
+    VALUES (?1) UNION
+    SELECT other.session FROM together t JOIN {database}.session_job own ON own.session = t.session
+    JOIN {database}.session_job other ON other.job = own.job
+)
+SELECT session FROM together ORDER BY session
+"""
 # The key of records, of which `RECORDS_PER_PART` belong to a part.
 _RECORD = "record"
 # A board is the same board in every database.
@@ -76,6 +84,15 @@ def last_numbers(connection: sqlite3.Connection, database: str) -> dict[str, int
         for table in tables_of(connection, database).values()
         if table.key not in {None, _RECORD}
     }
+
+
+def sharing(connection: sqlite3.Connection, database: str, session: int) -> list[int]:
+    """Return the sessions that a session shares JOBs with, and those that share with these, in order, with itself.
+
+    An inference is of the session that fetched its first record, and its further records may be of others: none of them
+    has a whole JOB by itself.
+    """
+    return [number for (number,) in connection.execute(_SHARING.format(database=database), (session,))]
 
 
 def copy_sessions(connection: sqlite3.Connection, source: str, target: str, sessions: Collection[int]) -> None:

@@ -61,8 +61,11 @@ def _sorted(rows: Any) -> list[tuple[Any, ...]]:
 def test_records_by_columns_are_those_of_their_view(
     filled: Rows, tmp_path: Path, name: str, most: int, clock: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of a JOB without its info.json, and without a table of layers, as well."""
     monkeypatch.setattr(columns, "RECORDS_PER_CHUNK", most)
     filled.connection.execute("UPDATE job SET frequency_mhz = ?", (clock,))
+    if clock is None:
+        filled.connection.execute("DELETE FROM layer")
     for session in (1, 2, 3):
         file = tmp_path / f"{session}.parquet"
         wanted = shown(filled, VIEWS[name], session)

@@ -12,7 +12,7 @@ import pytest
 
 from profagent.ingest.source import schemas
 from profagent.store.database import RECORDS_PER_PART
-from profagent.store.subset import copy_sessions, delete_below, tables_of
+from profagent.store.subset import copy_sessions, delete_below, sharing, tables_of
 
 # A table that nobody knows but by its references.
 _TOY = "CREATE TABLE toy (toy INTEGER PRIMARY KEY, log INTEGER NOT NULL REFERENCES log, color TEXT)"
@@ -72,6 +72,18 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 def found(connection: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:
     return connection.execute(sql).fetchall()
+
+
+def test_sessions_that_share_a_job_go_together(connection: sqlite3.Connection) -> None:
+    assert [sharing(connection, "main", session) for session in (1, 2, 3)] == [[1, 3], [2], [1, 3]]
+    connection.execute("INSERT INTO session_job VALUES (3, 2)")
+    assert sharing(connection, "main", 1) == [1, 2, 3]
+    # A record of an inference that the other began.
+    connection.execute("UPDATE aicore SET segment = 1 WHERE segment = 3")
+    copy_sessions(connection, "main", "other", sharing(connection, "main", 1))
+    assert found(connection, "PRAGMA other.foreign_key_check") == []
+    for table in ("aicore", "segment", "inference"):
+        assert found(connection, f"SELECT * FROM other.{table}") == found(connection, f"SELECT * FROM {table}")
 
 
 def test_an_empty_database_has_the_rows_of_a_session_with_their_numbers(connection: sqlite3.Connection) -> None:
