@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from profagent.store.rows import LogRow
 
 T = TypeVar("T")
-Key = tuple[int, str, str, str, str]
 DEVICE_FOLDER = re.compile(r"(?:^|/)device_(\d+)/")
 # With such a clock a tick is a nanosecond.
 _NANOSECOND_CLOCK_MHZ = 100_000
@@ -90,8 +89,8 @@ class Draft:
         self._inferences: dict[tuple[int, int | str, int | str], Inference] = {}
         self._segments: list[Segment] = []
         self._devices: dict[int, str] = {}
-        # By file, device, stream, model and step: a file's records are those of its own segments.
-        self._numbers: dict[Key, int] = {}
+        # By file, and by device, stream, model and step: a file's records are those of its own segments.
+        self._numbers: dict[tuple[int, tuple[str, ...]], int] = {}
         # By file: how many records it has.
         self._counts: dict[int, int] = defaultdict(int)
         self._steps: dict[tuple[ProgramStep, str], list[float]] = defaultdict(list)
@@ -181,9 +180,8 @@ class Draft:
             return
         device, model = kernels.device.known_or(self._devices[log]), kernels.model.known_or(NO_MODEL)
         kernels = kernels._replace(device=device, model=model)
-        firsts, which = different([model, kernels.name, kernels.type])
-        numbers = [self._layers[model.at(place), kernels.name.at(place), kernels.type.at(place)] for place in firsts]
-        layers = np.array(numbers)[which]
+        keys, _, which = different([model, kernels.name, kernels.type])
+        layers = np.array([self._layers[key] for key in keys])[which]
         kernels = kernels._replace(step=self._steps_of(kernels, layers))
         self._write_kernels(log, kernels, layers, self._segments_of(log, kernels))
 
@@ -222,16 +220,11 @@ class Draft:
 
     def _segments_of(self, log: int, kernels: Kernels) -> NDArray[np.int64]:
         """Each kernel's segment, by its number; those that are new begin with their first kernel here."""
-        columns = kernels.device, kernels.stream, kernels.model, kernels.step
-        firsts, which = different(columns)
-        numbers = []
-        for place in firsts:
-            device, stream, model, step = (column.at(place) for column in columns)
-            key = log, device, stream, model, step
-            if key not in self._numbers:
-                self._new_segment(log, key, int(kernels.start_ns[place]))
-            numbers.append(self._numbers[key])
-        return np.array(numbers)[which]
+        keys, firsts, which = different([kernels.device, kernels.stream, kernels.model, kernels.step])
+        for key, first in zip(keys, firsts, strict=True):
+            if (log, key) not in self._numbers:
+                self._new_segment(log, key, int(kernels.start_ns[first]))
+        return np.array([self._numbers[log, key] for key in keys])[which]
 
     def _write_kernels(self, log: int, kernels: Kernels, layers: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         """Rows of the kernels; their segments end with the last of them."""
@@ -269,11 +262,11 @@ class Draft:
         keys = self._records.keys(self._files[log], np.arange(first, first + count))
         return keys + self._before["part"] * RECORDS_PER_PART
 
-    def _new_segment(self, log: int, key: Key, start_ns: int) -> None:
-        _, device, stream, model, step = key
+    def _new_segment(self, log: int, key: tuple[str, ...], start_ns: int) -> None:
+        device, stream, model, step = key
         of = self._models[model].number, _number(device), _number(step)
         inference = self._inferences.setdefault(of, Inference(len(self._inferences) + 1))
-        number = self._numbers[key] = len(self._segments) + 1
+        number = self._numbers[log, key] = len(self._segments) + 1
         net = int(stream) if _is_number(stream) else 0
         self._segments.append(Segment(number, log, inference, net, max(start_ns, 0)))
 

@@ -41,10 +41,6 @@ class Texts(NamedTuple):
         """Return a column of one text."""
         return cls([text], np.zeros(count, np.int64))
 
-    def at(self, place: int) -> str:
-        """Return the text of a row."""
-        return self.values[int(self.codes[place])]
-
     def all(self) -> list[str]:
         """Return the text of each row."""
         texts: list[str] = np.array(self.values, np.object_)[self.codes].tolist()
@@ -55,8 +51,8 @@ class Texts(NamedTuple):
         return self._replace(values=[text if each in NOT_KNOWN else each for each in self.values])
 
 
-def different(columns: Sequence[Texts]) -> tuple[list[int], NDArray[np.int64]]:
-    """Return where each combination of texts comes first, in that order, and by row which it has."""
+def different(columns: Sequence[Texts]) -> tuple[list[tuple[str, ...]], list[int], NDArray[np.int64]]:
+    """Return combinations of texts in the order in which they come, where each comes first, and by row which it has."""
     keys = columns[0].codes
     for column in columns[1:]:
         keys = keys * len(column.values) + column.codes
@@ -64,7 +60,9 @@ def different(columns: Sequence[Texts]) -> tuple[list[int], NDArray[np.int64]]:
     order = np.argsort(firsts)
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
-    return firsts[order].tolist(), ranks[which]
+    places = firsts[order]
+    texts = (map(column.values.__getitem__, column.codes[places].tolist()) for column in columns)
+    return [*zip(*texts, strict=True)], places.tolist(), ranks[which]
 
 
 class Kernels(NamedTuple):
@@ -161,17 +159,18 @@ class Models(dict[str, Model]):
         return model
 
 
-class Layers(dict[tuple[str, str, str], int]):
+class Layers(dict[tuple[str, ...], int]):
     """Places of layers in their models, by model, name and type, numbered as they are asked for."""
 
     def __init__(self, models: Models) -> None:
         super().__init__()
         self._models = models
 
-    def __missing__(self, key: tuple[str, str, str]) -> int:
+    def __missing__(self, key: tuple[str, ...]) -> int:
         """The next place in its model."""
-        layers = self._models[key[0]].layers
-        place = self[key] = layers.setdefault(key[1:], len(layers))
+        model, name, kind = key
+        layers = self._models[model].layers
+        place = self[key] = layers.setdefault((name, kind), len(layers))
         return place
 
 
