@@ -71,7 +71,7 @@ class _Table:
             self.damages.append(Damage(odd[0][0], len(odd), what))
             # The others mean nothing.
             rows = [row for row in rows if len(row) == width]
-        if rows:
+        if rows and self._into:
             self._tell(RowBlock(rows))
 
     def take_plain(self, block: PlainBlock) -> None:
