@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from profagent.ingest.source import views
 from profagent.limits import LARGEST_RATIO, LONGEST_QUERY_S, READERS
 from profagent.stats.figures import UNITS, UNKNOWN
 from profagent.stats.stats import gathered
-from profagent.store.database import fetched_named, fetched_one, readings
+from profagent.store.database import fetched_named, fetched_one, readings, run_script
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
 from profagent.tables.provenance import likely_counters, provenance_of
 
@@ -342,7 +343,7 @@ class _Means:
 
     async def put_into(self, connection: Running, session: int) -> None:
         """Make the rules' tables; from then on nothing can be written."""
-        await connection.executescript(MEANS)
+        await connection.run(partial(run_script, script=MEANS))
         await connection.execute(_STEPS, (session,))
         await connection.executemany(_LAYER, [*self._layer_rows()])
         await connection.executemany(_MODEL, [*self._model_rows()])

@@ -17,6 +17,7 @@ import numpy as np
 from profagent.ascend.event_tables import slices_of_tables
 from profagent.ascend.kernels import NS_PER_US, WITH_TASKS
 from profagent.ascend.texts import decoded_events, event_times_ns
+from profagent.store.database import run_script
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,28 +38,22 @@ _CATEGORY = "timeline"
 _NO_ARGS = "{}"
 # The timelines beside them have nothing that these do not have.
 _WHOLE = frozenset({"msprof", "trace_view"})
-_TABLES = (
-    "DROP VIEW IF EXISTS temp.ascend_events",
-    "DROP VIEW IF EXISTS temp.ascend_counters",
-    "DROP TABLE IF EXISTS temp.ascend_event",
-    "DROP TABLE IF EXISTS temp.ascend_track",
-    (
-        "CREATE TEMP TABLE ascend_event"
-        " (track INTEGER, start_ns INTEGER, end_ns INTEGER, name TEXT, category TEXT, args TEXT)"
-    ),
-    "CREATE TEMP TABLE ascend_track (track INTEGER PRIMARY KEY, phase TEXT, process TEXT, thread TEXT)",
-)
-_VIEWS = (
-    (
-        "CREATE TEMP VIEW ascend_events AS SELECT {session} AS session, track, process, thread,"
-        " phase = 'i' AS is_instant, start_ns, end_ns, name, category, args"
-        " FROM ascend_event JOIN ascend_track USING (track) WHERE phase <> 'C'"
-    ),
-    (
-        "CREATE TEMP VIEW ascend_counters AS SELECT {session} AS session, track, process, start_ns, name, args"
-        " FROM ascend_event JOIN ascend_track USING (track) WHERE phase = 'C'"
-    ),
-)
+_TABLES = """
+DROP VIEW IF EXISTS temp.ascend_events;
+DROP VIEW IF EXISTS temp.ascend_counters;
+DROP TABLE IF EXISTS temp.ascend_event;
+DROP TABLE IF EXISTS temp.ascend_track;
+CREATE TEMP TABLE ascend_event (track INTEGER, start_ns INTEGER, end_ns INTEGER, name TEXT, category TEXT, args TEXT);
+CREATE TEMP TABLE ascend_track (track INTEGER PRIMARY KEY, phase TEXT, process TEXT, thread TEXT);
+"""
+_VIEWS = """
+CREATE TEMP VIEW ascend_events AS
+SELECT {session} AS session, track, process, thread, phase = 'i' AS is_instant, start_ns, end_ns, name, category, args
+FROM ascend_event JOIN ascend_track USING (track) WHERE phase <> 'C';
+CREATE TEMP VIEW ascend_counters AS
+SELECT {session} AS session, track, process, start_ns, name, args
+FROM ascend_event JOIN ascend_track USING (track) WHERE phase = 'C';
+"""
 _ADD = "INSERT INTO temp.ascend_event VALUES (?, ?, ?, ?, ?, ?)"
 _ADD_TRACK = "INSERT INTO temp.ascend_track VALUES (?, ?, ?, ?)"
 # Files of timelines of a session, a block after the other: family, path and JSON array of events.
@@ -110,13 +105,10 @@ def gather(connection: sqlite3.Connection, session: int) -> int:
 
     Returns how many events have no time.
     """
-    # Not as a script, which would end the transaction: a reader sees one state.
-    for statement in _TABLES:
-        connection.execute(statement)
+    run_script(connection, _TABLES)
     events = _Events(connection, session)
     events.gather()
-    for statement in _VIEWS:
-        connection.execute(statement.format(session=session))
+    run_script(connection, _VIEWS.format(session=session))
     return events.unplaced
 
 

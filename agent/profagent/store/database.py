@@ -214,6 +214,19 @@ async def pages(connection: aiosqlite.Connection, sql: str, parameters: Any = ()
         yield page  # type: ignore[misc]
 
 
+def run_script(connection: sqlite3.Connection, script: str) -> None:
+    """Run the statements of a script, each of which ends its line, in the transaction that is open.
+
+    SQLite's `executescript` ends that, and a reader would see another state from then on.
+    """
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+
+
 def fetched_of(connection: sqlite3.Connection, sql: str, first: Sequence[Any], values: Sequence[Any]) -> list[Row]:
     """Rows of a query for any number of values, which take the place of `{}` in it, after the `first` parameters."""
     rows: list[Row] = []

@@ -19,13 +19,14 @@ from profagent.errors import DiskFullError, SameBoardError, StoreError
 from profagent.formats.counter_maps import simulated_map
 from profagent.ingest.changes import Change, JobChanges, LinkLedger, LogAdvanced, LogRemoved
 from profagent.ledger import Entry
-from profagent.store.database import SCHEMA_VERSION, fetched, reading, writing
+from profagent.store.database import SCHEMA_VERSION, fetched, reading, run_script, writing
 from profagent.store.sessions import MapUsed, SessionStart, begin_session
 from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
 from tests.unit.store.database import DatabaseBuilder
 
 if TYPE_CHECKING:
     from profagent.store.database import Writing
+    from tests.unit.store.rows import Rows
 
 JOB = "JOB" + "A" * 29
 START = SessionStart("b1", "euler", "SS928", "record", "10.0.0.1:50151", 17, simulated=False, daemon_version="1.0")
@@ -319,3 +320,19 @@ async def test_a_beginning_that_fails_leaves_nothing(db: Writing) -> None:
         await db.run(lambda it: begin_session(it, replace(START, labels={"a": object()})))  # type: ignore[dict-item]
     assert not db.in_transaction
     assert await fetched(db, "SELECT count(*) FROM board") == [(0,)]
+
+
+def test_a_script_runs_in_the_transaction_that_is_open(rows: Rows) -> None:
+    """A reader that makes temporary tables sees the state that it saw before."""
+    reader, writer = rows.connection, sqlite3.connect(rows.file)
+    with closing(writer):
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT count(*) FROM board").fetchone()
+        with writer:
+            writer.execute("INSERT INTO board VALUES (9, 'other', '', '')")
+        run_script(
+            reader, "-- One; and more.\nCREATE TEMP TABLE a (x);\nCREATE TEMP VIEW b AS\nSELECT ';' AS x FROM a;\n"
+        )
+        assert reader.execute("SELECT count(*) FROM b").fetchone() == (0,)
+        assert (reader.in_transaction, reader.execute("SELECT count(*) FROM board").fetchone()) == (True, before)
+        reader.execute("ROLLBACK")
