@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.ingest.mirror_in_place import MirrorInPlace
-from profagent.store.workspace import Workspace
+from profagent.store.workspace import NothingToSync, Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class _NothingToSync:
-    async def sync(self) -> None:
-        """Return: nothing is written but the database."""
 
 
 class WorkspaceInPlace(Workspace):
@@ -21,7 +16,7 @@ class WorkspaceInPlace(Workspace):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.synced = _NothingToSync()
+        self.synced = NothingToSync()
 
     def board_mirror(self, identity: str) -> Path:
         """Return the folder that the collection stands in."""

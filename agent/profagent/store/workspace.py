@@ -55,6 +55,13 @@ class DurableWrites(Protocol):
         """Return when all that was written before is durable. Raises StoreError, DiskFullError."""
 
 
+class NothingToSync:
+    """Of a workspace that writes no files of a mirror."""
+
+    async def sync(self) -> None:
+        """Return: there is nothing to wait for."""
+
+
 class Workspace:
     """Where things are in a workspace."""
 

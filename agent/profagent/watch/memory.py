@@ -5,12 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from profagent.ingest.memory_mirror import MemoryMirror, RememberedFiles
-from profagent.store.workspace import Workspace
-
-
-class _NothingToSync:
-    async def sync(self) -> None:
-        """Return: nothing is on a disk."""
+from profagent.store.workspace import NothingToSync, Workspace
 
 
 class MemoryWorkspace(Workspace):
@@ -18,7 +13,7 @@ class MemoryWorkspace(Workspace):
 
     def __init__(self) -> None:
         super().__init__(Path("memory"))
-        self.synced = _NothingToSync()
+        self.synced = NothingToSync()
         self._files = RememberedFiles()
         self._mirrors: dict[str, MemoryMirror] = {}
 
