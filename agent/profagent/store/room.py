@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.limits import LARGEST_DATABASE_IN_MEMORY_BYTES
-from profagent.store.database import keys_of
+from profagent.store.subset import delete_below
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,12 +24,10 @@ _DONES = (
 )
 # What comes of them is passed over: without what went, their figures would be wrong.
 _OPEN = "UPDATE log SET kept = 0 WHERE log IN (SELECT log FROM gone WHERE is_open)"
-_PARTS = "SELECT part FROM part WHERE log IN (SELECT log FROM gone)"
 _SAMPLES = (
     "DELETE FROM sample WHERE (model, current_pic_count) IN"
     " (SELECT model, current_pic_count FROM inference WHERE inference <= ?)"
 )
-_OF_LOGS = ("segment", "part", "ledger_entry")
 
 
 def make_room(connection: sqlite3.Connection, most_bytes: int = LARGEST_DATABASE_IN_MEMORY_BYTES) -> None:
@@ -45,15 +43,10 @@ def delete_up_to(connection: sqlite3.Connection, last: int) -> None:
     """Delete the inferences with these numbers; what comes of one that was open is passed over from now on."""
     connection.execute(_LOGS, (last,))
     connection.execute(_DONES)
-    for table in ("aicore", "aicpu"):
-        connection.executemany(
-            f"DELETE FROM {table} WHERE record BETWEEN ? AND ?",  # noqa: S608 - a table's name
-            [keys_of(part) for (part,) in connection.execute(_PARTS).fetchall()],
-        )
+    delete_below(connection, "log", "log IN (SELECT log FROM gone)")
+    delete_below(connection, "inference", f"inference <= {last}")
+    connection.execute("DELETE FROM ledger_entry WHERE log IN (SELECT log FROM gone)")
     connection.execute(_SAMPLES, (last,))
-    connection.execute("DELETE FROM segment WHERE inference <= ?", (last,))
-    for table in _OF_LOGS:
-        connection.execute(f"DELETE FROM {table} WHERE log IN (SELECT log FROM gone)")  # noqa: S608 - a table's name
     connection.execute(_OPEN)
     connection.execute("DELETE FROM log WHERE log IN (SELECT log FROM gone WHERE NOT is_open)")
     connection.execute("DELETE FROM inference WHERE inference <= ?", (last,))
