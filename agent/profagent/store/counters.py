@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from profagent.formats.countermap import (
     implausible_text,
     merged,
 )
+from profagent.formats.names import LogKind
 from profagent.formats.records import AICORE_DTYPE, CYCLES_PER_TICK
 from profagent.limits import COUNTERS_PER_BATCH, LARGEST_RATIO
-from profagent.store.database import OF_PART, RECORDS_PER_PART, fetched, fetched_one, keys_of, transaction
+from profagent.store.columns import Segments, chunks
+from profagent.store.database import OF_PART, RECORDS_PER_PART, fetched, fetched_one, transaction
 from profagent.store.rows import path_from_sql
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.formats.countermap import CounterMap
+    from profagent.formats.records import Records
+    from profagent.store.columns import Ints
 
     # Of a board, a JOB and a log, so many bytes from a place on.
     _BytesOf = Callable[[str, str, str, int, int], bytes]
@@ -65,19 +69,15 @@ _INFERENCES = (
     " GROUP BY i.inference"
 )
 _PARTS = (
-    "SELECT b.identity, j.name, g.path, p.part, p.first_record FROM part p JOIN log g USING (log)"
-    " JOIN job j USING (job) JOIN board b USING (board) WHERE p.session = ? AND g.kind = 'aicore' ORDER BY p.part"
+    "SELECT part, b.identity, j.name, path, first_record FROM part JOIN log USING (log) JOIN job j USING (job)"
+    " JOIN board b USING (board) WHERE session = ?"
 )
-_NUMBER = (
-    f"SELECT count(*) FROM part p JOIN log g USING (log) CROSS JOIN aicore r ON r.record {OF_PART}"  # noqa: S608 - ours
-    " WHERE p.session = ? AND g.kind = 'aicore'"
-)
-_ROWS = "SELECT record, sequence, ticks FROM aicore WHERE record BETWEEN ? AND ? ORDER BY record LIMIT ?"
+_NUMBER = f"SELECT count(*) FROM part p CROSS JOIN aicore r ON r.record {OF_PART} WHERE p.session = ?"  # noqa: S608 - ours
 _UPDATE = f"UPDATE aicore SET {', '.join(f'{name} = ?' for name in MAPPED_NAMES)} WHERE record = ?"  # noqa: S608 - names of counters
 
 
-# Keys of records, their bytes in shape (records, 256), and whether those are there.
-_Page = tuple["NDArray[np.int64]", "NDArray[np.uint8]", "NDArray[np.bool_]"]
+# Keys of records, their bytes, and whether those are there.
+_Page = tuple["Ints", "Records", "NDArray[np.bool_]"]
 
 
 async def implausible_counters(
@@ -176,8 +176,7 @@ def exchange_counters(
     filled = seen = 0
     (total,) = connection.execute(_NUMBER, (session,)).fetchone()
     with transaction(connection):
-        for keys, data, are_there in _pages(connection, session, bytes_of):
-            records = data.view(AICORE_DTYPE)[:, 0]
+        for keys, records, are_there in _pages(connection, session, bytes_of):
             known = {name: np.where(are_there, values, np.nan) for name, values in counter_map.apply(records).items()}
             # NaN is NULL in the database.
             unknown = np.full(len(records), np.nan)
@@ -197,39 +196,28 @@ def exchange_counters(
 
 
 def _pages(connection: sqlite3.Connection, session: int, bytes_of: _BytesOf) -> Iterator[_Page]:
-    """The session's records, those of many small logs at once.
-
-    For the records of one log each call of numpy would cost more than its work.
-    """
-    waiting: list[_Page] = []
-    for board, job, stored_path, part, first_record in connection.execute(_PARTS, (session,)).fetchall():
-        first, last = keys_of(part)
-        shift, begin = first_record - first, first
-        while page := connection.execute(_ROWS, (begin, last, COUNTERS_PER_BATCH)).fetchall():
-            table = np.array(page, np.int64)
-            numbers = table[:, 0] + shift
-            start, count = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1
-            data = bytes_of(board, job, path_from_sql(stored_path), start * RECORD, count * RECORD)
-            waiting.append((table[:, 0], *_found(table, numbers - start, data, count)))
-            begin = page[-1][0] + 1
-            if sum(len(keys) for keys, _, _ in waiting) >= COUNTERS_PER_BATCH:
-                yield _joined(waiting)
-                waiting = []
-    if waiting:
-        yield _joined(waiting)
+    """The session's records, those of many small logs at once: for one log each call of numpy would cost too much."""
+    files = {part: file for part, *file in connection.execute(_PARTS, (session,))}
+    names = ("record", "sequence", "ticks")
+    for query in chunks(connection, Segments.of_session(connection, session), LogKind.AICORE, names, session):
+        columns = query.read(connection).columns
+        table = np.stack([columns[name] for name in names], axis=1)[np.argsort(columns["record"])]
+        for begin in range(0, len(table), COUNTERS_PER_BATCH):
+            yield _page(table[begin : begin + COUNTERS_PER_BATCH], files, bytes_of)
 
 
-def _joined(pieces: Sequence[_Page]) -> _Page:
-    keys, data, are_there = zip(*pieces, strict=True)
-    return np.concatenate(keys), np.concatenate(data), np.concatenate(are_there)
-
-
-def _found(
-    table: NDArray[np.int64], places: NDArray[np.int64], data: bytes, count: int
-) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """The records at these places of the bytes, and whether each is there; one that is another by now is not."""
-    whole = data[: len(data) // RECORD * RECORD].ljust(count * RECORD, b"\0")
-    found = np.frombuffer(whole, np.uint8).reshape(-1, RECORD)[places]
-    records = found.view(AICORE_DTYPE)[:, 0]
+def _page(table: Ints, files: Mapping[int, Sequence[Any]], bytes_of: _BytesOf) -> _Page:
+    """A page of keys, sequences and ticks: where the file has another record by now, its bytes are not there."""
+    pieces, are_there = [], []
+    for keys in np.split(table[:, 0], np.flatnonzero(np.diff(table[:, 0] // RECORDS_PER_PART)) + 1):
+        part, number = divmod(int(keys[0]), RECORDS_PER_PART)
+        board, job, stored_path, first_record = files[part]
+        places = keys - keys[0]
+        start, count = number + first_record, int(places[-1]) + 1
+        data = bytes_of(board, job, path_from_sql(stored_path), start * RECORD, count * RECORD)
+        whole = data[: len(data) // RECORD * RECORD].ljust(count * RECORD, b"\0")
+        pieces.append(np.frombuffer(whole, np.uint8).reshape(-1, RECORD)[places])
+        are_there.append(places < len(data) // RECORD)
+    records = np.concatenate(pieces).view(AICORE_DTYPE)[:, 0]
     is_same = (records["sequence"] == table[:, 1]) & (records["ticks"] == table[:, 2])
-    return found, (places < len(data) // RECORD) & is_same
+    return table[:, 0], records, np.concatenate(are_there) & is_same
