@@ -15,7 +15,7 @@ _USED_BYTES = (
 )
 # Logs of which all inferences go, and whether something of one of these had not come.
 _LOGS = (
-    "CREATE TEMP TABLE gone AS SELECT log, max(figures = 'pending') AS is_open"
+    "INSERT INTO gone SELECT log, max(figures = 'pending') AS is_open"
     " FROM segment JOIN inference USING (inference) GROUP BY log HAVING max(inference) <= ?"
 )
 _DONES = (
@@ -41,6 +41,7 @@ def make_room(connection: sqlite3.Connection, most_bytes: int = LARGEST_DATABASE
 
 def delete_up_to(connection: sqlite3.Connection, last: int) -> None:
     """Delete the inferences with these numbers; what comes of one that was open is passed over from now on."""
+    connection.execute("CREATE TEMP TABLE gone (log INTEGER PRIMARY KEY, is_open)")
     connection.execute(_LOGS, (last,))
     connection.execute(_DONES)
     delete_below(connection, "log", "log IN (SELECT log FROM gone)")

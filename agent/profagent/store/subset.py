@@ -125,10 +125,10 @@ def delete_below(connection: sqlite3.Connection, table: str, condition: str) -> 
         ]
         if owned:
             below[each.name] = " OR ".join(owned)
+    parts = connection.execute(f"SELECT part FROM part WHERE {below.get('part', 'FALSE')}").fetchall()  # noqa: S608
+    keys = [keys_of(part) for (part,) in parts]
     for name in reversed([*below][1:]):
         if _RECORD in tables[name].columns:
-            parts = connection.execute(f"SELECT part FROM part WHERE {below['part']}").fetchall()  # noqa: S608
-            keys = [keys_of(part) for (part,) in parts]
             connection.executemany(f"DELETE FROM {name} WHERE {_RECORD} BETWEEN ? AND ?", keys)  # noqa: S608
         else:
             connection.execute(f"DELETE FROM {name} WHERE {below[name]}")  # noqa: S608
