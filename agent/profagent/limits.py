@@ -417,6 +417,10 @@ LARGEST_PART_BYTES = 100_000_000
 """bytes of a part of a trace, unless `--part-size` says otherwise: the next part begins."""
 ROWS_PER_GROUP = 50_000
 """rows compressed together, at least: the next group begins."""
+ROWS_PER_LAKE_GROUP = 200_000
+"""rows compressed together in a lake: the next group begins."""
+PUSH_ATTEMPTS = 20
+"""commits of a push to a table of a lake while others commit there: the push fails, and goes on when called again."""
 MOST_INTERNED_NAMES = 4096
 """names that a trace refers to by number: further names are written out."""
 LATEST_US = 2.0**53

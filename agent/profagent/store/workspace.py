@@ -7,13 +7,14 @@ import hashlib
 import os
 import re
 import sqlite3
+import uuid
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
-from profagent.files import PRIVATE_FILE, has_room, make_private_folder
+from profagent.files import PRIVATE_FILE, alone_in, has_room, make_private_folder, write_atomically
 from profagent.ingest.mirror import JobMirror, SharedSync
 from profagent.store.database import FILE_NAME, fetched, reading, transaction, writing
 from profagent.store.queries import find_session
@@ -85,6 +86,15 @@ class Workspace:
     def superseded(self, identity: str) -> Path:
         """The folder of what was set aside of a board's JOBs."""
         return self.root / "superseded" / self.board_mirror(identity).name
+
+    def uuid(self) -> uuid.UUID:
+        """Return the name that no other workspace has; it is drawn when it is first asked for. Raises StoreError."""
+        file = self.root / "uuid"
+        if not file.exists():
+            with alone_in(self.root):
+                if not file.exists():
+                    write_atomically(file, [str(uuid.uuid4()).encode()])
+        return uuid.UUID(file.read_text("ascii"))
 
     def has_room(self) -> bool:
         """Return True if the disk has room for a batch."""

@@ -1,0 +1,101 @@
+"""Figures that stand for a session's records: of each layer and each model's latency, and histograms of both.
+
+Histograms of several sessions add up: a bucket is 0.2 % wide, so that a quantile of all is known to 0.1 %. What
+cannot be had from them, as the deviation from the median, is that of each session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from profagent.limits import READERS
+from profagent.stats.stats import gathered
+from profagent.store.database import readings
+from profagent.store.queries import Scope, find_session, jobs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+# The upper bound of a bucket is so many times the lower.
+GAMMA = 1.001 / 0.999
+LAYER, LATENCY = "layer", "latency"
+
+
+class LayerFigures(NamedTuple):
+    """A row of `layers`: a layer of a model, or (`kind` latency) its inferences. Times in `measure`, us or ticks."""
+
+    kind: str
+    model: str
+    layer: str | None
+    type: str | None
+    unit: str | None
+    measure: str
+    number: int
+    total: float | None
+    mean: float | None
+    median: float | None
+    mad: float | None
+    p95: float | None
+    p99: float | None
+    max: float | None
+    min: float | None
+    share: float | None
+    in_inference: float | None
+    bound: str | None
+
+
+class Bucket(NamedTuple):
+    """A row of `histograms`: `number` times from GAMMA to the power of `bucket` up to the next; NULL are those of 0."""
+
+    kind: str
+    model: str
+    layer: str | None
+    type: str | None
+    unit: str | None
+    measure: str
+    bucket: int | None
+    number: int
+
+
+async def aggregates(database: Path, session: int) -> tuple[list[LayerFigures], list[Bucket]]:
+    """Return the figures and the histograms of a session, of the inferences that `stats` counts. Raises StoreError."""
+    async with readings(database, READERS) as readers:
+        found = await find_session(readers[0], session)
+        scopes = [Scope(found, row) for row in await jobs_of(readers[0], session)]
+        figures = await gathered(readers, scopes, ("layer", "model"))
+    layers: list[LayerFigures] = []
+    buckets: list[Bucket] = []
+    measure = figures.unit("layer")
+    durations = figures.durations("layer")
+    for row in figures.rows("layer"):
+        parts = durations.get(row.key, [])
+        times = np.concatenate([np.empty(0), *(each * us for each, us in parts)])
+        model, layer, kind, unit = row.key
+        name = (LAYER, model, layer, kind, unit, measure)
+        layers.append(LayerFigures(*name, *row.figures, _least(times), row.share, row.in_inference, row.bound))
+        buckets += [Bucket(*name, *each) for each in _histogram(times)]
+    latencies = dict(figures.inference_times())
+    for each in figures.models():
+        times = latencies[each.model][:, 0]
+        latency = (LATENCY, each.model, None, None, None, "us")
+        layers.append(LayerFigures(*latency, *each.latency, _least(times), None, None, None))
+        buckets += [Bucket(*latency, *found) for found in _histogram(times)]
+    return layers, buckets
+
+
+def _least(times: NDArray[np.float64]) -> float | None:
+    return float(np.nanmin(times)) if (~np.isnan(times)).any() else None
+
+
+def _histogram(times: NDArray[np.float64]) -> Iterator[tuple[int | None, int]]:
+    """Each bucket that has any times, and how many."""
+    buckets = np.floor(np.log(times[times > 0]) / np.log(GAMMA)).astype(np.int64)
+    numbers, counts = np.unique(buckets, return_counts=True)
+    yield from zip(numbers.tolist(), counts.tolist(), strict=True)
+    if zeros := int((times == 0).sum()):
+        yield None, zeros

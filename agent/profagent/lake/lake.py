@@ -1,0 +1,117 @@
+"""A lake: Delta tables below one address, into which the rows of a push come exactly once.
+
+All rows of a push carry its name. The table `sessions` is written last, and a push counts once its row stands there: a
+reader takes the pushes of that table first, and of the other tables the rows of these alone. What a push that ended
+midway has left behind is so never seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from profagent.errors import ProfagentError
+from profagent.limits import PUSH_ATTEMPTS, ROWS_PER_LAKE_GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Batches = Callable[[], Iterator[pa.RecordBatch]]
+
+SESSIONS = "sessions"
+PARTITION = "date"
+_PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_LAKE_GROUP)
+
+
+class LakeError(ProfagentError):
+    """A lake that cannot be read or written."""
+
+
+class Push(NamedTuple):
+    """A push: its own name, and that of its session, which no other session of any workspace has."""
+
+    name: str
+    session: str
+
+
+class Lake:
+    """The tables below an address: a folder, or a prefix in an object store."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address.rstrip("/")
+
+    def uri(self, table: str) -> str:
+        """Return the address of a table."""
+        return f"{self.address}/{table}"
+
+    def opened(self, table: str) -> DeltaTable | None:
+        """Return a table as it is now; None where there is none. Raises LakeError."""
+        try:
+            found = DeltaTable(self.uri(table))
+            features = found.protocol().reader_features
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise self._failed(table, error) from error
+        if features:
+            raise LakeError(
+                f"the table {self.uri(table)} has features that are not read here: {', '.join(features)}",
+                hint="read it by an engine that knows them, or write it anew without",
+            )
+        return found
+
+    def pushed(self, session: str) -> dict[str, Any] | None:
+        """Return the row of a session in `sessions`; None where the lake has none. Raises LakeError."""
+        table = self.opened(SESSIONS)
+        if table is None:
+            return None
+        rows = table.to_pyarrow_table(filters=[("session", "=", session)]).to_pylist()
+        return rows[0] if rows else None
+
+    def append(self, table: str, push: Push, schema: pa.Schema, batches: Batches) -> bool:
+        """Append the rows of a push, unless they have come; return True if they came by this call. Raises LakeError.
+
+        Of several that push the same at once, one appends. `batches` is called again when another commit was in the
+        way.
+        """
+        return self._commit(table, push, schema, batches)
+
+    def name_session(self, push: Push, row: pa.RecordBatch) -> bool:
+        """Write the row of a push into `sessions`, in place of that of the session's earlier push; as `append`."""
+        how = {"mode": "overwrite", "predicate": f"session = '{push.session}'", "partition_by": None}
+        return self._commit(SESSIONS, push, row.schema, lambda: iter([row]), **how)
+
+    def _commit(self, table: str, push: Push, schema: pa.Schema, batches: Batches, **more: Any) -> bool:
+        how: dict[str, Any] = {
+            "mode": "append",
+            "partition_by": [PARTITION],
+            "schema_mode": "merge",
+            "writer_properties": _PROPERTIES,
+            "commit_properties": CommitProperties(app_transactions=[Transaction(push.name, 1)]),
+        }
+        how |= more
+        failed: Exception | None = None
+        for _ in range(PUSH_ATTEMPTS):
+            # A table takes a transaction that it has in silence: it is asked before, and again when a commit failed.
+            found = self.opened(table)
+            if found is not None and found.transaction_version(push.name) is not None:
+                return False
+            try:
+                write_deltalake(self.uri(table), pa.RecordBatchReader.from_batches(schema, batches()), **how)
+            except CommitFailedError as error:
+                failed = error
+            except (DeltaError, OSError) as error:
+                raise self._failed(table, error) from error
+            else:
+                return True
+        raise self._failed(table, failed) from failed
+
+    def _failed(self, table: str, error: Exception | None) -> LakeError:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        return LakeError(
+            f"the table {self.uri(table)} cannot be used: {why}",
+            hint="check the address, its permissions and the free space, then push again: what came by then stays",
+        )

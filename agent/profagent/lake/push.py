@@ -1,0 +1,220 @@
+"""`profagent push`: the rows of ended sessions come into a lake."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+import threading
+import uuid
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, get_type_hints
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from profagent import __version__
+from profagent.errors import UsageError
+from profagent.export.parquet import exported_views
+from profagent.export.view_batches import columns_of, type_of, view_batches
+from profagent.files import to_the_end
+from profagent.lake.aggregates import Bucket, LayerFigures, aggregates
+from profagent.lake.lake import PARTITION, SESSIONS, Push
+from profagent.store.coverage import why_incomplete
+from profagent.store.database import fetched, fetched_one, read_only, reading
+from profagent.store.queries import find_session
+from profagent.store.sessions import require_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from profagent.ingest.source import View
+    from profagent.lake.lake import Lake
+    from profagent.store.workspace import Workspace
+
+US_PER_S = 1_000_000
+# The views of a session that make the rows of each table, which tells them apart by its column `source_view`.
+_VIEWS = {
+    "records": ("op_records", "aicpu_records"),
+    "calls": ("api_records",),
+    "metrics": ("metrics",),
+    "ranges": ("ranges", "op_events"),
+    "inferences": ("inferences",),
+    "ledger": ("ledger", "coverage"),
+}
+_FIGURES: dict[str, type[NamedTuple]] = {"layers": LayerFigures, "histograms": Bucket}
+TABLES = (*_VIEWS, *_FIGURES, SESSIONS)
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+_TYPES = {int: pa.int64(), int | None: pa.int64(), float | None: pa.float64()}
+_LARGEST = pa.scalar(2**63 - 1, pa.uint64())
+_LABELS = "SELECT key, value FROM session_label WHERE session = ?"
+# What tells whether it is as it was: another counter map, more bytes, and other entries of the ledger change it.
+_CONTENT = """
+SELECT s.ended_us, s.counter_map_digest, (SELECT count(*) FROM inference i WHERE i.session = s.session),
+       (SELECT count(*) FROM ledger_entry e WHERE e.session = s.session),
+       (SELECT json_group_array(json_array(shown_path, offset, generation, hex(digest)))
+        FROM (SELECT l.* FROM session_job j JOIN log l USING (job) WHERE j.session = s.session ORDER BY log))
+FROM session s WHERE s.session = ?
+"""
+
+
+class Pushed(NamedTuple):
+    """A session in a lake: its name there, by table the rows that came by this call, and whether it was there."""
+
+    session: str
+    rows: dict[str, int]
+    was_there: bool
+
+
+class _Session(NamedTuple):
+    """A session that is pushed: its number here, and the columns that tell in every row whose it is."""
+
+    number: int
+    push: Push
+    owners: Mapping[str, str]
+
+
+async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
+    """Bring a session into a lake, unless it is there as it is. Raises UsageError, StoreError, LakeError.
+
+    A session that was decoded anew since takes the place of what was pushed before. Ended at any moment, and called
+    again here or by somebody else at the same time, each row is there once.
+    """
+    database = workspace.readable_database()
+    async with reading(database) as connection:
+        found = await find_session(connection, number)
+        await require_records(connection, found.session)
+        ended_us, *content = await fetched_one(connection, _CONTENT, (found.session,))
+        if ended_us is None:
+            raise UsageError(f"session {found.session} is not over", hint="push it when its capture has ended")
+        told = {
+            "labels_json": json.dumps(dict(await fetched(connection, _LABELS, (found.session,)))),
+            "incomplete_json": json.dumps(await why_incomplete(connection, found.session)),
+            "profagent": __version__,
+        }
+    name = str(uuid.uuid5(workspace.uuid(), f"{found.session} {found.board} {found.started_us}"))
+    digest = hashlib.blake2b(json.dumps([ended_us, *content]).encode(), digest_size=16).hexdigest()
+    before = await asyncio.to_thread(lake.pushed, name) or {"content": "", "push": ""}
+    if before["content"] == digest:
+        return Pushed(name, {}, was_there=True)
+    own = Push(str(uuid.uuid5(uuid.UUID(name), f"{digest} after {before['push']}")), name)
+    day = datetime.fromtimestamp(found.started_us / US_PER_S, UTC).date().isoformat()
+    session = _Session(found.session, own, {PARTITION: day, "board": found.board, "session": name, "push": own.name})
+    layers = await aggregates(database, found.session)
+    told |= {"content": digest, "after": before["push"]}
+    return Pushed(name, await to_the_end(_push, database, session, lake, layers, told), was_there=False)
+
+
+def _push(
+    database: Path, session: _Session, lake: Lake, figures: Sequence[Sequence[NamedTuple]], told: Mapping[str, str]
+) -> dict[str, int]:
+    views = {view.name: view for view in exported_views()}
+    rows = {}
+    with closing(_Connection(database)) as connection:
+        for table, names in _VIEWS.items():
+            source = _Source(connection, [views[name] for name in names], session)
+            rows[table] = source.rows if lake.append(table, session.push, source.schema, source.batches) else 0
+        for table, found in zip(_FIGURES, figures, strict=True):
+            batch = _batch(_FIGURES[table], found, session)
+            rows[table] = len(found) if lake.append(table, session.push, batch.schema, partial(_once, batch)) else 0
+        (own,) = _Source(connection, [views[SESSIONS]], session).batches()
+    for name, value in {"number": session.number, **told}.items():
+        own = own.append_column(name, pa.array([value]))
+    # From now on a reader finds the rows.
+    lake.name_session(session.push, own)
+    return rows
+
+
+class _Connection:
+    """A connection that sees one state of a database, from which a lake reads in a thread of its own.
+
+    That thread may go on when the lake has given up.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self.sqlite = sqlite3.connect(read_only(database), uri=True, check_same_thread=False)
+        self.sqlite.execute("BEGIN")
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give batches that come from here, as long as it is open."""
+        while True:
+            with self._lock:
+                batch = None if self._is_closed else next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def close(self) -> None:
+        """Close it once nothing reads from it."""
+        with self._lock:
+            self._is_closed = True
+            self.sqlite.close()
+
+
+class _Source:
+    """The rows of a table of a lake that views have of a session; `rows` counts those that were given."""
+
+    def __init__(self, connection: _Connection, views: Sequence[View], session: _Session) -> None:
+        self._connection, self._session = connection, session
+        self._views = [(view, columns_of(connection.sqlite, view)) for view in views]
+        types = {name: _type(view, name) for view, names in self._views for name in names}
+        owners = {name: pa.string() if name == PARTITION else _TEXT for name in session.owners}
+        self.schema = pa.schema([*({**owners, "source_view": _TEXT, **types} | owners).items()])
+        self.rows = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Give the rows from the beginning."""
+        self.rows = 0
+        for view, names in self._views:
+            told = {**self._session.owners, "source_view": view.name}
+            found = view_batches(self._connection.sqlite, view, self._session.number, names)
+            for batch in self._connection.read(found):
+                self.rows += len(batch)
+                columns = [_column(field, batch, told) for field in self.schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _type(view: View, column: str) -> pa.DataType:
+    """A lake has whole microseconds, and no unsigned numbers. A duration may have fractions."""
+    found = type_of(view, column)
+    is_time = column.endswith("_us") and not column.endswith("duration_us")
+    if is_time or pa.types.is_integer(found):
+        return pa.int64()
+    return _TEXT if pa.types.is_string(found) else found
+
+
+def _column(field: pa.Field, batch: pa.RecordBatch, told: Mapping[str, str]) -> pa.Array:
+    if field.name == PARTITION:
+        return pa.repeat(told[field.name], len(batch))
+    if field.name in told:
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(batch), np.int32)), [told[field.name]])
+    if field.name not in batch.schema.names:
+        return pa.nulls(len(batch), field.type)
+    found = batch.column(field.name)
+    if pa.types.is_string(found.type):
+        return found.dictionary_encode()
+    if pa.types.is_uint64(found.type):
+        # A count from 2^63 on is none: the runtime wrote something else there.
+        found = pc.if_else(pc.greater(found, _LARGEST), None, found)
+    if pa.types.is_floating(found.type) and pa.types.is_integer(field.type):
+        found = pc.round(found)
+    return found.cast(field.type)
+
+
+def _batch(kind: type[NamedTuple], rows: Sequence[NamedTuple], session: _Session) -> pa.RecordBatch:
+    types = {name: _TYPES.get(of, pa.string()) for name, of in get_type_hints(kind).items()}
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(types)}
+    columns |= {name: [value] * len(rows) for name, value in session.owners.items()}
+    schema = pa.schema([*((name, pa.string()) for name in session.owners), *types.items()])
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
+
+
+def _once(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    yield batch
