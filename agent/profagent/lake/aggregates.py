@@ -76,14 +76,14 @@ async def aggregates(database: Path, session: int) -> tuple[list[LayerFigures], 
         parts = durations.get(row.key, [])
         times = np.concatenate([np.empty(0), *(each * us for each, us in parts)])
         model, layer, kind, unit = row.key
-        name = (LAYER, model, layer, kind, unit, measure)
-        layers.append(LayerFigures(*name, *row.figures, _least(times), row.share, row.in_inference, row.bound))
+        name, of_inference = (LAYER, model, layer, kind, unit, measure), (row.share, row.in_inference, row.bound)
+        layers.append(LayerFigures._make((*name, *row.figures, _least(times), *of_inference)))
         buckets += [Bucket(*name, *each) for each in _histogram(times)]
     latencies = dict(figures.inference_times())
     for each in figures.models():
         times = latencies[each.model][:, 0]
         latency = (LATENCY, each.model, None, None, None, "us")
-        layers.append(LayerFigures(*latency, *each.latency, _least(times), None, None, None))
+        layers.append(LayerFigures._make((*latency, *each.latency, _least(times), None, None, None)))
         buckets += [Bucket(*latency, *found) for found in _histogram(times)]
     return layers, buckets
 

@@ -63,6 +63,13 @@ class Lake:
             )
         return found
 
+    def required(self, table: str) -> DeltaTable:
+        """Return a table as it is now. Raises LakeError, where there is none as well."""
+        found = self.opened(table)
+        if found is None:
+            raise LakeError(f"there is no lake in {self.address}", hint="`profagent push` makes one")
+        return found
+
     def pushed(self, session: str) -> dict[str, Any] | None:
         """Return the row of a session in `sessions`; None where the lake has none. Raises LakeError."""
         table = self.opened(SESSIONS)

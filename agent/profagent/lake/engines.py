@@ -1,0 +1,122 @@
+"""Engines that answer SQL about a lake: DuckDB in this process, or a server of Spark Connect.
+
+Both are asked the same text. An engine shows the tables of a lake by their names, with the rows of complete pushes.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from profagent.errors import UsageError
+from profagent.lake.lake import SESSIONS, LakeError
+from profagent.lake.push import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from profagent.lake.lake import Lake
+
+DUCKDB, SPARK = "duckdb", "sc://"
+# The sessions first: what they name has come into the other tables before.
+_ORDER = (SESSIONS, *(table for table in TABLES if table != SESSIONS))
+_VIEW = """
+CREATE OR REPLACE TEMPORARY VIEW {table} AS
+SELECT * FROM all_{table} WHERE push IN (SELECT push FROM all_sessions)
+"""
+# Files that were written before a column came lack it; a partition's `2026-11-28` is a text as in other engines.
+_PARQUET = """
+CREATE TEMPORARY VIEW all_{table} AS
+SELECT * FROM read_parquet([{files}], hive_partitioning = true, hive_types_autocast = false, union_by_name = true)
+"""
+
+
+class Answer(NamedTuple):
+    """Rows of a query, and the names of its columns."""
+
+    names: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+class Engine(Protocol):
+    """Something that answers SQL about one state of a lake."""
+
+    def ask(self, sql: str) -> Answer:
+        """Return the rows of one statement. Raises LakeError."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+@contextmanager
+def engine_of(lake: Lake, name: str = DUCKDB) -> Iterator[Engine]:
+    """An engine that has the tables of a lake. Raises UsageError for an engine that there is not, and LakeError."""
+    if name == DUCKDB:
+        engine: Engine = _DuckDb(lake)
+    elif name.startswith(SPARK):
+        engine = _SparkConnect(lake, name)
+    else:
+        raise UsageError(f"there is no engine {name}", hint=f"{DUCKDB}, or {SPARK}HOST:PORT for Spark Connect")
+    try:
+        for table in _ORDER:
+            engine.ask(_VIEW.format(table=table))
+        yield engine
+    finally:
+        engine.close()
+
+
+class _DuckDb:
+    def __init__(self, lake: Lake) -> None:
+        import duckdb  # noqa: PLC0415 - the other engine does without
+
+        self._failed = duckdb.Error
+        self._connection = duckdb.connect()
+        for table in _ORDER:
+            found = lake.required(table)
+            files = found.file_uris()
+            if files:
+                named = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+                self._connection.execute(_PARQUET.format(table=table, files=named))
+            else:
+                self._connection.register(f"all_{table}", found.to_pyarrow_table())
+
+    def ask(self, sql: str) -> Answer:
+        try:
+            cursor = self._connection.execute(sql)
+        except self._failed as error:
+            raise _refused(error) from error
+        return Answer(tuple(each[0] for each in cursor.description or ()), cursor.fetchall())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _SparkConnect:
+    def __init__(self, lake: Lake, address: str) -> None:
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - the other engine does without
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+        self._failed = PySparkException
+        try:
+            self._session = SparkSession.builder.remote(address).create()
+            for table in _ORDER:
+                version = lake.required(table).version()
+                reader = self._session.read.format("delta").option("versionAsOf", version)
+                reader.load(lake.uri(table)).createOrReplaceTempView(f"all_{table}")
+        except PySparkException as error:
+            raise _refused(error) from error
+
+    def ask(self, sql: str) -> Answer:
+        try:
+            found = self._session.sql(sql)
+            return Answer(tuple(found.columns), [tuple(row) for row in found.collect()])
+        except self._failed as error:
+            raise _refused(error) from error
+
+    def close(self) -> None:
+        self._session.stop()
+
+
+def _refused(error: Exception) -> LakeError:
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    return LakeError(f"the query failed: {text}", hint="the tables and their columns: docs/howto/fleet.md")
