@@ -78,13 +78,13 @@ async def aggregates(database: Path, session: int) -> tuple[list[LayerFigures], 
         model, layer, kind, unit = row.key
         name, of_inference = (LAYER, model, layer, kind, unit, measure), (row.share, row.in_inference, row.bound)
         layers.append(LayerFigures._make((*name, *row.figures, _least(times), *of_inference)))
-        buckets += [Bucket(*name, *each) for each in _histogram(times)]
+        buckets += [Bucket(*name, *each) for each in histogram(times)]
     latencies = dict(figures.inference_times())
     for each in figures.models():
         times = latencies[each.model][:, 0]
         latency = (LATENCY, each.model, None, None, None, "us")
         layers.append(LayerFigures._make((*latency, *each.latency, _least(times), None, None, None)))
-        buckets += [Bucket(*latency, *found) for found in _histogram(times)]
+        buckets += [Bucket(*latency, *found) for found in histogram(times)]
     return layers, buckets
 
 
@@ -92,8 +92,8 @@ def _least(times: NDArray[np.float64]) -> float | None:
     return float(np.nanmin(times)) if (~np.isnan(times)).any() else None
 
 
-def _histogram(times: NDArray[np.float64]) -> Iterator[tuple[int | None, int]]:
-    """Each bucket that has any times, and how many."""
+def histogram(times: NDArray[np.float64]) -> Iterator[tuple[int | None, int]]:
+    """Return the buckets of times that have any, and how many each has; times that are NaN are in none."""
     buckets = np.floor(np.log(times[times > 0]) / np.log(GAMMA)).astype(np.int64)
     numbers, counts = np.unique(buckets, return_counts=True)
     yield from zip(numbers.tolist(), counts.tolist(), strict=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import pyarrow as pa  # type: ignore[import-untyped]
+
 from profagent.errors import UsageError
 from profagent.lake.lake import SESSIONS, LakeError
 from profagent.lake.push import TABLES
@@ -78,7 +80,7 @@ class _DuckDb:
                 named = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
                 self._connection.execute(_PARQUET.format(table=table, files=named))
             else:
-                self._connection.register(f"all_{table}", found.to_pyarrow_table())
+                self._connection.register(f"all_{table}", pa.schema(found.schema().to_arrow()).empty_table())
 
     def ask(self, sql: str) -> Answer:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from profagent.errors import ProfagentError
@@ -75,7 +75,11 @@ class Lake:
         table = self.opened(SESSIONS)
         if table is None:
             return None
-        rows = table.to_pyarrow_table(filters=[("session", "=", session)]).to_pylist()
+        # pyarrow's own reader of data sets may abort the process at its end.
+        found = (
+            QueryBuilder().register(SESSIONS, table).execute(f"SELECT * FROM {SESSIONS} WHERE session = '{session}'")
+        )  # noqa: S608 - a UUID
+        rows: list[dict[str, Any]] = pa.table(found.read_all()).to_pylist()
         return rows[0] if rows else None
 
     def append(self, table: str, push: Push, schema: pa.Schema, batches: Batches) -> bool:
@@ -102,12 +106,13 @@ class Lake:
         how |= more
         failed: Exception | None = None
         for _ in range(PUSH_ATTEMPTS):
-            # A table takes a transaction that it has in silence: it is asked before, and again when a commit failed.
-            found = self.opened(table)
-            if found is not None and found.transaction_version(push.name) is not None:
-                return False
             try:
-                write_deltalake(self.uri(table), pa.RecordBatchReader.from_batches(schema, batches()), **how)
+                # A table takes a transaction that it has in silence. So it is asked, and what is written must follow on
+                # the very state that was asked: another commit of this push since makes this one fail.
+                found = self.opened(table) or self._made(table, schema, how["partition_by"])
+                if found.transaction_version(push.name) is not None:
+                    return False
+                write_deltalake(found, pa.RecordBatchReader.from_batches(schema, batches()), **how)
             except CommitFailedError as error:
                 failed = error
             except (DeltaError, OSError) as error:
@@ -115,6 +120,11 @@ class Lake:
             else:
                 return True
         raise self._failed(table, failed) from failed
+
+    def _made(self, table: str, schema: pa.Schema, partition_by: list[str] | None) -> DeltaTable:
+        """Make a table without rows, unless others just have; CommitFailedError where they do so at the same time."""
+        plain = pa.schema([(each.name, getattr(each.type, "value_type", each.type)) for each in schema])
+        return DeltaTable.create(self.uri(table), plain, mode="ignore", partition_by=partition_by)
 
     def _failed(self, table: str, error: Exception | None) -> LakeError:
         why = (str(error).splitlines() or [type(error).__name__])[0]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 US_PER_S = 1_000_000
 # The views of a session that make the rows of each table, which tells them apart by its column `source_view`.
-_VIEWS = {
+VIEWS = {
     "records": ("op_records", "aicpu_records"),
     "calls": ("api_records",),
     "metrics": ("metrics",),
@@ -48,7 +48,7 @@ _VIEWS = {
     "ledger": ("ledger", "coverage"),
 }
 _FIGURES: dict[str, type[NamedTuple]] = {"layers": LayerFigures, "histograms": Bucket}
-TABLES = (*_VIEWS, *_FIGURES, SESSIONS)
+TABLES = (*VIEWS, *_FIGURES, SESSIONS)
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {int: pa.int64(), int | None: pa.int64(), float | None: pa.float64()}
 _LARGEST = pa.scalar(2**63 - 1, pa.uint64())
@@ -116,7 +116,7 @@ def _push(
     views = {view.name: view for view in exported_views()}
     rows = {}
     with closing(_Connection(database)) as connection:
-        for table, names in _VIEWS.items():
+        for table, names in VIEWS.items():
             source = _Source(connection, [views[name] for name in names], session)
             rows[table] = source.rows if lake.append(table, session.push, source.schema, source.batches) else 0
         for table, found in zip(_FIGURES, figures, strict=True):
