@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+import deltalake
 import numpy as np
 import pytest
 from deltalake import DeltaTable
@@ -142,7 +143,7 @@ def test_a_push_that_ends_midway_is_not_there_until_it_is_gone_on_with(
 ) -> None:
     """It ends before each of its commits, and after none is a part of it seen."""
     left = [commits]
-    write = lakes.write_deltalake
+    write = deltalake.write_deltalake
 
     def ends(*arguments: Any, **named: Any) -> None:
         if not left[0]:

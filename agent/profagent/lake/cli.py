@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -19,28 +20,40 @@ if TYPE_CHECKING:
 VARIABLE = "PROFAGENT_LAKE"
 
 
+def _needed(_context: click.Context, _option: click.Parameter, address: str | None) -> str:
+    """Raises UsageError where no lake is named, or what reads one is not installed."""
+    if not address:
+        raise UsageError("no lake is named", hint=f"name one by --lake URL, or in ${VARIABLE}")
+    for package in ("deltalake", "duckdb", "pyarrow"):
+        if find_spec(package) is None:
+            raise UsageError(
+                f"a lake needs {package}, which is not installed", hint=installing("deltalake duckdb pyarrow")
+            )
+    return address
+
+
+in_lake = click.option(
+    "--lake", "address", envvar=VARIABLE, metavar="URL", callback=_needed, help=f"The lake's folder (${VARIABLE})."
+)
+
+
 @click.command("push", cls=options.SessionCommand)
 @click.argument("sessions", metavar="SESSION…", nargs=-1, required=True)
-@click.option("--lake", "address", envvar=VARIABLE, metavar="URL", help=f"The lake: a folder or s3://… (${VARIABLE}).")
+@in_lake
 @options.workspace
 @options.as_json
 @options.quiet
 @asynchronous
-async def command(*, sessions: tuple[str, ...], address: str | None, workspace: Path | None, as_json: bool) -> None:
+async def command(*, sessions: tuple[str, ...], address: str, workspace: Path | None, as_json: bool) -> None:
     """Bring ended sessions into a lake of Delta tables, which any engine reads.
 
     Each is there once, however often and by whomever it is pushed; one that was decoded anew takes its own place.
 
     Example: profagent push last --lake /mnt/lake
     """
-    if address is None:
-        raise UsageError("no lake is named", hint=f"name one by --lake URL, or in ${VARIABLE}")
-    try:
-        from profagent.lake.lake import Lake  # noqa: PLC0415 - 130 MB, which no other command needs
-        from profagent.lake.push import push  # noqa: PLC0415 - as above
-    except ImportError as error:
-        needed = installing("deltalake pyarrow")
-        raise UsageError("a lake needs deltalake and pyarrow, which are not installed", hint=needed) from error
+    from profagent.lake.lake import Lake  # noqa: PLC0415 - 130 MB, which no other command needs
+    from profagent.lake.push import push  # noqa: PLC0415 - as above
+
     where, lake = Workspace.at(workspace), Lake(address)
     found = []
     with progress("push", "sessions") as shown:

@@ -76,9 +76,8 @@ class Lake:
         if table is None:
             return None
         # pyarrow's own reader of data sets may abort the process at its end.
-        found = (
-            QueryBuilder().register(SESSIONS, table).execute(f"SELECT * FROM {SESSIONS} WHERE session = '{session}'")
-        )  # noqa: S608 - a UUID
+        query = f"SELECT * FROM {SESSIONS} WHERE session = '{session}'"  # noqa: S608 - a UUID
+        found = QueryBuilder().register(SESSIONS, table).execute(query)
         rows: list[dict[str, Any]] = pa.table(found.read_all()).to_pylist()
         return rows[0] if rows else None
 

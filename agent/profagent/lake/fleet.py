@@ -1,0 +1,143 @@
+"""`profagent fleet`: questions to a lake, over all of its boards and nights.
+
+Each question is a file of standard SQL in `queries`, which every engine takes and a user may run in a shell of it. It
+asks the tables of the lake, and `chosen`: the rows of `sessions` that the options of the command choose.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from profagent.cli import options
+from profagent.errors import UsageError
+from profagent.lake.cli import in_lake
+from profagent.tables.table import Column, fitted_lines, json_text, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from profagent.lake.engines import Answer
+
+# By command: the line of the help. The query of that name is in `queries`, and its first comment says more.
+QUESTIONS = {
+    "stats": "Show what takes the time, night by night.",
+    "trend": "Show each model's latency, night by night.",
+    "boards": "Show the boards that differ from the rest.",
+    "losses": "Show what the captures of each board lack.",
+}
+
+
+class QuestionGroup(click.Group):
+    """The group whose commands are `sql` and those of QUESTIONS."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all questions."""
+        return [*QUESTIONS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a question; None where there is none of that name."""
+        return question(cmd_name) if cmd_name in QUESTIONS else super().get_command(ctx, cmd_name)
+
+
+@click.group("fleet", cls=QuestionGroup)
+def command() -> None:
+    """Ask a lake about all of its boards and nights.
+
+    Example: profagent fleet stats --lake /mnt/lake --since 2026-11-01
+    """
+
+
+def asking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command that asks a lake."""
+    for option in (
+        options.wide,
+        options.as_json,
+        click.option(
+            "--engine", metavar="ENGINE", default="duckdb", show_default=True, help="Or sc://HOST:PORT, Spark."
+        ),
+        in_lake,
+    ):
+        function = option(function)
+    return function
+
+
+def query_of(name: str) -> str:
+    """Return the SQL of a question."""
+    return resources.files("profagent.lake").joinpath(f"queries/{name}.sql").read_text("utf-8")
+
+
+def question(name: str) -> click.Command:
+    """Return the command that asks a question."""
+    text = query_of(name)
+    about = [line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--")]
+
+    @click.option("--since", metavar="DATE", help="Sessions that began on this day (UTC) or later.")
+    @click.option("--until", metavar="DATE", help="Sessions that began on this day (UTC) or before.")
+    @click.option("--board", "boards", multiple=True, metavar="ID", help="Sessions of this board; may be repeated.")
+    @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Sessions with it; may be repeated.")
+    @asking
+    def ask(
+        *,
+        address: str,
+        engine: str,
+        since: str | None,
+        until: str | None,
+        boards: Sequence[str],
+        labels: Sequence[str],
+        as_json: bool,
+        columns: int,
+    ) -> None:
+        chosen = _chosen(since, until, boards, labels)
+        _show(_answered(address, engine, chosen, text), as_json=as_json, columns=columns)
+
+    return click.command(name, help="\n\n".join([QUESTIONS[name], "\b\n" + "\n".join(about)]))(ask)
+
+
+@command.command("sql")
+@click.argument("text", metavar="SELECT…")
+@asking
+def sql(*, text: str, address: str, engine: str, as_json: bool, columns: int) -> None:
+    """Answer one SQL statement about the tables of a lake.
+
+    Example: profagent fleet sql 'SELECT board, count(*) FROM sessions GROUP BY board'
+    """
+    _show(_answered(address, engine, _chosen(None, None, (), ()), text), as_json=as_json, columns=columns)
+
+
+def _chosen(since: str | None, until: str | None, boards: Sequence[str], labels: Sequence[str]) -> str:
+    """SQL of the view of chosen sessions."""
+    conditions = [f"date {sign} {_quoted(day)}" for sign, day in ((">=", since), ("<=", until)) if day is not None]
+    if boards:
+        conditions.append(f"board IN ({', '.join(map(_quoted, boards))})")
+    # `labels` has all of them, with blanks between.
+    conditions += [f"position({_quoted(f' {label} ')} IN concat(' ', labels, ' ')) > 0" for label in labels]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"CREATE OR REPLACE TEMPORARY VIEW chosen AS SELECT * FROM sessions{where}"  # noqa: S608 - quoted
+
+
+def _quoted(text: str) -> str:
+    if "\\" in text:
+        raise UsageError(f"{text}: a backslash means something else in each engine", hint="leave it out")
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _answered(address: str, engine: str, chosen: str, text: str) -> Answer:
+    from profagent.lake.engines import engine_of  # noqa: PLC0415 - needs packages that no other command has
+    from profagent.lake.lake import Lake  # noqa: PLC0415 - as above
+
+    with engine_of(Lake(address), engine) as found:
+        found.ask(chosen)
+        return found.ask(text)
+
+
+def _show(answer: Answer, *, as_json: bool, columns: int) -> None:
+    if as_json:
+        click.echo(json_text([dict(zip(answer.names, row, strict=True)) for row in answer.rows]))
+        return
+    is_fraction = [any(isinstance(row[place], float) for row in answer.rows) for place in range(len(answer.names))]
+    titles = [Column(name, 2 if fraction else None) for name, fraction in zip(answer.names, is_fraction, strict=True)]
+    for line in fitted_lines(titles, answer.rows, columns):
+        click.echo(printable(line))
