@@ -120,7 +120,7 @@ def _push(
             source = _Source(connection, [views[name] for name in names], session)
             rows[table] = source.rows if lake.append(table, session.push, source.schema, source.batches) else 0
         for table, found in zip(_FIGURES, figures, strict=True):
-            batch = _batch(_FIGURES[table], found, session)
+            batch = rows_of(_FIGURES[table], found, session.owners)
             rows[table] = len(found) if lake.append(table, session.push, batch.schema, partial(_once, batch)) else 0
         (own,) = _Source(connection, [views[SESSIONS]], session).batches()
     for name, value in {"number": session.number, **told}.items():
@@ -208,11 +208,12 @@ def _column(field: pa.Field, batch: pa.RecordBatch, told: Mapping[str, str]) -> 
     return found.cast(field.type)
 
 
-def _batch(kind: type[NamedTuple], rows: Sequence[NamedTuple], session: _Session) -> pa.RecordBatch:
+def rows_of(kind: type[NamedTuple], rows: Sequence[NamedTuple], owners: Mapping[str, str]) -> pa.RecordBatch:
+    """Return rows of a table as a batch; `owners` are columns that say in each of them whose it is."""
     types = {name: _TYPES.get(of, pa.string()) for name, of in get_type_hints(kind).items()}
     columns = {name: [row[place] for row in rows] for place, name in enumerate(types)}
-    columns |= {name: [value] * len(rows) for name, value in session.owners.items()}
-    schema = pa.schema([*((name, pa.string()) for name in session.owners), *types.items()])
+    columns |= {name: [value] * len(rows) for name, value in owners.items()}
+    schema = pa.schema([*((name, pa.string()) for name in owners), *types.items()])
     return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
