@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,16 +45,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _push(lake: Lake, board: str, night: str) -> None:
     push = Push(f"{board} {night}", f"session of {board} {night}")
     owners = {"date": night, "board": board, "session": push.session, "push": push.name}
-    layers, buckets = [], []
-    for layer in LAYERS:
-        times = times_of(board, night, layer)
-        key = ("layer", "net", layer, "Conv", "AA_CORE", "us")
+    layers: list[LayerFigures] = []
+    buckets: list[Bucket] = []
+    keys: list[tuple[str | None, ...]] = [("layer", "net", layer, "Conv", "AA_CORE", "us") for layer in LAYERS]
+    for key in [*keys, ("latency", "net", None, None, None, "us")]:
+        times = times_of(board, night, key[2] or LAYERS[0])
         layers.append(LayerFigures._make((*key, *figures_of(times), float(times.min()), None, None, None)))
-        buckets += [Bucket(*key, *each) for each in histogram(times)]
-    latency = times_of(board, night, LAYERS[0])
-    key = ("latency", "net", None, None, None, "us")
-    layers.append(LayerFigures._make((*key, *figures_of(latency), float(latency.min()), None, None, None)))
-    buckets += [Bucket(*key, *each) for each in histogram(latency)]
+        buckets += [Bucket._make((*key, *each)) for each in histogram(times)]
     told = {"labels": f"rack={board[-1]} night={night[-1]}", "complete": int(board != "b2"), "losses": 0, "notes": 2}
     counts = {"inferences": 200, "sampled": 200, "due": 250, **told, "losses": 3 if board == "b2" else 0}
     covered = {"source_view": "coverage", "standing": "covered", "duration_us": 5e6}
@@ -64,7 +62,7 @@ def _push(lake: Lake, board: str, night: str) -> None:
     }
     for table in TABLES[:-1]:
         batch = tables.get(table, pa.RecordBatch.from_pylist([owners]))
-        lake.append(table, push, batch.schema, lambda batch=batch: iter([batch]))
+        lake.append(table, push, batch.schema, partial(iter, [batch]))
     lake.name_session(push, pa.RecordBatch.from_pylist([{**owners, **counts}]))
 
 
@@ -82,9 +80,7 @@ def all_times(night: str, layer: str, boards: tuple[str, ...] = BOARDS) -> NDArr
 def test_stats_are_those_of_all_boards_by_night(lake: Path) -> None:
     found = asked(lake, "stats")
     assert [(row["date"], row["layer"]) for row in found] == [
-        (night, layer)
-        for night in NIGHTS
-        for layer in sorted(LAYERS, key=lambda layer: -all_times(night, layer).sum())  # noqa: B023 - used at once
+        (night, layer) for night in NIGHTS for layer in sorted(LAYERS, key=lambda layer: -all_times(night, layer).sum())
     ]
     for row in found:
         times = all_times(row["date"], row["layer"])

@@ -50,6 +50,7 @@ async def command(*, sessions: tuple[str, ...], address: str, workspace: Path | 
     Each is there once, however often and by whomever it is pushed; one that was decoded anew takes its own place.
 
     Example: profagent push last --lake /mnt/lake
+    Example: profagent push 3 4 --lake /mnt/lake --json
     """
     from profagent.lake.lake import Lake  # noqa: PLC0415 - 130 MB, which no other command needs
     from profagent.lake.push import push  # noqa: PLC0415 - as above

@@ -6,6 +6,7 @@ asks the tables of the lake, and `chosen`: the rows of `sessions` that the optio
 
 from __future__ import annotations
 
+import functools
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ def command() -> None:
     """Ask a lake about all of its boards and nights.
 
     Example: profagent fleet stats --lake /mnt/lake --since 2026-11-01
+    Example: profagent fleet losses --lake /mnt/lake --label rack=3
     """
 
 
@@ -69,6 +71,7 @@ def query_of(name: str) -> str:
     return resources.files("profagent.lake").joinpath(f"queries/{name}.sql").read_text("utf-8")
 
 
+@functools.cache
 def question(name: str) -> click.Command:
     """Return the command that asks a question."""
     text = query_of(name)
@@ -93,7 +96,8 @@ def question(name: str) -> click.Command:
         chosen = _chosen(since, until, boards, labels)
         _show(_answered(address, engine, chosen, text), as_json=as_json, columns=columns)
 
-    return click.command(name, help="\n\n".join([QUESTIONS[name], "\b\n" + "\n".join(about)]))(ask)
+    examples = [f"Example: profagent fleet {name} {words}" for words in ("--since 2026-11-01", "--label rack=3")]
+    return click.command(name, help="\n\n".join([QUESTIONS[name], "\b\n" + "\n".join(about), "\n".join(examples)]))(ask)
 
 
 @command.command("sql")
@@ -103,6 +107,7 @@ def sql(*, text: str, address: str, engine: str, as_json: bool, columns: int) ->
     """Answer one SQL statement about the tables of a lake.
 
     Example: profagent fleet sql 'SELECT board, count(*) FROM sessions GROUP BY board'
+    Example: profagent fleet sql 'SELECT * FROM ledger LIMIT 10' --engine sc://127.0.0.1:50051
     """
     _show(_answered(address, engine, _chosen(None, None, (), ()), text), as_json=as_json, columns=columns)
 
