@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VARIABLE = "PROFAGENT_LAKE"
-
-
-def _needed(_context: click.Context, _option: click.Parameter, address: str | None) -> str:
-    """Raises UsageError where no lake is named, or what reads one is not installed."""
-    if not address:
-        raise UsageError("no lake is named", hint=f"name one by --lake URL, or in ${VARIABLE}")
-    for package in ("deltalake", "duckdb", "pyarrow"):
-        if find_spec(package) is None:
-            raise UsageError(
-                f"a lake needs {package}, which is not installed", hint=installing("deltalake duckdb pyarrow")
-            )
-    return address
+PACKAGES = ("deltalake", "duckdb", "pyarrow")
 
 
 in_lake = click.option(
-    "--lake", "address", envvar=VARIABLE, metavar="URL", callback=_needed, help=f"The lake's folder (${VARIABLE})."
+    "--lake", "address", envvar=VARIABLE, metavar="URL", help=f"The lake: a folder that hosts share (${VARIABLE})."
 )
+
+
+def require_lake(address: str | None) -> str:
+    """Return the address. Raises UsageError where there is none, or what reads a lake is not installed."""
+    if not address:
+        raise UsageError("no lake is named", hint=f"name one by --lake URL, or in ${VARIABLE}")
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            needed = installing(" ".join(PACKAGES))
+            raise UsageError(f"a lake needs {package}, which is not installed", hint=needed)
+    return address
 
 
 @click.command("push", cls=options.SessionCommand)
@@ -44,7 +44,7 @@ in_lake = click.option(
 @options.as_json
 @options.quiet
 @asynchronous
-async def command(*, sessions: tuple[str, ...], address: str, workspace: Path | None, as_json: bool) -> None:
+async def command(*, sessions: tuple[str, ...], address: str | None, workspace: Path | None, as_json: bool) -> None:
     """Bring ended sessions into a lake of Delta tables, which any engine reads.
 
     Each is there once, however often and by whomever it is pushed; one that was decoded anew takes its own place.
@@ -52,10 +52,11 @@ async def command(*, sessions: tuple[str, ...], address: str, workspace: Path | 
     Example: profagent push last --lake /mnt/lake
     Example: profagent push 3 4 --lake /mnt/lake --json
     """
+    named = require_lake(address)
     from profagent.lake.lake import Lake  # noqa: PLC0415 - 130 MB, which no other command needs
     from profagent.lake.push import push  # noqa: PLC0415 - as above
 
-    where, lake = Workspace.at(workspace), Lake(address)
+    where, lake = Workspace.at(workspace), Lake(named)
     found = []
     with progress("push", "sessions") as shown:
         for place, name in enumerate(sessions):

@@ -14,7 +14,7 @@ import click
 
 from profagent.cli import options
 from profagent.errors import UsageError
-from profagent.lake.cli import in_lake
+from profagent.lake.cli import in_lake, require_lake
 from profagent.tables.table import Column, fitted_lines, json_text, printable
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def question(name: str) -> click.Command:
     @asking
     def ask(
         *,
-        address: str,
+        address: str | None,
         engine: str,
         since: str | None,
         until: str | None,
@@ -103,7 +103,7 @@ def question(name: str) -> click.Command:
 @command.command("sql")
 @click.argument("text", metavar="SELECT…")
 @asking
-def sql(*, text: str, address: str, engine: str, as_json: bool, columns: int) -> None:
+def sql(*, text: str, address: str | None, engine: str, as_json: bool, columns: int) -> None:
     """Answer one SQL statement about the tables of a lake.
 
     Example: profagent fleet sql 'SELECT board, count(*) FROM sessions GROUP BY board'
@@ -129,11 +129,12 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _answered(address: str, engine: str, chosen: str, text: str) -> Answer:
+def _answered(address: str | None, engine: str, chosen: str, text: str) -> Answer:
+    named = require_lake(address)
     from profagent.lake.engines import engine_of  # noqa: PLC0415 - needs packages that no other command has
     from profagent.lake.lake import Lake  # noqa: PLC0415 - as above
 
-    with engine_of(Lake(address), engine) as found:
+    with engine_of(Lake(named), engine) as found:
         found.ask(chosen)
         return found.ask(text)
 
