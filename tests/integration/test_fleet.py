@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +15,16 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from profagent.lake.aggregates import Bucket, LayerFigures, histogram
+from profagent.lake.fleet import QUESTIONS
 from profagent.lake.lake import Lake, Push
 from profagent.lake.push import TABLES, rows_of
 from profagent.stats.figures import figures_of
+from tests.integration.board import eventually
 from tests.integration.host import profagent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
 
 BOARDS = ("b1", "b2", "b3", "00012")
@@ -129,6 +137,39 @@ def test_losses_are_of_each_board(lake: Path) -> None:
     assert (first["board"], first["losses"], first["complete"], first["sessions"]) == ("b2", 9, 0, 3)
     assert (first["sampled"], first["due"], first["covered"], first["lacking"]) == (600, 750, 15, 0)
     assert [(row["board"], row["complete"]) for row in others] == [("00012", 3), ("b1", 3), ("b3", 3)]
+
+
+@pytest.fixture(scope="module")
+def spark(unused_tcp_port_factory: Callable[[], int]) -> Iterator[str]:
+    """A server of Spark Connect that needs no Java."""
+    port = unused_tcp_port_factory()
+    program = Path(sys.executable).with_name("sail")
+    with subprocess.Popen([program, "spark", "server", "--port", str(port)], stderr=subprocess.DEVNULL) as server:
+        try:
+            assert eventually(lambda: is_open(port))
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+def is_open(port: int) -> bool:
+    with closing(socket.socket()) as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_spark_connect_answers_what_duckdb_answers(lake: Path, spark: str) -> None:
+    """Every question, by the same text."""
+    for question in QUESTIONS:
+        for options in ((), ("--label", "rack=2", "--since", "2026-11-02")):
+            wanted, found = (asked(lake, question, *options, *engine) for engine in ((), ("--engine", spark)))
+            assert [{name: approximately(value) for name, value in row.items()} for row in wanted] == found
+            assert found
+    ended = profagent("fleet", "sql", "SELECT nonsense FROM sessions", "--lake", lake, "--engine", spark)
+    assert (ended.code, "nonsense" in ended.err, "Traceback" in ended.err) == (1, True, False)
+
+
+def approximately(value: Any) -> Any:
+    return pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
 
 
 def test_sql_is_answered_and_what_is_wrong_is_said(lake: Path) -> None:
