@@ -69,7 +69,10 @@ EXPLAINED = {
     "report": ("../howto/report.md", "--against -o"),
     "doctor": ("doctor.md", "--board"),
     **dict.fromkeys(("calibrate", "redecode"), ("counter-maps.md", "--vendor-summary -o --sdk")),
-    **dict.fromkeys(("push", "fleet sql", *(f"fleet {name}" for name in QUESTIONS)), ("../howto/fleet.md", FLEET)),
+    **dict.fromkeys(
+        ("push", "fleet sql", "fleet compact", "fleet expire", *(f"fleet {name}" for name in QUESTIONS)),
+        ("../howto/fleet.md", FLEET),
+    ),
     "options check": ("../howto/check-options.md", ""),
     "kit": ("../howto/send-evidence.md", "-o --vendor-summary --anonymous --sdk"),
     **{f"export {name}": ("exports.md", "--output --aggregate --format") for name in FORMATS},

@@ -137,7 +137,7 @@ def processed_push(workspace: Path, lake: Path) -> Any:
     return processed("push", "1", "--workspace", str(workspace), "--lake", str(lake))
 
 
-@pytest.mark.parametrize("commits", [0, 4, len(TABLES) - 1])
+@pytest.mark.parametrize("commits", [3, len(TABLES) - 1])
 def test_a_push_that_ends_midway_is_not_there_until_it_is_gone_on_with(
     demo_workspace: Path, lake: Path, tmp_path: Path, commits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from profagent.tables.table import Column, fitted_lines, json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from profagent.lake.engines import Answer
 
@@ -94,7 +95,7 @@ def question(name: str) -> click.Command:
         columns: int,
     ) -> None:
         chosen = _chosen(since, until, boards, labels)
-        _show(_answered(address, engine, chosen, text), as_json=as_json, columns=columns)
+        _show(*_answered(address, engine, chosen, text), as_json=as_json, columns=columns)
 
     examples = [f"Example: profagent fleet {name} {words}" for words in ("--since 2026-11-01", "--label rack=3")]
     return click.command(name, help="\n\n".join([QUESTIONS[name], "\b\n" + "\n".join(about), "\n".join(examples)]))(ask)
@@ -109,7 +110,45 @@ def sql(*, text: str, address: str | None, engine: str, as_json: bool, columns: 
     Example: profagent fleet sql 'SELECT board, count(*) FROM sessions GROUP BY board'
     Example: profagent fleet sql 'SELECT * FROM ledger LIMIT 10' --engine sc://127.0.0.1:50051
     """
-    _show(_answered(address, engine, _chosen(None, None, (), ()), text), as_json=as_json, columns=columns)
+    _show(*_answered(address, engine, _chosen(None, None, (), ()), text), as_json=as_json, columns=columns)
+
+
+@command.command("compact")
+@in_lake
+@options.as_json
+def compact(*, address: str | None, as_json: bool) -> None:
+    """Join the small files that pushes leave, which makes questions faster, and remove what no reader needs.
+
+    It may run beside pushes and readers.
+
+    Example: profagent fleet compact --lake /mnt/lake
+    Example: profagent fleet compact --json
+    """
+    named = require_lake(address)
+    from profagent.lake import lake, upkeep  # noqa: PLC0415 - need packages that no other command has
+
+    done = [*upkeep.compact(lake.Lake(named))]
+    _show(upkeep.Compacted._fields, done, as_json=as_json)
+
+
+@command.command("expire")
+@click.argument("before", metavar="DATE", type=click.DateTime(["%Y-%m-%d"]))
+@in_lake
+@options.as_json
+def expire(*, before: datetime, address: str | None, as_json: bool) -> None:
+    """Delete records, calls, metrics, ranges and inferences of sessions that began before a day (UTC).
+
+    Their figures, histograms and ledger stay: `fleet stats`, `trend`, `boards` and `losses` answer as before. The disk
+    has the room a week later, when `fleet compact` runs.
+
+    Example: profagent fleet expire 2026-08-01 --lake /mnt/lake
+    Example: profagent fleet expire 2026-08-01 --json
+    """
+    named = require_lake(address)
+    from profagent.lake import lake, upkeep  # noqa: PLC0415 - need packages that no other command has
+
+    done = [*upkeep.expire(lake.Lake(named), before.date())]
+    _show(upkeep.Expired._fields, done, as_json=as_json)
 
 
 def _chosen(since: str | None, until: str | None, boards: Sequence[str], labels: Sequence[str]) -> str:
@@ -139,11 +178,11 @@ def _answered(address: str | None, engine: str, chosen: str, text: str) -> Answe
         return found.ask(text)
 
 
-def _show(answer: Answer, *, as_json: bool, columns: int) -> None:
+def _show(names: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool, columns: int = 0) -> None:
     if as_json:
-        click.echo(json_text([dict(zip(answer.names, row, strict=True)) for row in answer.rows]))
+        click.echo(json_text([dict(zip(names, row, strict=True)) for row in rows]))
         return
-    is_fraction = [any(isinstance(row[place], float) for row in answer.rows) for place in range(len(answer.names))]
-    titles = [Column(name, 2 if fraction else None) for name, fraction in zip(answer.names, is_fraction, strict=True)]
-    for line in fitted_lines(titles, answer.rows, columns):
+    is_fraction = [any(isinstance(row[place], float) for row in rows) for place in range(len(names))]
+    titles = [Column(name, 2 if fraction else None) for name, fraction in zip(names, is_fraction, strict=True)]
+    for line in fitted_lines(titles, rows, columns):
         click.echo(printable(line))

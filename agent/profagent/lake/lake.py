@@ -7,7 +7,7 @@ midway has left behind is so never seen.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, WriterProperties, write_deltalake
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     Batches = Callable[[], Iterator[pa.RecordBatch]]
 
+T = TypeVar("T")
 SESSIONS = "sessions"
 PARTITION = "date"
 _PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_LAKE_GROUP)
@@ -81,6 +82,10 @@ class Lake:
         rows: list[dict[str, Any]] = pa.table(found.read_all()).to_pylist()
         return rows[0] if rows else None
 
+    def change(self, table: str, how: Callable[[DeltaTable], T]) -> T:
+        """Change a table as it is now, and again when another commit was in the way. Raises LakeError."""
+        return self._tried(table, lambda: how(self.required(table)))
+
     def append(self, table: str, push: Push, schema: pa.Schema, batches: Batches) -> bool:
         """Append the rows of a push, unless they have come; return True if they came by this call. Raises LakeError.
 
@@ -103,21 +108,27 @@ class Lake:
             "commit_properties": CommitProperties(app_transactions=[Transaction(push.name, 1)]),
         }
         how |= more
+
+        def append(found: DeltaTable) -> bool:
+            # A table takes a transaction that it has in silence. So it is asked, and what is written must follow on the
+            # very state that was asked: another commit of this push since makes this one fail.
+            if found.transaction_version(push.name) is not None:
+                return False
+            write_deltalake(found, pa.RecordBatchReader.from_batches(schema, batches()), **how)
+            return True
+
+        return self._tried(table, lambda: append(self.opened(table) or self._made(table, schema, how["partition_by"])))
+
+    def _tried(self, table: str, change: Callable[[], T]) -> T:
+        """Call what changes a table; again when another commit was in the way."""
         failed: Exception | None = None
         for _ in range(PUSH_ATTEMPTS):
             try:
-                # A table takes a transaction that it has in silence. So it is asked, and what is written must follow on
-                # the very state that was asked: another commit of this push since makes this one fail.
-                found = self.opened(table) or self._made(table, schema, how["partition_by"])
-                if found.transaction_version(push.name) is not None:
-                    return False
-                write_deltalake(found, pa.RecordBatchReader.from_batches(schema, batches()), **how)
+                return change()
             except CommitFailedError as error:
                 failed = error
             except (DeltaError, OSError) as error:
                 raise self._failed(table, error) from error
-            else:
-                return True
         raise self._failed(table, failed) from failed
 
     def _made(self, table: str, schema: pa.Schema, partition_by: list[str] | None) -> DeltaTable:

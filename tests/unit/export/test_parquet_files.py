@@ -33,7 +33,7 @@ UPDATE segment SET start_us = NULL, end_us = NULL WHERE segment % 5 = 2;
 """
 
 
-@pytest.fixture(params=["runtime-reload", "runtime-edge", "simulated"])
+@pytest.fixture(params=["runtime-reload", "runtime-edge"])
 def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rows]:
     rows = Rows(tmp_path)
     with closing(rows.runner), closing(rows.connection):
