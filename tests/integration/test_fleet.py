@@ -193,6 +193,12 @@ def test_what_is_joined_answers_as_before_and_what_expires_keeps_its_figures(lak
     assert {question: asked(tmp_path / "lake", question) for question in QUESTIONS} == wanted
 
 
+def test_a_folder_may_have_any_name(lake: Path, tmp_path: Path) -> None:
+    """A blank, a quote and a percent sign are written otherwise in addresses or in SQL."""
+    other = shutil.copytree(lake, tmp_path / "it's 5 % more")
+    assert asked(other, "losses") == asked(lake, "losses")
+
+
 def test_sql_is_answered_and_what_is_wrong_is_said(lake: Path) -> None:
     assert asked(lake, "sql", "SELECT count(DISTINCT board) AS boards FROM sessions") == [{"boards": 4}]
     ended = profagent("fleet", "sql", "SELECT nonsense FROM sessions", "--lake", lake)
@@ -201,5 +207,9 @@ def test_sql_is_answered_and_what_is_wrong_is_said(lake: Path) -> None:
     assert (ended.code, "there is no lake" in ended.err) == (1, True)
     ended = profagent("fleet", "stats", "--lake", lake, "--engine", "oracle")
     assert (ended.code, "there is no engine oracle" in ended.err) == (2, True)
+    ended = profagent("fleet", "stats", "--lake", lake, "--engine", "sc://127.0.0.1:1")
+    assert (ended.code, "sc://127.0.0.1:1 does not answer" in ended.err) == (1, True)
+    ended = profagent("fleet", "stats", "--lake", lake, "--since", "nonsense")
+    assert (ended.code, "nonsense" in ended.err) == (2, True)
     ended = profagent("fleet", "stats", "--lake", "")
     assert (ended.code, "no lake is named" in ended.err) == (2, True)

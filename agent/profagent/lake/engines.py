@@ -5,14 +5,18 @@ Both are asked the same text. An engine shows the tables of a lake by their name
 
 from __future__ import annotations
 
+import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from profagent.cli.running import installing
 from profagent.errors import UsageError
 from profagent.lake.lake import SESSIONS, LakeError
 from profagent.lake.push import TABLES
+from profagent.limits import CALL_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from profagent.lake.lake import Lake
 
 DUCKDB, SPARK = "duckdb", "sc://"
+SPARK_PORT = 15002
 # The sessions first: what they name has come into the other tables before.
 _ORDER = (SESSIONS, *(table for table in TABLES if table != SESSIONS))
 _VIEW = """
@@ -77,8 +82,10 @@ class _DuckDb:
             found = lake.required(table)
             files = found.file_uris()
             if files:
-                named = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-                self._connection.execute(_PARQUET.format(table=table, files=named))
+                # Those in a folder are given as an address has them, with %20 for a blank.
+                paths = files if "://" in lake.address else map(unquote, files)
+                named = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+                self.ask(_PARQUET.format(table=table, files=named))
             else:
                 self._connection.register(f"all_{table}", pa.schema(found.schema().to_arrow()).empty_table())
 
@@ -95,9 +102,13 @@ class _DuckDb:
 
 class _SparkConnect:
     def __init__(self, lake: Lake, address: str) -> None:
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - the other engine does without
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
-
+        try:
+            from pyspark.errors import PySparkException  # noqa: PLC0415 - the other engine does without
+            from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+        except ImportError as error:
+            hint = installing("pyspark-client 'pandas<3'")
+            raise UsageError("Spark Connect needs pyspark-client, which is not installed", hint=hint) from error
+        _require_answer(address)
         self._failed = PySparkException
         try:
             self._session = SparkSession.builder.remote(address).create()
@@ -117,6 +128,17 @@ class _SparkConnect:
 
     def close(self) -> None:
         self._session.stop()
+
+
+def _require_answer(address: str) -> None:
+    """Raises LakeError where nobody listens: the client itself would try for minutes."""
+    place = urlsplit(address)
+    try:
+        with socket.create_connection((place.hostname or "", place.port or SPARK_PORT), CALL_TIMEOUT_S):
+            return
+    except (OSError, ValueError) as error:
+        hint = f"{SPARK}HOST:PORT is where its server listens, as one of `sail spark server --port PORT`"
+        raise LakeError(f"the engine {address} does not answer: {error}", hint=hint) from error
 
 
 def _refused(error: Exception) -> LakeError:

@@ -32,6 +32,9 @@ QUESTIONS = {
 }
 
 
+_DAY = click.DateTime(["%Y-%m-%d"])
+
+
 class QuestionGroup(click.Group):
     """The group whose commands are `sql` and those of QUESTIONS."""
 
@@ -78,8 +81,8 @@ def question(name: str) -> click.Command:
     text = query_of(name)
     about = [line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--")]
 
-    @click.option("--since", metavar="DATE", help="Sessions that began on this day (UTC) or later.")
-    @click.option("--until", metavar="DATE", help="Sessions that began on this day (UTC) or before.")
+    @click.option("--since", type=_DAY, metavar="DATE", help="Sessions that began on this day (UTC) or later.")
+    @click.option("--until", type=_DAY, metavar="DATE", help="Sessions that began on this day (UTC) or before.")
     @click.option("--board", "boards", multiple=True, metavar="ID", help="Sessions of this board; may be repeated.")
     @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Sessions with it; may be repeated.")
     @asking
@@ -87,8 +90,8 @@ def question(name: str) -> click.Command:
         *,
         address: str | None,
         engine: str,
-        since: str | None,
-        until: str | None,
+        since: datetime | None,
+        until: datetime | None,
         boards: Sequence[str],
         labels: Sequence[str],
         as_json: bool,
@@ -132,7 +135,7 @@ def compact(*, address: str | None, as_json: bool) -> None:
 
 
 @command.command("expire")
-@click.argument("before", metavar="DATE", type=click.DateTime(["%Y-%m-%d"]))
+@click.argument("before", metavar="DATE", type=_DAY)
 @in_lake
 @options.as_json
 def expire(*, before: datetime, address: str | None, as_json: bool) -> None:
@@ -151,9 +154,10 @@ def expire(*, before: datetime, address: str | None, as_json: bool) -> None:
     _show(upkeep.Expired._fields, done, as_json=as_json)
 
 
-def _chosen(since: str | None, until: str | None, boards: Sequence[str], labels: Sequence[str]) -> str:
+def _chosen(since: datetime | None, until: datetime | None, boards: Sequence[str], labels: Sequence[str]) -> str:
     """SQL of the view of chosen sessions."""
-    conditions = [f"date {sign} {_quoted(day)}" for sign, day in ((">=", since), ("<=", until)) if day is not None]
+    days = ((">=", since), ("<=", until))
+    conditions = [f"date {sign} '{day:%Y-%m-%d}'" for sign, day in days if day is not None]
     if boards:
         conditions.append(f"board IN ({', '.join(map(_quoted, boards))})")
     # `labels` has all of them, with blanks between.

@@ -7,6 +7,7 @@ midway has left behind is so never seen.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -42,7 +43,8 @@ class Lake:
     """The tables below an address: a folder, or a prefix in an object store."""
 
     def __init__(self, address: str) -> None:
-        self.address = address.rstrip("/")
+        # An engine elsewhere has another folder at hand.
+        self.address = address.rstrip("/") if "://" in address else str(Path(address).absolute())
 
     def uri(self, table: str) -> str:
         """Return the address of a table."""
@@ -78,8 +80,11 @@ class Lake:
             return None
         # pyarrow's own reader of data sets may abort the process at its end.
         query = f"SELECT * FROM {SESSIONS} WHERE session = '{session}'"  # noqa: S608 - a UUID
-        found = QueryBuilder().register(SESSIONS, table).execute(query)
-        rows: list[dict[str, Any]] = pa.table(found.read_all()).to_pylist()
+        try:
+            found = QueryBuilder().register(SESSIONS, table).execute(query).read_all()
+        except (DeltaError, OSError) as error:
+            raise self._failed(SESSIONS, error) from error
+        rows: list[dict[str, Any]] = pa.table(found).to_pylist()
         return rows[0] if rows else None
 
     def change(self, table: str, how: Callable[[DeltaTable], T]) -> T:
@@ -140,5 +145,5 @@ class Lake:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         return LakeError(
             f"the table {self.uri(table)} cannot be used: {why}",
-            hint="check the address, its permissions and the free space, then push again: what came by then stays",
+            hint="check the address, its permissions and the free space; a push that is called again goes on",
         )
