@@ -57,7 +57,7 @@ class Engine(Protocol):
 
 @contextmanager
 def engine_of(lake: Lake, name: str = DUCKDB) -> Iterator[Engine]:
-    """An engine that has the tables of a lake. Raises UsageError for an engine that there is not, and LakeError."""
+    """Give an engine that has the tables of a lake. Raises UsageError for an unknown engine, and LakeError."""
     if name == DUCKDB:
         engine: Engine = _DuckDb(lake)
     elif name.startswith(SPARK):

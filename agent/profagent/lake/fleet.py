@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
     from profagent.lake.engines import Answer
 
-# By command: the line of the help. The query of that name is in `queries`, and its first comment says more.
+# By command, its line of the help. The file of that name in `queries` begins with a comment that says more.
 QUESTIONS = {
     "stats": "Show what takes the time, night by night.",
     "trend": "Show each model's latency, night by night.",
     "boards": "Show the boards that differ from the rest.",
     "losses": "Show what the captures of each board lack.",
 }
-
-
 _DAY = click.DateTime(["%Y-%m-%d"])
 
 
