@@ -116,7 +116,7 @@ def two_nights(folder: Path) -> Nights:
         assert json.loads(told.read_text("utf-8")) == first
         measure = first["boards"][2]["session"]
         assert profagent("baseline", "set", "release", str(measure), "--workspace", workspace).code == 0
-        more = 'baseline = "release"\nexports = ["summary", "perfetto"]\n'
+        more = 'baseline = "release"\nlake = "lake"\nexports = ["summary", "perfetto"]\n'
         file.write_text(more + file.read_text("utf-8"), "utf-8")
         run_programs(folder, 1, "slow")
         ended = night(file, "--markdown", "--junit", junit)
@@ -166,7 +166,12 @@ def check_forms(nights: Nights) -> None:
 
 
 def check_exports(nights: Nights) -> None:
-    """It exports, labels, and lets go."""
+    """It exports, labels, brings what no night has brought into the lake, and lets go."""
+    lake = nights.workspace.parent / "lake"
+    first, *others = nights.second["remarks"]
+    assert (first, len(others)) == (f"push: 4 of 4 sessions came into {lake}, the others were there", 1)
+    rows = profagent("fleet", "sql", "SELECT count(*) AS found FROM sessions", "--lake", lake, "--json").document
+    assert rows == [{"found": 4}]
     exports = nights.workspace / "exports" / f"session-{nights.second['boards'][0]['session']}"
     assert (exports / "trace" / "trace.pftrace").stat().st_size
     assert [*exports.glob("summary/*/op_summary*")]

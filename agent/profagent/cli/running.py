@@ -101,7 +101,7 @@ async def interrupted_by(stop: asyncio.Event, before: str) -> AsyncIterator[None
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Standard output and standard error.
 _SAID = (1, 2)
 # A SIGTERM that comes so soon after the first is the same wish: `timeout` sends one to the process, then to its group.
@@ -145,7 +145,7 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
 
     The end of its terminal sets it as well, unless it was told to outlive that (nohup).
     """
-    signals = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    signals = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     terminals = [each for each in _SAID if os.isatty(each)]
 
     async def run() -> T:

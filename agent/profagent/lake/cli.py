@@ -2,70 +2,67 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
 from profagent.cli import options
+from profagent.cli.lakes import in_lake, require_lake
 from profagent.cli.progress import progress
-from profagent.cli.running import asynchronous, installing, tell
+from profagent.cli.running import asynchronous, tell
 from profagent.errors import UsageError
+from profagent.store.database import reading
+from profagent.store.sessions import held_sessions
 from profagent.store.workspace import Workspace, session_named
 from profagent.tables.table import counted, json_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-VARIABLE = "PROFAGENT_LAKE"
-PACKAGES = ("deltalake", "duckdb", "pyarrow")
-
-
-in_lake = click.option(
-    "--lake", "address", envvar=VARIABLE, metavar="URL", help=f"The lake: a folder that hosts share (${VARIABLE})."
-)
-
-
-def require_lake(address: str | None) -> str:
-    """Return the address. Raises UsageError where there is none, or what reads a lake is not installed."""
-    if not address:
-        raise UsageError("no lake is named", hint=f"name one by --lake URL, or in ${VARIABLE}")
-    for package in PACKAGES:
-        if find_spec(package) is None:
-            needed = installing(" ".join(PACKAGES))
-            raise UsageError(f"a lake needs {package}, which is not installed", hint=needed)
-    return address
-
 
 @click.command("push", cls=options.SessionCommand)
-@click.argument("sessions", metavar="SESSION…", nargs=-1, required=True)
+@click.argument("sessions", metavar="SESSION…", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="All sessions that have ended and have their records.")
 @in_lake
 @options.workspace
 @options.as_json
 @options.quiet
 @asynchronous
-async def command(*, sessions: tuple[str, ...], address: str | None, workspace: Path | None, as_json: bool) -> None:
+async def command(
+    *, sessions: tuple[str, ...], is_all: bool, address: str | None, workspace: Path | None, as_json: bool
+) -> None:
     """Bring ended sessions into a lake of Delta tables, which any engine reads.
 
     Each is there once, however often and by whomever it is pushed; one that was decoded anew takes its own place.
 
     Example: profagent push last --lake /mnt/lake
-    Example: profagent push 3 4 --lake /mnt/lake --json
+    Example: profagent push --all --json
     """
-    named = require_lake(address)
+    if bool(sessions) == is_all:
+        raise UsageError("push takes sessions, or --all", hint="profagent push last; profagent push --all")
+    where = Workspace.at(workspace)
+    named = require_lake(address, where)
     from profagent.lake.lake import Lake  # noqa: PLC0415 - 130 MB, which no other command needs
     from profagent.lake.push import push  # noqa: PLC0415 - as above
 
-    where, lake = Workspace.at(workspace), Lake(named)
+    lake = Lake(named)
+    numbers = await _ended(where) if is_all else [await session_named(where, name) for name in sessions]
     found = []
     with progress("push", "sessions") as shown:
-        for place, name in enumerate(sessions):
-            shown(place, len(sessions))
-            number = await session_named(where, name)
+        for place, number in enumerate(numbers):
+            shown(place, len(numbers))
             pushed = await push(where, number, lake)
             found.append({"number": number, **pushed._asdict()})
-            if not as_json:
+            if not as_json and not (is_all and pushed.was_there):
                 rows = counted(sum(pushed.rows.values()), "row")
                 tell(f"session {number}: " + ("was there" if pushed.was_there else f"{rows} into {lake.address}"))
     if as_json:
         click.echo(json_text(found))
+    elif is_all:
+        came = sum(not each["was_there"] for each in found)
+        tell(f"{came} of {counted(len(found), 'session')} came into {lake.address}, the others were there")
+
+
+async def _ended(workspace: Workspace) -> list[int]:
+    async with reading(workspace.readable_database()) as connection:
+        return [held.session for held in await held_sessions(connection) if held.is_over]

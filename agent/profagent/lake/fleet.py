@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profagent.cli import options
+from profagent.cli.lakes import in_lake, require_lake
 from profagent.errors import UsageError
-from profagent.lake.cli import in_lake, require_lake
 from profagent.tables.table import Column, fitted_lines, json_text, printable
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import http.client
 import os
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from profagent.cli.lakes import named_lake
 from profagent.cli.options import FILE, OUTPUT_FILE, age_us, duration_s, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
@@ -32,16 +34,16 @@ from profagent.files import make_directory, write_atomically
 from profagent.limits import COMMAND_S, SYSTEMCTL_S, WEBHOOK_S
 from profagent.nightly.night import Night, example, read_settings, report_lines
 from profagent.nightly.page import PastBoard, junit_of, past_nights, write_beside
-from profagent.nightly.run import NightRun, measure
+from profagent.nightly.run import NightRun, Pushing, measure
 from profagent.sessions.clearing import Rules, chosen_sessions, clear
 from profagent.store.sessions import condition_of
-from profagent.store.workspace import Workspace, default_workspace
+from profagent.store.workspace import Workspace, default_workspace, located
 from profagent.tables.table import counted, json_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from profagent.nightly.night import Nightly, Tell
+    from profagent.nightly.night import BoardOutcome, Nightly, Tell
 
 
 MANAGERS = ("user", "system")
@@ -183,11 +185,16 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     with _locked_for_night(workspace) as folder:
         earlier = [board for past in past_nights(folder) for board in past.boards]
         night_run = NightRun(settings, here, workspace, began, earlier, tell)
-        night = Night(began, run_until_stopped(night_run.boards))
+        lake = named_lake(located(settings.lake, here), workspace)
+        outcomes, pushing = run_until_stopped(lambda stop: _captured_and_pushed(night_run, lake, stop))
+        night = Night(began, outcomes)
         own = [PastBoard(each.board, each.verdict.word, each.session) for each in night.outcomes]
         measures = [measure(board.name, [*own, *earlier]) for board in settings.boards]
         staying = {each: "of the next night" for each in measures if each is not None}
-        night = replace(night, remarks=cleared_after_night(workspace, settings, rules, staying))
+        remarks = [pushing.remark] if pushing.remark else []
+        if pushing.is_done:
+            remarks += cleared_after_night(workspace, settings, rules, staying)
+        night = replace(night, remarks=remarks)
         write_atomically(folder / f"{began}.json", [msgspec.json.encode(night.document()), b"\n"], durably=True)
         page = write_beside(folder, night, settings.reports)
     for remark in tell_night(night, settings.tell, page):
@@ -197,6 +204,15 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     if junit is not None:
         write_atomically(junit, [junit_of(night)])
     return night.exit_code
+
+
+async def _captured_and_pushed(
+    night_run: NightRun, lake: str, stop: asyncio.Event
+) -> tuple[list[BoardOutcome], Pushing]:
+    outcomes = await night_run.boards(stop)
+    # What no board has brought yet has no database.
+    is_pushed = lake and night_run.workspace.database.exists()
+    return outcomes, await night_run.pushed(lake, stop) if is_pushed else Pushing("", is_done=True)
 
 
 @contextmanager

@@ -33,6 +33,8 @@ _EXAMPLE = """\
 # reports = ["page", "junit", "report"] # files beside each night, in the workspace's nightly/: HTML, JUnit XML, and
 #                              # `profagent report` of each session
 # baseline = ""               # a name of `profagent baseline`, for boards that do not name their own
+# lake = ""                   # sessions that have ended are pushed there: a folder that hosts share, relative to this
+#                              # file, or s3://BUCKET/PREFIX; without it $PROFAGENT_LAKE, or what the workspace sets
 # counter_map = ""            # a TOML file that `profagent calibrate` wrote; relative to this file
 fail_if = ["latency.median>+3%", "layer.median>+5%"]   # conditions of `profagent diff`
 
@@ -126,6 +128,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     exports: list[str] = []
     reports: list[Reports] = msgspec.field(default_factory=lambda: ["page", "junit", "report"])
     baseline: str = ""
+    lake: str = ""
     counter_map: str = ""
     fail_if: list[str] = []
     retention: NightlyRetention = msgspec.field(default_factory=NightlyRetention)

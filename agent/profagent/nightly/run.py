@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.cli.options import duration_s
 from profagent.diff.diff import Operand, diff, parse_condition
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 
 PROGRAM = (sys.executable, "-c", "from profagent.cli.main import main; main()")
 LAST_GOOD = "the last good night"
+
+
+class Pushing(NamedTuple):
+    """What came of pushing: a remark for the night, and whether the lake has all that it was to get."""
+
+    remark: str
+    is_done: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +191,17 @@ class NightRun:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._board(board, turn, stop)) for board in self.settings.boards]
         return [task.result() for task in tasks]
+
+    async def pushed(self, lake: str, stop: asyncio.Event) -> Pushing:
+        """Push all ended sessions into a lake: also those of nights on which it was away."""
+        if stop.is_set():
+            return Pushing("nothing was pushed: the night was stopped", is_done=False)
+        call = ["push", "--all", "--lake", lake, "--workspace", str(self.workspace.root)]
+        ended = await run_command(call, EXPORT_S, stop, self.tell)
+        if ended.code:
+            why = f"push failed: {ended.said}; the next night goes on with it, and until then nothing is cleared"
+            return Pushing(why, is_done=False)
+        return Pushing(f"push: {ended.said}", is_done=True)
 
     async def _board(self, board: NightlyBoard, turn: asyncio.Lock, stop: asyncio.Event) -> BoardOutcome:
         now = asyncio.get_running_loop().time

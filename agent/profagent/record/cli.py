@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +12,11 @@ import click
 
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
+from profagent.cli.lakes import require_lake
+from profagent.cli.main import INTERRUPTED_EXIT_CODE, group
 from profagent.cli.options import duration_s
-from profagent.cli.running import tell
-from profagent.errors import UsageError
+from profagent.cli.running import SIGNALS, tell
+from profagent.errors import ProfagentError, UsageError
 from profagent.formats.sampling import EachNth, parse_schedule
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
@@ -22,7 +26,7 @@ from profagent.tables.provenance import several_lines, summary_lines
 from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
@@ -80,6 +84,9 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 )
 @click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
 @click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference, then each Nth.")
+@click.option(
+    "--push", "pushes", is_flag=True, help="At the end push what was captured into the lake that is set, as `push`."
+)
 @options.counter_map
 @options.as_json
 @options.quiet
@@ -91,6 +98,7 @@ def command(
     workspace: Path | None,
     schedule: str | None,
     every: int | None,
+    pushes: bool,
     as_json: bool,
     **chosen: Any,
 ) -> int:
@@ -99,7 +107,7 @@ def command(
     Takes JOBs that are open or appear later. After a kill, or an end that was not complete, it goes on with the
     session. Of several boards, one that is away is waited for and holds up no other. Exit code 3: a board was never
     reached; 4: not complete: something is missing, the link was down or the disk full at the end, or what was waited
-    for did not come; the summary says which.
+    for did not come; the summary says which. 1, of a capture that is complete: it could not be pushed.
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     Example: profagent record --board euler --backlog --until-finished
@@ -107,9 +115,10 @@ def command(
     if schedule is not None and every is not None:
         raise UsageError("--schedule and --every exclude each other", hint="give one of them")
     keeping = None if every is None else EachNth(every)
-    wanted = RecordOptions(
-        boards, Workspace.at(workspace), keeping=keeping if schedule is None else parse_schedule(schedule), **chosen
-    )
+    where = Workspace.at(workspace)
+    lake = require_lake(None, where) if pushes else None
+    heard = {each: signal.getsignal(each) for each in SIGNALS}
+    wanted = RecordOptions(boards, where, keeping=keeping if schedule is None else parse_schedule(schedule), **chosen)
     summary = run_on_boards(
         boards, access, over, lambda reached, stop: record(replace(wanted, access=reached), tell, stop)
     )
@@ -118,4 +127,28 @@ def command(
         click.echo(json_text(summary))
     else:
         click.echo("\n".join(summary_lines(summary) if is_alone else several_lines(summary)))
-    return int((summary if is_alone else summary["total"])["exit_code"])
+    code = int((summary if is_alone else summary["total"])["exit_code"])
+    if lake is None:
+        return code
+    for each, handler in heard.items():
+        signal.signal(each, handler)
+    sessions = [each["session"] for each in ([summary] if is_alone else summary["sessions"])]
+    pushed = _pushed(lake, where, [str(each) for each in sessions if each is not None])
+    return code or pushed
+
+
+def _pushed(lake: str, workspace: Workspace, sessions: Sequence[str]) -> int:
+    """Push sessions as `profagent push` does; of what is not pushed say so. Return 0, or the exit code of that."""
+    context = click.get_current_context()
+    push = group.get_command(context, "push")
+    assert push is not None
+    named = {"address": lake, "workspace": workspace.root, "is_all": False, "as_json": False}
+    try:
+        if sessions:
+            context.invoke(push, sessions=sessions, **named)
+    except (ProfagentError, click.Abort) as error:
+        again = f"profagent push {' '.join(sessions)} --workspace {shlex.quote(str(workspace.root))}"
+        tell(f"profagent: not pushed: {str(error) or 'stopped'}")
+        tell(f"  the records stay here; push them later: {again}")
+        return INTERRUPTED_EXIT_CODE if isinstance(error, click.Abort) else error.exit_code
+    return 0

@@ -7,11 +7,14 @@ import hashlib
 import os
 import re
 import sqlite3
+import tomllib
 import uuid
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
+
+import msgspec
 
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
 from profagent.files import PRIVATE_FILE, alone_in, has_room, make_private_folder, write_atomically
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from profagent.ingest.mirror_in_place import MirrorInPlace
 
 VARIABLE = "PROFAGENT_WORKSPACE"
+# What a user may set for a workspace: a file in its folder.
+SETTINGS = "settings.toml"
 # How a session is named on a command line.
 SESSION_FORMS = "1, last, -2 (the second newest) or LABEL=VALUE (the newest with this label)"
 LAST = "last"
@@ -47,6 +52,17 @@ def default_workspace() -> Path:
 def is_workspace(folder: Path) -> bool:
     """Return True if a folder is a workspace, or a copy of one: the database stands beside what its writers make."""
     return (folder / FILE_NAME).is_file() and any((folder / name).exists() for name in ("mirror", "incoming", "lock"))
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True):
+    """What SETTINGS may have: `lake`, the address of the lake into which sessions are pushed."""
+
+    lake: str = ""
+
+
+def located(address: str, folder: Path) -> str:
+    """Return the address of a lake that a file in a folder names: a path is relative to that file."""
+    return address if not address or "://" in address else str(folder / Path(address).expanduser())
 
 
 class DurableWrites(Protocol):
@@ -95,6 +111,17 @@ class Workspace:
                 if not file.exists():
                     write_atomically(file, [str(uuid.uuid4()).encode()])
         return uuid.UUID(file.read_text("ascii"))
+
+    def lake(self) -> str:
+        """Return the address of the lake that SETTINGS names; empty where it names none. Raises UsageError."""
+        file = self.root / SETTINGS
+        try:
+            settings = msgspec.convert(tomllib.loads(file.read_text("utf-8")), Settings)
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(f"{file}: {error}", hint='it may have: lake = "/mnt/lake"') from error
+        return located(settings.lake, self.root)
 
     def has_room(self) -> bool:
         """Return True if the disk has room for a batch."""

@@ -21,7 +21,7 @@ from profagent.nightly.night import (
     junit_cases,
 )
 from profagent.nightly.page import PastBoard
-from profagent.nightly.run import Ended, NightRun, capture_call, captured, compared, measure, run_command
+from profagent.nightly.run import Ended, NightRun, Pushing, capture_call, captured, compared, measure, run_command
 from profagent.store.workspace import Workspace
 from tests.unit.store.database import START_US, DatabaseBuilder
 
@@ -254,6 +254,17 @@ async def test_what_goes_wrong_behind_a_capture_is_its_boards_alone(workspace: W
     lost, good = await asked.boards(asyncio.Event())
     assert (lost.verdict, lost.problems) == (NightVerdict.FAILED, ["the database has no session 99"])
     assert (good.session, good.problems) == (1, [])
+
+
+async def test_what_comes_of_pushing_is_a_remark(answers: list[Ended], tmp_path: Path) -> None:
+    asked, stop = night("lab1", [], tmp_path), asyncio.Event()
+    answers += [Ended(0, None, "1 of 1 session came into /lake"), Ended(1, None, "the lake cannot be used")]
+    assert await asked.pushed("/lake", stop) == Pushing("push: 1 of 1 session came into /lake", is_done=True)
+    remark, is_done = await asked.pushed("/lake", stop)
+    assert remark.startswith("push failed: the lake cannot be used; the next night goes on with it")
+    assert not is_done
+    stop.set()
+    assert not (await asked.pushed("/lake", stop)).is_done
 
 
 async def test_a_board_that_is_away_is_tried_again(answers: list[Ended], tmp_path: Path) -> None:
