@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Arrays = Callable[[str, Sequence[Any]], pa.Array]
     Rows = Mapping[str, Sequence[Any]]
 
+# The key of a record's segment: the view's `segment` is its number in the network.
+SEGMENT_KEY = "segment_key"
 # CROSS JOIN keeps the order of the numbers.
 _OF_SEGMENTS = """
 SELECT m.model AS of_model, j.frequency_mhz, b.identity AS board, j.name AS job, i.device_id, m.name AS model,
@@ -47,9 +49,11 @@ _TIMES = {LogKind.AICORE: {*TIMES[LogKind.AICORE], "ticks_before"}, LogKind.AICP
 def record_batches(
     connection: sqlite3.Connection, kind: LogKind, session: int, names: Sequence[str], arrays: Arrays
 ) -> Iterator[pa.RecordBatch]:
-    """Give these columns of a unit's records that a session fetched, some RECORDS_PER_CHUNK at a time."""
+    """Give these columns of a unit's records that a session fetched, some RECORDS_PER_CHUNK at a time.
+
+    Beside those of the view there are those of the unit's table, and SEGMENT_KEY.
+    """
     stored = {row[1] for row in connection.execute(f"PRAGMA table_info({TABLES[kind]})")}
-    # A record's `segment` is a key there; the view shows the segment's number in its network.
     asked = sorted((stored & {*names} - {"segment"}) | _TIMES[kind])
     for query in chunks(connection, Segments.of_session(connection, session), kind, asked, session):
         records = query.read(connection)
@@ -91,6 +95,8 @@ class _Joined:
             return _few(arrays(name, self.layers[name])).take(_known(self.layer))
         if name in self.segments:
             return _few(arrays(name, self.segments[name])).take(pa.array(self.segment))
+        if name == SEGMENT_KEY:
+            return pa.array(self.records.segments.number[self.records.segment])
         if name == "layer_index":
             return _known(self.records.layer)
         if name in {"start_us", "duration_us"}:

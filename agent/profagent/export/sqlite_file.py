@@ -11,18 +11,12 @@ from profagent.errors import StoreError, UsageError
 from profagent.export.formats import Written
 from profagent.export.told import session_to_export
 from profagent.files import make_directory, to_the_end, written_atomically
-from profagent.store.database import PAGE_BYTES, SCHEMA_VERSION, read_only, reading
-from profagent.store.subset import copy_sessions, sharing
+from profagent.store.database import read_only, reading
+from profagent.store.subset import copied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-_SCHEMA = """
-SELECT sql FROM source.sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'
-ORDER BY type = 'view', type <> 'table', rowid
-"""
-
 
 async def export_sqlite(database: Path, file: Path, session: int | None = None) -> Written:
     """Write a session (None: the newest) as a database, which has its metadata in the table `export`.
@@ -54,18 +48,8 @@ def _require_export(file: Path) -> None:
 
 def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]) -> list[int]:
     """Returns the sessions that it copied."""
-    with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as connection:
-        for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
-            connection.execute(f"PRAGMA {pragma}")
-        connection.execute("ATTACH ? AS source", (read_only(database),))
-        connection.execute("BEGIN")
-        for (sql,) in connection.execute(_SCHEMA).fetchall():
-            connection.execute(sql)
-        sessions = sharing(connection, "source", session)
-        copy_sessions(connection, "source", "main", sessions)
+    with copied(database, target, session) as (connection, sessions):
         connection.execute("CREATE TABLE export (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
         told = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in metadata.items()]
         connection.executemany("INSERT INTO export VALUES (?, ?)", told)
-        connection.execute("COMMIT")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     return sessions

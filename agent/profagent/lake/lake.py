@@ -15,10 +15,10 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, W
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from profagent.errors import ProfagentError
-from profagent.limits import PUSH_ATTEMPTS, ROWS_PER_LAKE_GROUP
+from profagent.limits import LONGEST_TEXT, PUSH_ATTEMPTS, ROWS_PER_LAKE_GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     Batches = Callable[[], Iterator[pa.RecordBatch]]
 
@@ -80,12 +80,26 @@ class Lake:
             return None
         # pyarrow's own reader of data sets may abort the process at its end.
         query = f"SELECT * FROM {SESSIONS} WHERE session = '{session}'"  # noqa: S608 - a UUID
-        try:
-            found = QueryBuilder().register(SESSIONS, table).execute(query).read_all()
-        except (DeltaError, OSError) as error:
-            raise self._failed(SESSIONS, error) from error
-        rows: list[dict[str, Any]] = pa.table(found).to_pylist()
+        rows = [row for batch in self._asked(SESSIONS, table, query) for row in batch.to_pylist()]
         return rows[0] if rows else None
+
+    def rows(self, table: str, row: Mapping[str, Any], query: str) -> Iterator[pa.RecordBatch]:
+        """Give the batches of a query over the `rows` of a table that belong to a row of `sessions`. Raises LakeError."""
+        whose = f"{PARTITION} = '{row[PARTITION]}' AND push = '{row['push']}'"
+        text = f"WITH rows AS (SELECT * FROM {table} WHERE {whose}) {query}"  # noqa: S608 - names of ours
+        yield from self._asked(table, self.required(table), text)
+
+    def count(self, table: str, row: Mapping[str, Any]) -> int:
+        """Return how many rows of a table belong to a row of `sessions`. Raises LakeError."""
+        (batch,) = self.rows(table, row, "SELECT count(*) FROM rows")
+        return int(batch.column(0)[0].as_py())
+
+    def _asked(self, name: str, table: DeltaTable, query: str) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in QueryBuilder().register(name, table).execute(query):
+                yield pa.record_batch(batch)
+        except (DeltaError, OSError) as error:
+            raise self._failed(name, error) from error
 
     def change(self, table: str, how: Callable[[DeltaTable], T]) -> T:
         """Change a table as it is now, and again when another commit was in the way. Raises LakeError."""
@@ -142,7 +156,7 @@ class Lake:
         return DeltaTable.create(self.uri(table), plain, mode="ignore", partition_by=partition_by)
 
     def _failed(self, table: str, error: Exception | None) -> LakeError:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
+        why = (str(error).splitlines() or [type(error).__name__])[0][:LONGEST_TEXT]
         return LakeError(
             f"the table {self.uri(table)} cannot be used: {why}",
             hint="check the address, its permissions and the free space; a push that is called again goes on",

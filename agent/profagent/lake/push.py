@@ -11,6 +11,9 @@ import uuid
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple, get_type_hints
 
 import numpy as np
@@ -20,37 +23,46 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from profagent import __version__
 from profagent.errors import UsageError
 from profagent.export.parquet import exported_views
+from profagent.export.record_batches import SEGMENT_KEY
 from profagent.export.view_batches import columns_of, type_of, view_batches
 from profagent.files import to_the_end
+from profagent.formats.names import LogKind
 from profagent.lake.aggregates import Bucket, LayerFigures, aggregates
 from profagent.lake.lake import PARTITION, SESSIONS, Push
+from profagent.store.columns import TABLES as TABLES_OF_UNITS
+from profagent.store.columns import UNITS
 from profagent.store.coverage import why_incomplete
 from profagent.store.database import fetched, fetched_one, read_only, reading
 from profagent.store.queries import find_session
 from profagent.store.sessions import require_records
+from profagent.store.subset import copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from profagent.ingest.source import View
     from profagent.lake.lake import Lake
     from profagent.store.workspace import Workspace
 
 US_PER_S = 1_000_000
+RECORDS = "records"
 # The views of a session that make the rows of each table, which tells them apart by its column `source_view`.
 VIEWS = {
-    "records": ("op_records", "aicpu_records"),
+    RECORDS: ("op_records", "aicpu_records"),
     "calls": ("api_records",),
     "metrics": ("metrics",),
     "ranges": ("ranges", "op_events"),
     "inferences": ("inferences",),
     "ledger": ("ledger", "coverage"),
 }
+# What a record has beside its view's columns, by which `restore` brings it back.
+_KEYS = {LogKind.AICORE: ("record", SEGMENT_KEY, "ticks_before"), LogKind.AICPU: ("record", SEGMENT_KEY)}
 _FIGURES: dict[str, type[NamedTuple]] = {"layers": LayerFigures, "histograms": Bucket}
-TABLES = (*VIEWS, *_FIGURES, SESSIONS)
+# Of each session its database without the rows that `records` has, in pieces.
+DATABASES = "databases"
+TABLES = (*VIEWS, *_FIGURES, DATABASES, SESSIONS)
+_PIECE_BYTES, _PIECES_PER_BATCH = 1 << 20, 16
 _TEXT = pa.dictionary(pa.int32(), pa.string())
-_TYPES = {int: pa.int64(), int | None: pa.int64(), float | None: pa.float64()}
+_TYPES = {int: pa.int64(), bytes: pa.binary(), int | None: pa.int64(), float | None: pa.float64()}
 _LARGEST = pa.scalar(2**63 - 1, pa.uint64())
 _LABELS = "SELECT key, value FROM session_label WHERE session = ?"
 # What tells whether it is as it was: another counter map, more bytes, and other entries of the ledger change it.
@@ -97,7 +109,7 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
             "incomplete_json": json.dumps(await why_incomplete(connection, found.session)),
             "profagent": __version__,
         }
-    name = str(uuid.uuid5(workspace.uuid(), f"{found.session} {found.board} {found.started_us}"))
+    name = name_of(workspace, found.session, found.board, found.started_us)
     digest = hashlib.blake2b(json.dumps([ended_us, *content]).encode(), digest_size=16).hexdigest()
     before = await asyncio.to_thread(lake.pushed, name) or {"content": "", "push": ""}
     if before["content"] == digest:
@@ -110,6 +122,11 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
     return Pushed(name, await to_the_end(_push, database, session, lake, layers, told), was_there=False)
 
 
+def name_of(workspace: Workspace, number: int, board: str, started_us: int) -> str:
+    """Return the name that a session has in lakes. Raises StoreError."""
+    return str(uuid.uuid5(workspace.uuid(), f"{number} {board} {started_us}"))
+
+
 def _push(
     database: Path, session: _Session, lake: Lake, figures: Sequence[Sequence[NamedTuple]], told: Mapping[str, str]
 ) -> dict[str, int]:
@@ -118,16 +135,43 @@ def _push(
     with closing(_Connection(database)) as connection:
         for table, names in VIEWS.items():
             source = _Source(connection, [views[name] for name in names], session)
-            rows[table] = source.rows if lake.append(table, session.push, source.schema, source.batches) else 0
+            is_new = lake.append(table, session.push, source.schema, source.batches)
+            rows[table] = source.rows if is_new else 0
+            if table == RECORDS:
+                held = source.rows if is_new else lake.count(table, session.owners)
         for table, found in zip(_FIGURES, figures, strict=True):
             batch = rows_of(_FIGURES[table], found, session.owners)
             rows[table] = len(found) if lake.append(table, session.push, batch.schema, partial(_once, batch)) else 0
         (own,) = _Source(connection, [views[SESSIONS]], session).batches()
-    for name, value in {"number": session.number, **told}.items():
+    rows[DATABASES] = _push_database(database, session, lake)
+    for name, value in {"number": session.number, RECORDS: held, **told}.items():
         own = own.append_column(name, pa.array([value]))
     # From now on a reader finds the rows.
     lake.name_session(session.push, own)
     return rows
+
+
+def _push_database(database: Path, session: _Session, lake: Lake) -> int:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "session.db"
+        with copied(database, str(file), session.number, [TABLES_OF_UNITS[unit] for unit in UNITS]):
+            pass
+        schema = rows_of(_Piece, [], session.owners).schema
+        pieces = partial(_pieces, file, session.owners)
+        is_new = lake.append(DATABASES, session.push, schema, pieces)
+        return -(-file.stat().st_size // _PIECE_BYTES) if is_new else 0
+
+
+class _Piece(NamedTuple):
+    place: int
+    data: bytes
+
+
+def _pieces(file: Path, owners: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    with file.open("rb") as data:
+        found = enumerate(iter(partial(data.read, _PIECE_BYTES), b""))
+        while some := [_Piece(*each) for each in islice(found, _PIECES_PER_BATCH)]:
+            yield rows_of(_Piece, some, owners)
 
 
 class _Connection:
@@ -163,7 +207,7 @@ class _Source:
 
     def __init__(self, connection: _Connection, views: Sequence[View], session: _Session) -> None:
         self._connection, self._session = connection, session
-        self._views = [(view, columns_of(connection.sqlite, view)) for view in views]
+        self._views = [(view, [*columns_of(connection.sqlite, view), *_keys_of(view)]) for view in views]
         types = {name: _type(view, name) for view, names in self._views for name in names}
         owners = {name: pa.string() if name == PARTITION else _TEXT for name in session.owners}
         self.schema = pa.schema([*({**owners, "source_view": _TEXT, **types} | owners).items()])
@@ -181,8 +225,14 @@ class _Source:
                 yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
+def _keys_of(view: View) -> tuple[str, ...]:
+    return () if view.unit is None else _KEYS[view.unit]
+
+
 def _type(view: View, column: str) -> pa.DataType:
     """A lake has whole microseconds, and no unsigned numbers. A duration may have fractions."""
+    if column in _keys_of(view):
+        return pa.int64()
     found = type_of(view, column)
     is_time = column.endswith("_us") and not column.endswith("duration_us")
     if is_time or pa.types.is_integer(found):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.lake.lake import PARTITION
-from profagent.lake.push import TABLES
+from profagent.lake.push import DATABASES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from profagent.lake.lake import Lake
 
 RETENTION_H = 168
-# Tables with rows of single records, samples and calls: the figures that stand for them are in the others.
-RAW = ("records", "calls", "metrics", "ranges", "inferences")
+# Tables with rows of single records, samples and calls: the figures that stand for them are in the others. What restores
+# sessions goes first: of none is a part restored.
+RAW = (DATABASES, "records", "calls", "metrics", "ranges", "inferences")
 
 
 class Compacted(NamedTuple):

@@ -8,16 +8,21 @@ of the schema or of a source needs nothing here.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import marshal
+import sqlite3
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from profagent.store.database import OF_PART, RECORDS_PER_PART, keys_of
+from profagent.limits import ROWS_PER_PAGE
+from profagent.store.database import OF_PART, PAGE_BYTES, RECORDS_PER_PART, SCHEMA_VERSION, keys_of, read_only
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
 
 _SESSIONS = "(SELECT value FROM json_each(:sessions))"
 # Rows that a session names itself, in place of those that would follow from a table's references.
@@ -33,6 +38,10 @@ WITH RECURSIVE together (session) AS (
     JOIN {database}.session_job other ON other.job = own.job
 )
 SELECT session FROM together ORDER BY session
+"""
+_DECLARATIONS = """
+SELECT sql FROM source.sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'
+ORDER BY type = 'view', type <> 'table', rowid
 """
 # The key of records, of which `RECORDS_PER_PART` belong to a part.
 _RECORD = "record"
@@ -95,15 +104,42 @@ def sharing(connection: sqlite3.Connection, database: str, session: int) -> list
     return [number for (number,) in connection.execute(_SHARING.format(database=database), (session,))]
 
 
-def copy_sessions(connection: sqlite3.Connection, source: str, target: str, sessions: Collection[int]) -> None:
+@contextmanager
+def copied(
+    database: Path, target: str, session: int, without: Collection[str] = ()
+) -> Iterator[tuple[sqlite3.Connection, list[int]]]:
+    """Give a new database in a file with all rows of a session and of those that it shares JOBs with, and their numbers.
+
+    Rows keep their numbers; tables `without` have none. What is written meanwhile is in the same transaction.
+    """
+    with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as connection:
+        for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("ATTACH ? AS source", (read_only(database),))
+        connection.execute("BEGIN")
+        for (sql,) in connection.execute(_DECLARATIONS).fetchall():
+            connection.execute(sql)
+        sessions = sharing(connection, "source", session)
+        copy_sessions(connection, "source", "main", sessions, without)
+        yield connection, sessions
+        connection.execute("COMMIT")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def copy_sessions(
+    connection: sqlite3.Connection, source: str, target: str, sessions: Collection[int], without: Collection[str] = ()
+) -> None:
     """Copy all rows of sessions between two attached databases of one schema, in the transaction that is open.
 
     Rows are numbered anew behind those of the target, and so keep their numbers where it is empty. A board that the
-    target has is not copied. A reference that may be NULL is so where its row is not copied.
+    target has is not copied. A reference that may be NULL is so where its row is not copied. Tables `without` are left
+    out.
     """
     tables = tables_of(connection, source)
     last = last_numbers(connection, target)
     for table in tables.values():
+        if table.name in without:
+            continue
         columns = ", ".join(table.columns)
         values = ", ".join(_value(table, column, tables, last, source, target) for column in table.columns)
         verb = "INSERT OR IGNORE" if table.is_constant or table.name == _BOARD else "INSERT"
@@ -111,6 +147,26 @@ def copy_sessions(connection: sqlite3.Connection, source: str, target: str, sess
             f"{verb} INTO {target}.{table.name} ({columns}) SELECT {values} FROM {_rows(table, tables, source)}",  # noqa: S608
             {"sessions": json.dumps([*sessions])},
         )
+
+
+def digests_of(connection: sqlite3.Connection, sessions: Collection[int], *owners: str) -> dict[str, tuple[int, str]]:
+    """Return by table how many rows of sessions it has, and their digest, for some tables and all that belong to them."""
+    tables = tables_of(connection)
+    below = {*owners}
+    for each in tables.values():
+        below |= {each.name} if below & {*each.owners().values()} else set()
+    found = {}
+    for name in sorted(below):
+        order = "r.rowid" if tables[name].key else ", ".join(f"r.{column}" for column in tables[name].columns)
+        query = f"SELECT r.* FROM {_rows(tables[name], tables, 'main')} ORDER BY {order}"  # noqa: S608
+        cursor = connection.execute(query, {"sessions": json.dumps([*sessions])})
+        digest, count = hashlib.blake2b(digest_size=16), 0
+        while rows := cursor.fetchmany(ROWS_PER_PAGE):
+            count += len(rows)
+            # Version 2 tells equal values by equal bytes, whether or not they are the same object.
+            digest.update(marshal.dumps(rows, 2))
+        found[name] = (count, digest.hexdigest())
+    return found
 
 
 def delete_below(connection: sqlite3.Connection, table: str, condition: str) -> None:
