@@ -7,20 +7,21 @@ import pkgutil
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from profagent.cli import options
 from profagent.cli.running import tell
-from profagent.errors import UsageError
+from profagent.errors import ProfagentError, UsageError
 from profagent.formats.counter_maps import BUILT_IN
 from profagent.formats.job_files import why_no_layers
-from profagent.store.database import fetched_one, reading
+from profagent.store.database import FILE_NAME, fetched_one, reading
 from profagent.store.job_folder import alone_in_job, fresh_database, own_folder, write_log
 from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
 from profagent.store.selection import Choice
-from profagent.store.sessions import is_cleared
+from profagent.store.sessions import is_cleared, lake_of
 from profagent.store.summary import event_counts
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named, session_query
 from profagent.tables.table import counted
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 # What imports a JOB: loaded when one has to be, so that commands that only read start faster.
 _IMPORT = "profagent.importing.importing:import_alone"
+# What reads a lake, and needs packages of its own.
+_RESTORE = "profagent.lake.cli:restored_from"
 # Why results of another tool have no layers, and what to do.
 NO_KERNELS = (
     "no file of it tells kernels",
@@ -137,7 +140,26 @@ async def named_target(target: str, job: str | None, workspace: Path | None, map
             "--counter-map goes with a JOB directory",
             hint=f"`profagent redecode {session} --counter-map FILE` fills a session's columns",
         )
-    return Target(where.readable_database(), where.root / "exports" / f"session-{session}", session, job, maps)
+    database = await _with_records(where, session)
+    return Target(database, where.root / "exports" / f"session-{session}", session, job, maps)
+
+
+async def _with_records(workspace: Workspace, session: int) -> Path:
+    """Return the database that has a session's records: a temporary one where a lake alone has them."""
+    database = workspace.readable_database()
+    async with reading(database) as connection:
+        address = await lake_of(connection, session)
+    if address is None:
+        return database
+    restored = Path(click.get_current_context().with_resource(TemporaryDirectory(prefix="profagent-"))) / FILE_NAME
+    try:
+        await pkgutil.resolve_name(_RESTORE)(workspace, session, address, restored)
+    except ProfagentError as error:
+        # Its figures are here.
+        tell(f"session {session} is not read from {address}: {error}")
+        tell(f"  {error.hint}")
+        return database
+    return restored
 
 
 async def job_target(directory: Path, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:

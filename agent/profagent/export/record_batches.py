@@ -95,13 +95,13 @@ class _Joined:
             return _few(arrays(name, self.layers[name])).take(_known(self.layer))
         if name in self.segments:
             return _few(arrays(name, self.segments[name])).take(pa.array(self.segment))
-        if name == SEGMENT_KEY:
-            return pa.array(self.records.segments.number[self.records.segment])
         if name == "layer_index":
             return _known(self.records.layer)
         if name in {"start_us", "duration_us"}:
             return pa.array(self._start_us() if name == "start_us" else self._duration_us(), from_pandas=True)
-        return pa.array(self.records.columns[name], from_pandas=True)
+        is_key = name == SEGMENT_KEY
+        values = self.records.segments.number[self.records.segment] if is_key else self.records.columns[name]
+        return pa.array(values, from_pandas=True)
 
     def _start_us(self) -> NDArray[np.float64]:
         if self.records.kind is LogKind.AICPU:

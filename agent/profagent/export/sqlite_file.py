@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+
 async def export_sqlite(database: Path, file: Path, session: int | None = None) -> Written:
     """Write a session (None: the newest) as a database, which has its metadata in the table `export`.
 

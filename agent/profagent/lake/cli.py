@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profagent.cli import options
-from profagent.cli.lakes import in_lake, require_lake
+from profagent.cli.lakes import in_lake, named_lake, require_lake
 from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
 from profagent.errors import UsageError
@@ -18,6 +18,24 @@ from profagent.tables.table import counted, json_text
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+async def restored_from(workspace: Workspace, session: int, address: str, file: Path) -> None:
+    """Make the database of a session in a file, of the lake at an address, or of the one that is set.
+
+    Raises UsageError where what reads a lake is not installed, LakeError, StoreError.
+    """
+    set_lake = require_lake(named_lake(None, workspace) or address)
+    from profagent.lake.lake import Lake, LakeError  # noqa: PLC0415 - 130 MB, which no other command needs
+    from profagent.lake.restore import restored  # noqa: PLC0415 - as above
+
+    try:
+        await restored(workspace, session, Lake(address), file)
+    except LakeError:
+        if set_lake == address:
+            raise
+        # It has moved.
+        await restored(workspace, session, Lake(set_lake), file)
 
 
 @click.command("push", cls=options.SessionCommand)

@@ -84,7 +84,7 @@ class Lake:
         return rows[0] if rows else None
 
     def rows(self, table: str, row: Mapping[str, Any], query: str) -> Iterator[pa.RecordBatch]:
-        """Give the batches of a query over the `rows` of a table that belong to a row of `sessions`. Raises LakeError."""
+        """Give what a query finds in the `rows` of a table that belong to a row of `sessions`. Raises LakeError."""
         whose = f"{PARTITION} = '{row[PARTITION]}' AND push = '{row['push']}'"
         text = f"WITH rows AS (SELECT * FROM {table} WHERE {whose}) {query}"  # noqa: S608 - names of ours
         yield from self._asked(table, self.required(table), text)

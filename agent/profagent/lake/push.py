@@ -39,6 +39,7 @@ from profagent.store.subset import copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
     from profagent.ingest.source import View
     from profagent.lake.lake import Lake
     from profagent.store.workspace import Workspace
@@ -135,14 +136,12 @@ def _push(
     with closing(_Connection(database)) as connection:
         for table, names in VIEWS.items():
             source = _Source(connection, [views[name] for name in names], session)
-            is_new = lake.append(table, session.push, source.schema, source.batches)
-            rows[table] = source.rows if is_new else 0
-            if table == RECORDS:
-                held = source.rows if is_new else lake.count(table, session.owners)
+            rows[table] = source.rows if lake.append(table, session.push, source.schema, source.batches) else 0
         for table, found in zip(_FIGURES, figures, strict=True):
             batch = rows_of(_FIGURES[table], found, session.owners)
             rows[table] = len(found) if lake.append(table, session.push, batch.schema, partial(_once, batch)) else 0
         (own,) = _Source(connection, [views[SESSIONS]], session).batches()
+    held = rows[RECORDS] or lake.count(RECORDS, session.owners)
     rows[DATABASES] = _push_database(database, session, lake)
     for name, value in {"number": session.number, RECORDS: held, **told}.items():
         own = own.append_column(name, pa.array([value]))

@@ -51,7 +51,7 @@ async def why_not_restorable(workspace: Workspace, session: int, lake: Lake) -> 
         try:
             await restored(workspace, session, lake, file)
         except ProfagentError as error:
-            return str(error)
+            return f"cannot be restored: {error}"
         here, there = [
             await to_the_end(_digests, database, session) for database in (workspace.readable_database(), file)
         ]
@@ -76,7 +76,7 @@ def _restore(workspace: Workspace, session: tuple[Any, ...], lake: Lake, file: P
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")
-        for other in connection.execute(f"{_NAME} IN (SELECT session FROM part)").fetchall():
+        for other in connection.execute(f"{_NAME} IN (SELECT session FROM part)").fetchall():  # noqa: S608
             _insert_records(connection, lake, _required(workspace, other, lake))
         connection.execute("COMMIT")
 

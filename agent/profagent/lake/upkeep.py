@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from profagent.lake.lake import Lake
 
 RETENTION_H = 168
-# Tables with rows of single records, samples and calls: the figures that stand for them are in the others. What restores
-# sessions goes first: of none is a part restored.
+# Tables with rows of single records, samples and calls: the figures that stand for them are in the others. What
+# restores sessions goes first: of none is a part restored.
 RAW = (DATABASES, "records", "calls", "metrics", "ranges", "inferences")
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
+    from profagent.lake.lake import Lake
     from profagent.store.sessions import Condition, HeldSession
     from profagent.store.workspace import Workspace
 
@@ -123,8 +124,25 @@ async def chosen_sessions(
     return choose(held, rules, asked=asked, staying=staying, held_bytes=disk_bytes(workspace.root))
 
 
-async def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[str], None]) -> None:
-    """Let go of the chosen sessions' records, mirrors and exports. Raises StoreError.
+async def keep_what_is_not_in(lake: Lake, workspace: Workspace, chosen: Chosen) -> None:
+    """Leave out of the chosen sessions those that a lake cannot restore as they are. Raises StoreError."""
+    from profagent.lake.restore import why_not_restorable  # noqa: PLC0415 - needs packages that no other command has
+
+    with progress("gc", "sessions") as shown:
+        groups, chosen.groups = chosen.groups, []
+        for done, group in enumerate(groups):
+            shown(done, len(groups))
+            reasons = {each.session: await why_not_restorable(workspace, each.session, lake) for each in group}
+            if all(reason is None for reason in reasons.values()):
+                chosen.groups.append(group)
+            else:
+                chosen.staying |= {session: why for session, why in reasons.items() if why}
+
+
+async def clear(
+    workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[str], None], lake: str | None = None
+) -> None:
+    """Let go of the chosen sessions' records, mirrors and exports; `lake` has the records. Raises StoreError.
 
     The caller has the workspace's lock. Killed at any moment, a session has all its records or its figures; what is
     left on the disk by then goes the next time.
@@ -142,7 +160,7 @@ async def clear(workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Call
                         tell(f"session {held.session}: its figures are worked out, its records go")
                         figures.append(await _figures(database, held.session))
                         done += 1
-                    await connection.run(partial(_clear, group=group, figures=figures, now_us=now_us))
+                    await connection.run(partial(_clear, group=group, figures=figures, now_us=now_us, lake=lake))
             await _remove_files(workspace, connection)
             await _shrink(connection, workspace.root, tell)
     except OSError as error:
@@ -180,11 +198,12 @@ def _clear(
     group: Sequence[HeldSession],
     figures: Sequence[tuple[list[tuple[Any, ...]], Sequence[tuple[str, int, int]]]],
     now_us: int,
+    lake: str | None,
 ) -> None:
     with transaction(connection):
         for held, (rows, left_out) in zip(group, figures, strict=True):
             write_figures(connection, held.session, rows, left_out)
-        clear_sessions(connection, group, now_us)
+        clear_sessions(connection, group, now_us, lake)
 
 
 async def _remove_files(workspace: Workspace, connection: aiosqlite.Connection) -> None:

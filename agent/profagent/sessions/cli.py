@@ -11,6 +11,7 @@ import click
 
 from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
+from profagent.cli.lakes import in_lake, require_lake
 from profagent.cli.options import age_us, size_bytes
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.target import target_options
@@ -18,7 +19,7 @@ from profagent.errors import UsageError
 from profagent.ledger import REASONS
 from profagent.limits import SHOWN_LEDGER_ENTRIES
 from profagent.link.boards_file import BoardNames
-from profagent.sessions.clearing import Rules, chosen_sessions, clear, disk_bytes
+from profagent.sessions.clearing import Rules, chosen_sessions, clear, disk_bytes, keep_what_is_not_in
 from profagent.store.coverage import coverage_of
 from profagent.store.database import reading
 from profagent.store.queries import find_session, ledger_entries
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from profagent.cli.target import Target
+    from profagent.lake.lake import Lake
     from profagent.sessions.clearing import Chosen
     from profagent.store.sessions import Condition
     from profagent.tables.table import Tone
@@ -111,7 +113,7 @@ def _tones(sessions: Iterable[Mapping[str, Any]]) -> list[Tone | None]:
 def _cells(session: Mapping[str, Any], board: str) -> tuple[Cell, ...]:
     state = _state(session)
     if session["cleared_us"] is not None:
-        state += ", figures only"
+        state += ", pushed" if session["lake"] else ", figures only"
     mark = " [simulated]" if session["simulated"] else ""
     return (
         session["session"],
@@ -206,17 +208,21 @@ def _entry_line(entry: Mapping[str, Any]) -> str:
 @click.option("--older-than", metavar="AGE", help="Only sessions older than this: 36h, 30d, 8w.")
 @click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N of each board.")
 @click.option("--max-size", metavar="SIZE", help="Delete the oldest until the workspace is no larger: 500M, 20G.")
+@click.option("--pushed", is_flag=True, help="Only sessions whose records a lake has, which are read there then.")
+@in_lake
 @options.where
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @options.as_json
 @options.quiet
 @asynchronous
-async def gc(
+async def gc(  # noqa: PLR0913 - one parameter an option
     *,
     workspace: Path | None,
     older_than: str | None,
     keep_last: int | None,
     max_size: str | None,
+    pushed: bool,
+    address: str | None,
     where: list[Condition],
     dry_run: bool,
     as_json: bool,
@@ -226,24 +232,37 @@ async def gc(
     What `stats` tells of them stays, and the ledger, labels and layers. Never touched: a session that is not over, a
     baseline, one that shares a JOB with a session that stays, JOBs outside of the workspace.
 
+    With --pushed each session is first restored from the lake, and compared: one that is not there as it is here stays.
+    From then on commands that need its records read them in the lake.
+
     Example: profagent gc --older-than 30d --keep-last 3 --dry-run
-    Example: profagent gc --max-size 20G
+    Example: profagent gc --pushed --lake /mnt/lake --keep-last 3
     """
-    if (older_than, keep_last, max_size) == (None, None, None) and not where:
-        raise UsageError("say what may go", hint="--older-than AGE, --keep-last N, --max-size SIZE or --where COND")
+    if (older_than, keep_last, max_size) == (None, None, None) and not where and not pushed:
+        hint = "--older-than AGE, --keep-last N, --max-size SIZE, --where COND or --pushed"
+        raise UsageError("say what may go", hint=hint)
     now_us = time.time_ns() // 1000
     before_us = None if older_than is None else now_us - age_us(older_than)
     rules = Rules(before_us, keep_last, None if max_size is None else size_bytes(max_size))
     found = Workspace.at(workspace)
     found.readable_database()
+    lake = _lake_at(require_lake(address, found)) if pushed else None
     with found.locked():
         chosen = await chosen_sessions(found, rules, where)
         before = disk_bytes(found.root)
+        if lake is not None:
+            await keep_what_is_not_in(lake, found, chosen)
         if not dry_run:
-            await clear(found, chosen, now_us=now_us, tell=tell)
+            await clear(found, chosen, now_us=now_us, tell=tell, lake=None if lake is None else lake.address)
         after = None if dry_run else disk_bytes(found.root)
     document = _cleared(chosen, before, after)
     click.echo(json_text(document) if as_json else "\n".join(_cleared_lines(document)))
+
+
+def _lake_at(address: str) -> Lake:
+    from profagent.lake.lake import Lake  # noqa: PLC0415 - needs packages that no other command has
+
+    return Lake(address)
 
 
 def _cleared(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:

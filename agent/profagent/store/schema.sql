@@ -294,7 +294,8 @@ CREATE TABLE cleared_session (
     session    INTEGER PRIMARY KEY REFERENCES session,
     cleared_us INTEGER NOT NULL,        -- host wall clock
     inferences INTEGER NOT NULL,
-    bytes      INTEGER NOT NULL         -- of its JOBs' mirrored files
+    bytes      INTEGER NOT NULL,        -- of its JOBs' mirrored files
+    lake       TEXT                     -- where its records are; NULL: nowhere
 );
 
 -- The figures of a session, as `profagent stats` tells them, where they are to outlive its records.
@@ -367,6 +368,7 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 --   due                 those, and what should have been sampled since the one before each
 --   passed_over         sampled, and not kept on purpose
 --   cleared_us          when `profagent gc` deleted its records; NULL where they are there
+--   lake                the lake that has them since; NULL: none
 --   counter_map_digest  of what that map makes of a record
 --   complete            1: it has ended, nothing that existed is missing, and all that was asked for had come
 --   session, hostname, daemon_version, counter_map, inferences, notes
@@ -382,7 +384,7 @@ SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.starte
        CASE WHEN f.is_open THEN NULL ELSE ifnull(f.sampled, 0) END AS sampled,
        CASE WHEN f.is_open THEN NULL ELSE f.due END AS due,
        CASE WHEN f.is_open THEN NULL ELSE ifnull(f.passed_over, 0) END AS passed_over, c.cleared_us,
-       s.counter_map_digest,
+       c.lake, s.counter_map_digest,
        s.ended_us IS NOT NULL AND NOT EXISTS (
            SELECT 1 FROM ledger_entry WHERE session = s.session
            AND (grade = 'loss' OR reason IN ('stopped-early', 'not-covered', 'nothing-recorded'))) AS complete

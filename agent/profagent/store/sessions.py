@@ -75,11 +75,16 @@ async def held_sessions(connection: aiosqlite.Connection) -> list[HeldSession]:
     ]
 
 
-def clear_sessions(connection: sqlite3.Connection, sessions: Sequence[HeldSession], cleared_us: int) -> None:
-    """Delete the records of sessions that share their JOBs with no other; the caller has a transaction open."""
+def clear_sessions(
+    connection: sqlite3.Connection, sessions: Sequence[HeldSession], cleared_us: int, lake: str | None
+) -> None:
+    """Delete the records of sessions that share their JOBs with no other; the caller has a transaction open.
+
+    `lake` is the address of the one that has them.
+    """
     connection.executemany(
-        "INSERT INTO cleared_session SELECT ?1, ?2, count(*), ?3 FROM inference WHERE session = ?1",
-        [(held.session, cleared_us, held.bytes) for held in sessions],
+        "INSERT INTO cleared_session SELECT ?1, ?2, count(*), ?3, ?4 FROM inference WHERE session = ?1",
+        [(held.session, cleared_us, held.bytes, lake) for held in sessions],
     )
     for job in sorted({job for held in sessions for job in held.jobs}):
         _clear_job(connection, job)
@@ -103,10 +108,18 @@ async def is_cleared(connection: aiosqlite.Connection, session: int) -> bool:
 async def require_records(connection: aiosqlite.Connection, session: int) -> None:
     """Raise UsageError when the session's records were deleted."""
     if await is_cleared(connection, session):
+        lake = await lake_of(connection, session)
         raise UsageError(
-            f"session {session} has its figures only: `profagent gc` deleted its records",
+            f"session {session} has its figures only: `profagent gc` deleted its records"
+            + (f", which are in {lake}" if lake else ""),
             hint=f"`profagent stats {session}` and `report {session}` show them; for all else name another session",
         )
+
+
+async def lake_of(connection: aiosqlite.Connection, session: int) -> str | None:
+    """Return the address of the lake that alone has the records of a session."""
+    rows = await fetched(connection, "SELECT lake FROM cleared_session WHERE session = ?", (session,))
+    return rows[0][0] if rows else None
 
 
 def _clear_job(connection: sqlite3.Connection, job: int) -> None:

@@ -108,9 +108,10 @@ def sharing(connection: sqlite3.Connection, database: str, session: int) -> list
 def copied(
     database: Path, target: str, session: int, without: Collection[str] = ()
 ) -> Iterator[tuple[sqlite3.Connection, list[int]]]:
-    """Give a new database in a file with all rows of a session and of those that it shares JOBs with, and their numbers.
+    """Give a new database with all rows of a session and of those that it shares JOBs with, and their numbers.
 
-    Rows keep their numbers; tables `without` have none. What is written meanwhile is in the same transaction.
+    `target` is its file. Rows keep their numbers; tables `without` have none. What is written meanwhile is in the same
+    transaction.
     """
     with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as connection:
         for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
@@ -150,7 +151,7 @@ def copy_sessions(
 
 
 def digests_of(connection: sqlite3.Connection, sessions: Collection[int], *owners: str) -> dict[str, tuple[int, str]]:
-    """Return by table how many rows of sessions it has, and their digest, for some tables and all that belong to them."""
+    """Return by table how many rows of sessions it has, and their digest: of `owners` and what belongs to them."""
     tables = tables_of(connection)
     below = {*owners}
     for each in tables.values():
