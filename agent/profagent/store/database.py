@@ -32,7 +32,7 @@ from profagent.limits import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # M_MMAP_THRESHOLD of malloc.h.
 _MMAP_THRESHOLD = -3
 FILE_NAME = "profagent.db"
