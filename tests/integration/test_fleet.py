@@ -185,7 +185,7 @@ def test_what_is_joined_answers_as_before_and_what_expires_keeps_its_figures(lak
     wanted = {question: approximate(asked(lake, question)) for question in QUESTIONS}
     joined = {row["table"]: row for row in asked(tmp_path / "lake", "compact")}
     assert joined.keys() == {*TABLES}
-    assert joined["layers"] == {"table": "layers", "files_before": 12, "files": 3, "removed": 0}
+    assert joined["layers"] == {"table": "layers", "files_before": 12, "files": 3, "removed": 0, "rows": 0}
     assert {question: asked(tmp_path / "lake", question) for question in QUESTIONS} == wanted
     gone = asked(tmp_path / "lake", "expire", NIGHTS[1])
     assert gone == [{"table": table, "rows": 4} for table in RAW]

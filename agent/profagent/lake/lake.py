@@ -3,12 +3,20 @@
 All rows of a push carry its name. The table `sessions` is written last, and a push counts once its row stands there: a
 reader takes the pushes of that table first, and of the other tables the rows of these alone. What a push that ended
 midway has left behind is so never seen.
+
+What goes on with such a push has its name, for a day: the next day a push of the session has another one. So a table
+may forget names (KEPT), and rows may go whose name is an old one and does not stand in `sessions`. Somebody may still
+be at work on them, whatever the clocks say: the name is given up in `sessions` first (`give_up`), where it then cannot
+be written any more. Of the two commits one is first, and the other is refused by it.
 """
 
 from __future__ import annotations
 
+import time
+import uuid
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, WriterProperties, write_deltalake
@@ -18,13 +26,22 @@ from profagent.errors import ProfagentError
 from profagent.limits import LONGEST_TEXT, PUSH_ATTEMPTS, ROWS_PER_LAKE_GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Batches = Callable[[], Iterator[pa.RecordBatch]]
 
 T = TypeVar("T")
 SESSIONS = "sessions"
 PARTITION = "date"
+MS_PER_S = 1000
+# Versions of a push's name among the transactions of a table: its rows have come, or are never to be read.
+_THERE, _GIVEN_UP = 1, 2
+# How long a table remembers: names of pushes, commits, and files that are to go, which `vacuum` knows by this alone.
+KEPT = {
+    "delta.setTransactionRetentionDuration": "interval 90 days",
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 30 days",
+}
 _PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_LAKE_GROUP)
 
 
@@ -37,6 +54,19 @@ class Push(NamedTuple):
 
     name: str
     session: str
+
+    @classmethod
+    def on(cls, day: date, session: str, content: str, after: str) -> Self:
+        """Return the push that brings a session's content in place of another push, by whomever, if it begins today."""
+        return cls(f"{day.isoformat()} {uuid.uuid5(uuid.UUID(session), f'{content} after {after}')}", session)
+
+
+def day_of(push: str) -> date | None:
+    """Return the day (UTC) on which a push of this name began; None for a name that has none."""
+    try:
+        return date.fromisoformat(push.partition(" ")[0])
+    except ValueError:
+        return None
 
 
 class Lake:
@@ -94,6 +124,12 @@ class Lake:
         (batch,) = self.rows(table, row, "SELECT count(*) FROM rows")
         return int(batch.column(0)[0].as_py())
 
+    def pushes(self, table: str, found: DeltaTable | None = None) -> set[str]:
+        """Return the names of pushes that have rows in a table, as it is now or was opened. Raises LakeError."""
+        query = f"SELECT DISTINCT push FROM {table}"  # noqa: S608 - a name of ours
+        batches = self._asked(table, found or self.required(table), query)
+        return {name for batch in batches for name in batch.column(0).to_pylist()}
+
     def _asked(self, name: str, table: DeltaTable, query: str) -> Iterator[pa.RecordBatch]:
         try:
             for batch in QueryBuilder().register(name, table).execute(query):
@@ -104,6 +140,21 @@ class Lake:
     def change(self, table: str, how: Callable[[DeltaTable], T]) -> T:
         """Change a table as it is now, and again when another commit was in the way. Raises LakeError."""
         return self._tried(table, lambda: how(self.required(table)))
+
+    def give_up(self, unnamed: Callable[[DeltaTable], Iterable[str]]) -> list[str]:
+        """Have pushes never come into `sessions`: those that a call gives for a state of it; return them.
+
+        One that comes into it meanwhile is refused by that state, and the call is asked again. Raises LakeError.
+        """
+
+        def refuse(found: DeltaTable) -> list[str]:
+            names = sorted(unnamed(found))
+            if names:
+                empty = pa.schema(found.schema().to_arrow()).empty_table()
+                write_deltalake(found, empty, mode="append", commit_properties=_commit_of(_GIVEN_UP, names))
+            return names
+
+        return self.change(SESSIONS, refuse)
 
     def append(self, table: str, push: Push, schema: pa.Schema, batches: Batches) -> bool:
         """Append the rows of a push, unless they have come; return True if they came by this call. Raises LakeError.
@@ -124,14 +175,17 @@ class Lake:
             "partition_by": [PARTITION],
             "schema_mode": "merge",
             "writer_properties": _PROPERTIES,
-            "commit_properties": CommitProperties(app_transactions=[Transaction(push.name, 1)]),
+            "commit_properties": _commit_of(_THERE, [push.name]),
         }
         how |= more
 
         def append(found: DeltaTable) -> bool:
             # A table takes a transaction that it has in silence. So it is asked, and what is written must follow on the
             # very state that was asked: another commit of this push since makes this one fail.
-            if found.transaction_version(push.name) is not None:
+            version = found.transaction_version(push.name)
+            if version == _GIVEN_UP:
+                raise LakeError("the push took so long that its rows were let go", hint="push the session again")
+            if version is not None:
                 return False
             write_deltalake(found, pa.RecordBatchReader.from_batches(schema, batches()), **how)
             return True
@@ -153,7 +207,7 @@ class Lake:
     def _made(self, table: str, schema: pa.Schema, partition_by: list[str] | None) -> DeltaTable:
         """Make a table without rows, unless others just have; CommitFailedError where they do so at the same time."""
         plain = pa.schema([(each.name, getattr(each.type, "value_type", each.type)) for each in schema])
-        return DeltaTable.create(self.uri(table), plain, mode="ignore", partition_by=partition_by)
+        return DeltaTable.create(self.uri(table), plain, mode="ignore", partition_by=partition_by, configuration=KEPT)
 
     def _failed(self, table: str, error: Exception | None) -> LakeError:
         why = (str(error).splitlines() or [type(error).__name__])[0][:LONGEST_TEXT]
@@ -161,3 +215,8 @@ class Lake:
             f"the table {self.uri(table)} cannot be used: {why}",
             hint="check the address, its permissions and the free space; a push that is called again goes on",
         )
+
+
+def _commit_of(version: int, names: Iterable[str]) -> CommitProperties:
+    now_ms = int(time.time() * MS_PER_S)
+    return CommitProperties(app_transactions=[Transaction(name, version, now_ms) for name in names])

@@ -115,7 +115,7 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
     before = await asyncio.to_thread(lake.pushed, name) or {"content": "", "push": ""}
     if before["content"] == digest:
         return Pushed(name, {}, was_there=True)
-    own = Push(str(uuid.uuid5(uuid.UUID(name), f"{digest} after {before['push']}")), name)
+    own = Push.on(datetime.now(UTC).date(), name, digest, before["push"])
     day = datetime.fromtimestamp(found.started_us / US_PER_S, UTC).date().isoformat()
     session = _Session(found.session, own, {PARTITION: day, "board": found.board, "session": name, "push": own.name})
     layers = await aggregates(database, found.session)

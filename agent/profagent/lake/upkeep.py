@@ -1,19 +1,26 @@
 """`profagent fleet compact` and `expire`: small files become large ones, and old rows go.
 
 Both run beside pushes and readers: a file that no state of a table has any more stands for RETENTION_H, for whoever
-began to read before.
+began to read before. Rows of a push that did not come into `sessions`, or was replaced there, go when `sessions` has
+not had it for RETENTION_H, and it began twice as long ago: nothing that takes less was in it meanwhile.
+
+What a push that was killed was just writing is in no state of a table and stays: whether it is still being written only
+the clock could tell, and a `vacuum(full=True)` takes files as well that readers still have.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.lake.lake import PARTITION
+from profagent.lake.lake import PARTITION, SESSIONS, day_of
 from profagent.lake.push import DATABASES, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import date
+
+    from deltalake import DeltaTable
 
     from profagent.lake.lake import Lake
 
@@ -24,12 +31,13 @@ RAW = (DATABASES, "records", "calls", "metrics", "ranges", "inferences")
 
 
 class Compacted(NamedTuple):
-    """A table: how many files it had, how many it has, and how many that nobody reads any more were removed."""
+    """A table: how many files it had and has, and how many files and rows that nobody reads any more were removed."""
 
     table: str
     files_before: int
     files: int
     removed: int
+    rows: int
 
 
 class Expired(NamedTuple):
@@ -40,13 +48,37 @@ class Expired(NamedTuple):
 
 
 def compact(lake: Lake) -> Iterator[Compacted]:
-    """Join the small files of each table, and remove those that no reader may need. Raises LakeError."""
+    """Join the small files of each table, and remove files and rows that no reader may need. Raises LakeError."""
+    gone = _given_up(lake)
     for table in TABLES:
+        rows = _deleted(lake, table, gone) if gone and table != SESSIONS else 0
         joined = lake.change(table, lambda found: found.optimize.compact())
-        removed = lake.change(table, lambda found: found.vacuum(RETENTION_H, dry_run=False))
+        # Less than what KEPT says, so that no file is forgotten before it goes.
+        removed = lake.change(table, lambda found: found.vacuum(RETENTION_H, False, enforce_retention_duration=False))
         files = len(lake.required(table).file_uris())
         before = files + joined["numFilesRemoved"] - joined["numFilesAdded"]
-        yield Compacted(table, before, files, len(removed))
+        yield Compacted(table, before, files, len(removed), rows)
+
+
+def _given_up(lake: Lake) -> list[str]:
+    """Pushes that have rows, of which none is to be read any more, nor can be from now on."""
+    now, retention = datetime.now(UTC), timedelta(hours=RETENTION_H)
+    first = (now - 2 * retention).date()
+    pushes = {push for table in TABLES if table != SESSIONS for push in lake.pushes(table)}
+    old = {push for push in pushes if (day := day_of(push)) is not None and day < first}
+
+    def unnamed(found: DeltaTable) -> set[str]:
+        before = lake.required(SESSIONS)
+        before.load_as_version(now - retention)
+        return old - lake.pushes(SESSIONS, found) - lake.pushes(SESSIONS, before)
+
+    return lake.give_up(unnamed) if old else []
+
+
+def _deleted(lake: Lake, table: str, pushes: Sequence[str]) -> int:
+    named = ", ".join("'" + push.replace("'", "''") + "'" for push in pushes)
+    done = lake.change(table, lambda found: found.delete(f"push IN ({named})"))
+    return done["num_deleted_rows"] or 0
 
 
 def expire(lake: Lake, before: date) -> Iterator[Expired]:
