@@ -178,8 +178,9 @@ def check_exports(nights: Nights) -> None:
     sessions = json.loads(profagent("sessions", "--workspace", nights.workspace, "--json").out)
     assert {session["labels_by_key"]["place"] for session in sessions} == {"lab"}
     assert len({session["labels_by_key"]["nightly"] for session in sessions}) == 2
-    cleared = [session["session"] for session in sessions if session["cleared_us"] is not None]
-    assert cleared == [nights.first["boards"][0]["session"]], "a measure stays"
+    cleared = [(session["session"], session["lake"]) for session in sessions if session["cleared_us"] is not None]
+    assert cleared == [(nights.first["boards"][0]["session"], str(lake))], "a measure stays"
+    assert profagent("show", str(cleared[0][0]), "--workspace", nights.workspace).code == 0
 
 
 def test_a_second_night_at_a_time_is_refused_and_a_time_limit_holds(tmp_path: Path) -> None:

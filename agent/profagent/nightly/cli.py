@@ -35,7 +35,7 @@ from profagent.limits import COMMAND_S, SYSTEMCTL_S, WEBHOOK_S
 from profagent.nightly.night import Night, example, read_settings, report_lines
 from profagent.nightly.page import PastBoard, junit_of, past_nights, write_beside
 from profagent.nightly.run import NightRun, Pushing, measure
-from profagent.sessions.clearing import Rules, chosen_sessions, clear
+from profagent.sessions.clearing import Rules, chosen_sessions, clear, keep_what_is_not_in
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace, located
 from profagent.tables.table import counted, json_text, printable
@@ -193,7 +193,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
         staying = {each: "of the next night" for each in measures if each is not None}
         remarks = [pushing.remark] if pushing.remark else []
         if pushing.is_done:
-            remarks += cleared_after_night(workspace, settings, rules, staying)
+            remarks += cleared_after_night(workspace, settings, rules, staying, lake)
         night = replace(night, remarks=remarks)
         write_atomically(folder / f"{began}.json", [msgspec.json.encode(night.document()), b"\n"], durably=True)
         page = write_beside(folder, night, settings.reports)
@@ -249,15 +249,21 @@ def _settings(config: Path) -> tuple[Nightly, Rules]:
     return settings, Rules(before_us, asked.keep_last, None if asked.max_size is None else size_bytes(asked.max_size))
 
 
-def cleared_after_night(workspace: Workspace, settings: Nightly, rules: Rules, staying: Mapping[int, str]) -> list[str]:
-    """Let go of what the settings name, but for baselines and what the next night is compared with; a remark."""
+def cleared_after_night(
+    workspace: Workspace, settings: Nightly, rules: Rules, staying: Mapping[int, str], lake: str = ""
+) -> list[str]:
+    """Let go of what the settings name, but for baselines and what the next night is compared with; a remark.
+
+    Where there is a lake, what it lacks stays.
+    """
     conditions = [condition_of(text) for text in settings.retention.where]
     if (rules == Rules() and not conditions) or not workspace.database.exists():
         return []
     try:
         with workspace.locked():
             chosen = run_to_the_end(lambda: chosen_sessions(workspace, rules, conditions, staying))
-            run_to_the_end(lambda: clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell))
+            kept_in = run_to_the_end(lambda: keep_what_is_not_in(lake, workspace, chosen)) if lake else None
+            run_to_the_end(lambda: clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell, lake=kept_in))
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
     sessions = sorted(each.session for group in chosen.groups for each in group)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from profagent.lake.lake import Lake
     from profagent.store.sessions import Condition, HeldSession
     from profagent.store.workspace import Workspace
 
@@ -124,10 +123,15 @@ async def chosen_sessions(
     return choose(held, rules, asked=asked, staying=staying, held_bytes=disk_bytes(workspace.root))
 
 
-async def keep_what_is_not_in(lake: Lake, workspace: Workspace, chosen: Chosen) -> None:
-    """Leave out of the chosen sessions those that a lake cannot restore as they are. Raises StoreError."""
-    from profagent.lake.restore import why_not_restorable  # noqa: PLC0415 - needs packages that no other command has
+async def keep_what_is_not_in(address: str, workspace: Workspace, chosen: Chosen) -> str:
+    """Leave out of the chosen sessions those that a lake cannot restore as they are; return its full address.
 
+    Raises StoreError.
+    """
+    from profagent.lake.lake import Lake  # noqa: PLC0415 - needs packages that no other command has
+    from profagent.lake.restore import why_not_restorable  # noqa: PLC0415 - as above
+
+    lake = Lake(address)
     with progress("gc", "sessions") as shown:
         groups, chosen.groups = chosen.groups, []
         for done, group in enumerate(groups):
@@ -137,6 +141,7 @@ async def keep_what_is_not_in(lake: Lake, workspace: Workspace, chosen: Chosen) 
                 chosen.groups.append(group)
             else:
                 chosen.staying |= {session: why for session, why in reasons.items() if why}
+    return lake.address
 
 
 async def clear(

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from profagent.cli.target import Target
-    from profagent.lake.lake import Lake
     from profagent.sessions.clearing import Chosen
     from profagent.store.sessions import Condition
     from profagent.tables.table import Tone
@@ -246,23 +245,17 @@ async def gc(  # noqa: PLR0913 - one parameter an option
     rules = Rules(before_us, keep_last, None if max_size is None else size_bytes(max_size))
     found = Workspace.at(workspace)
     found.readable_database()
-    lake = _lake_at(require_lake(address, found)) if pushed else None
+    lake = require_lake(address, found) if pushed else None
     with found.locked():
         chosen = await chosen_sessions(found, rules, where)
         before = disk_bytes(found.root)
         if lake is not None:
-            await keep_what_is_not_in(lake, found, chosen)
+            lake = await keep_what_is_not_in(lake, found, chosen)
         if not dry_run:
-            await clear(found, chosen, now_us=now_us, tell=tell, lake=None if lake is None else lake.address)
+            await clear(found, chosen, now_us=now_us, tell=tell, lake=lake)
         after = None if dry_run else disk_bytes(found.root)
     document = _cleared(chosen, before, after)
     click.echo(json_text(document) if as_json else "\n".join(_cleared_lines(document)))
-
-
-def _lake_at(address: str) -> Lake:
-    from profagent.lake.lake import Lake  # noqa: PLC0415 - needs packages that no other command has
-
-    return Lake(address)
 
 
 def _cleared(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:
