@@ -11,6 +11,7 @@ from profagent.keys.keys import Keys
 from profagent.link.boards_file import BoardEntry, BoardsFile
 from tests.integration.board import content, running, simulated, tls_arguments
 from tests.integration.host import Ended, profagent
+from tests.integration.rows import query
 
 IDENTITY = "0f0e0d0c-0b0a-4000-8000-000102030405"
 
@@ -38,12 +39,16 @@ def know(config: Path, entry: BoardEntry) -> None:
     BoardsFile(config / "profagent" / "boards.toml").put(entry)
 
 
-def test_a_name_leads_to_its_board(address: str, tmp_path: Path) -> None:
-    know(tmp_path, BoardEntry("euler", address, uuid=IDENTITY))
-    ended = record(tmp_path, "euler")
+def test_a_group_leads_to_its_board_whose_labels_its_session_has(address: str, tmp_path: Path) -> None:
+    labels = {"rack": "3", "place": "lab"}
+    know(tmp_path, BoardEntry("euler", address, uuid=IDENTITY, groups=("rack3",), labels=labels))
+    ends = ("--until-finished", "--backlog", "--json", "--workspace", tmp_path / "ws", "--label", "place=desk")
+    ended = profagent("record", "--group", "rack3", *ends, XDG_CONFIG_HOME=str(tmp_path))
     assert ended.code == 0, ended.err
     assert ended.document["board"] == IDENTITY
     assert "at euler" in ended.err
+    kept = query(tmp_path / "ws" / "profagent.db", "SELECT key, value FROM session_label ORDER BY key")
+    assert kept == [("place", "desk"), ("rack", "3")]
 
 
 def test_another_board_under_a_name_is_refused(address: str, tmp_path: Path) -> None:

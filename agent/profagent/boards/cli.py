@@ -81,7 +81,7 @@ def via(function: F) -> F:
     return cast("F", with_way)
 
 
-TITLES = ("name", "address", "uuid", "ssh", "fingerprint (SHA-256)")
+TITLES = ("name", "address", "groups", "labels", "uuid", "ssh", "fingerprint (SHA-256)")
 COLUMNS = tuple(Column(title) for title in TITLES)
 
 
@@ -106,9 +106,16 @@ def command(context: click.Context, *, as_json: bool) -> None:
     if not entries:
         click.echo(f"no boards in {file.path}")
         return
-    rows = [(entry.name, entry.address, entry.uuid, entry.ssh, entry.fingerprint) for entry in entries]
-    for line in table_lines(COLUMNS, rows):
+    for line in table_lines(COLUMNS, [_row(entry) for entry in entries]):
         click.echo(line)
+
+
+def _row(entry: BoardEntry) -> tuple[str, ...]:
+    labels = " ".join(f"{key}={value}" for key, value in entry.labels.items())
+    return (
+        *(entry.name, entry.address, " ".join(entry.groups), labels),
+        *(entry.uuid, entry.ssh, entry.fingerprint),
+    )
 
 
 @command.command("add")
@@ -118,7 +125,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
 @click.option("--fingerprint", default="", metavar="HEX", help="SHA-256 of its certificate; another one is refused.")
 @click.option("--ssh", default="", metavar="USER@HOST", help="How ssh calls it, for --via ssh.")
 def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> None:
-    """Give a board a name, or change what stands under it. Comments in the file stay.
+    """Give a board a name, or change what stands under it. Comments in the file stay, groups and labels too.
 
     Example: profagent boards add euler 192.168.1.20:50151 --ssh root@192.168.1.20
     Example: profagent boards add euler 192.168.1.20
@@ -126,6 +133,43 @@ def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> No
     file = BoardsFile()
     was_there = file.put(BoardEntry(name, address, uuid, fingerprint.lower().replace(":", ""), ssh))
     click.echo(f"{'changed' if was_there else 'added'} {name} in {file.path}")
+
+
+@command.command("set")
+@click.argument("names", metavar="NAME…", nargs=-1, required=True, shell_complete=options.completed("boards"))
+@click.option("--group", "joins", multiple=True, metavar="GROUP", help="Put them into this group; may be repeated.")
+@click.option(
+    "--leave",
+    "leaves",
+    multiple=True,
+    metavar="GROUP",
+    help="Take them out of this group; may be repeated.",
+    shell_complete=options.completed("groups"),
+)
+@click.option("--label", "labels", multiple=True, metavar="K=V", help="Label their sessions; may be repeated.")
+@click.option("--drop", "drops", multiple=True, metavar="K", help="Drop the label with this key; may be repeated.")
+def put_in_groups(
+    *,
+    names: tuple[str, ...],
+    joins: tuple[str, ...],
+    leaves: tuple[str, ...],
+    labels: tuple[str, ...],
+    drops: tuple[str, ...],
+) -> None:
+    """Put boards into groups, and label the sessions that are captured of them from now on.
+
+    A group is what `record`, `watch` and `nightly` take by --group. A label that `record` is given itself wins.
+
+    Example: profagent boards set euler orange --group rack3 --label rack=3
+    Example: profagent boards set orange --leave rack3 --drop rack
+    """
+    if not (joins or leaves or labels or drops):
+        raise UsageError("nothing is to be set", hint="name a --group or a --label; or --leave GROUP, --drop KEY")
+    from profagent.store.sessions import labels_of  # noqa: PLC0415 - numpy, only where labels are set
+
+    file = BoardsFile()
+    file.change(names, joins=joins, leaves=leaves, labels=labels_of(labels), drops=drops)
+    click.echo(f"changed {', '.join(names)} in {file.path}")
 
 
 @command.command("remove")

@@ -39,6 +39,14 @@ def _boards(_context: click.Context) -> Iterator[Word]:
         yield entry.name, entry.address
 
 
+def _groups(_context: click.Context) -> Iterator[Word]:
+    boards: dict[str, list[str]] = {}
+    for entry in BoardsFile().entries().values():
+        for group in entry.groups:
+            boards.setdefault(group, []).append(entry.name)
+    yield from ((group, ", ".join(names)) for group, names in boards.items())
+
+
 def _sessions(context: click.Context) -> Iterator[Word]:
     names = BoardNames.known()
     rows = _rows(
@@ -108,6 +116,7 @@ def _rows(context: click.Context, query: str, *values: object) -> Iterator[tuple
 
 KINDS: dict[str, Callable[[click.Context], Iterator[Word]]] = {
     "boards": _boards,
+    "groups": _groups,
     "sessions": _sessions,
     "targets": _sessions,
     "operands": _sessions,

@@ -14,7 +14,7 @@ from profagent.cli.progress import QUIET
 from profagent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from click.shell_completion import CompletionItem
 
@@ -76,14 +76,13 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
     return complete
 
 
-boards = click.option(
-    "--board",
-    "boards",
-    required=True,
+group = click.option(
+    "--group",
+    "groups",
     multiple=True,
-    metavar="BOARD",
-    help=f"{BOARD_HELP} May be repeated.",
-    shell_complete=completed("boards"),
+    metavar="GROUP",
+    help="All boards that are in a group of `profagent boards`; may be repeated.",
+    shell_complete=completed("groups"),
 )
 ssh_board = click.option(
     "--board",
@@ -224,6 +223,39 @@ def _peak_bytes_per_s() -> float:
     if not 0 < peak < float("inf"):
         raise UsageError(f"${PEAK_VARIABLE} is {given!r}", hint="write GB/s, like 34.1, or leave it empty")
     return peak
+
+
+def boards(*, required: bool = True) -> Callable[[F], F]:
+    """`--board BOARD` and `--group GROUP`, once or several times, which the command is given as one `boards`."""
+
+    def decorate(function: F) -> F:
+        @click.option(
+            "--board",
+            "boards",
+            multiple=True,
+            metavar="BOARD",
+            help=f"{BOARD_HELP} May be repeated.",
+            shell_complete=completed("boards"),
+        )
+        @group
+        @functools.wraps(function)
+        def with_boards(*args: Any, boards: tuple[str, ...], groups: tuple[str, ...], **others: Any) -> Any:
+            if required and not boards and not groups:
+                raise UsageError("no board is named", hint="name one with --board BOARD, or several with --group GROUP")
+            named = (*boards, *(each for each in boards_of(groups) if each not in boards))
+            return function(*args, boards=named, **others)
+
+        return cast("F", with_boards)
+
+    return decorate
+
+
+def boards_of(groups: Iterable[str]) -> tuple[str, ...]:
+    """The boards of groups, each once. Raises UsageError where no board is in one."""
+    from profagent.link.boards_file import BoardsFile  # noqa: PLC0415 - verbs without boards start faster
+
+    file = BoardsFile()
+    return tuple(dict.fromkeys(board for each in groups for board in file.group(each)))
 
 
 def where(function: F) -> F:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profagent.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_PORT, LAST_PORT = 50151, 65535
 _FORGET = "or, if the board was set up anew, `profagent boards remove {name}` and add it again"
@@ -18,6 +22,7 @@ class KnownBoard:
     """A board. `address` is HOST:PORT or unix:PATH; uuid and fingerprint (SHA-256 in hex) are empty if not known.
 
     `tls_name` is the host that its certificate must be for, where a Unix socket is a tunnel to a daemon with TLS.
+    `labels` are for its sessions.
     """
 
     name: str
@@ -25,6 +30,7 @@ class KnownBoard:
     uuid: str = ""
     fingerprint: str = ""
     tls_name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def shown(self) -> str:

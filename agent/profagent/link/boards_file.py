@@ -6,21 +6,24 @@ import os
 import re
 import tomllib
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from profagent.errors import UsageError
 from profagent.files import alone_in, make_directory, write_atomically
+from profagent.limits import LONGEST_LABEL
 from profagent.link.addresses import KnownBoard, checked_address, default_keys, full_address, host_of, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
-_KEYS = ("address", "uuid", "fingerprint", "ssh", "machine", "prefix")
+LABEL_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_TEXTS = ("address", "uuid", "fingerprint", "ssh", "machine", "prefix")
+_KEYS = (*_TEXTS, "groups", "labels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class BoardEntry:
     """A board: where its daemon listens, its identity, SHA-256 of its certificate, how `ssh` calls it; "": unknown.
 
     `machine` is its machine's marks (`deploy.machine`), with spaces between them. `prefix` is where `deploy` put the
-    daemon, "" where that is usual.
+    daemon, "" where that is usual. `groups` are names under which commands take several boards; `labels` are those of
+    the board's sessions.
     """
 
     name: str
@@ -38,11 +42,13 @@ class BoardEntry:
     ssh: str = ""
     machine: str = ""
     prefix: str = ""
+    groups: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def known(self) -> KnownBoard:
         """The board as links take it."""
-        return KnownBoard(self.name, self.address, self.uuid, self.fingerprint)
+        return KnownBoard(self.name, self.address, self.uuid, self.fingerprint, labels=self.labels)
 
     @property
     def is_behind_ssh(self) -> bool:
@@ -63,7 +69,23 @@ class BoardEntry:
                 f"{source}: {self.name}: fingerprint {self.fingerprint!r} is no SHA-256 in hex",
                 hint="`profagent keys list` shows it: 64 digits",
             )
+        for group in self.groups:
+            if not _NAME.fullmatch(group):
+                raise UsageError(
+                    f"{source}: {self.name}: {group!r} is no group's name",
+                    hint="take 1 to 64 letters, digits, `-` and `_`",
+                )
+        for key, value in self.labels.items():
+            if not is_label(key, value):
+                raise UsageError(
+                    f"{source}: {self.name}: {key}={value} is no label", hint="write a short text after a plain key"
+                )
         return self
+
+
+def is_label(key: str, value: str) -> bool:
+    """Whether this can be a label of a session."""
+    return bool(LABEL_KEY.fullmatch(key)) and value.isprintable() and len(value) <= LONGEST_LABEL
 
 
 class BoardsFile:
@@ -93,10 +115,21 @@ class BoardsFile:
         entries = self.entries()
         return [entry for board in dict.fromkeys(boards) if (entry := entries.get(board)) and entry.is_behind_ssh]
 
+    def group(self, name: str) -> list[str]:
+        """The names of a group's boards, in the file's order. Raises UsageError where no board is in it."""
+        entries = self.entries().values()
+        found = [entry.name for entry in entries if name in entry.groups]
+        if not found:
+            groups = ", ".join(sorted({group for entry in entries for group in entry.groups}))
+            hint = f"the groups are {groups}" if groups else f"`profagent boards set BOARD --group {name}` makes it"
+            raise UsageError(f"no board is in the group {name}", hint=hint)
+        return found
+
     def put(self, entry: BoardEntry, *, is_same: bool = False) -> bool:
         """Add a board, or write its keys anew; whether it was there. Raises UsageError, ProfagentError.
 
-        `is_same`: the name of a board with another identity is left to that one, with a UsageError.
+        Groups and labels stay where the entry has none. `is_same`: the name of a board with another identity is left
+        to that one, with a UsageError.
         """
         entry.check("the board")
         with self._changing() as document:
@@ -105,18 +138,42 @@ class BoardsFile:
                 check_same(entry, entries)
             boards = document.setdefault("boards", {})
             table = boards.setdefault(entry.name, {})
-            for key in _KEYS:
+            for key in _TEXTS:
                 if value := getattr(entry, key):
                     table[key] = value
                 else:
                     table.pop(key, None)
+            _write_groups(table, entry.groups or entries.get(entry.name, entry).groups)
+            _write_labels(table, entry.labels or entries.get(entry.name, entry).labels)
             return entry.name in entries
+
+    def change(
+        self,
+        names: Iterable[str],
+        *,
+        joins: Sequence[str] = (),
+        leaves: Collection[str] = (),
+        labels: Mapping[str, str],
+        drops: Collection[str] = (),
+    ) -> None:
+        """Have boards join and leave groups; give them labels, and drop those of some keys.
+
+        Raises UsageError where a name is no board's, or a group or label cannot be; ProfagentError.
+        """
+        with self._changing() as document:
+            entries = self.entries()
+            for name in names:
+                entry = _known(entries, name, self.path)
+                groups = tuple(each for each in dict.fromkeys((*entry.groups, *joins)) if each not in leaves)
+                kept = {key: value for key, value in {**entry.labels, **labels}.items() if key not in drops}
+                replace(entry, groups=groups, labels=kept).check("the board")
+                _write_groups(document["boards"][name], groups)
+                _write_labels(document["boards"][name], kept)
 
     def remove(self, name: str) -> None:
         """Forget a board. Raises UsageError when there is none of that name; ProfagentError."""
         with self._changing() as document:
-            if name not in self.entries():
-                raise UsageError(f"{self.path} has no board {name}", hint="`profagent boards` lists them")
+            _known(self.entries(), name, self.path)
             del document["boards"][name]
 
     def _read(self, parse: Callable[[str], T]) -> T:
@@ -131,12 +188,17 @@ class BoardsFile:
 
     def _entry(self, name: str, table: Any) -> BoardEntry:
         source = str(self.path)
-        if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-            raise UsageError(f"{source}: {name} is no table of texts", hint=f"its keys are {', '.join(_KEYS)}")
+        groups, labels = (table.get("groups", []), table.get("labels", {})) if isinstance(table, dict) else ((), ())
+        if not isinstance(groups, list) or not isinstance(labels, dict) or not _are_texts(table, groups, labels):
+            raise UsageError(
+                f"{source}: {name} is no table of texts",
+                hint=f"its keys are {', '.join(_KEYS)}; groups is a list, labels a table",
+            )
         unknown = [key for key in table if key not in _KEYS]
         if unknown:
             raise UsageError(f"{source}: {name}: unknown key {unknown[0]!r}", hint=f"the keys are {', '.join(_KEYS)}")
-        return BoardEntry(name, **{key: str(table.get(key, "")) for key in _KEYS}).check(source)
+        texts = {key: str(table.get(key, "")) for key in _TEXTS}
+        return BoardEntry(name, **texts, groups=tuple(groups), labels=labels).check(source)
 
     @contextmanager
     def _changing(self) -> Iterator[Any]:
@@ -153,6 +215,38 @@ class BoardsFile:
             document = self._read(tomlkit.parse)
             yield document
             write_atomically(target, [tomlkit.dumps(document).encode()])
+
+
+def _are_texts(table: Mapping[str, Any], groups: Iterable[Any], labels: Mapping[str, Any]) -> bool:
+    texts = (value for key, value in table.items() if key not in ("groups", "labels"))
+    return all(isinstance(value, str) for value in (*texts, *groups, *labels.values()))
+
+
+def _known(entries: Mapping[str, BoardEntry], name: str, path: Path) -> BoardEntry:
+    if name not in entries:
+        raise UsageError(f"{path} has no board {name}", hint="`profagent boards` lists them")
+    return entries[name]
+
+
+def _write_groups(table: Any, groups: Sequence[str]) -> None:
+    if groups:
+        table["groups"] = list(groups)
+    else:
+        table.pop("groups", None)
+
+
+def _write_labels(table: Any, labels: Mapping[str, str]) -> None:
+    """Change only what is another one: comments at the others stay."""
+    if not labels:
+        table.pop("labels", None)
+        return
+    written = table.setdefault("labels", {})
+    for key in [*written]:
+        if key not in labels:
+            del written[key]
+    for key, value in labels.items():
+        if written.get(key) != value:
+            written[key] = value
 
 
 class BoardNames:

@@ -25,14 +25,15 @@ import click
 import msgspec
 
 from profagent.cli.lakes import named_lake
-from profagent.cli.options import FILE, OUTPUT_FILE, age_us, duration_s, size_bytes
+from profagent.cli.options import FILE, OUTPUT_FILE, age_us, boards_of, duration_s, group, size_bytes
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.diff.diff import parse_condition
 from profagent.errors import ProfagentError, UsageError, WorkspaceBusyError
 from profagent.files import make_directory, write_atomically
 from profagent.limits import COMMAND_S, SYSTEMCTL_S, WEBHOOK_S
-from profagent.nightly.night import Night, example, read_settings, report_lines
+from profagent.link.boards_file import BoardsFile
+from profagent.nightly.night import Night, each_board, example, read_settings, report_lines
 from profagent.nightly.page import PastBoard, junit_of, past_nights, write_beside
 from profagent.nightly.run import NightRun, Pushing, measure
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, keep_what_is_not_in
@@ -166,17 +167,21 @@ def _manager(timer: str) -> str | None:
 @as_json_option
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--junit", type=OUTPUT_FILE, metavar="FILE", help="Write JUnit XML to this file.")
-def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -> int:
+@group
+def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None, groups: tuple[str, ...]) -> int:
     """Run a night: all boards side by side, exports, comparison, clearing up, and the verdict.
+
+    With --group: of the boards that the settings name only those of these groups.
 
     Exit code: 0 good; 1 slower, or something failed; 3 a board was away; 4 data is missing.
 
     Example: profagent nightly run --config nightly.toml --junit night.xml
-    Example: profagent nightly run --markdown
+    Example: profagent nightly run --group rack3
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
     settings, rules = _settings(config)
+    tonight = _tonight(settings, groups)
     here = config.resolve().parent
     workspace = Workspace(
         default_workspace() if settings.workspace is None else here / Path(settings.workspace).expanduser()
@@ -184,7 +189,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None) -
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     with _locked_for_night(workspace) as folder:
         earlier = [board for past in past_nights(folder) for board in past.boards]
-        night_run = NightRun(settings, here, workspace, began, earlier, tell)
+        night_run = NightRun(tonight, here, workspace, began, earlier, tell)
         lake = named_lake(located(settings.lake, here), workspace)
         outcomes, pushing = run_until_stopped(lambda stop: _captured_and_pushed(night_run, lake, stop))
         night = Night(began, outcomes)
@@ -215,6 +220,19 @@ async def _captured_and_pushed(
     return outcomes, await night_run.pushed(lake, stop) if is_pushed else Pushing("", is_done=True)
 
 
+def _tonight(settings: Nightly, groups: Sequence[str]) -> Nightly:
+    """The settings with the boards of these groups alone; without one with all."""
+    if not groups:
+        return settings
+    chosen = boards_of(groups)
+    boards = [board for board in settings.boards if board.name in chosen]
+    if not boards:
+        raise UsageError(
+            f"the settings name no board of {', '.join(groups)}", hint='write group = "…" below [[boards]]'
+        )
+    return msgspec.structs.replace(settings, boards=boards)
+
+
 @contextmanager
 def _locked_for_night(workspace: Workspace) -> Iterator[Path]:
     """The folder of nights, for this one alone. Raises WorkspaceBusyError, ProfagentError."""
@@ -237,6 +255,7 @@ def _settings(config: Path) -> tuple[Nightly, Rules]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {config}: {error}", hint="`profagent nightly init` writes one") from error
     settings = read_settings(text, str(config))
+    settings.boards = each_board(settings.boards, BoardsFile().group)
     records = [board.record.for_ for board in settings.boards if board.record and board.record.for_ is not None]
     for duration in (settings.time_limit, settings.wait, *records):
         duration_s(duration)

@@ -17,7 +17,7 @@ from profagent.tables.provenance import coverage_line
 from profagent.tables.table import counted, markdown, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 SCHEDULE = "*-*-* 02:00"
@@ -52,7 +52,7 @@ fail_if = ["latency.median>+3%", "layer.median>+5%"]   # conditions of `profagen
 # command = []                # and is on the standard input of this, as JSON
 
 [[boards]]
-name = "lab1"                 # of `profagent boards`, or an address
+name = "lab1"                 # of `profagent boards`, or an address; or group = "rack3", all boards of that group
 # baseline = ""
 # labels = {}
 record = { for = "10m" }      # or until_finished = true; more = ["--backlog"] adds options of `profagent record`
@@ -88,9 +88,10 @@ class Collect(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NightlyBoard(msgspec.Struct, forbid_unknown_fields=True):
-    """A board, and either of the two."""
+    """A board, or all boards of a group, and either of the two captures."""
 
-    name: str
+    name: str = ""
+    group: str = ""
     record: Record | None = None
     collect: Collect | None = None
     baseline: str = ""
@@ -157,8 +158,17 @@ def read_settings(text: str, file: str) -> Nightly:
     return settings
 
 
+def each_board(boards: Sequence[NightlyBoard], group: Callable[[str], Sequence[str]]) -> list[NightlyBoard]:
+    """Put in place of a group its boards, but for those that have settings of their own, or stand in one before."""
+    found = {board.name: board for board in boards if board.name}
+    for board in boards:
+        for name in group(board.group) if board.group else ():
+            found.setdefault(name, msgspec.structs.replace(board, name=name, group=""))
+    return [*found.values()]
+
+
 def _faults(settings: Nightly) -> list[str]:
-    names = [board.name for board in settings.boards]
+    names = [board.name or board.group for board in settings.boards]
     faults = [f"board {name} is there twice" for name in sorted({*names}) if names.count(name) > 1]
     if not names:
         faults.append("there are no boards")
@@ -172,11 +182,14 @@ def _faults(settings: Nightly) -> list[str]:
     faults += [f"{each!r} is no mail address" for each in addresses if "@" not in each or not each.isprintable()]
     if settings.tell.mail and not settings.tell.sendmail:
         faults.append("mail needs sendmail")
+    if not all(bool(board.name) is not bool(board.group) for board in settings.boards):
+        faults.append("each of boards needs either a name or a group")
     for board in settings.boards:
+        who = board.name or board.group
         if (board.record is None) == (board.collect is None):
-            faults.append(f"board {board.name} needs either record or collect")
+            faults.append(f"board {who} needs either record or collect")
         if board.record is not None and board.record.for_ is None and not board.record.until_finished:
-            faults.append(f"record of board {board.name} has no end: for or until_finished")
+            faults.append(f"record of board {who} has no end: for or until_finished")
     return faults
 
 

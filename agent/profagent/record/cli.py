@@ -47,7 +47,7 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 
 
 @click.command("record")
-@options.boards
+@options.boards()
 @options.access
 @via
 @options.workspace
@@ -110,7 +110,7 @@ def command(
     for did not come; the summary says which. 1, of a capture that is complete: it could not be pushed.
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
-    Example: profagent record --board euler --backlog --until-finished
+    Example: profagent record --group rack3 --for 10m
     """
     if schedule is not None and every is not None:
         raise UsageError("--schedule and --every exclude each other", hint="give one of them")

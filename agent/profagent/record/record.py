@@ -201,7 +201,7 @@ class BoardRecord:
                 source=options.source,
                 profiling=None if options.made is None else options.made.profiling,
                 maps=options.maps,
-                labels=options.labels,
+                labels={**options.access.named(address).labels, **options.labels},
                 always_new=options.new,
                 keeping=options.keeping,
                 beginnings=self._view.beginnings,

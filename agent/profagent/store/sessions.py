@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profagent.errors import UsageError
 from profagent.formats.countermap import PEAK_MEMORY_RATE
 from profagent.limits import LONGEST_LABEL
-from profagent.link.boards_file import BoardNames
+from profagent.link.boards_file import LABEL_KEY, BoardNames, is_label
 from profagent.store.coverage import take_up_again
 from profagent.store.database import fetched, join_job, transaction
 from profagent.store.subset import delete_below
@@ -171,7 +170,6 @@ async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tu
     return [tuple(row) for row in rows]
 
 
-LABEL_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or source=record|watch|import|collect"
 # What a session is to have.
 Condition = Callable[[Mapping[str, Any]], bool]
@@ -226,7 +224,7 @@ def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
 
 def _label(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
-    if not separator or not LABEL_KEY.fullmatch(key) or not value.isprintable() or len(value) > LONGEST_LABEL:
+    if not separator or not is_label(key, value):
         raise UsageError(
             f"{text!r} is no label",
             hint="write it as KEY=VALUE; a key is 1 to 64 of A-Z a-z 0-9 . _ -,"

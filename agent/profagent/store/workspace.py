@@ -19,9 +19,9 @@ import msgspec
 from profagent.errors import StoreError, UsageError, WorkspaceBusyError
 from profagent.files import PRIVATE_FILE, alone_in, has_room, make_private_folder, write_atomically
 from profagent.ingest.mirror import JobMirror, SharedSync
+from profagent.link.boards_file import LABEL_KEY
 from profagent.store.database import FILE_NAME, fetched, reading, transaction, writing
 from profagent.store.queries import find_session
-from profagent.store.sessions import LABEL_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

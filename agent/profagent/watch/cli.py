@@ -15,6 +15,7 @@ from profagent.cli import options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import UsageError
+from profagent.formats.records import US_PER_MS
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named
 from profagent.tables.table import json_text
 from profagent.watch.against import against_of
@@ -24,7 +25,7 @@ from profagent.watch.watch import WatchOptions, watch_all
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from profagent.boards.tunnel import OverSsh
@@ -40,14 +41,7 @@ def wants_screen(*, plain: bool) -> bool:
 
 
 @click.command("watch", cls=options.SessionCommand)
-@click.option(
-    "--board",
-    "boards",
-    multiple=True,
-    metavar="BOARD",
-    help=f"{options.BOARD_HELP} May be repeated.",
-    shell_complete=options.completed("boards"),
-)
+@options.boards(required=False)
 @click.argument("session", required=False, shell_complete=options.completed("sessions"))
 @click.option(
     "--speed",
@@ -67,6 +61,14 @@ def wants_screen(*, plain: bool) -> bool:
     help="On the screen: compare layers with this session.",
     shell_complete=options.completed("sessions"),
 )
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="[MODEL=]MS",
+    callback=lambda _context, _option, texts: budgets_of(texts),
+    help="On the screen of several boards: the latency that p99 is to stay below; may be repeated.",
+)
 @click.option("--save", is_flag=True, help="Keep the capture in the workspace.")
 @options.workspace
 @options.counter_map
@@ -82,6 +84,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     plain: bool,
     with_records: bool,
     against: str | None,
+    budgets: Mapping[str, float],
     save: bool,
     workspace: Path | None,
     maps: CounterMaps,
@@ -89,7 +92,9 @@ def command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Show a board's inferences live, until Ctrl-C; or those of a session, at the pace at which they came.
 
-    On a terminal: a screen of layers, inferences, calls, metrics and events, with its keys; q leaves it. In a pipe, or
+    On a terminal: a screen of layers, inferences, calls, metrics and events, with its keys; q leaves it. Of several
+    boards first one row each, the worst on top: its state, latency, p99 against the budget, losses and coverage; Enter
+    opens a board, Esc goes back. In a pipe, or
     with --plain, --records or --json: one line an inference: board time (UTC), model, pictures before it, latency, how
     many layers were recorded, the slowest. A latency with ≥ is from the first begin to the last end: its call takes
     longer. Every 2 s one of the board: NPU, temperature, the daemon's own processor time, subscriptions, the mean time
@@ -97,9 +102,11 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent watch --board 192.168.1.20
     Example: profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling --records
-    Example: profagent watch 3 --speed 4
+    Example: profagent watch --group rack3 --budget 20
     """
     is_screen = wants_screen(plain=plain or with_records or as_json)
+    if budgets and (len(boards) < 2 or not is_screen):
+        raise UsageError("--budget is for the screen of several boards", hint="leave it out, or name a --group")
     _check(boards, session, speed, against, has_save=save, has_map=maps.named is not None, is_screen=is_screen)
     place = Workspace.at(workspace)
     output = _Output(is_json=as_json, names_boards=len(boards) > 1)
@@ -124,9 +131,23 @@ def command(  # noqa: PLR0913 - one parameter an option
             return await watch_all(wanted, output.show, output.tell, stop)
         from profagent.watch.screen.run import watch_on_screen  # noqa: PLC0415 - textual takes time to import
 
-        return await watch_on_screen(wanted, stop, place, against=await against_of(place, against))
+        return await watch_on_screen(wanted, stop, place, against=await against_of(place, against), budgets=budgets)
 
     return output.end(boards, run_on_boards(boards, access, over, run))
+
+
+def budgets_of(texts: Iterable[str]) -> dict[str, float]:
+    """Latency budgets in µs by model, "" for all others, from `20` or `MODEL=20` in ms. Raises UsageError."""
+    found = {}
+    for text in texts:
+        model, _, number = text.rpartition("=")
+        try:
+            found[model] = float(number) * US_PER_MS
+        except ValueError:
+            found[model] = 0.0
+        if not 0 < found[model] < float("inf"):
+            raise UsageError(f"{text!r} is no budget", hint="write milliseconds: 20, or MODEL=20")
+    return found
 
 
 class _Output:

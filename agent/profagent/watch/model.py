@@ -117,6 +117,8 @@ class BoardModel:
             "left_out_records": 0,
             "inferences": 0,
         }
+        # Which share of the time it was followed; None is not known.
+        self.covered: Callable[[], float | None] = lambda: None
         self.session: int | None = None
         # Figures stand still: inferences, calls and metrics that come are passed over, and counted.
         self.is_paused = False

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from profagent.formats.names import LogName
     from profagent.formats.records import Unit
     from profagent.ingest.changes import JobChanges
+    from profagent.link.coverage import Coverage
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
     from profagent.store.events import Event
@@ -148,6 +149,7 @@ class WatchView:
         self.recording: Recording | None = None
         self.kept: Recording | None = None  # that, where it keeps the capture
         self.was_linked = False
+        self.coverage: Coverage | None = None  # of the capture, once that has begun
         self._remarked: set[str] = set()
         self._begun_us = 0  # when watching began, by the board's clock
         self._silence = Silence(time.monotonic)
@@ -402,6 +404,7 @@ async def _watched(
             access=options.access,
             asks_at_end=view.kept is not None,
         )
+        view.coverage = capture.coverage
         minding = [asyncio.create_task(each) for each in (view.mind(), view.mind_board())]
         try:
             await capture.run()
@@ -440,6 +443,7 @@ async def _recording(
         lambda: time.time_ns() // 1000,
         source="watch",
         maps=options.maps,
+        labels=options.access.named(options.address).labels,
         always_new=True,
         compared=compared or (lambda _: None),
         with_columns=True,

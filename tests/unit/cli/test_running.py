@@ -227,3 +227,15 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_run(
     assert not (tmp_path / "ws").exists()
     assert run(["nightly", "run", "--config", str(tmp_path / "none.toml")]) == 2
     assert "nightly init" in capsys.readouterr().err
+
+
+def test_a_night_of_a_group_without_settings_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "nightly.toml"
+    file.write_text('[[boards]]\nname = "lab1"\nrecord = { for = "1s" }\n', "utf-8")
+    run(["boards", "add", "lab2", "192.0.2.2"])
+    run(["boards", "set", "lab2", "--group", "rack3"])
+    assert run(["nightly", "run", "--config", str(file), "--group", "rack3"]) == 2
+    assert "the settings name no board of rack3" in capsys.readouterr().err

@@ -201,15 +201,20 @@ def test_only_ssh_leads_to_what_listens_on_the_board_alone(file: BoardsFile) -> 
 
 
 def test_a_change_keeps_comments_and_other_boards(file: BoardsFile) -> None:
+    file.change(["euler"], joins=["rack3"], labels={"rack": "3"})
+    with file.path.open("a", encoding="utf-8") as appended:
+        appended.write('[boards.orange.labels]\nplace = "lab" # until May\nshelf = "a"\n')
+    file.change(["orange"], labels={"rack": "3"}, drops=["shelf"])
     assert file.put(BoardEntry("euler", "192.0.2.9"))
     assert not file.put(BoardEntry("new", "192.0.2.4", uuid="u-4"))
     text = file.path.read_text("utf-8")
     assert "# boards of lab 3" in text
     assert 'address = "192.0.2.9" # on the shelf' in text
     assert "# the loan" in text
+    assert 'place = "lab" # until May' in text
     assert file.entries() == {
-        "euler": BoardEntry("euler", "192.0.2.9"),
-        "orange": BoardEntry("orange", "192.0.2.3"),
+        "euler": BoardEntry("euler", "192.0.2.9", groups=("rack3",), labels={"rack": "3"}),
+        "orange": BoardEntry("orange", "192.0.2.3", labels={"place": "lab", "rack": "3"}),
         "new": BoardEntry("new", "192.0.2.4", uuid="u-4"),
     }
 
@@ -235,6 +240,10 @@ def test_the_name_of_another_board_is_not_taken_unasked(file: BoardsFile) -> Non
         ("[boards.a]\nuuid = 'x'", "a has no address"),
         ("[boards.'a.b']\naddress = 'x'", "no board's name"),
         ("[boards.a]\naddress = 'x'\nfingerprint = 'AB'", "no SHA-256"),
+        ("[boards.a]\naddress = 'x'\ngroups = 'rack3'", "a is no table of texts"),
+        ("[boards.a]\naddress = 'x'\ngroups = ['rack 3']", "no group's name"),
+        ("[boards.a]\naddress = 'x'\n[boards.a.labels]\nrack = 3", "a is no table of texts"),
+        ("[boards.a]\naddress = 'x'\n[boards.a.labels]\n'the rack' = '3'", "is no label"),
         ("\udcff", "boards.toml"),
     ],
 )

@@ -20,9 +20,11 @@ from profagent.nightly.night import (
     Compared,
     Night,
     NightVerdict,
+    Record,
     Reports,
     Slower,
     Tell,
+    each_board,
     example,
     junit_cases,
     read_settings,
@@ -106,6 +108,7 @@ def _is_setting(line: str) -> bool:
         (BOARD, "needs either record or collect"),
         (RECORD + 'collect = { main = "x" }\n', "needs either record or collect"),
         (RECORD + RECORD, "lab1 is there twice"),
+        (RECORD + 'group = "rack3"\n', "needs either a name or a group"),
         (BOARD + "record = {}\n", "has no end"),
         ("attempts = 0\n" + RECORD, "attempts is less than 1"),
         ('attempts = "3"\n' + RECORD, "$.attempts"),
@@ -123,6 +126,13 @@ def test_what_cannot_be_is_named(text: str, said: str) -> None:
         read_settings(text, "nightly.toml")
     assert said in str(raised.value)
     assert "nightly init" in raised.value.hint
+
+
+def test_a_group_stands_for_its_boards_but_for_those_with_settings_of_their_own() -> None:
+    text = RECORD + '[[boards]]\ngroup = "rack3"\nlabels = { place = "lab" }\nrecord = { for = "2s" }\n'
+    own, other = each_board(read_settings(text, "nightly.toml").boards, {"rack3": ["lab2", "lab1"]}.__getitem__)
+    assert (own.name, own.labels, other.name, other.labels) == ("lab1", {}, "lab2", {"place": "lab"})
+    assert other.record == Record(for_="2s")
 
 
 AS_BEFORE = Compared("baseline release", 1)

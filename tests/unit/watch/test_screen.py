@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ from profagent.watch.screen.run import play_into, until_left
 from tests.unit.record.link import board
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
 
     from textual.pilot import Pilot
@@ -52,7 +53,7 @@ class Keeper:
 class Screen:
     """The screen over a replayed session and, where it is wanted, another board that is away."""
 
-    def __init__(self, stored: Workspace, boards: int = 1, against: Against = AGAINST) -> None:
+    def __init__(self, stored: Workspace, boards: int = 1, budgets: Mapping[str, float] | None = None) -> None:
         self.keeper = Keeper()
         self.models = [BoardModel(f"board {number}", lambda: NOW_US, LinkState.REPLAYED) for number in range(boards)]
         stop = asyncio.Event()
@@ -61,7 +62,7 @@ class Screen:
         self.models[0].enter(LinkState.LINKED, "")
         for model in self.models[1:]:
             model.enter(LinkState.AWAY, "connection refused; retrying in 1 s")
-        self.app = WatchApp(self.models, self.keeper, against=against, now_s=lambda: 0.0)
+        self.app = WatchApp(self.models, self.keeper, against=AGAINST, budgets=budgets, now_s=lambda: 0.0)
 
     def text(self, name: str) -> str:
         """What a pane shows."""
@@ -73,6 +74,13 @@ def _in_a_loop_of_its_own(work: Coroutine[Any, Any, None]) -> None:
     thread = threading.Thread(target=asyncio.run, args=(work,))
     thread.start()
     thread.join()
+
+
+async def opened(screen: Screen, pilot: Pilot[None], *keys: str) -> None:
+    """Press keys, of which the last opens a board, and wait until its panes have their sizes."""
+    await pilot.press(*keys)
+    while not (isinstance(screen.app.screen, BoardScreen) and screen.text("tabs") and screen.text("layers")):
+        await pilot.pause()
 
 
 @pytest.fixture
@@ -152,7 +160,7 @@ async def test_a_low_terminal_shows_layers_first(screen: Screen, size: tuple[int
 async def test_a_click_on_a_tab_shows_its_board(stored: Workspace) -> None:
     screen = Screen(stored, boards=3)
     async with screen.app.run_test(size=WIDE) as pilot:
-        await pilot.pause()
+        await opened(screen, pilot, "enter")
         for board, name in ((2, "board 2"), (0, "euler"), (1, "board 1")):
             await pilot.click("#tabs", offset=(screen.text("tabs").index(name) + 1, 0))
             assert screen.app.board == board
@@ -173,7 +181,7 @@ async def test_marks_saving_and_pausing_are_the_keepers(screen: Screen) -> None:
 async def test_boards_are_tabs_and_the_one_that_is_away_stays(stored: Workspace) -> None:
     screen = Screen(stored, boards=2)
     async with screen.app.run_test(size=NARROW) as pilot:
-        await pilot.pause()
+        await opened(screen, pilot, "enter")
         assert " 1 ● euler   2 ○ board 1" in screen.text("tabs")
         await pilot.press("b")
         assert "○ away: connection refused; retrying in 1 s" in screen.text("header")
@@ -185,6 +193,36 @@ async def test_boards_are_tabs_and_the_one_that_is_away_stays(stored: Workspace)
         screen.app.tick()
         assert "board 1 (euler)  ● linked" in screen.text("header")
         assert "2 ● board 1" in screen.text("tabs")
+
+
+async def test_several_boards_have_a_row_each_the_worst_on_top(stored: Workspace) -> None:
+    screen = Screen(stored, boards=4, budgets={"yolov5s": 3000.0})
+    _, lossy, away, seldom = screen.models
+    for model, ledger, covered in ((lossy, {"loss": 2}, 1.0), (seldom, {}, 0.5)):
+        model.enter(LinkState.LINKED, "")
+        model.summary = partial(dict, model.summary(), ledger=ledger)
+        model.covered = partial(float, covered)
+    async with screen.app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        rows = [" ".join(line.split()) for line in screen.text("rack").splitlines() if line]
+        assert rows == [
+            "board state p50 ms p99 ms budget losses covered lag",
+            "○ board 2 away: connection refused; retrying in 1 s N/A N/A N/A 0 N/A N/A",
+            "● euler linked yolov5s.0 3.478 3.494 116% 0 N/A N/A",
+            "● board 1 linked N/A N/A N/A 2 100.0% N/A",
+            "● board 3 linked N/A N/A N/A 0 50.0% N/A",
+        ]
+        assert "4 boards  1 away  1 over budget  1 with losses" in screen.text("header")
+        await opened(screen, pilot, "up", "up", "down", "enter")
+        assert screen.app.model.name == "euler"
+        assert "model.0.conv+2" in screen.text("layers")
+        await pilot.press("slash", *"detect", "enter", "escape")
+        assert isinstance(screen.app.screen, BoardScreen)
+        await pilot.press("escape", "down", "w")
+        assert screen.keeper.asked == ["save board 1"]
+        away.enter(LinkState.LINKED, "")
+        screen.app.tick()
+        assert "0 away" in screen.text("header")
 
 
 async def test_models_are_seen_in_turn(screen: Screen) -> None:

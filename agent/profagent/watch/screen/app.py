@@ -18,6 +18,7 @@ from profagent.watch.screen import panes
 from profagent.watch.screen.detail import KEYS, HelpScreen, LayerScreen
 from profagent.watch.screen.paint import FAINT, TITLE, Lines, word
 from profagent.watch.screen.panes import Doing
+from profagent.watch.screen.rack import RackScreen, row_of, worst_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from profagent.watch.layers import InferencesView, LayerDetail, LayersView, ModelLayers
     from profagent.watch.model import BoardModel, LinkState
     from profagent.watch.screen.paint import Line
+    from profagent.watch.screen.rack import RackRow
 
 # Nobody reads faster; a key is answered at once.
 REDRAW_S = 1.0
@@ -179,7 +181,10 @@ def key_lines(width: int, keys: Sequence[tuple[str, str]]) -> list[Line]:
 
 
 class WatchApp(App[None]):
-    """The screen over the models of some boards. It draws each second what has changed, and nothing while paused."""
+    """The screen over the models of some boards. It draws each second what has changed, and nothing while paused.
+
+    Several boards have a row each, and each a screen of its own behind it. `budgets` are latencies in µs by model.
+    """
 
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None  # keys are the screen's, but while a text is asked for
@@ -207,9 +212,11 @@ class WatchApp(App[None]):
         keeper: Keeper,
         *,
         against: Against,
+        budgets: Mapping[str, float] | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
+        self._budgets = budgets or {}
         self.models, self._keeper = list(models), keeper
         self.board, self.side = 0, 0
         self.sort, self.text, self.chosen = Sort.MEDIAN, "", -1
@@ -224,19 +231,19 @@ class WatchApp(App[None]):
     def on_mount(self) -> None:
         """Begin."""
         self.theme = "tokyo-night"
-        self.push_screen(BoardScreen())
+        self.push_screen(BoardScreen() if len(self.models) == 1 else RackScreen())
         self._ticking = self.set_interval(REDRAW_S, self.tick)
 
     def tick(self) -> None:
         """Draw what has come since the last time; of a board that stands still only how old its newest record is."""
-        state = (self.model.version, int(self._now_s()), len(self.screen_stack))
+        state = (sum(each.version for each in self.models), int(self._now_s()), len(self.screen_stack))
         if state != self._drawn:
             self._drawn = state
             self.redraw()
 
     def redraw(self) -> None:
         """Draw the screen that is to be seen."""
-        if isinstance(self.screen, BoardScreen | LayerScreen):
+        if isinstance(self.screen, BoardScreen | LayerScreen | RackScreen):
             with suppress(NoMatches):  # it is just being made, or taken away
                 self.screen.redraw()
 
@@ -274,6 +281,16 @@ class WatchApp(App[None]):
         """The chosen layer."""
         return self.layers.detail(self.chosen, self.baseline)
 
+    @property
+    def rows(self) -> list[RackRow]:
+        """A row for each board, the worst first."""
+        return worst_first(row_of(number, model, self._budgets) for number, model in enumerate(self.models))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether figures stand still."""
+        return self._is_paused
+
     def view_layers(self, number: int) -> LayersView:
         """So many layers, with the chosen one among them; where none is chosen, the first."""
         every = self.layers.places(LayerQuery(self.sort, self.text), self.baseline)
@@ -292,7 +309,12 @@ class WatchApp(App[None]):
             self.redraw()
 
     def action_move(self, rows: int) -> None:
-        """Choose another layer."""
+        """Choose another layer, or another board."""
+        if isinstance(self.screen, RackScreen):
+            numbers = [row.number for row in self.rows]
+            at = numbers.index(self.board) + rows
+            self.see_board(numbers[max(0, min(len(numbers) - 1, at))])
+            return
         every = self.layers.places(LayerQuery(self.sort, self.text), self.baseline)
         if every:
             at = every.index(self.chosen) if self.chosen in every else 0
@@ -338,18 +360,23 @@ class WatchApp(App[None]):
         self.redraw()
 
     def action_open(self) -> None:
-        """See the chosen layer alone."""
-        if isinstance(self.screen, BoardScreen) and self.detail is not None:
+        """See the chosen layer, or the chosen board, alone."""
+        if isinstance(self.screen, RackScreen):
+            self.push_screen(BoardScreen())
+        elif isinstance(self.screen, BoardScreen) and self.detail is not None:
             self.push_screen(LayerScreen())
 
     def action_help(self) -> None:
         """See all keys."""
-        if isinstance(self.screen, BoardScreen):
+        if isinstance(self.screen, BoardScreen | RackScreen):
             self.push_screen(HelpScreen())
 
     def action_all(self) -> None:
-        """Back from a layer; without a filter again."""
-        if isinstance(self.screen, BoardScreen):
+        """Back from a layer, or from a board; without a filter again."""
+        if isinstance(self.screen, RackScreen):
+            return
+        is_board = isinstance(self.screen, BoardScreen)
+        if is_board and (self.text or self.asked or len(self.models) == 1):
             self.text = self.text if self.asked == "mark" else ""
             self.end_asking()
         else:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from profagent.errors import ProfagentError
 from profagent.link.backoff import retrying
 from profagent.link.boards_file import BoardNames
+from profagent.link.coverage import Standing
 from profagent.record.options import RecordOptions
 from profagent.record.record import BoardRecord
 from profagent.store.marks import add_mark
@@ -52,6 +53,14 @@ class ScreenView(WatchView):
         super().__init__(options, model.take, lambda text: model.note("remark", text))
         self._model = model
         model.summary = self.events.summary
+        model.covered = self._covered
+
+    def _covered(self) -> float | None:
+        """Which share of the time since the watching began the board was followed."""
+        if self.coverage is None:
+            return None
+        lasted_us = {each: self.coverage.lasted_us(each, time.time_ns() // 1000) for each in Standing}
+        return lasted_us[Standing.COVERED] / max(1, sum(lasted_us.values()))
 
     def changed(self, applied: Sequence[Applied]) -> None:
         """What came of one JOB is one batch: nobody is to see each file by itself."""
@@ -189,6 +198,7 @@ async def watch_on_screen(
     workspace: Workspace,
     *,
     against: Against,
+    budgets: Mapping[str, float],
 ) -> list[Event]:
     """Show boards on the screen until the person leaves, or `stop`; gives their summaries.
 
@@ -205,7 +215,7 @@ async def watch_on_screen(
             for model, options in wanted.items()
         ]
         try:
-            await until_left(WatchApp(models, keeper, against=against), following, stop)
+            await until_left(WatchApp(models, keeper, against=against, budgets=budgets), following, stop)
         finally:
             await keeper.end()
             await asyncio.wait(following)
